@@ -1,5 +1,17 @@
+import { createApp } from "./app.ts";
+import { readDeps } from "./deps.ts";
+import { giveUpFile, processFile } from "./domain/processing.ts";
+import { recover } from "./domain/recovery.ts";
+import { receiveJobs } from "./platform/jobs.ts";
+import { consoleLog } from "./platform/log.ts";
+
+const app = createApp();
+
 export default {
-  async fetch() {
-    return new Response("ok");
+  fetch: app.fetch,
+  queue: (batch, env, ctx) =>
+    receiveJobs(batch, consoleLog, () => readDeps(env, ctx), { process: processFile, giveUp: giveUpFile }),
+  scheduled: async (_controller, env, ctx) => {
+    await recover(readDeps(env, ctx));
   },
-};
+} satisfies ExportedHandler<Env>;

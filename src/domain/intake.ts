@@ -1,0 +1,259 @@
+import { createHash } from "node:crypto";
+import { and, eq, lt, notExists, sql } from "drizzle-orm";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import type { StoredBytes } from "../platform/byte-store.ts";
+import { insertWhere, retrying } from "../platform/db.ts";
+import { readMultipartFile } from "../platform/multipart.ts";
+import { files, teamUsage } from "../platform/schema.ts";
+import { newId } from "../platform/system.ts";
+import type { TeamActor } from "./actor.ts";
+import { type Kind, servedContentType, sniff } from "./audio.ts";
+import {
+  announce,
+  DELETING_MILLISECONDS,
+  objectKey,
+  PENDING_MILLISECONDS,
+  RECEIVING_MILLISECONDS,
+  removeRows,
+} from "./files.ts";
+
+/*
+ * The upload protocol. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
+ *
+ *   1. intent   the row, as `receiving`: hidden, with its id, R2 key, quota and idempotency key
+ *   2. bytes    stream to R2; SHA-256, size and type are taken on the way
+ *   3. commit   one update to `pending`: the point of no return, from here on the upload has happened
+ *   4. message  if it can't be sent, recovery sends it
+ *
+ * The row comes before the bytes, so no object is ever without a row and nobody has to search the bucket. Whatever
+ * fails before the commit is undone at once: the row is hidden for good, then the bytes go, then the row. What the
+ * undoing can't reach (the Worker died, D1 is away) recovery does after 24 hours. A commit whose answer was lost is
+ * asked again: it says whether it holds, not whether it was the one to do it.
+ *
+ * A row under `deleting` at the commit was deleted while its bytes arrived; it is undone like any other failure.
+ */
+
+/** Names on the way in are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
+const NAME_BYTES = 200;
+const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
+/** How often, once a second, a repeated upload looks whether the first has ended. */
+const REPLAY_LOOKS = 10;
+
+export interface Upload {
+  body: ReadableStream<Uint8Array> | null;
+  contentType: string;
+  /** As the client states it; null where it does not. */
+  contentLength: number | null;
+  idempotencyKey?: string | undefined;
+}
+
+/** The base name, whatever its script, without control and text-direction characters, cut to 200 bytes, extension kept. */
+export function cleanName(name: string): string {
+  const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is to go.
+  const clean = base.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "").trim();
+  if (clean === "" || /^\.+$/.test(clean)) return "unnamed";
+  const dot = clean.lastIndexOf(".");
+  const extension = dot > 0 && Buffer.byteLength(clean.slice(dot)) <= 32 ? clean.slice(dot) : "";
+  let room = NAME_BYTES - Buffer.byteLength(extension);
+  let stem = "";
+  for (const { segment } of new Intl.Segmenter().segment(clean.slice(0, clean.length - extension.length))) {
+    room -= Buffer.byteLength(segment);
+    if (room < 0) break;
+    stem += segment;
+  }
+  return stem + extension;
+}
+
+/**
+ * Takes one upload from its first byte to its message.
+ *
+ * @returns the id of the file; that of the first answer where the idempotency key was used before for the same bytes
+ * @throws what `readMultipartFile` throws, `file_too_large`, `quota_exceeded`, `idempotency_conflict`, `unavailable`,
+ *   and `not_found` where the file was deleted before its last byte came
+ */
+export async function receiveFile(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ id: string }> {
+  const received = receive(deps, actor, upload);
+  // A client that goes away must not take the undoing with it.
+  deps.after(received.catch(() => undefined));
+  return received;
+}
+
+async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ id: string }> {
+  const { settings, system } = deps;
+  const limits = { maxFileBytes: settings.maxUploadBytes, idleMilliseconds: settings.uploadIdleMilliseconds };
+  const expectedBytes = Math.min(upload.contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
+  let intent: Intent | undefined;
+  let first: Earlier | undefined;
+  let kind: Kind | undefined;
+  try {
+    const stored = await readMultipartFile(upload.body, upload.contentType, limits, async (name, bytes) => {
+      const draft: Intent = { id: newId(system), teamId: actor.teamId, originalName: cleanName(name) };
+      intent = draft;
+      const outcome = await recordIntent(deps, draft, expectedBytes, upload.idempotencyKey);
+      if (outcome !== "recorded") intent = undefined;
+      if (outcome === "no room") throw new AppError("quota_exceeded");
+      if (outcome !== "recorded") {
+        first = outcome;
+        return hashOnly(bytes);
+      }
+      return deps.bytes.put(objectKey(draft), bytes, upload.contentLength ?? 0, async (head) => {
+        kind = await sniff(head);
+        return {
+          contentType: servedContentType(kind.mimeType),
+          contentDisposition: attachment(draft.originalName),
+        };
+      });
+    });
+    if (first) return await settleReplay(deps, first, stored.sha256);
+    if (!intent || !kind) throw new Error("An upload was stored without an intent.");
+    await commit(deps, intent, stored, kind);
+    await announce(deps, intent.id);
+    return { id: intent.id };
+  } catch (error) {
+    if (intent) await undo(deps, intent);
+    throw error;
+  }
+}
+
+interface Intent {
+  id: string;
+  teamId: string;
+  originalName: string;
+}
+interface Earlier {
+  id: string;
+}
+
+/** RFC 6266: a name in ASCII for old clients, and the real one in UTF-8. Never inline: no file is a page of ours. */
+function attachment(name: string): string {
+  const plain = name.replace(/[^\x20-\x7e]|["\\%]/g, "_");
+  const encoded = encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
+}
+
+/**
+ * Inserts the row, if the team has room for it; the same statement decides and reserves, so a race overdraws nothing.
+ * Where the idempotency key is taken, the answer is the earlier upload.
+ */
+async function recordIntent(
+  deps: Deps,
+  intent: Intent,
+  reservedBytes: number,
+  idempotencyKey: string | undefined,
+): Promise<"recorded" | "no room" | Earlier> {
+  const { db, settings, system } = deps;
+  const now = system.now();
+  const noRoom = db
+    .select({ one: sql`1` })
+    .from(teamUsage)
+    .where(
+      and(
+        eq(teamUsage.teamId, intent.teamId),
+        sql`(${teamUsage.files} + 1 > ${settings.maxTeamFiles} or ${teamUsage.bytes} + ${reservedBytes} > ${settings.maxTeamBytes})`,
+      ),
+    );
+  const row = {
+    ...intent,
+    status: "receiving" as const,
+    reservedBytes,
+    idempotencyKey: idempotencyKey ?? null,
+    dueAt: now + RECEIVING_MILLISECONDS,
+    createdAt: now,
+    updatedAt: now,
+  };
+  const isRoom = sql`${reservedBytes} <= ${settings.maxTeamBytes} and ${notExists(noRoom)}`;
+  const insert = insertWhere(db, files, row, isRoom);
+  const mine = db.select({ id: files.id }).from(files).where(eq(files.id, intent.id));
+  if (idempotencyKey === undefined) {
+    const [, own] = await retrying(system, () => db.batch([insert, mine]));
+    return own.length > 0 ? "recorded" : "no room";
+  }
+  const sameKey = and(eq(files.teamId, intent.teamId), eq(files.idempotencyKey, idempotencyKey));
+  const [, , own, [earlier]] = await retrying(system, () =>
+    db.batch([
+      db
+        .update(files)
+        .set({ idempotencyKey: null })
+        .where(and(sameKey, lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS))),
+      insert,
+      mine,
+      db.select({ id: files.id }).from(files).where(sameKey),
+    ]),
+  );
+  return own.length > 0 ? "recorded" : (earlier ?? "no room");
+}
+
+/** A repeated upload is read to its end, to tell whether it is the same, and stored nowhere. */
+async function hashOnly(bytes: AsyncIterable<Uint8Array>): Promise<StoredBytes> {
+  const digest = createHash("sha256");
+  let sizeBytes = 0;
+  for await (const chunk of bytes) {
+    digest.update(chunk);
+    sizeBytes += chunk.length;
+  }
+  return { sizeBytes, sha256: digest.digest("hex"), etag: "" };
+}
+
+/** Waits a little for the first upload to end, if both came at once, and gives its answer. */
+async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promise<{ id: string }> {
+  const { db, system } = deps;
+  const look = db.select({ status: files.status, sha256: files.sha256 }).from(files).where(eq(files.id, id));
+  for (let looks = 0; ; looks++) {
+    const [row] = await retrying(system, () => look);
+    if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
+    if (row.status !== "receiving") {
+      if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
+      return { id };
+    }
+    if (looks === REPLAY_LOOKS) {
+      const message = "The first upload with this Idempotency-Key is still under way.";
+      throw new AppError("idempotency_conflict", { message, retryAfterSeconds: 10 });
+    }
+    await system.sleep(1000);
+  }
+}
+
+/** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
+async function commit(deps: Deps, intent: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
+  const { db, system } = deps;
+  const now = system.now();
+  const [, [row]] = await retrying(system, () =>
+    db.batch([
+      db
+        .update(files)
+        .set({
+          status: "pending",
+          ...stored,
+          ...kind,
+          reservedBytes: stored.sizeBytes,
+          dueAt: now + PENDING_MILLISECONDS,
+          updatedAt: now,
+          version: sql`${files.version} + 1`,
+        })
+        .where(and(eq(files.id, intent.id), eq(files.status, "receiving"))),
+      db.select({ status: files.status }).from(files).where(eq(files.id, intent.id)),
+    ]),
+  );
+  if (!row || row.status === "receiving" || row.status === "deleting") {
+    throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
+  }
+}
+
+/** Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes. */
+async function undo(deps: Deps, intent: Intent): Promise<void> {
+  const { db, system } = deps;
+  try {
+    await retrying(system, () =>
+      db
+        .update(files)
+        .set({ status: "deleting", idempotencyKey: null, dueAt: system.now() + DELETING_MILLISECONDS })
+        .where(eq(files.id, intent.id)),
+    );
+    await deps.bytes.remove([objectKey(intent)]);
+    await removeRows(deps, [intent.id]);
+  } catch (cause) {
+    deps.log("warn", "upload left to recovery", { fileId: intent.id, teamId: intent.teamId, cause });
+  }
+}

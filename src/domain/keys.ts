@@ -1,0 +1,293 @@
+import { and, eq, exists, gt, inArray, type SQL, sql } from "drizzle-orm";
+import type { BatchItem, BatchResponse } from "drizzle-orm/batch";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import type { Deps } from "../deps.ts";
+import { AppError } from "../errors.ts";
+import { insertWhere, once, retrying } from "../platform/db.ts";
+import { apiKeys, users } from "../platform/schema.ts";
+import { CannotOpen, fingerprint, sameSecret } from "../platform/secrets.ts";
+import { isTokenShaped, newId, newToken, newUuid } from "../platform/system.ts";
+import { type Actor, type ActorWith, may, type Right } from "./actor.ts";
+import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
+import { emailKey } from "./users.ts";
+
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const KEY_LIFETIME_DAYS = 365;
+export const KEY_LONGEST_LIFETIME_DAYS = 3650;
+const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
+
+/** A key with its token opened. Instants are milliseconds since the epoch. */
+export interface ApiKey {
+  id: string;
+  /** The token; empty in a list or a deletion where it can't be opened. */
+  key: string;
+  name: string;
+  teamId: string;
+  uuid: string;
+  isPublic: boolean;
+  createdAt: number;
+  expiresAt: number;
+}
+
+/** Who sent the request, as far as the token alone tells: the operator for certain, anyone else to be proven. */
+export type Caller = ({ kind: "operator" } | { kind: "bearer"; tokenHash: string }) & {
+  /** Set once proven, for the log. */
+  actor?: Actor;
+};
+
+/** Reads a bearer token without a database: `token_missing`, or `token_invalid` where it can't be a token of ours. */
+export function identify(deps: Deps, token: string | undefined): Caller {
+  if (!token) throw new AppError("token_missing");
+  const { operatorToken } = deps.settings;
+  if (operatorToken !== null && sameSecret(token, operatorToken)) return { kind: "operator" };
+  if (!isTokenShaped(token)) throw new AppError("token_invalid");
+  return { kind: "bearer", tokenHash: fingerprint(token) };
+}
+
+/** Limits a column to the caller's team. Of the operator, who has none, it asks nothing. */
+export type Scope = (teamId: SQLiteColumn) => SQL | undefined;
+type Reads = readonly BatchItem<"sqlite">[];
+
+/**
+ * Proves the caller, with reads that ride along in the same round trip. Each read must put `scope` in its WHERE: the
+ * team is a sub-select of the very credential that is being proven, so an unproven caller's reads find nothing.
+ *
+ * @returns the actor, then the rows of each read
+ * @throws `token_invalid` (unknown, revoked and expired alike), `forbidden`
+ */
+export async function prove<R extends Right, T extends Reads = []>(
+  deps: Deps,
+  caller: Caller,
+  right: R,
+  reads?: (scope: Scope) => readonly [...T],
+): Promise<[ActorWith<R>, ...BatchResponse<T>]> {
+  const { db, system } = deps;
+  // The type of a batch does not survive a statement put before it; the order of the results does.
+  const run = (statements: Reads) =>
+    retrying(system, () => db.batch(statements as [BatchItem<"sqlite">])) as Promise<unknown[]>;
+  const answer = (actor: Actor, rows: unknown[]) => {
+    caller.actor = actor;
+    if (!may(actor, right)) throw new AppError("forbidden");
+    return [actor, ...rows] as unknown as [ActorWith<R>, ...BatchResponse<T>];
+  };
+
+  if (caller.kind === "operator") {
+    const actor: Actor = { kind: "operator" };
+    const allowed = may(actor, right) ? (reads?.(() => undefined) ?? []) : [];
+    return answer(actor, allowed.length > 0 ? await run(allowed) : []);
+  }
+
+  const isLive = and(eq(apiKeys.tokenHash, caller.tokenHash), gt(apiKeys.expiresAt, system.now()));
+  const credential = db
+    .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, isPublic: apiKeys.isPublic })
+    .from(apiKeys)
+    .where(isLive);
+  const team = db
+    .select({ teamId: apiKeys.teamId })
+    .from(apiKeys)
+    .where(and(isLive, eq(apiKeys.isPublic, false)));
+  const [found, ...rows] = await run([credential, ...(reads?.((column) => eq(column, sql`${team}`)) ?? [])]);
+  const [key] = found as Awaited<typeof credential>;
+  if (!key) throw new AppError("token_invalid");
+  return answer({ kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId }, rows);
+}
+
+type KeyRow = typeof apiKeys.$inferSelect;
+
+const sealingContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
+
+function openKey(deps: Deps, row: KeyRow): ApiKey {
+  const { id, name, teamId, uuid, isPublic, createdAt, expiresAt } = row;
+  const key = deps.secrets.open(row.sealedToken, sealingContext(row));
+  return { id, key, name, teamId, uuid, isPublic, createdAt, expiresAt };
+}
+
+/** For a list or a deletion, which one token that can't be opened must not stop: it is shown empty, and logged. */
+function openKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
+  try {
+    return openKey(deps, row);
+  } catch (cause) {
+    if (!(cause instanceof CannotOpen)) throw cause;
+    deps.log("error", "sealed token can't be opened", { keyId: row.id, teamId: row.teamId, cause });
+    const { id, name, teamId, uuid, isPublic, createdAt, expiresAt } = row;
+    return { id, key: "", name, teamId, uuid, isPublic, createdAt, expiresAt };
+  }
+}
+
+/** The columns that a new token fills. */
+function sealToken(deps: Deps, id: string, teamId: string, token: string) {
+  return {
+    tokenHash: fingerprint(token),
+    sealedToken: deps.secrets.seal(token, sealingContext({ id, teamId })),
+    sealedWith: deps.secrets.currentKeyId,
+  };
+}
+
+function mintKey(deps: Deps, wish: Pick<ApiKey, "name" | "teamId" | "isPublic" | "expiresAt">): [ApiKey, KeyRow] {
+  const { system } = deps;
+  const key: ApiKey = {
+    id: newId(system),
+    key: newToken(system, wish.isPublic),
+    uuid: newUuid(system),
+    createdAt: system.now(),
+    ...wish,
+  };
+  const { key: token, ...columns } = key;
+  return [key, { ...columns, ...sealToken(deps, key.id, key.teamId, token), userId: null }];
+}
+
+export interface NewKey {
+  name: string;
+  isPublic: boolean;
+  expiresAt?: number | undefined;
+  /** The operator's alone; left out by the operator, a new team is founded. */
+  teamId?: string | undefined;
+}
+
+/** @throws `invalid_input` where a team's key names a team, or the expiry is past or over ten years away */
+export async function createKey(deps: Deps, actor: Actor, { name, isPublic, expiresAt, teamId }: NewKey) {
+  const now = deps.system.now();
+  if (actor.kind !== "operator" && teamId !== undefined) {
+    throw new AppError("invalid_input", {
+      errors: [{ path: "teamId", message: "Only the operator chooses the team." }],
+    });
+  }
+  if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + KEY_LONGEST_LIFETIME_DAYS * DAY_MILLISECONDS)) {
+    const message = `Must be in the future, at most ${KEY_LONGEST_LIFETIME_DAYS} days from now.`;
+    throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
+  }
+  const [key, row] = mintKey(deps, {
+    name,
+    isPublic,
+    teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
+    expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
+  });
+  // The id makes it idempotent: a repeated insert of the same row changes nothing.
+  await retrying(deps.system, () => deps.db.insert(apiKeys).values(row).onConflictDoNothing({ target: apiKeys.id }));
+  return key;
+}
+
+/**
+ * Keys of the caller's team, newest first; for the operator of all teams, or of the one named.
+ * @throws `invalid_input` where a team's key names a team
+ */
+export async function listKeys(
+  deps: Deps,
+  caller: Caller,
+  { teamId, ...request }: PageRequest & { teamId?: string | undefined },
+): Promise<Page<ApiKey>> {
+  if (teamId !== undefined && caller.kind !== "operator") {
+    await prove(deps, caller, "keys");
+    throw new AppError("invalid_input", {
+      errors: [{ path: "teamId", message: "Only the operator chooses the team." }],
+    });
+  }
+  const wanted = pageQuery(apiKeys.id, "newest first", request);
+  const [actor, rows] = await prove(deps, caller, "keys", (scope) => [
+    deps.db
+      .select()
+      .from(apiKeys)
+      .where(wanted.where(scope(apiKeys.teamId), teamId === undefined ? undefined : eq(apiKeys.teamId, teamId)))
+      .orderBy(wanted.by)
+      .limit(wanted.limit)
+      .offset(wanted.offset),
+  ]);
+  const list = `keys/${actor.kind === "operator" ? (teamId ?? "all") : actor.teamId}`;
+  const page = cutPage(deps.secrets, list, request, rows);
+  return { ...page, items: page.items.map((row) => openKeyOrBlank(deps, row)) };
+}
+
+/** @throws `not_found`, `unavailable` where the token can't be opened */
+export async function fetchKey(deps: Deps, caller: Caller, id: string): Promise<ApiKey> {
+  const [, [row]] = await prove(deps, caller, "keys", (scope) => [
+    deps.db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.id, id), scope(apiKeys.teamId))),
+  ]);
+  if (!row) throw new AppError("not_found");
+  try {
+    return openKey(deps, row);
+  } catch (cause) {
+    throw cause instanceof CannotOpen ? new AppError("unavailable", { cause }) : cause;
+  }
+}
+
+/** Revokes the key from the next request on, and returns what it was. @throws `not_found` */
+export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
+  const team = actor.kind === "operator" ? undefined : eq(apiKeys.teamId, actor.teamId);
+  const [row] = await once(() =>
+    deps.db
+      .delete(apiKeys)
+      .where(and(eq(apiKeys.id, id), team))
+      .returning(),
+  );
+  if (!row) throw new AppError("not_found");
+  return openKeyOrBlank(deps, row);
+}
+
+/**
+ * A key named after the user that lives 12 hours and dies with the user or the password. A wrong password, an unknown
+ * email and an unknown team get the same answer after the same work (OWASP, Authentication Cheat Sheet).
+ * @throws `login_failed`
+ */
+export async function logIn(
+  deps: Deps,
+  { teamId, email, password }: { teamId: string; email: string; password: string },
+): Promise<ApiKey> {
+  const { db, secrets, system } = deps;
+  const [user] = await retrying(system, () =>
+    db
+      .select()
+      .from(users)
+      .where(and(eq(users.teamId, teamId), eq(users.emailKey, emailKey(email)))),
+  );
+  const isRight = await secrets.verifyPassword(password, user?.password ?? null);
+  if (!user || !isRight) throw new AppError("login_failed");
+
+  const [key, row] = mintKey(deps, {
+    name: `${user.firstName} ${user.lastName}`.trim() || user.email,
+    teamId: user.teamId,
+    isPublic: false,
+    expiresAt: system.now() + LOGIN_LIFETIME_MILLISECONDS,
+  });
+  // Only while the password is still the one that was checked: hashing it took long enough for a change to slip in.
+  const stillValid = db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, user.id), eq(users.password, user.password)));
+  const [, stored] = await retrying(system, () =>
+    db.batch([
+      insertWhere(db, apiKeys, { ...row, userId: user.id }, exists(stillValid)),
+      db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, key.id)),
+    ]),
+  );
+  if (stored.length === 0) throw new AppError("login_failed");
+  return key;
+}
+
+/**
+ * Seals tokens anew that an older master key sealed, so that it can be retired. One that can't be opened stays as it is.
+ * @returns how many were sealed anew
+ */
+export async function resealTokens(deps: Deps, most: number): Promise<number> {
+  const { db, secrets, system } = deps;
+  if (secrets.olderKeyIds.length === 0) return 0;
+  const rows = await retrying(system, () =>
+    db.select().from(apiKeys).where(inArray(apiKeys.sealedWith, secrets.olderKeyIds)).limit(most),
+  );
+  const updates = rows.flatMap((row) => {
+    const { key } = openKeyOrBlank(deps, row);
+    if (key === "") return [];
+    const sealed = sealToken(deps, row.id, row.teamId, key);
+    return [
+      db
+        .update(apiKeys)
+        .set(sealed)
+        .where(and(eq(apiKeys.id, row.id), eq(apiKeys.sealedToken, row.sealedToken))),
+    ];
+  });
+  const [first, ...rest] = updates;
+  if (first) await retrying(system, () => db.batch([first, ...rest]));
+  return updates.length;
+}

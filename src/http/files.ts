@@ -1,0 +1,303 @@
+import * as z from "zod";
+import { FILE_TYPES } from "../domain/audio.ts";
+import {
+  deleteFile,
+  fetchMetadata,
+  fetchUsage,
+  listFiles,
+  reprocessFile,
+  type StoredFile,
+  signFile,
+} from "../domain/files.ts";
+import { receiveFile } from "../domain/intake.ts";
+import { AppError } from "../errors.ts";
+import { nextLink, read, write } from "./operation.ts";
+import { id, pageQuery, pageRequest, timestamp } from "./validate.ts";
+
+/** What a form may add to its file: boundary, headers and ten small text parts. */
+const FORM_BYTES = 64 * 1024;
+const SIGNED_SECONDS = 3600;
+const MOST_SIGNED_SECONDS = 604_800; // S3's limit
+
+const fileSchema = z
+  .strictObject({
+    _id: id,
+    teamId: id,
+    originalName: z.string(),
+    fileType: z.enum(FILE_TYPES),
+    status: z.enum(["pending", "processing", "completed", "failed"]),
+    createdAt: timestamp,
+    updatedAt: timestamp,
+    __v: z.int().nonnegative(),
+    filename: z.string().meta({ description: "`{id}-{originalName}`." }),
+    path: z.url().meta({ description: "Private: only a signed address opens it." }),
+  })
+  .meta({ id: "File" });
+
+const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
+
+const metadataSchema = fileSchema
+  .extend({
+    size: z.int().nonnegative().meta({ description: "Bytes." }),
+    mimeType: z.string().meta({ description: "Told from the bytes." }),
+    sha256: z.string().regex(/^[0-9a-f]{64}$/),
+    processedAt: timestamp.nullable(),
+    failure: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    audio: z
+      .strictObject({
+        container: z.string().nullable(),
+        codec: z.string().nullable(),
+        durationSeconds: nullable(z.number().nonnegative(), "Null where the file does not tell."),
+        sampleRate: nullable(z.number(), "Hertz."),
+        channels: z.number().nullable(),
+        bitrate: nullable(z.number(), "Bits a second."),
+        lossless: z.boolean().nullable(),
+        tags: z.record(z.string(), z.unknown()),
+      })
+      .nullable()
+      .meta({ description: "Null until processed, and of a file that is no audio." }),
+  })
+  .meta({ id: "FileMetadata" });
+
+const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
+
+function render(file: StoredFile): z.input<typeof fileSchema> {
+  return {
+    _id: file.id,
+    teamId: file.teamId,
+    originalName: file.originalName,
+    fileType: file.fileType as (typeof FILE_TYPES)[number],
+    status: file.status as z.input<typeof fileSchema>["status"],
+    createdAt: iso(file.createdAt),
+    updatedAt: iso(file.updatedAt),
+    __v: file.version,
+    filename: file.filename,
+    path: file.path,
+  };
+}
+
+const example: z.input<typeof fileSchema> = {
+  _id: "0193477c0a5e2b7f4d1c8e90",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  originalName: "interview.mp3",
+  fileType: "audio file",
+  status: "completed",
+  createdAt: "2026-11-20T09:33:00.000Z",
+  updatedAt: "2026-11-20T09:33:01.000Z",
+  __v: 3,
+  filename: "0193477c0a5e2b7f4d1c8e90-interview.mp3",
+  path: "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
+};
+
+const done = z.strictObject({ status: z.literal(true), message: z.string() });
+
+export const list = read(
+  "team",
+  {
+    summary: "List files",
+    description: "Newest first.",
+    query: pageQuery,
+    success: {
+      description: "A page of files.",
+      schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
+      example: { message: "Files: 1.", data: [example] },
+      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+    },
+  },
+  async ({ c, deps, caller, query }) => {
+    const { items, next } = await listFiles(deps, caller, pageRequest(query));
+    return c.json({ message: `Files: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
+  },
+);
+
+export const upload = write(
+  "upload",
+  {
+    summary: "Upload a file",
+    description:
+      "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
+      "The file is listed once its bytes are stored, and is processed after the answer. A public key may do this.",
+    takesFile: true,
+    requestHeaders: {
+      "Idempotency-Key":
+        "At most 255 characters. The same key and bytes within 24 hours store one file and get the first answer.",
+    },
+    success: {
+      description: "The file is stored.",
+      schema: z.strictObject({ message: z.string() }),
+      example: { message: "File uploaded. It will be processed shortly." },
+      headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
+    },
+    refusals: [
+      "invalid_input",
+      "malformed_multipart",
+      "file_missing",
+      "file_empty",
+      "too_many_files",
+      "not_found",
+      "upload_timeout",
+      "idempotency_conflict",
+      "body_too_large",
+      "file_too_large",
+      "quota_exceeded",
+      "unsupported_media_type",
+    ],
+  },
+  async ({ c, deps, actor }) => {
+    const contentType = c.req.header("Content-Type") ?? "";
+    if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
+      throw new AppError("unsupported_media_type", { message: "Send the file as multipart/form-data." });
+    }
+    const stated = c.req.header("Content-Length");
+    const contentLength = stated === undefined ? null : Number(stated);
+    const { maxUploadBytes } = deps.settings;
+    if (contentLength !== null && contentLength > maxUploadBytes + FORM_BYTES) {
+      throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });
+    }
+    const idempotencyKey = c.req.header("Idempotency-Key");
+    if (idempotencyKey !== undefined && (idempotencyKey === "" || idempotencyKey.length > 255)) {
+      const errors = [{ path: "Idempotency-Key", message: "Must have 1 to 255 characters." }];
+      throw new AppError("invalid_input", { errors });
+    }
+    const { id } = await receiveFile(deps, actor, { body: c.req.raw.body, contentType, contentLength, idempotencyKey });
+    const message = "File uploaded. It will be processed shortly.";
+    return c.json({ message }, 200, { Location: `/docs/v1/uploads/${id}` });
+  },
+);
+
+export const sign = read(
+  "team",
+  {
+    summary: "Get a signed download address",
+    description: "Opens the file for GET, whole or by Range, to whoever holds the address. It works in any status.",
+    query: z.object({
+      expiresIn: z
+        .string()
+        .regex(/^\d{1,9}$/, `Must be 1 to ${MOST_SIGNED_SECONDS} seconds.`)
+        .transform(Number)
+        .refine((value) => value >= 1 && value <= MOST_SIGNED_SECONDS, `Must be 1 to ${MOST_SIGNED_SECONDS} seconds.`)
+        .default(SIGNED_SECONDS)
+        .meta({ type: "integer", minimum: 1, maximum: MOST_SIGNED_SECONDS, default: SIGNED_SECONDS }),
+    }),
+    success: {
+      description: "The address.",
+      schema: z.strictObject({ status: z.literal(true), message: z.string(), signedUrl: z.url() }),
+      example: {
+        status: true,
+        message: "Signed address, good for 3600 seconds.",
+        signedUrl: `${example.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
+      },
+    },
+  },
+  async ({ deps, caller, id, query: { expiresIn } }) => {
+    const signedUrl = await signFile(deps, caller, id, expiresIn);
+    return { status: true as const, message: `Signed address, good for ${expiresIn} seconds.`, signedUrl };
+  },
+);
+
+export const metadata = read(
+  "team",
+  {
+    summary: "Get a file's metadata",
+    success: {
+      description: "The file with what processing found.",
+      schema: z.strictObject({ message: z.string(), data: metadataSchema }),
+      example: {
+        message: "File found.",
+        data: {
+          ...example,
+          size: 482_113,
+          mimeType: "audio/mpeg",
+          sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+          processedAt: "2026-11-20T09:33:01.000Z",
+          failure: null,
+          audio: {
+            container: "MPEG",
+            codec: "MPEG 1 Layer 3",
+            durationSeconds: 30.04,
+            sampleRate: 44_100,
+            channels: 2,
+            bitrate: 128_000,
+            lossless: false,
+            tags: { title: "Interview" },
+          },
+        },
+      },
+    },
+  },
+  async ({ deps, caller, id }) => {
+    const file = await fetchMetadata(deps, caller, id);
+    const { sizeBytes: size, mimeType, sha256, processedAt, failure, audio } = file;
+    return {
+      message: "File found.",
+      data: {
+        ...render(file),
+        size,
+        mimeType,
+        sha256,
+        processedAt: processedAt === null ? null : iso(processedAt),
+        failure,
+        audio,
+      },
+    };
+  },
+);
+
+export const remove = write(
+  "team",
+  {
+    summary: "Delete a file",
+    description: "In any status. The signed addresses of the file stop working, and its bytes are gone.",
+    success: {
+      description: "The file is gone.",
+      schema: done,
+      example: { status: true, message: "File deleted." },
+    },
+  },
+  async ({ deps, actor, id }) => {
+    await deleteFile(deps, actor, id);
+    return { status: true as const, message: "File deleted." };
+  },
+);
+
+export const reprocess = write(
+  "team",
+  {
+    summary: "Process a file again",
+    description: "A completed or failed file is pending again; one that is on its way already stays so.",
+    success: {
+      description: "The file is on its way.",
+      schema: done,
+      example: { status: true, message: "The file will be processed shortly." },
+    },
+  },
+  async ({ deps, actor, id }) => {
+    await reprocessFile(deps, actor, id);
+    return { status: true as const, message: "The file will be processed shortly." };
+  },
+);
+
+export const usage = read(
+  "team",
+  {
+    summary: "Get the team's usage",
+    description: "What the team keeps and may keep. An upload under way counts by its Content-Length.",
+    success: {
+      description: "The usage.",
+      schema: z.strictObject({
+        message: z.string(),
+        data: z.strictObject({
+          files: z.int().nonnegative(),
+          bytes: z.int().nonnegative(),
+          maxFiles: z.int().positive(),
+          maxBytes: z.int().positive(),
+        }),
+      }),
+      example: {
+        message: "Usage of the team.",
+        data: { files: 12, bytes: 60_104_321, maxFiles: 100_000, maxBytes: 50_000_000_000 },
+      },
+    },
+  },
+  async ({ deps, caller }) => ({ message: "Usage of the team.", data: await fetchUsage(deps, caller) }),
+);

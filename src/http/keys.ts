@@ -1,0 +1,128 @@
+import * as z from "zod";
+import { type ApiKey, createKey, deleteKey, fetchKey, listKeys, logIn } from "../domain/keys.ts";
+import { emailKey } from "../domain/users.ts";
+import { clientAddress, rateLimited } from "./auth.ts";
+import { nextLink, open, read, write } from "./operation.ts";
+import { id, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+
+const apiKeySchema = z
+  .strictObject({
+    _id: id,
+    id,
+    key: z.string().meta({ description: "The token. Empty in a list where it can't be opened any more." }),
+    name: z.string(),
+    teamId: id,
+    uuid: z.uuid(),
+    isPublic: z.boolean().meta({ description: "A public key may upload files, and nothing else." }),
+    createdAt: timestamp,
+    expiresAt: timestamp,
+  })
+  .meta({ id: "ApiKey" });
+
+const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
+
+function render({ id, key, name, teamId, uuid, isPublic, createdAt, expiresAt }: ApiKey): z.input<typeof apiKeySchema> {
+  return { _id: id, id, key, name, teamId, uuid, isPublic, createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
+}
+
+const example: z.input<typeof apiKeySchema> = {
+  _id: "0193477be8a01f9c3ad5e7b2",
+  id: "0193477be8a01f9c3ad5e7b2",
+  key: "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
+  name: "Web player",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
+  isPublic: false,
+  createdAt: "2026-11-20T09:30:00.000Z",
+  expiresAt: "2027-11-20T09:30:00.000Z",
+};
+
+const one = z.strictObject({ message: z.string(), data: apiKeySchema });
+
+export const create = write(
+  "keys",
+  {
+    summary: "Create an API key",
+    description:
+      "A secret key makes keys of its own team. The operator names the team, or founds a new one by leaving it out.",
+    body: z.strictObject({
+      name: name(1),
+      isPublic: z.boolean().default(false),
+      expiresAt: timestamp.optional().meta({ description: "Default 365 days from now, at most 3650." }),
+      teamId: id.optional().meta({ description: "The operator's alone." }),
+    }),
+    bodyExample: { name: "Web player", isPublic: false },
+    success: {
+      description: "The key that was made.",
+      schema: one,
+      example: { message: "API key created.", data: example },
+    },
+  },
+  async ({ deps, actor, body }) => {
+    const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
+    return { message: "API key created.", data: render(await createKey(deps, actor, { ...body, expiresAt })) };
+  },
+);
+
+export const list = read(
+  "keys",
+  {
+    summary: "List API keys",
+    description: "Newest first.",
+    query: z.object({ ...pageQuery.shape, teamId: id.optional().meta({ description: "The operator's alone." }) }),
+    success: {
+      description: "A page of keys.",
+      schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
+      example: { message: "1 API key.", data: [example] },
+      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+    },
+  },
+  async ({ c, deps, caller, query }) => {
+    const { items, next } = await listKeys(deps, caller, { ...pageRequest(query), teamId: query.teamId });
+    return c.json({ message: `API keys: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
+  },
+);
+
+export const get = read(
+  "keys",
+  {
+    summary: "Get API key details",
+    success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
+  },
+  async ({ deps, caller, id }) => ({ message: "API key found.", data: render(await fetchKey(deps, caller, id)) }),
+);
+
+export const remove = write(
+  "keys",
+  {
+    summary: "Delete an API key",
+    description: "Revoked from the next request on. A key may delete itself: that is logging out.",
+    success: {
+      description: "The key that was deleted.",
+      schema: one,
+      example: { message: "API key deleted.", data: example },
+    },
+  },
+  async ({ deps, actor, id }) => ({ message: "API key deleted.", data: render(await deleteKey(deps, actor, id)) }),
+);
+
+export const login = open(
+  {
+    summary: "Log in as a user",
+    description: "A secret key named after the user, for 12 hours. It dies with the user or with a change of password.",
+    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
+    bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
+    success: {
+      description: "The key.",
+      schema: one,
+      example: { message: "Logged in.", data: { ...example, name: "Ada Lovelace" } },
+    },
+    refusals: ["login_failed", "rate_limited"],
+  },
+  async ({ c, deps, body }) => {
+    const subjects = [`address/${clientAddress(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
+    const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
+    if (answers.includes(false)) throw rateLimited();
+    return { message: "Logged in.", data: render(await logIn(deps, body)) };
+  },
+);

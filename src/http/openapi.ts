@@ -1,0 +1,157 @@
+import * as z from "zod";
+import type { Code } from "../errors.ts";
+import { MESSAGES } from "../errors.ts";
+import { type Api, type Operation, splitRoute } from "./operation.ts";
+import { errorSchema, STATUS } from "./render.ts";
+
+type Json = Record<string, unknown>;
+
+const TITLE = "Stowage";
+const DESCRIPTION =
+  "Accounts, API keys and audio uploads. Every record belongs to a team; the bearer token decides which. " +
+  "Every response has X-Request-Id, and every failure the one shape of `Error`.";
+
+/** Zod's JSON Schema, its named schemas moved to `components`. */
+function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): Json {
+  const {
+    $schema: _,
+    $defs = {},
+    ...json
+  } = z.toJSONSchema(schema, {
+    io,
+    override: ({ jsonSchema }) => {
+      // Query parameters come as text; the document tells what the text stands for.
+      if (jsonSchema.type === "integer") delete jsonSchema.pattern;
+      delete jsonSchema.id;
+    },
+  });
+  const moved = (value: unknown): Json =>
+    JSON.parse(JSON.stringify(value).replaceAll('"#/$defs/', '"#/components/schemas/'));
+  for (const [name, definition] of Object.entries($defs)) components[name] = moved(definition);
+  return moved(json);
+}
+
+/** Every code that an operation can answer. */
+function codesOf(operation: Operation, path: string): Code[] {
+  const codes = new Set<Code>(operation.refusals);
+  if (operation.access !== "open") {
+    for (const code of ["token_missing", "token_invalid", "forbidden", "rate_limited"] as const) codes.add(code);
+  }
+  if (path.includes("{")) codes.add("not_found");
+  if (operation.query || operation.body) codes.add("invalid_input");
+  if (operation.body) {
+    for (const code of ["malformed_json", "body_too_large", "unsupported_media_type"] as const) codes.add(code);
+  }
+  return [...codes, "internal", "unavailable"];
+}
+
+function failuresOf(codes: Code[]): Json {
+  const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
+  const responses = [...byStatus].map(([status, same]) => {
+    const [code] = same as [Code];
+    const example = { status: false, message: MESSAGES[code], code, requestId: "0c1d6a54-8a43-4c37-9f1e-5d0d7d0f3b6a" };
+    const headers: Json = {
+      ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
+      ...((status === 429 || status === 503) && {
+        "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
+      }),
+    };
+    return [
+      status,
+      {
+        description: same.map((one) => `\`${one}\`: ${MESSAGES[one]}`).join("\n"),
+        headers,
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" }, example } },
+      },
+    ];
+  });
+  return Object.fromEntries(responses);
+}
+
+function requestOf(operation: Operation, components: Json): Json {
+  if (operation.takesFile) {
+    const file = { type: "string", contentMediaType: "application/octet-stream" };
+    const schema = { type: "object", required: ["file"], properties: { file } };
+    return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
+  }
+  if (!operation.body) return {};
+  const schema = schemaOf(operation.body, "input", components);
+  return {
+    requestBody: { required: true, content: { "application/json": { schema, example: operation.bodyExample } } },
+  };
+}
+
+function parametersOf(operation: Operation, path: string, components: Json): Json[] {
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: "path",
+    required: true,
+    schema: { type: "string" },
+  }));
+  const query = operation.query ? schemaOf(operation.query, "input", components) : {};
+  const inQuery = Object.entries((query.properties ?? {}) as Record<string, Json>).map(([name, schema]) => ({
+    name,
+    in: "query",
+    required: false,
+    schema,
+  }));
+  const headers = Object.entries(operation.requestHeaders ?? {}).map(([name, description]) => ({
+    name,
+    in: "header",
+    required: false,
+    description,
+    schema: { type: "string" },
+  }));
+  return [...inPath, ...inQuery, ...headers];
+}
+
+function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
+  const { summary, description, access, success } = operation;
+  const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
+    name,
+    { description: text, schema: { type: "string" } },
+  ]);
+  return {
+    operationId,
+    tags: [path.startsWith("/docs/") ? "Files" : path.includes("users") ? "Users" : "API keys"],
+    summary,
+    ...(description && { description }),
+    security: access === "open" ? [] : [{ bearer: [] }],
+    parameters: parametersOf(operation, path, components),
+    ...requestOf(operation, components),
+    responses: {
+      200: {
+        description: success.description,
+        headers: Object.fromEntries(headers),
+        content: {
+          "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
+        },
+      },
+      ...failuresOf(codesOf(operation, path)),
+    },
+  };
+}
+
+/** The OpenAPI 3.1 document of the table of operations, from the very schemas that validate its requests. */
+export function describeApi(api: Api, server: string): Json {
+  const components: Json = {};
+  schemaOf(z.strictObject({ error: errorSchema }), "output", components);
+  const paths: Record<string, Json> = {};
+  for (const [route, operation] of Object.entries(api)) {
+    const { method, path } = splitRoute(route);
+    const operationId = `${method.toLowerCase()}${path.replace(/\/(auth|docs)\/v1/, "").replace(/[/{}]+(\w)?/g, (_, c = "") => c.toUpperCase())}`;
+    paths[path] = { ...paths[path], [method.toLowerCase()]: describe(operation, path, operationId, components) };
+  }
+  return {
+    openapi: "3.1.0",
+    info: { title: TITLE, version: "1.0.0", description: DESCRIPTION },
+    servers: [{ url: server }],
+    paths,
+    components: {
+      schemas: components,
+      securitySchemes: {
+        bearer: { type: "http", scheme: "bearer", description: "An API key, or the operator's token." },
+      },
+    },
+  };
+}

@@ -1,0 +1,71 @@
+import type { Context, NotFoundHandler } from "hono";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import * as z from "zod";
+import { AppError, type Code } from "../errors.ts";
+import type { AppEnv } from "./operation.ts";
+
+/** The one map from code to status. It has no default: a new code does not compile until it has a status. */
+export const STATUS = {
+  invalid_input: 400,
+  malformed_json: 400,
+  malformed_multipart: 400,
+  file_missing: 400,
+  file_empty: 400,
+  too_many_files: 400,
+  token_missing: 401,
+  token_invalid: 401,
+  login_failed: 401,
+  forbidden: 403,
+  not_found: 404,
+  route_not_found: 404,
+  method_not_allowed: 405,
+  upload_timeout: 408,
+  email_taken: 409,
+  idempotency_conflict: 409,
+  version_mismatch: 412,
+  body_too_large: 413,
+  file_too_large: 413,
+  quota_exceeded: 413,
+  unsupported_media_type: 415,
+  rate_limited: 429,
+  internal: 500,
+  unavailable: 503,
+} as const satisfies Record<Code, ContentfulStatusCode>;
+
+export const errorSchema = z
+  .strictObject({
+    status: z.literal(false),
+    message: z.string(),
+    code: z.enum(Object.keys(STATUS) as [Code, ...Code[]]),
+    requestId: z.string(),
+    errors: z
+      .array(z.strictObject({ path: z.string(), message: z.string() }))
+      .optional()
+      .meta({ description: "Only for invalid input: each field and what is wrong with it." }),
+  })
+  .meta({ id: "Error", description: "The one shape of every failure." });
+
+/** The error shape. Of a bug the caller learns the request id and nothing else; the log has the cause under it. */
+export function renderError(c: Context<AppEnv>, error: unknown): Response {
+  const known = error instanceof AppError ? error : new AppError("internal", { cause: error });
+  const status = STATUS[known.code];
+  c.set("code", known.code);
+  if (status >= 500) {
+    c.var.log("error", "request failed", { requestId: c.var.requestId, code: known.code, cause: known.cause });
+  }
+  if (status === 401) c.header("WWW-Authenticate", "Bearer");
+  if (known.retryAfterSeconds !== undefined) c.header("Retry-After", String(known.retryAfterSeconds));
+  const { code, message, errors } = known;
+  const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };
+  return c.json(errors ? { ...body, errors } : body, status);
+}
+
+/** Tells a path that is not there from a method that it does not take (RFC 9110, section 15.5.6, asks for `Allow`). */
+export function notFound(methodsAt: (path: string) => string[]): NotFoundHandler<AppEnv> {
+  return (c) => {
+    const methods = methodsAt(c.req.path);
+    if (methods.length === 0) return renderError(c, new AppError("route_not_found"));
+    c.header("Allow", [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", "));
+    return renderError(c, new AppError("method_not_allowed"));
+  };
+}

@@ -1,0 +1,238 @@
+import * as z from "zod";
+import {
+  createUser,
+  deleteUser,
+  type ExpectedVersions,
+  fetchUser,
+  listUsers,
+  streamUsers,
+  type User,
+  updateUser,
+} from "../domain/users.ts";
+import { nextLink, read, write } from "./operation.ts";
+import { id, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+
+const PASSWORD_HASH =
+  "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
+
+const created = z.strictObject({
+  _id: id,
+  teamId: id,
+  firstName: z.string(),
+  lastName: z.string(),
+  email: z.string(),
+  password: z.string().meta({ description: "A hash: the password as sent is never shown." }),
+  createdAt: timestamp,
+  updatedAt: timestamp,
+});
+const userSchema = created.extend({ __v: z.int().nonnegative() }).meta({ id: "User" });
+
+const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
+
+function render(user: User): z.input<typeof userSchema> {
+  const { version, id, teamId, firstName, lastName, email, password, createdAt, updatedAt } = user;
+  return {
+    _id: id,
+    teamId,
+    firstName,
+    lastName,
+    email,
+    password,
+    createdAt: iso(createdAt),
+    updatedAt: iso(updatedAt),
+    __v: version,
+  };
+}
+
+const createdExample: z.input<typeof created> = {
+  _id: "0193477bf1c07e5d9a0b4c28",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  firstName: "Ada",
+  lastName: "Lovelace",
+  email: "ada@example.com",
+  password: PASSWORD_HASH,
+  createdAt: "2026-11-20T09:31:00.000Z",
+  updatedAt: "2026-11-20T09:31:00.000Z",
+};
+const example: z.input<typeof userSchema> = { ...createdExample, __v: 0 };
+
+// RFC 5321 without quoted local parts, and with Unicode in them (RFC 6531); the domain is ASCII.
+const LOCAL = String.raw`[^\s@"(),:;<>\[\]\\.\p{C}]+(?:\.[^\s@"(),:;<>\[\]\\.\p{C}]+)*`;
+const LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+const email = z
+  .string()
+  .trim()
+  .max(254, "Must have 254 characters at most.")
+  .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.");
+const password = text(8, 256);
+
+const versionHeaders = { ETag: "The user's version, quoted." };
+const ifMatch = { "If-Match": "Versions (ETags) that the user must still have; otherwise 412." };
+
+const etag = (user: User) => ({ ETag: `"${user.version}"` });
+
+/** RFC 9110, section 13.1.1: strong comparison, so a weak tag never matches; `*` matches whatever is there. */
+function expectedVersions(header: string | undefined): ExpectedVersions {
+  if (header === undefined || header.trim() === "*") return undefined;
+  return header.split(",").flatMap((tag) => {
+    const version = /^"(\d{1,15})"$/.exec(tag.trim())?.[1];
+    return version === undefined ? [] : [Number(version)];
+  });
+}
+
+export const create = write(
+  "team",
+  {
+    summary: "Create a user",
+    body: z.strictObject({ firstName: name(0).default(""), lastName: name(0).default(""), email, password }),
+    bodyExample: {
+      firstName: "Ada",
+      lastName: "Lovelace",
+      email: "ada@example.com",
+      password: "correct horse battery",
+    },
+    success: {
+      description: "The user that was made.",
+      schema: z.strictObject({ message: z.string(), data: created.meta({ id: "CreatedUser" }) }),
+      example: { message: "User created.", data: createdExample },
+      headers: versionHeaders,
+    },
+    refusals: ["email_taken"],
+  },
+  async ({ c, deps, actor, body }) => {
+    const user = await createUser(deps, actor, body);
+    const { __v: _, ...data } = render(user);
+    return c.json({ message: "User created.", data }, 200, etag(user));
+  },
+);
+
+export const list = read(
+  "team",
+  {
+    summary: "List users",
+    description: "Oldest first: the whole team, streamed; a page of it where `limit`, `page` or `cursor` is given.",
+    query: pageQuery,
+    success: {
+      description: "The users.",
+      schema: z.array(userSchema),
+      example: [example],
+      headers: { Link: 'Of a page: the next one, `rel="next"`; absent on the last.' },
+    },
+  },
+  async ({ c, deps, caller, query }) => {
+    const isPaged = query.limit !== undefined || query.page !== undefined || query.cursor !== undefined;
+    if (isPaged) {
+      const { items, next } = await listUsers(deps, caller, pageRequest(query));
+      return c.json(items.map(render), 200, nextLink(c, next));
+    }
+    return new Response(jsonArray(await streamUsers(deps, caller)), {
+      headers: { "Content-Type": "application/json" },
+    });
+  },
+);
+
+/** Writes a step when the reader asks for one. If a step fails the body breaks off, as JSON that does not end. */
+function jsonArray(steps: AsyncIterable<User[]>): ReadableStream<Uint8Array> {
+  const iterator = steps[Symbol.asyncIterator]();
+  const encoder = new TextEncoder();
+  let before = "[";
+  return new ReadableStream({
+    async pull(controller) {
+      const step = await iterator.next();
+      const users: User[] = step.done ? [] : step.value;
+      const text = users.map((user) => JSON.stringify(render(user))).join(",");
+      if (text !== "") {
+        controller.enqueue(encoder.encode(before + text));
+        before = ",";
+      }
+      if (step.done) {
+        controller.enqueue(encoder.encode(before === "[" ? "[]" : "]"));
+        controller.close();
+      }
+    },
+  });
+}
+
+const one = z.strictObject({ message: z.string(), data: userSchema });
+
+export const get = read(
+  "team",
+  {
+    summary: "Get user details",
+    success: {
+      description: "The user.",
+      schema: one,
+      example: { message: "User found.", data: example },
+      headers: versionHeaders,
+    },
+  },
+  async ({ c, deps, caller, id }) => {
+    const user = await fetchUser(deps, caller, id);
+    return c.json({ message: "User found.", data: render(user) }, 200, etag(user));
+  },
+);
+
+export const update = write(
+  "team",
+  {
+    summary: "Update a user",
+    description: "A new password ends the keys that logging in gave.",
+    body: z
+      .strictObject({
+        firstname: name(0),
+        lastname: name(0),
+        firstName: name(0),
+        lastName: name(0),
+        email,
+        password,
+      })
+      .partial()
+      .refine((changes) => Object.keys(changes).length > 0, "Give at least one field to change.")
+      .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
+        path: ["firstname"],
+        message: "Given twice: as firstname and as firstName.",
+      })
+      .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
+        path: ["lastname"],
+        message: "Given twice: as lastname and as lastName.",
+      }),
+    bodyExample: { lastname: "King" },
+    requestHeaders: ifMatch,
+    success: {
+      description: "The user, bare.",
+      schema: userSchema,
+      example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
+      headers: versionHeaders,
+    },
+    refusals: ["email_taken", "version_mismatch"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    const { firstname, lastname, ...rest } = body;
+    const changes = {
+      ...rest,
+      ...(firstname === undefined ? {} : { firstName: firstname }),
+      ...(lastname === undefined ? {} : { lastName: lastname }),
+    };
+    const user = await updateUser(deps, actor, id, changes, expectedVersions(c.req.header("If-Match")));
+    return c.json(render(user), 200, etag(user));
+  },
+);
+
+export const remove = write(
+  "team",
+  {
+    summary: "Delete a user",
+    description: "The keys that the user's logins gave go with the user.",
+    requestHeaders: ifMatch,
+    success: {
+      description: "The user is gone.",
+      schema: z.strictObject({ message: z.string() }),
+      example: { message: "User deleted." },
+    },
+    refusals: ["version_mismatch"],
+  },
+  async ({ c, deps, actor, id }) => {
+    await deleteUser(deps, actor, id, expectedVersions(c.req.header("If-Match")));
+    return { message: "User deleted." };
+  },
+);

@@ -1,0 +1,152 @@
+import { createHash } from "node:crypto";
+import { once, retrying } from "./db.ts";
+import type { System } from "./system.ts";
+
+/** 8 MiB. R2 wants parts of 5 MiB at least, all equal but the last; the isolate has 128 MB for all its uploads. */
+export const PART_BYTES = 8 * 1024 * 1024;
+/** What the type of a file is told from. */
+export const HEAD_BYTES = 4096;
+
+export interface StoredBytes {
+  sizeBytes: number;
+  /** Hex. */
+  sha256: string;
+  etag: string;
+}
+
+export interface ObjectFacts {
+  sizeBytes: number;
+  etag: string;
+  /** Hex; null for an object that was stored in parts. */
+  sha256: string | null;
+}
+
+export interface ByteStore {
+  /**
+   * Stores a stream of unknown length in constant memory: up to 8 MiB by one `put` whose SHA-256 R2 checks as it writes,
+   * above that in parts. `describe` gets the first 4 KiB and says how the object is to be served. When the stream or R2
+   * fails, parts are given up and the error comes through; an object may be left under the key.
+   * `expectedBytes` is a hint that spares growing the buffer.
+   */
+  put(
+    key: string,
+    bytes: AsyncIterable<Uint8Array>,
+    expectedBytes: number,
+    describe: (head: Uint8Array) => Promise<R2HTTPMetadata>,
+  ): Promise<StoredBytes>;
+  head(key: string): Promise<ObjectFacts | null>;
+  /** Bytes from `offset`, `length` of them or as many as there are; null when there is no such object. */
+  read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
+  /** Up to 1,000 keys in one call (R2's limit); a key that is not there is no error. */
+  remove(keys: string[]): Promise<void>;
+}
+
+/** Gathers a stream into full parts: yields each full one, the same memory every time, and leaves the rest in `tail`. */
+class Gatherer {
+  #buffer: Uint8Array<ArrayBuffer>;
+  #used = 0;
+
+  constructor(expectedBytes: number) {
+    this.#buffer = new Uint8Array(Math.min(PART_BYTES, Math.max(HEAD_BYTES, expectedBytes)));
+  }
+
+  get tail(): Uint8Array<ArrayBuffer> {
+    return this.#buffer.subarray(0, this.#used);
+  }
+
+  /** Takes as much of `chunk` as fits the part, and says how much. */
+  take(chunk: Uint8Array): number {
+    const count = Math.min(chunk.length, PART_BYTES - this.#used);
+    if (this.#used + count > this.#buffer.length) {
+      const grown = new Uint8Array(Math.min(PART_BYTES, Math.max(this.#used + count, this.#buffer.length * 2)));
+      grown.set(this.tail);
+      this.#buffer = grown;
+    }
+    this.#buffer.set(count === chunk.length ? chunk : chunk.subarray(0, count), this.#used);
+    this.#used += count;
+    return count;
+  }
+
+  get isFull(): boolean {
+    return this.#used === PART_BYTES;
+  }
+
+  clear(): void {
+    this.#used = 0;
+  }
+}
+
+export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
+  return {
+    async put(key, bytes, expectedBytes, describe) {
+      const part = new Gatherer(expectedBytes);
+      const digest = createHash("sha256");
+      let sizeBytes = 0;
+      let upload: R2MultipartUpload | undefined;
+      const parts: R2UploadedPart[] = [];
+
+      const sendPart = async () => {
+        upload ??= await openUpload();
+        const opened = upload;
+        const number = parts.length + 1;
+        // The call has the bytes on their way before the hash runs, so both go on at once.
+        const sent = retrying(system, () => opened.uploadPart(number, part.tail));
+        digest.update(part.tail);
+        parts.push(await sent);
+        part.clear();
+      };
+      const openUpload = async () => {
+        const httpMetadata = await describe(part.tail.subarray(0, HEAD_BYTES));
+        return once(() => bucket.createMultipartUpload(key, { httpMetadata }));
+      };
+
+      try {
+        for await (const chunk of bytes) {
+          sizeBytes += chunk.length;
+          for (let rest = chunk; rest.length > 0; ) {
+            // A full part waits for one more byte: exactly 8 MiB is still one put.
+            if (part.isFull) await sendPart();
+            rest = rest.subarray(part.take(rest));
+          }
+        }
+        if (!upload) {
+          digest.update(part.tail);
+          const sha256 = digest.digest();
+          const httpMetadata = await describe(part.tail.subarray(0, HEAD_BYTES));
+          const object = await retrying(system, () => bucket.put(key, part.tail, { httpMetadata, sha256 }));
+          return { sizeBytes, sha256: sha256.toString("hex"), etag: object.etag };
+        }
+        await sendPart();
+        const finished = upload;
+        const object = await once(() => finished.complete(parts));
+        return { sizeBytes, sha256: digest.digest("hex"), etag: object.etag };
+      } catch (error) {
+        // R2 gives up what this can't reach after seven days.
+        await upload?.abort().catch(() => undefined);
+        throw error;
+      }
+    },
+
+    async head(key) {
+      const object = await retrying(system, () => bucket.head(key));
+      if (!object) return null;
+      const sha256 = object.checksums.sha256;
+      return {
+        sizeBytes: object.size,
+        etag: object.etag,
+        sha256: sha256 ? Buffer.from(sha256).toString("hex") : null,
+      };
+    },
+
+    async read(key, offset, length) {
+      return retrying(system, async () => {
+        const object = await bucket.get(key, { range: { offset, length } });
+        return object && new Uint8Array(await object.arrayBuffer());
+      });
+    },
+
+    async remove(keys) {
+      if (keys.length > 0) await retrying(system, () => bucket.delete(keys));
+    },
+  };
+}

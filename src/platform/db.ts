@@ -1,0 +1,85 @@
+import { getTableColumns, type SQL, sql } from "drizzle-orm";
+import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { AppError } from "../errors.ts";
+import type { System } from "./system.ts";
+
+export type Db = DrizzleD1Database;
+
+/**
+ * D1 through Drizzle, for one request: a session that starts at the primary, so a caller reads what was just written,
+ * also once the database has replicas.
+ */
+export function openDb(binding: D1Database): Db {
+  // Drizzle's type asks for a whole D1Database; of it, it uses what a session has too: `prepare` and `batch`.
+  return drizzle(binding.withSession("first-primary") as unknown as D1Database);
+}
+
+/** Inserts the row only where the condition holds, which the same statement decides; a row of that key is left as it is. */
+export function insertWhere<T extends SQLiteTable>(db: Db, table: T, row: T["$inferInsert"], condition: SQL) {
+  const values = Object.entries(getTableColumns(table)).map(([name, column]) => {
+    const value = (row as Record<string, unknown>)[name] ?? column.default ?? null;
+    return sql`${sql.param(value, column)}`;
+  });
+  return db
+    .insert(table)
+    .select(sql`select ${sql.join(values, sql`, `)} where ${condition}`)
+    .onConflictDoNothing();
+}
+
+const TRIES = 3;
+const LONGEST_PAUSE_MILLISECONDS = 2_000;
+const PASSING =
+  /network connection lost|storage caused object to be reset|reset because its code was updated|internal error|timed? ?out|overloaded|too many requests|\b(10001|10043|10058)\b/i;
+
+function* causes(error: unknown): Generator<Error> {
+  for (let e = error; e instanceof Error; e = e.cause) yield e;
+}
+
+/** Whether the write was refused by a unique index. Its text holds SQL and values: never log or return it. */
+export function isUniqueViolation(error: unknown): boolean {
+  return [...causes(error)].some((e) => e.message.includes("UNIQUE constraint failed"));
+}
+
+function isPassing(error: unknown): boolean {
+  return [...causes(error)].some((e) => PASSING.test(e.message));
+}
+
+/** Not the binding's doing: a refusal that the caller judges, or a bug. */
+const isNotTrouble = (error: unknown) =>
+  error instanceof AppError || error instanceof TypeError || isUniqueViolation(error);
+
+/** The innermost message: above it, Drizzle's own holds the SQL and its values. */
+function unavailable(error: unknown): AppError {
+  const innermost = [...causes(error)].at(-1);
+  return new AppError("unavailable", { retryAfterSeconds: 2, cause: new Error(innermost?.message ?? String(error)) });
+}
+
+/**
+ * Runs work on D1 or R2 that may not be repeated. A failing binding becomes `unavailable`;
+ * a unique violation stays what it is, for the caller to judge.
+ */
+export async function once<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw isNotTrouble(error) ? error : unavailable(error);
+  }
+}
+
+/**
+ * The same for reads and idempotent writes: three tries on the errors that Cloudflare says pass, with full jitter
+ * between them (D1 itself retries reads only).
+ */
+export async function retrying<T>(system: System, work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await work();
+    } catch (error) {
+      if (isNotTrouble(error)) throw error;
+      if (attempt === TRIES || !isPassing(error)) throw unavailable(error);
+      const [random = 0] = system.randomBytes(1);
+      await system.sleep((random / 255) * Math.min(100 * 4 ** attempt, LONGEST_PAUSE_MILLISECONDS));
+    }
+  }
+}

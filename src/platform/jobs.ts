@@ -1,0 +1,79 @@
+import * as z from "zod";
+import { once } from "./db.ts";
+import type { Log } from "./log.ts";
+
+/** What a queue message says: a file has work to do. All else is read from its row, so a late message does no harm. */
+export const jobSchema = z.strictObject({ fileId: z.string().regex(/^[0-9a-f]{24}$/) });
+export type Job = z.infer<typeof jobSchema>;
+
+// The limits of one sendBatch call are 100 messages and 256 KB.
+const BATCH_MESSAGES = 100;
+
+export interface Jobs {
+  send(fileId: string): Promise<void>;
+  sendAll(fileIds: string[]): Promise<void>;
+}
+
+export function openJobs(queue: Queue<Job>): Jobs {
+  return {
+    async send(fileId) {
+      await once(() => queue.send({ fileId }));
+    },
+    async sendAll(fileIds) {
+      for (let i = 0; i < fileIds.length; i += BATCH_MESSAGES) {
+        const batch = fileIds.slice(i, i + BATCH_MESSAGES).map((fileId) => ({ body: { fileId } }));
+        await once(() => queue.sendBatch(batch));
+      }
+    },
+  };
+}
+
+/** What became of a job: where to look for it again, or a word for the log. */
+export type JobOutcome = string | { retryAfterSeconds: number };
+
+interface JobHandlers<D> {
+  process(deps: D, fileId: string): Promise<JobOutcome>;
+  /** For messages of the dead letter queue, whose tries are used up. */
+  giveUp(deps: D, fileId: string): Promise<JobOutcome>;
+}
+
+const RETRY_SECONDS = 30;
+
+/**
+ * Takes a batch message by message: each is acked or retried on its own, so a bad one takes none along. Never throws:
+ * a throw would have every message of the batch delivered again. A message that is not of our schema is logged and acked.
+ */
+export async function receiveJobs<D>(
+  batch: MessageBatch,
+  log: Log,
+  openDeps: () => D,
+  { process, giveUp }: JobHandlers<D>,
+): Promise<void> {
+  const handle = batch.queue.endsWith("-dead") ? giveUp : process;
+  await Promise.all(
+    batch.messages.map(async (message) => {
+      const startedAt = Date.now();
+      const { success, data } = jobSchema.safeParse(message.body);
+      if (!success) {
+        log("error", "message not understood", { outcome: "acked" });
+        message.ack();
+        return;
+      }
+      const { fileId } = data;
+      try {
+        const outcome = await handle(openDeps(), fileId);
+        if (typeof outcome === "string") message.ack();
+        else message.retry({ delaySeconds: outcome.retryAfterSeconds });
+        log("info", "job", {
+          fileId,
+          attempts: message.attempts,
+          outcome: typeof outcome === "string" ? outcome : "retried",
+          durationMilliseconds: Date.now() - startedAt,
+        });
+      } catch (cause) {
+        log("error", "job failed", { fileId, attempts: message.attempts, outcome: "retried", cause });
+        message.retry({ delaySeconds: RETRY_SECONDS * message.attempts });
+      }
+    }),
+  );
+}

@@ -1,0 +1,49 @@
+type Level = "info" | "warn" | "error";
+
+/**
+ * What a log line may hold. It is a closed list: a token, a password, an email, a body or a signed address has no
+ * field to go to.
+ */
+export interface LogFields {
+  requestId?: string;
+  method?: string;
+  /** The route's pattern, never the path: a path may hold anything. */
+  route?: string;
+  status?: number;
+  code?: string;
+  durationMilliseconds?: number;
+  keyId?: string;
+  teamId?: string;
+  fileId?: string;
+  outcome?: string;
+  attempts?: number;
+  counts?: Record<string, number>;
+  /** The cause of a failure, as told by code of ours or by the platform. */
+  cause?: unknown;
+}
+
+export type Log = (level: Level, event: string, fields: LogFields) => void;
+
+const REDACTED = [
+  /stow_[sp]k_\w+/g, // tokens
+  /Bearer\s+\S+/gi,
+  /X-Amz-[\w-]+=[^&\s"]+/g, // signed addresses
+  /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails
+];
+
+function describeCause(cause: unknown): string | undefined {
+  if (cause === undefined) return undefined;
+  const parts: string[] = [];
+  for (let e: unknown = cause; e !== undefined && parts.length < 5; e = e instanceof Error ? e.cause : undefined) {
+    // Of a failed query Drizzle's message shows SQL and values; what went wrong is in its cause.
+    const text =
+      e instanceof Error ? (e.message.startsWith("Failed query") ? e.name : (e.stack ?? e.message)) : String(e);
+    parts.push(text);
+  }
+  return REDACTED.reduce((text, pattern) => text.replace(pattern, "[redacted]"), parts.join("\ncaused by "));
+}
+
+/** One JSON line on the console, where Workers Logs indexes its fields. */
+export const consoleLog: Log = (level, event, { cause, ...fields }) => {
+  console[level](JSON.stringify({ level, event, ...fields, cause: describeCause(cause) }));
+};

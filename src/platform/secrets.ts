@@ -1,0 +1,147 @@
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  scrypt,
+  timingSafeEqual,
+} from "node:crypto";
+import type { System } from "./system.ts";
+
+/**
+ * All that is made from MASTER_KEY. HKDF-SHA-256 derives one sub-key for each use, so that none helps against another.
+ * MASTER_KEY may hold several keys: the first makes new values, the others open what they made before.
+ * Each value names its key by `keyId`, 8 hex characters derived from the key.
+ */
+export interface Secrets {
+  /** The key that new values are made with. */
+  readonly currentKeyId: string;
+  /** The others, whose values are to be made anew. */
+  readonly olderKeyIds: string[];
+  /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated beside the text. */
+  seal(text: string, context: string): string;
+  /** Throws `CannotOpen` when the key is gone, or value or context was changed. */
+  open(sealed: string, context: string): string;
+  /** A PHC string: scrypt, its output under HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
+  hashPassword(password: string): Promise<string>;
+  /** Costs the same whatever the outcome; with `null` (no such user) it does the same work and answers false. */
+  verifyPassword(password: string, hash: string | null): Promise<boolean>;
+  /** HMAC-SHA-256, first 16 bytes, base64url. */
+  sign(text: string): string;
+  /** Whether any of the master keys made this signature. */
+  isSigned(text: string, signature: string): boolean;
+}
+
+export class CannotOpen extends Error {
+  override name = "CannotOpen";
+}
+
+// OWASP's Password Storage Cheat Sheet lists N=2^14, r=8, p=5 among its equals: 16 MiB and some 0.1 s of CPU.
+const SCRYPT = { N: 2 ** 14, r: 8, p: 5, maxmem: 64 * 1024 * 1024 };
+const PASSWORD_PARAMETERS = "ln=14,r=8,p=5";
+const PHC = /^\$scrypt\$ln=14,r=8,p=5,keyid=([0-9a-f]{8})\$([\w+/]{22})\$([\w+/]{43})$/;
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+interface MasterKey {
+  id: string;
+  sealing: Buffer;
+  pepper: Buffer;
+  cursor: Buffer;
+}
+
+/** SHA-256 in lower-case hex: what a token is looked up by. */
+export function fingerprint(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
+}
+
+/** Compares in time that tells nothing of where the texts differ. */
+export function sameSecret(a: string, b: string): boolean {
+  return timingSafeEqual(createHash("sha256").update(a).digest(), createHash("sha256").update(b).digest());
+}
+
+function deriveKey(encoded: string): MasterKey {
+  const master = Buffer.from(encoded, "base64");
+  if (master.length !== 32) throw new Error("MASTER_KEY: each key must be 32 random bytes in base64.");
+  const derive = (use: string, bytes: number) =>
+    Buffer.from(hkdfSync("sha256", master, Buffer.alloc(0), `stowage/${use}`, bytes));
+  return {
+    id: derive("key-id", 4).toString("hex"),
+    sealing: derive("key-sealing", 32),
+    pepper: derive("password-pepper", 32),
+    cursor: derive("cursor-signing", 32),
+  };
+}
+
+function stretch(password: string, salt: Buffer): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    scrypt(password.normalize("NFKC"), salt, 32, SCRYPT, (error, key) => (error ? reject(error) : resolve(key)));
+  });
+}
+
+const hmac = (key: Buffer, data: Buffer | string) => createHmac("sha256", key).update(data).digest();
+const unpadded = (bytes: Buffer) => bytes.toString("base64").replace(/=+$/, "");
+
+/** Reads MASTER_KEY: one or more base64 keys of 32 bytes, separated by commas, the current one first. */
+export function loadSecrets(masterKey: string, system: System): Secrets {
+  const keys = masterKey
+    .split(",")
+    .map((key) => key.trim())
+    .filter(Boolean)
+    .map(deriveKey);
+  const current = keys[0];
+  if (!current) throw new Error("MASTER_KEY is not set.");
+  const keyNamed = (id: string | undefined) => keys.find((key) => key.id === id);
+  const dummySalt = Buffer.alloc(16);
+
+  return {
+    currentKeyId: current.id,
+    olderKeyIds: keys.slice(1).map((key) => key.id),
+
+    seal(text, context) {
+      const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
+      const cipher = createCipheriv("aes-256-gcm", current.sealing, nonce).setAAD(Buffer.from(context));
+      const box = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
+      return `${current.id}.${box.toString("base64url")}`;
+    },
+
+    open(sealed, context) {
+      const [id, encoded = ""] = sealed.split(".");
+      const key = keyNamed(id);
+      if (!key) throw new CannotOpen(`Sealed with the master key ${id}, which MASTER_KEY does not hold.`);
+      const box = Buffer.from(encoded, "base64url");
+      try {
+        const cipher = createDecipheriv("aes-256-gcm", key.sealing, box.subarray(0, NONCE_BYTES))
+          .setAAD(Buffer.from(context))
+          .setAuthTag(box.subarray(-TAG_BYTES));
+        return cipher.update(box.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + cipher.final("utf8");
+      } catch (cause) {
+        throw new CannotOpen("A sealed value was changed, or moved to another record.", { cause });
+      }
+    },
+
+    async hashPassword(password) {
+      const salt = Buffer.from(system.randomBytes(16));
+      const hash = hmac(current.pepper, await stretch(password, salt));
+      return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
+    },
+
+    async verifyPassword(password, hash) {
+      const [, id, salt, expected] = PHC.exec(hash ?? "") ?? [];
+      const key = keyNamed(id);
+      const stretched = await stretch(password, salt ? Buffer.from(salt, "base64") : dummySalt);
+      const actual = hmac((key ?? current).pepper, stretched);
+      const matches = timingSafeEqual(actual, expected ? Buffer.from(expected, "base64") : Buffer.alloc(32));
+      return matches && key !== undefined && expected !== undefined;
+    },
+
+    sign(text) {
+      return hmac(current.cursor, text).subarray(0, 16).toString("base64url");
+    },
+
+    isSigned(text, signature) {
+      return keys.some((key) => sameSecret(hmac(key.cursor, text).subarray(0, 16).toString("base64url"), signature));
+    },
+  };
+}

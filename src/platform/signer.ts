@@ -1,0 +1,37 @@
+import { AwsClient } from "aws4fetch";
+
+export interface Signer {
+  /** The private address of an object at the S3 endpoint. */
+  address(key: string): string;
+  /** The same, opened for GET to whoever holds it for that many seconds (1 to 604,800, S3's limit). */
+  sign(key: string, expiresInSeconds: number): Promise<string>;
+}
+
+interface SignerSettings {
+  endpoint: string;
+  bucket: string;
+  accessKeyId: string;
+  secretAccessKey: string;
+}
+
+/** RFC 3986: aws4fetch leaves `!'()*` as they are, and the signature then fails. */
+function encodeSegment(segment: string): string {
+  return encodeURIComponent(segment).replace(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+}
+
+/** One for each isolate: the client caches the key that it derives for each day. */
+export function createSigner({ endpoint, bucket, accessKeyId, secretAccessKey }: SignerSettings): Signer {
+  const client = new AwsClient({ accessKeyId, secretAccessKey, service: "s3", region: "auto" });
+  const address = (key: string) => `${endpoint}/${bucket}/${key.split("/").map(encodeSegment).join("/")}`;
+  return {
+    address,
+    async sign(key, expiresInSeconds) {
+      const url = `${address(key)}?X-Amz-Expires=${expiresInSeconds}`;
+      const signed = await client.sign(url, { method: "GET", aws: { signQuery: true, allHeaders: false } });
+      return signed.url;
+    },
+  };
+}

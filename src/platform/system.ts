@@ -1,0 +1,64 @@
+import { randomBytes } from "node:crypto";
+import { crc32 } from "node:zlib";
+
+/** Clock and randomness, handed in so that a test can hold them still. */
+export interface System {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  randomBytes(count: number): Uint8Array;
+  sleep(milliseconds: number): Promise<void>;
+}
+
+export const realSystem: System = {
+  now: () => Date.now(),
+  randomBytes: (count) => randomBytes(count),
+  sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
+};
+
+/** 24 lower-case hex characters, ordered by creation time: 6 bytes of milliseconds, 6 random bytes. */
+export function newId(system: System): string {
+  return system.now().toString(16).padStart(12, "0") + Buffer.from(system.randomBytes(6)).toString("hex");
+}
+
+/** A random UUID (RFC 9562, version 4). */
+export function newUuid(system: System): string {
+  const bytes = Buffer.from(system.randomBytes(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  return bytes.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const TOKEN = /^stow_[sp]k_[0-9A-Za-z]{38}$/;
+const TOKEN_SECRET_CHARACTERS = 32; // 190 bits
+const TOKEN_CHECKSUM_CHARACTERS = 6; // 62^6 > 2^32
+
+function checksum(text: string): string {
+  let rest = crc32(text);
+  let characters = "";
+  for (let i = 0; i < TOKEN_CHECKSUM_CHARACTERS; i++) {
+    characters = BASE62.charAt(rest % 62) + characters;
+    rest = Math.floor(rest / 62);
+  }
+  return characters;
+}
+
+/** `stow_sk_` or `stow_pk_`, 32 random base62 characters, and 6 of CRC-32 over all that precedes. */
+export function newToken(system: System, isPublic: boolean): string {
+  let token = isPublic ? "stow_pk_" : "stow_sk_";
+  const length = token.length + TOKEN_SECRET_CHARACTERS;
+  while (token.length < length) {
+    // 248 is the largest multiple of 62 in a byte; what lies above would favour the first characters.
+    for (const byte of system.randomBytes(TOKEN_SECRET_CHARACTERS)) {
+      if (byte < 248 && token.length < length) token += BASE62.charAt(byte % 62);
+    }
+  }
+  return token + checksum(token);
+}
+
+/** Whether the text can be a token at all; needs no database. */
+export function isTokenShaped(text: string): boolean {
+  return (
+    TOKEN.test(text) && checksum(text.slice(0, -TOKEN_CHECKSUM_CHARACTERS)) === text.slice(-TOKEN_CHECKSUM_CHARACTERS)
+  );
+}

@@ -1,0 +1,52 @@
+/** What is in this folder, as the tools named in README.md report it. Plain data: node can import it too. */
+export interface Fact {
+  file: string;
+  mimeType: string;
+  fileType: "audio file" | "video file" | "image file";
+  /** `audio` is what the service calls things; null in files that it treats as having none. */
+  audio: {
+    container: string;
+    codec: string;
+    durationSeconds: number;
+    sampleRate: number;
+    channels: number;
+    lossless: boolean | null;
+  } | null;
+  /** Where the file has tags. */
+  title?: string;
+}
+
+const TITLE = "Übergröße·日本";
+
+function fact(
+  file: string,
+  mimeType: string,
+  [container, codec, durationSeconds, sampleRate, channels]: [string, string, number, number, number],
+  lossless: boolean | null = false,
+): Fact {
+  const audio = { container, codec, durationSeconds, sampleRate, channels, lossless };
+  return { file, mimeType, fileType: "audio file", audio };
+}
+
+export const facts: Fact[] = [
+  { ...fact("tone-vbr.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0376, 44100, 1]), title: TITLE },
+  fact("tone-cbr.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0375, 44100, 1]),
+  fact("tone-vbr-headerless.mp3", "audio/mpeg", ["MPEG", "MPEG 1 Layer 3", 2.0376, 44100, 1]),
+  fact("tone.wav", "audio/wav", ["WAVE", "PCM", 1.5, 16000, 1], true),
+  { ...fact("tone.flac", "audio/flac", ["FLAC", "FLAC", 1.5, 16000, 1], true), title: "Übergröße" },
+  { ...fact("tone.ogg", "audio/ogg", ["Ogg", "Vorbis I", 2, 44100, 1]), title: TITLE },
+  { ...fact("tone.opus", "audio/ogg", ["Ogg", "Opus", 1.5, 16000, 1]), title: "Übergröße" },
+  { ...fact("tone.m4a", "audio/mp4", ["M4A/isom/iso2", "MPEG-4/AAC", 2, 44100, 2]), title: TITLE },
+  fact("tone-audio-only.mp4", "audio/mp4", ["isom/iso2/mp41", "MPEG-4/AAC", 2, 44100, 2]),
+  fact("tone.aiff", "audio/aiff", ["AIFF", "PCM", 1.5, 16000, 1], true),
+  { ...fact("tone.webm", "audio/webm", ["EBML/webm", "OPUS", 2.008, 48000, 1]), title: TITLE },
+  fact("tone-live.webm", "audio/webm", ["EBML/webm", "OPUS", 2.008, 48000, 1]),
+  fact("tone.aac", "audio/aac", ["ADTS/MPEG-4", "AAC", 2.0433, 44100, 1]),
+  {
+    ...fact("tone.wma", "audio/x-ms-wma", ["ASF/audio", "Windows Media Audio V8", 2.042, 44100, 1], null),
+    title: TITLE,
+  },
+  { file: "silent.mp4", mimeType: "video/mp4", fileType: "video file", audio: null },
+  { file: "video.webm", mimeType: "video/webm", fileType: "video file", audio: null },
+  { file: "pixel.png", mimeType: "image/png", fileType: "image file", audio: null },
+];

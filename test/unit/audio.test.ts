@@ -1,0 +1,326 @@
+import { describe, expect, it } from "vitest";
+import { readAudio, servedContentType, sniff, UnreadableAudio } from "../../src/domain/audio.ts";
+import { sample, samples } from "../audio/samples.ts";
+
+type Bytes = Uint8Array;
+
+/** Reads from memory and remembers what was asked for. */
+function reader(bytes: Bytes) {
+  const lengths: number[] = [];
+  const read = async (offset: number, length: number) => {
+    expect(offset + length).toBeLessThanOrEqual(bytes.length);
+    lengths.push(length);
+    return bytes.slice(offset, offset + length);
+  };
+  return { read, lengths };
+}
+
+async function process(bytes: Bytes) {
+  return readAudio(reader(bytes).read, bytes.length, await sniff(bytes.subarray(0, 4096)));
+}
+
+function join(...parts: (Bytes | string)[]): Bytes {
+  const chunks = parts.map((part) => (typeof part === "string" ? new TextEncoder().encode(part) : part));
+  const all = new Uint8Array(chunks.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const chunk of chunks) {
+    all.set(chunk, at);
+    at += chunk.length;
+  }
+  return all;
+}
+
+/** The same noise in every run (xorshift). */
+function noise(length: number, seed = 1): Bytes {
+  let state = seed;
+  return Uint8Array.from({ length }, () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return state & 255;
+  });
+}
+
+function repeat(bytes: Bytes, times: number): Bytes {
+  return join(...Array<Bytes>(times).fill(bytes));
+}
+
+/** An ID3v2.3 tag of the given frames. */
+function id3(...frames: [id: string, body: Bytes][]): Bytes {
+  const body = join(...frames.flatMap(([id, data]) => [id, be32(data.length), new Uint8Array(2), data]));
+  const size = [21, 14, 7, 0].map((shift) => (body.length >> shift) & 127);
+  return join("ID3", Uint8Array.of(3, 0, 0, ...size), body);
+}
+
+function be32(value: number): Bytes {
+  return Uint8Array.of(value >>> 24, value >>> 16, value >>> 8, value);
+}
+
+function indexOf(bytes: Bytes, text: string, from = 0): number {
+  return new TextDecoder("latin1").decode(bytes).indexOf(text, from);
+}
+
+describe("samples", () => {
+  it.each(samples)("$file is read as its own tools read it", async (one) => {
+    const { kind, audio } = await process(one.bytes);
+    expect(kind).toEqual({ mimeType: one.mimeType, fileType: one.fileType });
+    if (!one.audio) return expect(audio).toBeNull();
+    const { durationSeconds, ...rest } = one.audio;
+    expect(audio).toMatchObject(rest);
+    expect(Math.abs(audio!.durationSeconds! - durationSeconds)).toBeLessThan(0.1);
+    expect(audio!.bitrate).toBeGreaterThan(8_000);
+    expect(audio!.tags.title).toBe(one.title);
+  });
+
+  it("reads the tags", async () => {
+    const { audio } = await process(sample("tone-vbr.mp3").bytes);
+    expect(audio!.tags).toMatchObject({ artist: "Stowage", album: "Samples", genre: "Test", year: 2024, track: 3 });
+  });
+});
+
+describe("sniff", () => {
+  it.each([
+    ["plain", "hello wörld\r\n\tnext\f"],
+    ["html", "<!doctype html><script>alert(1)</script>"],
+    ["svg", "<svg xmlns='http://www.w3.org/2000/svg'/>"],
+    ["xml", "<?xml version='1.0'?><svg/>"],
+    ["json", '{"a":1}'],
+    ["csv", "a,b\n1,2\n"],
+    ["words that are magic elsewhere", "solid advice: BM, ID, MZ"],
+  ])("calls %s text", async (_, text) => {
+    expect(await sniff(join(text))).toEqual({ mimeType: "text/plain", fileType: "text file" });
+  });
+
+  it("calls text text when the head ends within a character", async () => {
+    expect((await sniff(join("x", "日".repeat(2000)).subarray(0, 4096))).fileType).toBe("text file");
+  });
+
+  it.each([
+    ["%PDF-1.7\n", "application/pdf", "document file"],
+    ["{\\rtf1 hello}", "application/rtf", "document file"],
+    ["PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0ab", "application/zip", "archive file"],
+    ["7z\u00bc\u00af\x27\x1c\0\x04", "application/x-7z-compressed", "archive file"],
+    ["BZh91AY&SY\0\0", "application/x-bzip2", "archive file"],
+    ["\0\x01\x02\x03", "application/octet-stream", "other file"],
+    ["caf\u00e9 au lait", "application/octet-stream", "other file"],
+    ["", "application/octet-stream", "other file"],
+  ])("tells %j", async (text, mimeType, fileType) => {
+    expect(await sniff(Uint8Array.from(text, (c) => c.charCodeAt(0)))).toEqual({ mimeType, fileType });
+  });
+
+  it("tells audio-only WebM from the head alone", async () => {
+    expect(await sniff(sample("tone-live.webm").bytes.subarray(0, 4096))).toEqual({
+      mimeType: "audio/webm",
+      fileType: "audio file",
+    });
+  });
+});
+
+describe("servedContentType", () => {
+  it.each(["text/html", "image/svg+xml", "application/xml", "text/javascript", "application/x-msdownload", "", "x"])(
+    "makes opaque bytes of %j",
+    (mimeType) => expect(servedContentType(mimeType)).toBe("application/octet-stream"),
+  );
+
+  it("keeps what is harmless and pins the charset of text", () => {
+    for (const { mimeType } of samples) expect(servedContentType(mimeType)).toBe(mimeType);
+    expect(servedContentType("text/plain")).toBe("text/plain; charset=utf-8");
+  });
+});
+
+describe("range reads", () => {
+  it("reads less than 200 KB of a 100 MB WAV", async () => {
+    const dataBytes = 100_000_000 - 44;
+    const header = sample("tone.wav").bytes.slice(0, 44);
+    const view = new DataView(header.buffer);
+    view.setUint32(4, dataBytes + 36, true);
+    view.setUint32(40, dataBytes, true);
+    let total = 0;
+    const read = async (offset: number, length: number) => {
+      total += length;
+      const bytes = new Uint8Array(length);
+      if (offset < 44) bytes.set(header.subarray(offset, offset + length));
+      return bytes;
+    };
+    const { audio } = await readAudio(read, 100_000_000, { mimeType: "audio/wav", fileType: "audio file" });
+    expect(audio!.durationSeconds).toBeCloseTo(dataBytes / 32_000, 3);
+    expect(total).toBeLessThan(200_000);
+  });
+
+  it("walks an MP3 without a header in windows of at most 1 MiB", async () => {
+    const bytes = repeat(sample("tone-cbr.mp3").bytes, 400);
+    const { read, lengths } = reader(bytes);
+    const { audio } = await readAudio(read, bytes.length, await sniff(bytes));
+    expect(audio!.durationSeconds).toBeCloseTo(400 * 78 * (1152 / 44100), 1);
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(1024 * 1024);
+    expect(lengths.length).toBeLessThan(20);
+  });
+
+  it("finds the end of a long Ogg in its tail", async () => {
+    const ogg = sample("tone.ogg").bytes;
+    // The same last page, a megabyte later: what lies between is not read.
+    const last = new TextDecoder("latin1").decode(ogg).lastIndexOf("OggS");
+    const long = join(ogg.subarray(0, last), new Uint8Array(1_000_000), ogg.subarray(last));
+    const { read, lengths } = reader(long);
+    const { audio } = await readAudio(read, long.length, await sniff(long));
+    expect(audio!.durationSeconds).toBeCloseTo(2, 1);
+    expect(lengths.reduce((a, b) => a + b)).toBeLessThan(300_000);
+  });
+
+  it("passes a failure of the reader on unchanged, wherever it comes", async () => {
+    const failure = new Error("R2 is away");
+    for (const { bytes, file } of samples.filter(({ fileType }) => fileType !== "image file")) {
+      const kind = await sniff(bytes);
+      const { read, lengths } = reader(bytes);
+      await readAudio(read, bytes.length, kind);
+      for (let failing = 0; failing < lengths.length; failing++) {
+        let call = 0;
+        const flaky = async (offset: number, length: number) => {
+          if (call++ === failing) throw failure;
+          return bytes.slice(offset, offset + length);
+        };
+        await expect(readAudio(flaky, bytes.length, kind), `${file}, read ${failing}`).rejects.toBe(failure);
+      }
+    }
+  });
+
+  it("takes a short read for a failure of the reader, not for bad audio", async () => {
+    const { bytes } = sample("tone.wav");
+    const short = async (offset: number, length: number) => bytes.slice(offset, offset + length - 1);
+    const result = readAudio(short, bytes.length, await sniff(bytes));
+    await expect(result).rejects.toThrow(/short read/);
+    await expect(result).rejects.not.toBeInstanceOf(UnreadableAudio);
+  });
+});
+
+describe("odd but honest recordings", () => {
+  it("reads WebM with clusters of unknown size, as browsers record it", async () => {
+    const { bytes } = sample("tone-live.webm");
+    const parts: Bytes[] = [];
+    let from = 0;
+    for (let at = indexOf(bytes, "\x1fC\xb6u"); at >= 0; at = indexOf(bytes, "\x1fC\xb6u", from)) {
+      const sizeBytes = Math.clz32(bytes[at + 4]!) - 23;
+      parts.push(bytes.subarray(from, at + 4), Uint8Array.of(1, 255, 255, 255, 255, 255, 255, 255));
+      from = at + 4 + sizeBytes;
+    }
+    expect(parts.length).toBeGreaterThan(2);
+    const { kind, audio } = await process(join(...parts, bytes.subarray(from)));
+    expect(kind.mimeType).toBe("audio/webm");
+    expect(audio!.durationSeconds).toBeCloseTo(2.02, 1);
+  });
+
+  it("reads an MP3 behind a tag with a large cover", async () => {
+    const cover = join("\0image/png\0\x03\0", noise(300_000));
+    const title = join(Uint8Array.of(3), "Lied\0");
+    const bytes = join(id3(["APIC", cover], ["TIT2", title]), sample("tone-cbr.mp3").bytes);
+    expect((await sniff(bytes.subarray(0, 4096))).mimeType).toBe("audio/mpeg");
+    const { audio } = await process(bytes);
+    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
+    expect(audio!.tags).toEqual({ title: "Lied" });
+  });
+
+  it("reads an MP3 whose tag is followed by padding", async () => {
+    const bytes = join(id3(["TIT2", join("\0Song")]), new Uint8Array(9000), sample("tone-cbr.mp3").bytes);
+    const { kind, audio } = await process(bytes);
+    expect(kind.mimeType).toBe("audio/mpeg");
+    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
+  });
+
+  it("reads a FLAC behind a long ID3 tag as FLAC", async () => {
+    const bytes = join(id3(["TIT2", new Uint8Array(6000)]), sample("tone.flac").bytes);
+    const { kind, audio } = await process(bytes);
+    expect(kind.mimeType).toBe("audio/flac");
+    expect(audio!.durationSeconds).toBe(1.5);
+  });
+
+  it("does not copy a tag of 20 MB into memory", async () => {
+    const bytes = join(id3(["APIC", new Uint8Array(20_000_000)]), sample("tone-cbr.mp3").bytes);
+    const { read, lengths } = reader(bytes);
+    const { audio } = await readAudio(read, bytes.length, await sniff(bytes));
+    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
+    expect(Math.max(...lengths)).toBeLessThanOrEqual(1024 * 1024);
+  });
+
+  it.each(["tone-vbr.mp3", "tone-cbr.mp3", "tone.wav", "tone.ogg", "tone-live.webm", "tone.aac", "tone.aiff"])(
+    "reads %s cut in the middle",
+    async (file) => {
+      const { bytes } = sample(file);
+      const { audio } = await process(bytes.subarray(0, bytes.length / 2));
+      expect(audio!.durationSeconds).toBeGreaterThan(0.5);
+    },
+  );
+
+  it("says nothing of audio that the parser doesn't know", async () => {
+    const { kind, audio } = await process(join("#!AMR\n", noise(100)));
+    expect(kind.fileType).toBe("audio file");
+    expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
+  });
+
+  it("keeps tags small and storable", async () => {
+    const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(60_000)}`)];
+    const frames = ["TIT2", "TPE1", "TALB", "TPE2", "TCOM", "TCON", "TCOP", "TSRC"].map(long);
+    const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
+    const json = JSON.stringify(audio!.tags);
+    expect(Object.keys(audio!.tags).length).toBeGreaterThan(4);
+    expect(new TextEncoder().encode(json).length).toBeLessThan(16_384);
+    expect(json.isWellFormed()).toBe(true);
+    expect(json).not.toMatch(/\\u00|\\ud/i);
+  });
+
+  it("leaves a broken video a video", async () => {
+    const { bytes } = sample("silent.mp4");
+    const { kind, audio } = await process(join(bytes.subarray(0, 60), noise(5000)));
+    expect(kind.fileType).toBe("video file");
+    expect(audio).toBeNull();
+  });
+});
+
+describe("bytes that only call themselves audio", () => {
+  const cut = (file: string, length: number) => sample(file).bytes.subarray(0, length);
+  const flacFrames = () => indexOf(sample("tone.flac").bytes, "\xff\xf8");
+  it.each<[string, () => Bytes]>([
+    ["fLaC and noise", () => join("fLaC", noise(20_000))],
+    ["a FLAC header and noise", () => join(sample("tone.flac").bytes.subarray(0, flacFrames()), noise(20_000))],
+    ["a FLAC header alone", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
+    ["half a WAV header", () => cut("tone.wav", 30)],
+    ["a WAV header without samples", () => cut("tone.wav", 44)],
+    ["RIFF, WAVE and noise", () => join(cut("tone.wav", 12), noise(20_000))],
+    ["an MP3 header and noise", () => join(cut("tone-cbr.mp3", 4), noise(400_000))],
+    ["an ID3 tag and nothing", () => id3(["TIT2", join("\0Song")])],
+    ["an ID3 tag and noise", () => join(id3(["TIT2", new Uint8Array(5000)]), noise(400_000))],
+    ["an ADTS header and noise", () => join(cut("tone.aac", 4), noise(60_000))],
+    ["AIFF and noise", () => join(cut("tone.aiff", 12), noise(20_000))],
+    ["an Ogg page and noise", () => join(cut("tone.ogg", 40), noise(20_000))],
+    ["Ogg headers alone", () => cut("tone.opus", indexOf(sample("tone.opus").bytes, "OggS", 100))],
+    ["an M4A without its index", () => cut("tone.m4a", 5000)],
+    ["WebM without tracks", () => join(cut("tone.webm", 40), "A_OPUS", noise(20_000))],
+  ])("%s is refused as unreadable", async (_, make) => {
+    const bytes = make();
+    expect((await sniff(bytes.subarray(0, 4096))).fileType).toBe("audio file");
+    await expect(process(bytes)).rejects.toBeInstanceOf(UnreadableAudio);
+  });
+
+  it("ends, and only ever in an answer or UnreadableAudio, whatever bytes are broken", async () => {
+    for (const { bytes, audio } of samples) {
+      if (!audio) continue;
+      const kind = await sniff(bytes);
+      for (let seed = 1; seed <= 20; seed++) {
+        const broken = bytes.slice();
+        const junk = noise(64, seed * 7919);
+        for (let i = 0; i < 32; i++) broken[(junk[2 * i]! * (seed % 2 ? 4 : 37)) % broken.length] = junk[2 * i + 1]!;
+        const { read, lengths } = reader(broken);
+        const outcome = await readAudio(read, broken.length, kind).catch((error: unknown) => error);
+        if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+        expect(lengths.reduce((a, b) => a + b, 0)).toBeLessThan(4 * broken.length + 1024 * 1024);
+      }
+    }
+  });
+
+  it("gives up on a file made of nothing but tiny chunks", async () => {
+    const chunks = new Uint8Array(8_000_000);
+    for (let at = 0; at < chunks.length; at += 8) chunks.set([0x4a, 0x55, 0x4e, 0x4b], at);
+    await expect(process(join("RIFF", Uint8Array.of(255, 255, 255, 127), "WAVE", chunks))).rejects.toBeInstanceOf(
+      UnreadableAudio,
+    );
+  });
+});

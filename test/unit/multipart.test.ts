@@ -1,0 +1,543 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { AppError } from "../../src/errors.ts";
+import { readMultipartFile } from "../../src/platform/multipart.ts";
+
+const BOUNDARY = "----boundary7MA4YWxk";
+const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
+const NEARLY = `\r\n--${BOUNDARY.slice(0, -1)}\r\n--\r\n\r`;
+const NESTED = "--x\r\nContent-Type: text/plain\r\n\r\nwithin\r\n--x--\r\n";
+const LIMITS = { maxFileBytes: 100_000, idleMilliseconds: 10_000 };
+const ALLOWED_BODY_BYTES = LIMITS.maxFileBytes + 64 * 1024;
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+const encode = (text: string): Bytes => new Uint8Array(new TextEncoder().encode(text));
+const decode = (bytes: Uint8Array): string => new TextDecoder("utf-8", { fatal: false, ignoreBOM: true }).decode(bytes);
+
+function concat(...pieces: (string | Uint8Array)[]): Bytes {
+  const all = pieces.map((piece) => (typeof piece === "string" ? encode(piece) : piece));
+  const whole = new Uint8Array(all.reduce((sum, piece) => sum + piece.length, 0));
+  let offset = 0;
+  for (const piece of all) {
+    whole.set(piece, offset);
+    offset += piece.length;
+  }
+  return whole;
+}
+
+const part = (headers: string, content: string | Uint8Array = "content") =>
+  concat(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
+const form = (...parts: (string | Uint8Array)[]) => concat(...parts, `--${BOUNDARY}--\r\n`);
+const file = (content: string | Uint8Array = "content", disposition = 'name="file"; filename="a.mp3"') =>
+  part(`Content-Disposition: form-data; ${disposition}\r\nContent-Type: audio/mpeg`, content);
+const text = (name: string, content = "value") => part(`Content-Disposition: form-data; name="${name}"`, content);
+
+/** A body that counts what was asked of it and whether it was cancelled. */
+function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error = "close") {
+  const iterator = chunks[Symbol.iterator]();
+  const seen = { chunks: 0, cancelled: false };
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = iterator.next();
+        if (!done) {
+          seen.chunks += 1;
+          controller.enqueue(value);
+        } else if (end === "close") controller.close();
+        else if (end instanceof Error) controller.error(end);
+        else return new Promise(() => {});
+      },
+      cancel() {
+        seen.cancelled = true;
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { body, seen };
+}
+
+function* cut(bytes: Uint8Array, size: number) {
+  for (let start = 0; start < bytes.length; start += size) yield bytes.slice(start, start + size);
+}
+
+function* cutAt(bytes: Uint8Array, places: number[]) {
+  let start = 0;
+  for (const place of [...places.filter((place) => place < bytes.length).sort((a, b) => a - b), bytes.length]) {
+    yield bytes.slice(start, place);
+    start = place;
+  }
+}
+
+/** The same bytes, as a request's own stream would bring them and in awkward pieces (some of them empty). */
+const DELIVERIES: [string, (bytes: Bytes) => ReadableStream<Uint8Array>][] = [
+  ["at once, from a byte stream", (bytes) => new Response(bytes).body as ReadableStream<Uint8Array>],
+  ["at once", (bytes) => streamOf([bytes]).body],
+  ["byte by byte", (bytes) => streamOf(cut(bytes, 1)).body],
+  ["in pieces shorter than a boundary", (bytes) => streamOf(cut(bytes, 7)).body],
+  ["in pieces about as long as a boundary", (bytes) => streamOf(cut(bytes, BOUNDARY.length + 3)).body],
+  ["with empty pieces between", (bytes) => streamOf([...cut(bytes, 11)].flatMap((b) => [new Uint8Array(), b])).body],
+];
+
+interface Taken {
+  name: string;
+  bytes: Uint8Array;
+}
+
+async function collect(name: string, bytes: AsyncIterable<Uint8Array>): Promise<Taken> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of bytes) pieces.push(piece);
+  return { name, bytes: concat(...pieces) };
+}
+
+const read = (body: ReadableStream<Uint8Array> | null, type = TYPE, limits = LIMITS) =>
+  readMultipartFile(body, type, limits, collect);
+
+const refusal = async (result: Promise<unknown>): Promise<AppError> => {
+  const error = await result.then(
+    (value) => expect.fail(`accepted: ${JSON.stringify(value)}`),
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(AppError);
+  return error as AppError;
+};
+
+const never = async () => expect.fail("take was called");
+
+describe.each(DELIVERIES)("a form that arrives %s", (_, deliver) => {
+  it.each<[string, Bytes, string]>([
+    ["one file", form(file("content")), "content"],
+    ["text parts around the file", form(text("a"), file("content"), text("b")), "content"],
+    ["fields called like members of every object", form(text("__proto__"), text("constructor"), file()), "content"],
+    ["a text part without a name", form(part("Content-Disposition: form-data"), file()), "content"],
+    ["an empty text part", form(text("a", ""), file()), "content"],
+    ["ten text parts of 1 KiB", form(...Array(10).fill(text("a", "x".repeat(1024))), file()), "content"],
+    ["a text part named file after the file", form(file(), text("file")), "content"],
+    ["a preamble", concat("For clients that don't know multipart.\r\n", form(file())), "content"],
+    ["an epilogue", concat(form(file()), `ignored\r\n--${BOUNDARY}\r\nnot even this`), "content"],
+    ["no line break at the end", form(file()).slice(0, -2), "content"],
+    [
+      "white space after the boundary",
+      encode(decode(form(file())).replace("\r\nContent", " \t\r\nContent")),
+      "content",
+    ],
+    ["a folded header", form(file("content", 'name="file";\r\n filename="a.mp3"')), "content"],
+    ["header names in upper case", form(part('CONTENT-DISPOSITION: Form-Data; NAME="file"; FILENAME=a')), "content"],
+    ["content that nearly is a boundary", form(file(NEARLY)), NEARLY],
+    ["content that ends in line breaks", form(file("a\r\n\r\n\r")), "a\r\n\r\n\r"],
+    ["a nested multipart as the file", form(file(NESTED)), NESTED],
+    ["one byte", form(file("x")), "x"],
+    ["a file as large as allowed", form(file("x".repeat(2000))), "x".repeat(2000)],
+  ])("is read: %s", async (_, bytes, content) => {
+    const taken = await read(deliver(bytes), TYPE, { ...LIMITS, maxFileBytes: 2000 });
+    expect(decode(taken.bytes)).toBe(content);
+  });
+
+  it.each<[string, Bytes, string]>([
+    ["nothing", encode(""), "malformed_multipart"],
+    ["text that is not multipart", encode('{"file": "a.mp3"}'), "malformed_multipart"],
+    [
+      "another boundary than announced",
+      encode(decode(form(file())).replaceAll(BOUNDARY, "other")),
+      "malformed_multipart",
+    ],
+    ["no closing boundary", file(), "malformed_multipart"],
+    ["a closing boundary with one dash", form(file()).slice(0, -3), "malformed_multipart"],
+    ["an end within the headers", form(file()).slice(0, 60), "malformed_multipart"],
+    [
+      "a boundary within the headers",
+      form(`--${BOUNDARY}\r\nContent-Disposition: form-data\r\n`),
+      "malformed_multipart",
+    ],
+    ["two boundaries in turn", form(`--${BOUNDARY}\r\n`, file()), "malformed_multipart"],
+    ["a header without a colon", form(part('Content-Disposition form-data; name="file"')), "malformed_multipart"],
+    [
+      "a broken header after a good one",
+      form(part('Content-Disposition: form-data; name="file"; filename="a"\r\nbroken')),
+      "malformed_multipart",
+    ],
+    ["a part without headers", form(part("")), "malformed_multipart"],
+    ["a part without Content-Disposition", form(part("Content-Type: audio/mpeg"), file()), "malformed_multipart"],
+    ["an attachment", form(part('Content-Disposition: attachment; filename="a"')), "malformed_multipart"],
+    [
+      "two Content-Dispositions",
+      form(file("x", 'name="file"; filename="a"\r\nContent-Disposition: form-data; name="a"')),
+      "malformed_multipart",
+    ],
+    ["a bare line feed in a name", form(file("x", 'name="file"; filename="a\nX-Y: b"')), "malformed_multipart"],
+    ["a bare carriage return in a name", form(file("x", 'name="file"; filename="a\rb"')), "malformed_multipart"],
+    [
+      "something behind the boundary",
+      encode(decode(form(file())).replace("\r\nCon", "x\r\nCon")),
+      "malformed_multipart",
+    ],
+    ["a header block over 16 KiB", form(part(`X: ${"x".repeat(17_000)}`)), "malformed_multipart"],
+    [
+      "a file name over 16 KiB",
+      form(file("x", `name="file"; filename="${"x".repeat(17_000)}"`)),
+      "malformed_multipart",
+    ],
+    ["eleven text parts", form(...Array(11).fill(text("a")), file()), "malformed_multipart"],
+    ["a text part over 1 KiB", form(text("a", "x".repeat(1025)), file()), "malformed_multipart"],
+    [
+      "a nested multipart as a field",
+      form(text("files", `--x\r\n\r\n${"y".repeat(1100)}--x--`)),
+      "malformed_multipart",
+    ],
+    ["no part at all", form(), "file_missing"],
+    ["text parts only", form(text("a"), text("b")), "file_missing"],
+    ["a part `file` without a file name", form(text("file", "x".repeat(2000))), "file_missing"],
+    ["a file under another name", form(file("x", 'name="audio"; filename="a"')), "file_missing"],
+    ["a file under no name", form(file("x", 'filename="a"')), "file_missing"],
+    ["the form of a browser where no file was chosen", form(file("", 'name="file"; filename=""')), "file_missing"],
+    ["an empty file", form(file("")), "file_empty"],
+    ["two files", form(file(), file()), "too_many_files"],
+    ["a second file under another name", form(file(), file("x", 'name="b"; filename=""')), "too_many_files"],
+    ["a file one byte too large", form(file("x".repeat(2001))), "file_too_large"],
+  ])("is refused: %s", async (_, bytes, code) => {
+    const error = await refusal(read(deliver(bytes), TYPE, { ...LIMITS, maxFileBytes: 2000 }));
+    expect(error.code).toBe(code);
+  });
+
+  it.each<[string, string, string]>([
+    ["any script", 'filename="Früh 早 🎧.mp3"', "Früh 早 🎧.mp3"],
+    ["no quotes", "filename=voilà", "voilà"],
+    ["quotes as forms encode them", 'filename="a%22b.mp3"', 'a"b.mp3'],
+    ["line breaks as forms encode them", 'filename="a%0D%0aX-Y: z.mp3"', "a\r\nX-Y: z.mp3"],
+    ["other percent signs", 'filename="100% %41 %2F.mp3"', "100% %41 %2F.mp3"],
+    ["escaped quotes", 'filename="a\\"b.mp3"', 'a"b.mp3'],
+    ["escaped backslashes", 'filename="a\\\\b.mp3"', "a\\b.mp3"],
+    ["a Windows path", 'filename="C:\\dir\\new\\a.mp3"', "C:\\dir\\new\\a.mp3"],
+    ["a backslash at the end", 'filename="a\\"', "a\\"],
+    ["a path", 'filename="../etc/a.mp3"', "../etc/a.mp3"],
+    ["semicolons and equals signs", 'filename="a; name=b; filename=c"', "a; name=b; filename=c"],
+    ["an empty name with content", 'filename=""', ""],
+    ["filename* only", "filename*=UTF-8''na%C3%AFve%20%2241%22.mp3", 'naïve "41".mp3'],
+    ["filename* before filename", "filename*=utf-8'en'%E6%97%A9.mp3; filename=\"_.mp3\"", "早.mp3"],
+    ["filename* after filename", "filename=\"_.mp3\"; filename*=UTF-8''%E6%97%A9.mp3", "早.mp3"],
+    ["filename* in Latin-1", "filename*=ISO-8859-1''%E9t%E9.mp3", "été.mp3"],
+    ["filename* that is no such thing", 'filename*=plain.mp3; filename="a.mp3"', "a.mp3"],
+    ["bytes that aren't UTF-8 in filename*", "filename*=UTF-8''%FF.mp3", "\uFFFD.mp3"],
+    ["a name of an object's member", 'filename="__proto__"; __proto__="x"', "__proto__"],
+  ])("tells the file's name: %s", async (_, parameter, name) => {
+    const taken = await read(deliver(form(file("content", `name="file"; ${parameter}`))));
+    expect(taken.name).toBe(name);
+    expect(decode(taken.bytes)).toBe("content");
+  });
+});
+
+describe("the Content-Type", () => {
+  it.each([
+    ["quoted", `multipart/form-data; boundary="${BOUNDARY}"`],
+    ["among other parameters", `multipart/form-data; charset=utf-8; boundary=${BOUNDARY} ; x="y"`],
+    ["in upper case", `Multipart/Form-Data; BOUNDARY=${BOUNDARY}`],
+  ])("may give the boundary %s", async (_, type) => {
+    expect(decode((await read(streamOf([form(file())]).body, type)).bytes)).toBe("content");
+  });
+
+  it("may give a boundary of 70 characters, also with colons and spaces", async () => {
+    const boundary = `'()+_,-./:=? ${"x".repeat(57)}`;
+    const body = encode(decode(form(file())).replaceAll(BOUNDARY, boundary));
+    const taken = await read(streamOf([body]).body, `multipart/form-data; boundary="${boundary}"`);
+    expect(decode(taken.bytes)).toBe("content");
+  });
+
+  it.each([
+    ["no boundary", "multipart/form-data"],
+    ["an empty boundary", "multipart/form-data; boundary="],
+    ["an empty boundary in quotes", 'multipart/form-data; boundary=""'],
+    ["a boundary of 71 characters", `multipart/form-data; boundary=${"x".repeat(71)}`],
+  ])("is refused with %s, before the body is touched", async (_, type) => {
+    const { body, seen } = streamOf([form(file())]);
+    expect((await refusal(read(body, type))).code).toBe("malformed_multipart");
+    expect(seen.chunks).toBe(0);
+    expect(body.locked).toBe(false);
+  });
+});
+
+describe("limits", () => {
+  it("counts the file while it arrives, names the limit and reads no further", async () => {
+    const { body, seen } = streamOf([
+      file(new Uint8Array(60_000)).slice(0, -2),
+      ...Array(50).fill(new Uint8Array(60_000)),
+    ]);
+    const error = await refusal(read(body));
+    expect(error.code).toBe("file_too_large");
+    expect(error.message).toContain("100000 bytes");
+    expect(seen).toEqual({ chunks: 2, cancelled: false });
+    expect(body.locked).toBe(false);
+  });
+
+  it.each<[string, (padding: Uint8Array) => Bytes]>([
+    ["before the first boundary", (padding) => concat(padding, "\r\n", form(file()))],
+    ["after the last boundary", (padding) => concat(form(file()), padding)],
+  ])("counts bytes %s into the whole", async (_, pad) => {
+    const spare = ALLOWED_BODY_BYTES - pad(new Uint8Array()).length;
+    const exact = pad(new Uint8Array(spare));
+    expect(decode((await read(streamOf(cut(exact, 4096)).body)).bytes)).toBe("content");
+    const over = pad(new Uint8Array(spare + 1));
+    expect((await refusal(read(streamOf(cut(over, 4096)).body))).code).toBe("body_too_large");
+  });
+
+  it("takes a header block of exactly 16 KiB", async () => {
+    const disposition = 'Content-Disposition: form-data; name="file"; filename="a"';
+    const filler = 16 * 1024 - `\r\n${disposition}\r\nX: \r\n\r\n`.length;
+    const padded = (bytes: number) => form(part(`${disposition}\r\nX: ${"x".repeat(bytes)}`));
+    expect(decode((await read(streamOf(cut(padded(filler), 100)).body)).bytes)).toBe("content");
+    expect((await refusal(read(streamOf(cut(padded(filler + 1), 100)).body))).code).toBe("malformed_multipart");
+  });
+
+  it.each([1, 1000, 1_000_000])("gives up endless headers early, in pieces of %i bytes", async (size) => {
+    const endless = concat(`--${BOUNDARY}\r\nX: `, "x".repeat(100_000));
+    const { body, seen } = streamOf(cut(endless, size));
+    expect((await refusal(read(body))).code).toBe("malformed_multipart");
+    expect(seen.chunks * Math.min(size, 1000)).toBeLessThanOrEqual(18_000);
+  });
+
+  it("says of a hundred parts that there are too many", async () => {
+    const error = await refusal(read(streamOf([form(...Array(100).fill(text("a")), file())]).body));
+    expect(error.code).toBe("malformed_multipart");
+    expect(error.message).toContain("10 text parts");
+  });
+});
+
+describe("take", () => {
+  it.each<[string, Bytes, string]>([
+    ["is empty", form(file("")), "file_empty"],
+    ["is missing", form(text("a")), "file_missing"],
+    [
+      "breaks off before its first byte",
+      form(file()).slice(0, decode(form(file())).indexOf("content")),
+      "malformed_multipart",
+    ],
+  ])("isn't called when the file %s", async (_, bytes, code) => {
+    const result = readMultipartFile(streamOf(cut(bytes, 1)).body, TYPE, LIMITS, never);
+    expect((await refusal(result)).code).toBe(code);
+  });
+
+  it("isn't called when there is no body", async () => {
+    expect((await refusal(readMultipartFile(null, TYPE, LIMITS, never))).code).toBe("malformed_multipart");
+  });
+
+  it("gives the call its result", async () => {
+    expect(await readMultipartFile(streamOf([form(file())]).body, TYPE, LIMITS, async () => 42)).toBe(42);
+  });
+
+  it("draws the body: nothing is read ahead of it", async () => {
+    const { body, seen } = streamOf(cut(form(file(new Uint8Array(50_000))), 1000));
+    await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
+      let taken = 0;
+      for await (const piece of bytes) {
+        taken += piece.length;
+        expect(seen.chunks).toBeLessThanOrEqual(Math.ceil(taken / 1000) + 1);
+      }
+    });
+  });
+
+  it("sees the end of the bytes only after the end of the form", async () => {
+    const { body, seen } = streamOf(cut(form(file(), text("a")), 10));
+    const chunks = Math.ceil(form(file(), text("a")).length / 10);
+    await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
+      await collect(name, bytes);
+      expect(seen.chunks).toBe(chunks);
+    });
+  });
+
+  it.each<[string, Bytes, "close" | Error, string]>([
+    ["a second file", form(file(), file()), "close", "too_many_files"],
+    ["a missing end", file(), "close", "malformed_multipart"],
+    ["a client that went away", file(), new Error("gone"), "malformed_multipart"],
+    ["too large a file", form(file(new Uint8Array(100_001))), "close", "file_too_large"],
+  ])("is told of %s, and the call waits until it has settled", async (_, bytes, end, code) => {
+    const events: unknown[] = [];
+    const settle = Promise.withResolvers<void>();
+    const told = Promise.withResolvers<void>();
+    const result = readMultipartFile(streamOf(cut(bytes, 10), end).body, TYPE, LIMITS, async (name, taken) => {
+      await collect(name, taken).catch((error: unknown) => events.push(error));
+      told.resolve();
+      await settle.promise;
+      events.push("settled");
+    }).finally(() => events.push("rejected"));
+    const error = refusal(result);
+    await told.promise;
+    settle.resolve();
+    expect((await error).code).toBe(code);
+    expect(events).toEqual([await error, "settled", "rejected"]);
+  });
+
+  it("can't hide what is wrong behind an error of its own", async () => {
+    const result = readMultipartFile(streamOf(cut(file(), 10)).body, TYPE, LIMITS, (name, bytes) =>
+      collect(name, bytes).catch(() => Promise.reject(new Error("aborted"))),
+    );
+    expect((await refusal(result)).code).toBe("malformed_multipart");
+  });
+
+  it("that stops early leaves a form that is still checked", async () => {
+    for (const bytes of [form(file("x".repeat(1000)), file()), file("x".repeat(1000))]) {
+      const first = readMultipartFile(streamOf(cut(bytes, 10)).body, TYPE, LIMITS, async (_, pieces) => {
+        for await (const _piece of pieces) break;
+      });
+      await refusal(first);
+      await refusal(readMultipartFile(streamOf(cut(bytes, 10)).body, TYPE, LIMITS, async () => {}));
+    }
+  });
+
+  it("that leaves a read behind does no harm", async () => {
+    const body = new Response(form(file())).body as ReadableStream<Uint8Array>;
+    await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
+      const iterator = bytes[Symbol.asyncIterator]();
+      await iterator.next();
+      void iterator.next();
+    });
+  });
+
+  it.each([
+    ["at once", () => Promise.reject(new Error("disk full"))],
+    [
+      "midway",
+      async (_: string, bytes: AsyncIterable<Uint8Array>) => {
+        for await (const _piece of bytes) throw new Error("disk full");
+      },
+    ],
+  ])("that throws %s ends the reading with its own error", async (_, take) => {
+    const { body, seen } = streamOf(cut(form(file("x".repeat(1000))), 100));
+    await expect(readMultipartFile(body, TYPE, LIMITS, take)).rejects.toThrow("disk full");
+    expect(seen.chunks).toBeLessThan(5);
+    expect(seen.cancelled).toBe(false);
+    expect(body.locked).toBe(false);
+  });
+
+  it("gets pieces that stay as they are when more is read", async () => {
+    const content = encode(`\r\n--${BOUNDARY.slice(0, 9)}\r\n-`.repeat(300));
+    const body = new Response(form(file(content))).body as ReadableStream<Uint8Array>;
+    const taken = await read(body);
+    expect(taken.bytes).toEqual(content);
+    const { body: split } = streamOf(cut(form(file(content)), 5));
+    expect((await read(split)).bytes).toEqual(content);
+  });
+});
+
+describe("a body that goes wrong by itself", () => {
+  it("breaks off with the stream's error as the cause", async () => {
+    const gone = new Error("gone");
+    const error = await refusal(read(streamOf([file()], gone).body));
+    expect(error.code).toBe("malformed_multipart");
+    expect(error.cause).toBe(gone);
+  });
+
+  it.each<[string, Uint8Array[]]>([
+    ["before the first byte", []],
+    ["within the file", [file().slice(0, -4)]],
+    ["after the closing boundary", [form(file())]],
+  ])("that stands still %s is given up", async (_, chunks) => {
+    const { body, seen } = streamOf(chunks, "stall");
+    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
+    expect(error.code).toBe("upload_timeout");
+    expect(seen.cancelled).toBe(false);
+  });
+
+  it("is given up and breaks off as a byte stream too, where workerd can't let go of a read", async () => {
+    const still = new IdentityTransformStream();
+    const timeout = refusal(read(still.readable, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
+    expect((await timeout).code).toBe("upload_timeout");
+    const broken = new IdentityTransformStream();
+    const error = refusal(read(broken.readable));
+    const writer = broken.writable.getWriter();
+    await writer.write(file());
+    await writer.abort(new Error("gone"));
+    expect((await error).code).toBe("malformed_multipart");
+  });
+
+  it("isn't given up while take is slow", async () => {
+    const idleMilliseconds = 5;
+    const { body } = streamOf(cut(form(file()), 100));
+    const taken = await readMultipartFile(body, TYPE, { ...LIMITS, idleMilliseconds }, async (name, bytes) => {
+      await new Promise((resolve) => setTimeout(resolve, 10 * idleMilliseconds));
+      return collect(name, bytes);
+    });
+    expect(decode(taken.bytes)).toBe("content");
+  });
+});
+
+describe("whatever the bytes", () => {
+  const fragments = [BOUNDARY, `\r\n--${BOUNDARY.slice(0, -1)}`, "\r\n--", "\r\n", "\r", "--", "-", "\r\n----boundary"];
+  const content = fc
+    .array(fc.oneof(fc.uint8Array({ maxLength: 40 }), fc.constantFrom(...fragments).map(encode)), { minLength: 1 })
+    .map((pieces) => concat(...pieces))
+    .filter((bytes) => bytes.length > 0 && !decode(concat("\r\n", bytes, "\r\n")).includes(`\r\n--${BOUNDARY}`));
+  const places = fc.array(fc.nat(1000), { maxLength: 30 });
+
+  it("a file comes through as it was, however it is cut", async () => {
+    await fc.assert(
+      fc.asyncProperty(content, places, async (bytes, at) => {
+        const whole = form(text("a"), file(bytes), text("b"));
+        const taken = await read(streamOf(cutAt(whole, at)).body);
+        expect(taken.bytes).toEqual(bytes);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it("a file name of any characters comes through, encoded as forms do", async () => {
+    const name = fc
+      .string({ unit: "binary", maxLength: 60 })
+      .filter((s) => s.isWellFormed() && !/\\|%(22|0D|0A)/i.test(s));
+    await fc.assert(
+      fc.asyncProperty(name, places, async (sent, at) => {
+        const encoded = sent.replaceAll('"', "%22").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
+        const whole = form(file("content", `name="file"; filename="${encoded}"`));
+        expect((await read(streamOf(cutAt(whole, at)).body)).name).toBe(sent);
+      }),
+      { numRuns: 200 },
+    );
+  });
+
+  it("a form cut anywhere before its end is refused", async () => {
+    const whole = form(text("a"), file("content\r\n--"), text("b"));
+    for (let length = 0; length < whole.length - 2; length += 1) {
+      const error = await refusal(read(streamOf(cut(whole.slice(0, length), 16)).body));
+      expect(error.code).toBe("malformed_multipart");
+    }
+  });
+
+  it("garbage is refused, and never hangs", async () => {
+    const tokens = [
+      `--${BOUNDARY}`,
+      `\r\n--${BOUNDARY}`,
+      `\r\n--${BOUNDARY}--`,
+      "\r\n",
+      "\r\n\r\n",
+      ":",
+      ";",
+      '"',
+      "\\",
+      "Content-Disposition: form-data",
+      '; name="file"',
+      '; filename="a"',
+      "; filename*=UTF-8''%",
+    ];
+    const garbage = fc.array(fc.oneof(fc.uint8Array({ maxLength: 20 }), fc.constantFrom(...tokens).map(encode)));
+    await fc.assert(
+      fc.asyncProperty(garbage, places, async (pieces, at) => {
+        const whole = concat(...pieces);
+        const outcome = (sizes: number[]) =>
+          read(streamOf(cutAt(whole, sizes)).body).then(
+            ({ name, bytes }) => ({ name, text: decode(bytes) }),
+            (error: unknown) => (error instanceof AppError ? error.code : Promise.reject(error)),
+          );
+        expect(await outcome(at)).toEqual(await outcome([]));
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  it("headers made to slow a parser down are read or refused like any other", async () => {
+    for (const value of ["\\", '\\"', '"', ";", " ", ';a="', "%", "'"]) {
+      const filler = value.repeat(16_000 / value.length);
+      for (const around of [`filename="${filler}`, `filename="${filler}"`, `filename*=${filler}`, filler]) {
+        const headers = form(...Array(3).fill(text("a")), file("x", `name="file"; ${around}`));
+        await read(streamOf([headers]).body).catch((error: unknown) => expect(error).toBeInstanceOf(AppError));
+      }
+    }
+  });
+});
