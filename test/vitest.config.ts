@@ -1,23 +1,27 @@
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
 
-const root = fileURLToPath(new URL("..", import.meta.url));
+const root = join(import.meta.dirname, "..");
 
 export default defineConfig(async () => ({
   root,
   test: {
+    silent: "passed-only" as const,
+    reporters: ["default", join(root, "test/support/count-reporter.ts")],
     projects: [
       {
         root,
         plugins: [
           cloudflareTest({
-            wrangler: { configPath: `${root}wrangler.toml` },
+            wrangler: { configPath: join(root, "wrangler.toml") },
             miniflare: {
               bindings: {
-                TEST_MIGRATIONS: await readD1Migrations(`${root}migrations`),
+                TEST_MIGRATIONS: await readD1Migrations(join(root, "migrations")),
                 MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),
                 OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
+                S3_ACCESS_KEY_ID: "local",
+                S3_SECRET_ACCESS_KEY: "local-secret",
               },
             },
           }),

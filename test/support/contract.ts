@@ -1,0 +1,51 @@
+import { expect } from "vitest";
+import * as z from "zod";
+import { api } from "../../src/app.ts";
+import { describeApi } from "../../src/http/openapi.ts";
+import { splitRoute } from "../../src/http/operation.ts";
+
+/** The OpenAPI document, loosely typed as tests read it. */
+export interface Document {
+  openapi: string;
+  paths: Record<string, Record<string, { responses: Record<string, { content: Record<string, Media> }> }>>;
+  components: { schemas: Record<string, object> };
+}
+interface Media {
+  schema: object;
+  example: unknown;
+}
+
+export const document = describeApi(api, "https://stowage.test") as unknown as Document;
+
+/** A schema of the document as Zod reads it back: what validates here is what the document says, not our own types. */
+export function compile(schema: object): z.ZodType {
+  const $defs = document.components.schemas;
+  const text = JSON.stringify({ ...schema, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
+  return z.fromJSONSchema(JSON.parse(text));
+}
+
+const compiled = new Map<string, z.ZodType>();
+
+/** The route of the table that a request goes to. */
+export function routeOf(method: string, path: string): { path: string; method: string } | undefined {
+  return Object.keys(api)
+    .map(splitRoute)
+    .find((route) => {
+      const pattern = new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, "[^/]+")}$`);
+      return route.method === method && pattern.test(path);
+    });
+}
+
+/** Fails where a response is not one that the document describes: its status, its media type, its body. */
+export async function expectDocumented(method: string, url: URL, response: Response): Promise<void> {
+  const route = routeOf(method, url.pathname);
+  if (!route) return;
+  const where = `${method} ${route.path} -> ${response.status}`;
+  const media = document.paths[route.path]?.[method.toLowerCase()]?.responses[response.status]?.content;
+  const schema = media?.["application/json"]?.schema;
+  expect(schema, `${where} is not in the OpenAPI document`).toBeDefined();
+  const validator = compiled.get(where) ?? compile(schema as object);
+  compiled.set(where, validator);
+  const result = validator.safeParse(await response.clone().json());
+  expect(result.error?.issues ?? [], `${where} differs from the OpenAPI document`).toEqual([]);
+}

@@ -1,0 +1,140 @@
+import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { expect, vi } from "vitest";
+import { createApp } from "../../src/app.ts";
+import { type Deps, readDeps } from "../../src/deps.ts";
+import { expectDocumented } from "./contract.ts";
+
+export const OPERATOR = env.OPERATOR_TOKEN;
+
+export interface CallOptions {
+  token?: string | undefined;
+  json?: unknown;
+  body?: BodyInit | ReadableStream<Uint8Array>;
+  headers?: Record<string, string>;
+  /** The client's address, which rate limits count by. */
+  address?: string;
+}
+
+export interface Answer {
+  status: number;
+  headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  body: any;
+  text: string;
+}
+
+/** Sends a request and reads its answer, which must be one that the OpenAPI document describes. */
+export type Call = (method: string, path: string, options?: CallOptions) => Promise<Answer>;
+
+/** A Worker of its own: `change` replaces what it depends on, to make it fail or to set it otherwise. */
+export function startWorker(change: (deps: Deps) => Deps = (deps) => deps): { call: Call; fetch: typeof fetchWorker } {
+  const app = createApp((bindings, ctx) => change(readDeps(bindings, ctx)));
+  const fetchWorker = async (request: Request): Promise<Response> => {
+    const ctx = createExecutionContext();
+    const response = await app.fetch(request, env, ctx);
+    await waitOnExecutionContext(ctx);
+    return response;
+  };
+  return { fetch: fetchWorker, call: (method, path, options) => callWith(fetchWorker, method, path, options) };
+}
+
+async function fetchWorker(_: Request): Promise<Response> {
+  throw new Error("Only a type.");
+}
+
+async function callWith(
+  send: typeof fetchWorker,
+  method: string,
+  path: string,
+  { token, json, body, headers = {}, address }: CallOptions = {},
+): Promise<Answer> {
+  const url = new URL(path, "https://stowage.test");
+  const request = new Request(url, {
+    method,
+    headers: {
+      ...(token !== undefined && { Authorization: `Bearer ${token}` }),
+      ...(json !== undefined && { "Content-Type": "application/json" }),
+      "CF-Connecting-IP": address ?? randomAddress(),
+      ...headers,
+    },
+    ...(json !== undefined && { body: JSON.stringify(json) }),
+    ...(body !== undefined && { body: body as BodyInit }),
+  });
+  const response = await send(request);
+  if (method !== "HEAD" && method !== "OPTIONS") await expectDocumented(method, url, response);
+  const text = await response.text();
+  return { status: response.status, headers: response.headers, text, body: parse(text) };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+export function randomAddress(): string {
+  return `10.${[...crypto.getRandomValues(new Uint8Array(3))].join(".")}`;
+}
+
+const plain = startWorker();
+export const call: Call = plain.call;
+
+export interface Team {
+  teamId: string;
+  /** A secret key's token. */
+  token: string;
+  keyId: string;
+  call: Call;
+}
+
+/** A team of the test's own, founded by the operator. Its `call` sends its secret key. */
+export async function newTeam(worker: { call: Call } = plain): Promise<Team> {
+  const { status, body } = await worker.call("POST", "/auth/v1/apikeys", { token: OPERATOR, json: { name: "test" } });
+  expect(status).toBe(200);
+  const { teamId, key: token, id: keyId } = body.data;
+  const address = randomAddress();
+  return {
+    teamId,
+    token,
+    keyId,
+    call: (method, path, options) => worker.call(method, path, { token, address, ...options }),
+  };
+}
+
+export function form(name: string, bytes: Uint8Array | string, part = "file"): FormData {
+  const data = new FormData();
+  data.append(part, new File([bytes], name));
+  return data;
+}
+
+/** Uploads and answers the file's id. */
+export async function upload(team: Team, name: string, bytes: Uint8Array | string): Promise<string> {
+  const { status, headers, text } = await team.call("POST", "/docs/v1/uploads", { body: form(name, bytes) });
+  expect(status, text).toBe(200);
+  return headers.get("Location")?.split("/").at(-1) ?? "";
+}
+
+/** Waits until the file has been processed, and answers its metadata. */
+export async function processed(team: Team, id: string) {
+  return vi.waitFor(
+    async () => {
+      const { body } = await team.call("GET", `/docs/v1/uploads/${id}/metadata`);
+      expect(["completed", "failed"]).toContain(body.data?.status);
+      return body.data;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+/** Every row and object that belongs to a team: what a refusal must leave as it is. */
+export async function snapshot(teamId: string): Promise<unknown> {
+  const tables = ["api_keys", "users", "files"].map((table) =>
+    env.DB.prepare(`select * from ${table} where team_id = ? order by id`).bind(teamId),
+  );
+  const rows = (await env.DB.batch(tables)).map(({ results }) => results);
+  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
+  return { rows, objects: objects.map(({ key, etag }) => [key, etag]) };
+}
