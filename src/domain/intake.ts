@@ -8,7 +8,7 @@ import { readMultipartFile } from "../platform/multipart.ts";
 import { files, teamUsage } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
-import { type Kind, servedContentType, sniff } from "./audio.ts";
+
 import {
   announce,
   DELETING_MILLISECONDS,
@@ -17,6 +17,7 @@ import {
   RECEIVING_MILLISECONDS,
   removeRows,
 } from "./files.ts";
+import { type Kind, servedContentType, sniff } from "./kind.ts";
 
 /*
  * The upload protocol. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:

@@ -3,8 +3,10 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { once, retrying } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
-import { type FileType, readAudio, UnreadableAudio } from "./audio.ts";
+import { readAudio } from "./audio.ts";
+import { UnreadableAudio } from "./bytes.ts";
 import { type FileRow, objectKey, PENDING_MILLISECONDS } from "./files.ts";
+import type { FileType } from "./kind.ts";
 
 /** Longer than the slowest job, a full read of a 100 MB MP3 that states no duration. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;

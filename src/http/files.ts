@@ -1,5 +1,4 @@
 import * as z from "zod";
-import { FILE_TYPES } from "../domain/audio.ts";
 import {
   deleteFile,
   fetchMetadata,
@@ -10,6 +9,7 @@ import {
   signFile,
 } from "../domain/files.ts";
 import { receiveFile } from "../domain/intake.ts";
+import { FILE_TYPES } from "../domain/kind.ts";
 import { AppError } from "../errors.ts";
 import { nextLink, read, write } from "./operation.ts";
 import { id, pageQuery, pageRequest, timestamp } from "./validate.ts";

@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { readAudio, servedContentType, sniff, UnreadableAudio } from "../../src/domain/audio.ts";
+import { readAudio } from "../../src/domain/audio.ts";
+import { UnreadableAudio } from "../../src/domain/bytes.ts";
+import { servedContentType, sniff } from "../../src/domain/kind.ts";
 import { sample, samples } from "../audio/samples.ts";
 
 type Bytes = Uint8Array;
