@@ -245,6 +245,7 @@ export async function logIn(
   const isRight = await secrets.verifyPassword(password, user?.password ?? null);
   if (!user || !isRight) throw new AppError("login_failed");
 
+  const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
   const [key, row] = mintKey(deps, {
     name: `${user.firstName} ${user.lastName}`.trim() || user.email,
     teamId: user.teamId,
@@ -255,7 +256,7 @@ export async function logIn(
   const stillValid = db
     .select({ id: users.id })
     .from(users)
-    .where(and(eq(users.id, user.id), eq(users.password, user.password)));
+    .where(and(eq(users.id, user.id), eq(users.password, hash)));
   const [, stored] = await retrying(system, () =>
     db.batch([
       insertWhere(db, apiKeys, { ...row, userId: user.id }, exists(stillValid)),
@@ -264,6 +265,18 @@ export async function logIn(
   );
   if (stored.length === 0) throw new AppError("login_failed");
   return key;
+}
+
+/** A hash can't be moved to another master key; the password, which only a login brings, can be hashed again. */
+async function renewHash(deps: Deps, user: { id: string; password: string }, password: string): Promise<string> {
+  const hash = await deps.secrets.hashPassword(password);
+  await retrying(deps.system, () =>
+    deps.db
+      .update(users)
+      .set({ password: hash })
+      .where(and(eq(users.id, user.id), eq(users.password, user.password))),
+  );
+  return hash;
 }
 
 /**

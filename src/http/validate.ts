@@ -29,19 +29,36 @@ export function validate(
   }) as MiddlewareHandler<AppEnv>;
 }
 
-/** Reads a body up to the limit, whatever its Content-Length says, and no further. */
-async function readLimited(body: ReadableStream<Uint8Array> | null, limitBytes: number): Promise<Uint8Array> {
+/** Of a body that is too large so much is still read: a client that is answered midway often sees a reset instead. */
+const DRAINED_BYTES = 1024 * 1024;
+
+/** Keeps a body up to the limit, whatever its Content-Length says. */
+async function readLimited(body: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const reader = body?.getReader();
   for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
     size += read.value.length;
-    if (size > limitBytes) {
-      throw new AppError("body_too_large", { message: `A JSON body may have ${limitBytes} bytes at most.` });
-    }
-    chunks.push(read.value);
+    if (size <= JSON_BODY_BYTES) chunks.push(read.value);
+    if (size > DRAINED_BYTES) break;
+  }
+  if (size > JSON_BODY_BYTES) {
+    throw new AppError("body_too_large", { message: `A JSON body may have ${JSON_BODY_BYTES} bytes at most.` });
   }
   return Buffer.concat(chunks);
+}
+
+/** The work's result, or `upload_timeout` where it takes longer. */
+async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new AppError("upload_timeout")), milliseconds);
+  });
+  try {
+    return await Promise.race([work, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /**
@@ -53,7 +70,7 @@ export const jsonBody: MiddlewareHandler<AppEnv> = async (c, next) => {
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body as application/json." });
   }
-  const bytes = await readLimited(c.req.raw.body, JSON_BODY_BYTES);
+  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body));
   let text: string;
   try {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);

@@ -25,6 +25,8 @@ export interface Secrets {
   open(sealed: string, context: string): string;
   /** A PHC string: scrypt, its output under HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
   hashPassword(password: string): Promise<string>;
+  /** Whether the hash was made with the current key; if not, it is to be made anew once the password is known. */
+  isCurrentHash(hash: string): boolean;
   /** Costs the same whatever the outcome; with `null` (no such user) it does the same work and answers false. */
   verifyPassword(password: string, hash: string | null): Promise<boolean>;
   /** HMAC-SHA-256, first 16 bytes, base64url. */
@@ -126,6 +128,8 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
       const hash = hmac(current.pepper, await stretch(password, salt));
       return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
     },
+
+    isCurrentHash: (hash) => PHC.exec(hash)?.[1] === current.id,
 
     async verifyPassword(password, hash) {
       const [, id, salt, expected] = PHC.exec(hash ?? "") ?? [];
