@@ -40,7 +40,8 @@ function codesOf(operation: Operation, path: string): Code[] {
   if (path.includes("{")) codes.add("not_found");
   if (operation.query || operation.body) codes.add("invalid_input");
   if (operation.body) {
-    for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const) codes.add(code);
+    for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
+      codes.add(code);
   }
   return [...codes, "internal", "unavailable"];
 }
