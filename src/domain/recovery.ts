@@ -8,7 +8,7 @@ import { resealTokens } from "./keys.ts";
 /** A run takes so many of each kind, well inside Cloudflare's limits for an invocation; the next run goes on. */
 const BATCH_ROWS = 500;
 const MOST_BATCHES = 10;
-const RESEAL_ROWS = 50;
+const RESEAL_ROWS = 200;
 
 export interface Recovered extends Record<string, number> {
   /** Files sent to the queue again: never sent, sent in vain, or left by a worker whose lease ran out. */
