@@ -226,15 +226,26 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   return openKeyOrBlank(deps, row);
 }
 
+export interface Login {
+  teamId: string;
+  email: string;
+  password: string;
+}
+
 /**
  * A key named after the user that lives 12 hours and dies with the user or the password. A wrong password, an unknown
  * email and an unknown team get the same answer after the same work (OWASP, Authentication Cheat Sheet).
  * @throws `login_failed`
  */
-export async function logIn(
-  deps: Deps,
-  { teamId, email, password }: { teamId: string; email: string; password: string },
-): Promise<ApiKey> {
+export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
+  // Where the stored hash changed in between, it is looked at once more: another login may have renewed it.
+  const key = (await tryLogIn(deps, login)) ?? (await tryLogIn(deps, login));
+  if (!key) throw new AppError("login_failed");
+  return key;
+}
+
+/** @returns null where the stored hash changed while it was being checked */
+async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
   const { db, secrets, system } = deps;
   const [user] = await retrying(system, () =>
     db
@@ -263,17 +274,17 @@ export async function logIn(
       db.select({ id: apiKeys.id }).from(apiKeys).where(eq(apiKeys.id, key.id)),
     ]),
   );
-  if (stored.length === 0) throw new AppError("login_failed");
-  return key;
+  return stored.length > 0 ? key : null;
 }
 
 /** A hash can't be moved to another master key; the password, which only a login brings, can be hashed again. */
 async function renewHash(deps: Deps, user: { id: string; password: string }, password: string): Promise<string> {
-  const hash = await deps.secrets.hashPassword(password);
-  await retrying(deps.system, () =>
-    deps.db
+  const { db, secrets, system } = deps;
+  const hash = await secrets.hashPassword(password);
+  await retrying(system, () =>
+    db
       .update(users)
-      .set({ password: hash })
+      .set({ password: hash, updatedAt: system.now(), version: sql`${users.version} + 1` })
       .where(and(eq(users.id, user.id), eq(users.password, user.password))),
   );
   return hash;

@@ -15,7 +15,7 @@ const STREAM_STEP_ROWS = 500;
 export type User = Omit<typeof users.$inferSelect, "emailKey">;
 
 /** As an email is compared within its team. */
-export const emailKey = (email: string): string => email.normalize("NFKC").toLowerCase();
+export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
 
 const view = ({ emailKey: _, ...user }: typeof users.$inferSelect): User => user;
 

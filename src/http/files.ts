@@ -118,6 +118,7 @@ export const upload = write(
       "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
       "The file is listed once its bytes are stored, and is processed after the answer. A public key may do this.",
     takesFile: true,
+    query: z.object({ limit: z.unknown().optional().meta({ type: "integer", description: "Accepted and ignored." }) }),
     requestHeaders: {
       "Idempotency-Key":
         "At most 255 characters. The same key and bytes within 24 hours store one file and get the first answer.",
@@ -148,8 +149,8 @@ export const upload = write(
     if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
       throw new AppError("unsupported_media_type", { message: "Send the file as multipart/form-data." });
     }
-    const stated = c.req.header("Content-Length");
-    const contentLength = stated === undefined ? null : Number(stated);
+    const stated = c.req.header("Content-Length") ?? "";
+    const contentLength = /^\d+$/.test(stated) ? Number(stated) : null;
     const { maxUploadBytes } = deps.settings;
     if (contentLength !== null && contentLength > maxUploadBytes + FORM_BYTES) {
       throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });

@@ -69,7 +69,7 @@ export const list = read(
   {
     summary: "List API keys",
     description: "Newest first.",
-    query: z.object({ ...pageQuery.shape, teamId: id.optional().meta({ description: "The operator's alone." }) }),
+    query: pageQuery.safeExtend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
     success: {
       description: "A page of keys.",
       schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),

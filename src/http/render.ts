@@ -32,6 +32,9 @@ export const STATUS = {
   unavailable: 503,
 } as const satisfies Record<Code, ContentfulStatusCode>;
 
+/** When to try again where nobody knows better. */
+const UNAVAILABLE_SECONDS = 5;
+
 export const errorSchema = z
   .strictObject({
     status: z.literal(false),
@@ -54,7 +57,8 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
     c.var.log("error", "request failed", { requestId: c.var.requestId, code: known.code, cause: known.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
-  if (known.retryAfterSeconds !== undefined) c.header("Retry-After", String(known.retryAfterSeconds));
+  const retryAfterSeconds = known.retryAfterSeconds ?? (status === 503 ? UNAVAILABLE_SECONDS : undefined);
+  if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
   const { code, message, errors } = known;
   const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };
   return c.json(errors ? { ...body, errors } : body, status);

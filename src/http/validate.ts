@@ -102,7 +102,7 @@ export function name(least: number) {
   return z
     .string()
     .trim()
-    .refine(isStorable, "Must not hold NUL or half a surrogate pair.")
+    .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
     .refine((value) => !/\p{Cc}/u.test(value), "Must not hold control characters.")
     .refine((value) => length(value) >= least && length(value) <= 100, `Must have ${least} to 100 characters.`)
     .meta({ minLength: least, maxLength: 100 });

@@ -138,3 +138,56 @@ export async function snapshot(teamId: string): Promise<unknown> {
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   return { rows, objects: objects.map(({ key, etag }) => [key, etag]) };
 }
+
+export const PASSWORD = "correct horse battery";
+
+/** A user of the team, as the answer shows it. */
+export async function newUser(team: Team, fields: Record<string, string> = {}) {
+  const json = { email: "ada@example.com", password: PASSWORD, ...fields };
+  const { status, body, text } = await team.call("POST", "/auth/v1/users", { json });
+  expect(status, text).toBe(200);
+  return body.data;
+}
+
+/**
+ * Asserts that the call is refused in the one error shape and changes nothing of the team's. `paths` are the invalid
+ * fields that the answer must name.
+ */
+export async function refused(
+  team: Team,
+  status: number,
+  code: string,
+  act: () => Promise<Answer>,
+  paths?: string[],
+): Promise<Answer> {
+  const before = await snapshot(team.teamId);
+  const answer = await act();
+  expect([answer.status, answer.body?.code], answer.text).toEqual([status, code]);
+  const { status: isFine, message, requestId, errors } = answer.body;
+  expect([isFine, typeof message, requestId]).toEqual([false, "string", answer.headers.get("X-Request-Id")]);
+  if (paths) expect([...new Set(errors.map(({ path }: { path: string }) => path))]).toEqual(paths);
+  else if (code !== "invalid_input") expect(errors).toBeUndefined();
+  expect(await snapshot(team.teamId)).toEqual(before);
+  return answer;
+}
+
+/** The names of a body's fields, to be compared with those that are documented. */
+export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
+
+// What each row has after its id and team, in the order of migrations/0000_tables.sql; n is its number.
+const FILLERS = {
+  api_keys: "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'unsealed', 'none', null, 1, 4e12",
+  users: "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1, 0",
+  files: `n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', null, null, null, null,
+    1, 1, null, 1, 1, 0`,
+};
+
+/** Rows straight into the database, older than any that a call makes, numbered and ordered from `first` on. */
+export async function fill(team: Team, table: keyof typeof FILLERS, count: number, first = 1): Promise<void> {
+  const prefix = `00${team.teamId.slice(-10)}`;
+  const rows =
+    "with recursive rows(n) as (select cast(?4 as integer) union all select n + 1 from rows where n < ?4 + ?3 - 1)";
+  await env.DB.prepare(`${rows} insert into ${table} select ?1 || printf('%012x', n), ?2, ${FILLERS[table]} from rows`)
+    .bind(prefix, team.teamId, count, first)
+    .run();
+}

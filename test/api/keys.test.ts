@@ -1,0 +1,231 @@
+import { env } from "cloudflare:workers";
+import { crc32 } from "node:zlib";
+import { describe, expect, test } from "vitest";
+import { fingerprint, loadSecrets } from "../../src/platform/secrets.ts";
+import { call, fieldsOf, newTeam, OPERATOR, refused, startWorker, type Team } from "../support/harness.ts";
+
+const FIELDS = ["_id", "createdAt", "expiresAt", "id", "isPublic", "key", "name", "teamId", "uuid"];
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+
+const create = (team: Team, json: object) => team.call("POST", "/auth/v1/apikeys", { json });
+const newKey = async (team: Team, fields: object = {}) => (await create(team, { name: "a key", ...fields })).body.data;
+const asOperator = (method: string, path: string, json?: object) =>
+  call(method, path, { token: OPERATOR, ...(json && { json }) });
+const namesOf = ({ body }: { body: { data: { name: string }[] } }) => body.data.map(({ name }) => name);
+
+/** CRC-32 in base62, most significant first, written apart from the service's own. */
+function checksum(text: string): string {
+  const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  const sum = crc32(text);
+  return [5, 4, 3, 2, 1, 0].map((place) => alphabet.charAt(Math.floor(sum / 62 ** place) % 62)).join("");
+}
+
+describe("creating a key", () => {
+  test("answers its documented fields, the identifier both as id and as _id", async () => {
+    const team = await newTeam();
+    const { status, body } = await create(team, { name: "Web player" });
+    expect(status).toBe(200);
+    expect(fieldsOf(body)).toEqual(["data", "message"]);
+    expect(fieldsOf(body.data)).toEqual(FIELDS);
+    expect(body.data).toMatchObject({ _id: body.data.id, name: "Web player", teamId: team.teamId, isPublic: false });
+    expect(body.data.id).toMatch(/^[0-9a-f]{24}$/);
+    expect(body.data.uuid).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(body.data.createdAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  });
+
+  test.each([
+    ["secret", "stow_sk_", false],
+    ["public", "stow_pk_", true],
+  ])("makes a %s token: %s, 32 characters, 6 of CRC-32", async (_, prefix, isPublic) => {
+    const { key, ...rest } = await newKey(await newTeam(), { isPublic });
+    expect(rest.isPublic).toBe(isPublic);
+    expect(key).toMatch(new RegExp(`^${prefix}[0-9A-Za-z]{38}$`));
+    expect(key.slice(-6)).toBe(checksum(key.slice(0, -6)));
+  });
+
+  test("gives a token that works at once, for the same team", async () => {
+    const team = await newTeam();
+    const { key: token } = await newKey(team);
+    const { status, body } = await call("GET", `/auth/v1/apikeys/${team.keyId}`, { token });
+    expect([status, body.data.teamId]).toEqual([200, team.teamId]);
+  });
+
+  test("lets it expire after 365 days where nothing else is asked", async () => {
+    const { createdAt, expiresAt } = await newKey(await newTeam());
+    expect(Date.parse(expiresAt) - Date.parse(createdAt)).toBe(365 * DAY_MILLISECONDS);
+  });
+
+  test("takes an expiry up to ten years away, with any offset, and shows it in UTC", async () => {
+    const last = new Date(Date.now() + 3650 * DAY_MILLISECONDS - 60_000).toISOString();
+    expect((await newKey(await newTeam(), { expiresAt: last })).expiresAt).toBe(last);
+    const soon = new Date(Date.now() + DAY_MILLISECONDS).toISOString();
+    const offset = new Date(Date.parse(soon) + 2 * 60 * 60 * 1000).toISOString().replace("Z", "+02:00");
+    expect((await newKey(await newTeam(), { expiresAt: offset })).expiresAt).toBe(soon);
+  });
+
+  test.each([
+    ["in the past", new Date(Date.now() - 1000).toISOString()],
+    ["more than ten years away", new Date(Date.now() + 3651 * DAY_MILLISECONDS).toISOString()],
+    ["without a time", "2027-01-01"],
+    ["without an offset", "2027-01-01T00:00:00"],
+    ["that is no date", "2027-13-01T00:00:00Z"],
+    ["that is a number", 1_900_000_000],
+    ["that is null", null],
+  ])("refuses an expiry %s", async (_, expiresAt) => {
+    const team = await newTeam();
+    await refused(team, 400, "invalid_input", () => create(team, { name: "x", expiresAt }), ["expiresAt"]);
+  });
+
+  test("trims the name, which may have 100 characters of any script", async () => {
+    const name = "🎧".repeat(100);
+    expect((await newKey(await newTeam(), { name: ` ${name}\t` })).name).toBe(name);
+  });
+
+  test.each([
+    ["none", undefined],
+    ["an empty", "  "],
+    ["a too long", "x".repeat(101)],
+    ["a two-line", "a\nb"],
+    ["a numeric", 7],
+  ])("refuses %s name", async (_, name) => {
+    const team = await newTeam();
+    await refused(team, 400, "invalid_input", () => create(team, { name }), ["name"]);
+  });
+
+  test("leaves the choice of the team to the operator", async () => {
+    const team = await newTeam();
+    const json = { name: "x", teamId: team.teamId };
+    await refused(team, 400, "invalid_input", () => create(team, json), ["teamId"]);
+    const list = () => team.call("GET", `/auth/v1/apikeys?teamId=${team.teamId}`);
+    await refused(team, 400, "invalid_input", list, ["teamId"]);
+  });
+});
+
+describe("the operator", () => {
+  test("founds a new team with each key that names none", async () => {
+    const [a, b] = [await newTeam(), await newTeam()];
+    expect(a.teamId).toMatch(/^[0-9a-f]{24}$/);
+    expect(a.teamId).not.toBe(b.teamId);
+  });
+
+  test("creates, lists, fetches and deletes the keys of any team", async () => {
+    const { teamId, call: callAsTeam } = await newTeam();
+    const { body: made } = await asOperator("POST", "/auth/v1/apikeys", { name: "second", teamId });
+    expect(made.data.teamId).toBe(teamId);
+    expect(namesOf(await asOperator("GET", `/auth/v1/apikeys?teamId=${teamId}`)).sort()).toEqual(["second", "test"]);
+    expect((await asOperator("GET", `/auth/v1/apikeys/${made.data.id}`)).body.data).toEqual(made.data);
+    expect((await asOperator("DELETE", `/auth/v1/apikeys/${made.data.id}`)).body.data).toEqual(made.data);
+    expect(namesOf(await callAsTeam("GET", "/auth/v1/apikeys"))).toEqual(["test"]);
+  });
+
+  test("lists the keys of all teams where none is named, and goes on by Link within the one named", async () => {
+    const team = await newTeam();
+    await newKey(team, { name: "second" });
+    const other = await newTeam();
+    const { body } = await asOperator("GET", "/auth/v1/apikeys?limit=3");
+    const teamIds = body.data.map(({ teamId }: { teamId: string }) => teamId);
+    expect(teamIds.sort()).toEqual([team.teamId, team.teamId, other.teamId].sort());
+    const first = await asOperator("GET", `/auth/v1/apikeys?limit=1&teamId=${team.teamId}`);
+    const next = /<([^>]+)>/.exec(first.headers.get("Link") ?? "")?.[1] ?? "";
+    const second = await asOperator("GET", next);
+    expect([...namesOf(first), ...namesOf(second)].sort()).toEqual(["second", "test"]);
+    expect(second.headers.has("Link")).toBe(false);
+  });
+
+  test.each(["nonsense", "", "0193477BE89F4D2E6B8A0C13"])("is refused the malformed team %j", async (teamId) => {
+    const list = await asOperator("GET", `/auth/v1/apikeys?teamId=${teamId}`);
+    const made = await asOperator("POST", "/auth/v1/apikeys", { name: "x", teamId });
+    for (const { status, body } of [list, made]) expect([status, body.errors?.[0].path]).toEqual([400, "teamId"]);
+  });
+
+  test("is nobody where the operator's token is not set", async () => {
+    const worker = startWorker((deps) => ({ ...deps, settings: { ...deps.settings, operatorToken: null } }));
+    const { status, body } = await worker.call("GET", "/auth/v1/apikeys", { token: OPERATOR });
+    expect([status, body.code]).toEqual([401, "token_invalid"]);
+  });
+});
+
+describe("a key", () => {
+  test("is fetched and listed as it was created, newest first", async () => {
+    const team = await newTeam();
+    const keys = [await newKey(team, { name: "a" }), await newKey(team, { name: "b", isPublic: true })];
+    const one = await team.call("GET", `/auth/v1/apikeys/${keys[0].id}`);
+    expect(fieldsOf(one.body)).toEqual(["data", "message"]);
+    expect(one.body.data).toEqual(keys[0]);
+    const { body } = await team.call("GET", "/auth/v1/apikeys");
+    expect(fieldsOf(body)).toEqual(["data", "message"]);
+    const [own] = body.data.filter(({ id }: { id: string }) => id === team.keyId);
+    expect(body.data).toEqual([own, ...keys].sort((a, b) => (a.id < b.id ? 1 : -1)));
+  });
+
+  test("is answered whole by its deletion, and refused from the next request on", async () => {
+    const team = await newTeam();
+    const key = await newKey(team);
+    const deleted = await team.call("DELETE", `/auth/v1/apikeys/${key.id}`);
+    expect([deleted.status, fieldsOf(deleted.body)]).toEqual([200, ["data", "message"]]);
+    expect(deleted.body.data).toEqual(key);
+    expect((await call("GET", "/auth/v1/apikeys", { token: key.key })).body.code).toBe("token_invalid");
+    expect((await team.call("GET", `/auth/v1/apikeys/${key.id}`)).status).toBe(404);
+    expect((await team.call("DELETE", `/auth/v1/apikeys/${key.id}`)).status).toBe(404);
+  });
+
+  test("deleted twice at once is deleted once", async () => {
+    const team = await newTeam();
+    const { id } = await newKey(team);
+    const answers = await Promise.all([1, 2, 3].map(() => team.call("DELETE", `/auth/v1/apikeys/${id}`)));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 404, 404]);
+  });
+
+  test("may delete itself", async () => {
+    const team = await newTeam();
+    expect((await team.call("DELETE", `/auth/v1/apikeys/${team.keyId}`)).status).toBe(200);
+    expect((await team.call("GET", "/auth/v1/apikeys")).body.code).toBe("token_invalid");
+  });
+});
+
+describe("at rest", () => {
+  test("a token is in no column of the database: only its SHA-256, and a sealed form", async () => {
+    const team = await newTeam();
+    const { results } = await env.DB.prepare("select * from api_keys where team_id = ?").bind(team.teamId).all();
+    const stored = JSON.stringify(results);
+    expect(stored).not.toContain(team.token.slice("stow_sk_".length, -6));
+    expect(stored).not.toContain(btoa(team.token).slice(0, 20));
+    expect(results[0]?.token_hash).toBe(fingerprint(team.token));
+  });
+
+  test.each([
+    ["is garbage", "nonsense"],
+    ["is empty", ""],
+    ["belongs to another key", "other"],
+  ])("a token whose sealed form %s gives 503, an empty key in lists, and can be deleted", async (_, sealed) => {
+    const team = await newTeam();
+    const { id } = await newKey(team);
+    const other = env.DB.prepare("select sealed_token from api_keys where id = ?").bind(team.keyId);
+    const value = sealed === "other" ? await other.first<string>("sealed_token") : sealed;
+    await env.DB.prepare("update api_keys set sealed_token = ? where id = ?").bind(value, id).run();
+
+    const fetchKey = () => team.call("GET", `/auth/v1/apikeys/${id}`);
+    await refused(team, 503, "unavailable", fetchKey);
+    const { body } = await team.call("GET", "/auth/v1/apikeys");
+    expect(body.data.map(({ key }: { key: string }) => key).sort()).toEqual(["", team.token]);
+    const { status, body: deleted } = await team.call("DELETE", `/auth/v1/apikeys/${id}`);
+    expect([status, deleted.data.id, deleted.data.key]).toEqual([200, id, ""]);
+    expect((await fetchKey()).status).toBe(404);
+  });
+
+  test("tokens open under a new master key as long as the old one is kept beside it", async () => {
+    const team = await newTeam();
+    const newMaster = btoa("fedcba9876543210fedcba9876543210");
+    const [rotated, bare] = [`${newMaster},${env.MASTER_KEY}`, newMaster].map((keys) =>
+      startWorker((deps) => ({ ...deps, secrets: loadSecrets(keys, deps.system) })),
+    );
+    const at = `/auth/v1/apikeys/${team.keyId}`;
+    const { token } = team;
+    expect((await rotated!.call("GET", at, { token })).body.data.key).toBe(token);
+    const without = await bare!.call("GET", at, { token });
+    expect([without.status, without.body.code]).toEqual([503, "unavailable"]);
+
+    const { body } = await rotated!.call("POST", "/auth/v1/apikeys", { token, json: { name: "sealed anew" } });
+    expect((await bare!.call("GET", `/auth/v1/apikeys/${body.data.id}`, { token })).body.data).toEqual(body.data);
+  });
+});

@@ -1,0 +1,156 @@
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { openDb } from "../../src/platform/db.ts";
+import { watch } from "../support/effects.ts";
+import { type Answer, fill, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+
+/*
+ * What holds of every list: by limit and page, and by the cursor in Link.
+ */
+
+type Table = Parameters<typeof fill>[1];
+const lists: { path: string; table: Table; newestFirst: boolean }[] = [
+  { path: "/auth/v1/apikeys", table: "api_keys", newestFirst: true },
+  { path: "/auth/v1/users", table: "users", newestFirst: false },
+  { path: "/docs/v1/uploads", table: "files", newestFirst: true },
+];
+
+const idsOf = ({ status, body, text }: Answer): string[] => {
+  expect(status, text).toBe(200);
+  return (Array.isArray(body) ? body : body.data).map(({ _id }: { _id: string }) => _id);
+};
+const nextOf = ({ headers }: Answer) => /^<([^>]+)>; rel="next"$/.exec(headers.get("Link") ?? "")?.[1];
+const cursorOf = (answer: Answer) => new URL(nextOf(answer) ?? "").searchParams.get("cursor") ?? "";
+const withCursor = (path: string, cursor: string) => `${path}?limit=5&cursor=${encodeURIComponent(cursor)}`;
+
+async function* pages(team: Team, path: string) {
+  for (let next: string | undefined = path; next !== undefined; ) {
+    const page = await team.call("GET", next);
+    yield page;
+    next = nextOf(page);
+  }
+}
+
+describe.each(lists)("$path", ({ path, table, newestFirst }) => {
+  /** All that the list holds, in its order, as the database has it. */
+  async function allIds(team: Team): Promise<string[]> {
+    const order = newestFirst ? "desc" : "asc";
+    const { results } = await env.DB.prepare(`select id from ${table} where team_id = ? order by id ${order}`)
+      .bind(team.teamId)
+      .all<{ id: string }>();
+    return results.map(({ id }) => id);
+  }
+  async function filled(count: number): Promise<[Team, string[]]> {
+    const team = await newTeam();
+    await fill(team, table, count);
+    return [team, await allIds(team)];
+  }
+
+  test("gives pages of 20, or of limit, at most 100", async () => {
+    const [team, all] = await filled(120);
+    for (const [query, count] of [
+      ["page=1", 20],
+      ["limit=1", 1],
+      ["limit=100", 100],
+      ["limit=101", 100],
+      ["limit=99999999999999999999", 100],
+    ]) {
+      expect(idsOf(await team.call("GET", `${path}?${query}`)), `${query}`).toEqual(all.slice(0, Number(count)));
+    }
+  });
+
+  test("gives the page that is asked for, and an empty one beyond the end", async () => {
+    const [team, all] = await filled(30);
+    const page = (n: number | string) => team.call("GET", `${path}?limit=8&page=${n}`);
+    for (const n of [1, 2, 3, 4]) expect(idsOf(await page(n))).toEqual(all.slice((n - 1) * 8, n * 8));
+    for (const n of [5, 1_000_000, "99999999999999999999", "9".repeat(400)]) {
+      const answer = await page(n);
+      expect([idsOf(answer), nextOf(answer)]).toEqual([[], undefined]);
+    }
+  });
+
+  test.each(["limit", "page"])("refuses a %s that is no whole number from 1", async (name) => {
+    const team = await newTeam();
+    const values = ["0", "-1", "1.5", "abc", "", "1e3", "%201", "1%20", "+1", "0x10", "٣", "1,2", "NaN", "null", "%00"];
+    for (const value of [...values, `1&${name}=2`]) {
+      await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?${name}=${value}`), [name]);
+    }
+  });
+
+  test("is read to its end by following Link: everything once, in order", async () => {
+    const [team, all] = await filled(40);
+    const seen: string[] = [];
+    for await (const page of pages(team, `${path}?limit=7`)) {
+      expect(page.status).toBe(200);
+      expect(new URL(nextOf(page) ?? "https://stowage.test/?limit=7").searchParams.get("limit")).toBe("7");
+      seen.push(...idsOf(page));
+    }
+    expect(seen).toEqual(all);
+  });
+
+  test("has no Link on its last page, also where that is full", async () => {
+    const [team, all] = await filled(8);
+    expect(nextOf(await team.call("GET", `${path}?limit=${all.length}`))).toBeUndefined();
+    expect(nextOf(await team.call("GET", `${path}?limit=${all.length - 1}`))).toBeDefined();
+  });
+
+  test("shows what stays once, while other rows come and go", async () => {
+    const [team, all] = await filled(40);
+    const seen: string[] = [];
+    const gone: string[] = [];
+    let added = 100;
+    for await (const page of pages(team, `${path}?limit=6`)) {
+      seen.push(...idsOf(page));
+      // Of those already seen the last, on which the cursor stands, and one still to come; and some are added.
+      const going = [seen.at(-1), all[seen.length + 3]].filter((id) => id !== undefined && id !== team.keyId);
+      for (const id of going) await env.DB.prepare(`delete from ${table} where id = ?`).bind(id).run();
+      gone.push(...(going as string[]));
+      if (newestFirst) await fill(team, table, 3, added);
+      added += 3;
+    }
+    expect(new Set(seen).size).toBe(seen.length);
+    for (const id of all.filter((one) => !gone.includes(one))) expect(seen).toContain(id);
+  });
+
+  test("refuses a cursor that it did not give", async () => {
+    const [team] = await filled(12);
+    const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
+    const [id, signature] = cursor.split(".");
+    const others = lists.filter((list) => list.path !== path);
+    await Promise.all(others.map((list) => fill(team, list.table, 12)));
+    const foreign = await Promise.all(
+      others.map(async (other) => cursorOf(await team.call("GET", `${other.path}?limit=5`))),
+    );
+    const [otherTeam] = await filled(12);
+    foreign.push(cursorOf(await otherTeam.call("GET", `${path}?limit=5`)));
+    const forged = [`${"0".repeat(24)}.${signature}`, `${id}.${"A".repeat(22)}`, `${id}.`, `${id}`, `.${signature}`];
+    const nonsense = ["", "x", "' or 1=1 --", "\u0000", "x".repeat(5000)];
+    for (const wrong of [...foreign, ...forged, ...nonsense]) {
+      await refused(team, 400, "invalid_input", () => team.call("GET", withCursor(path, wrong)), ["cursor"]);
+    }
+    expect(idsOf(await team.call("GET", withCursor(path, cursor)))).toHaveLength(5);
+  });
+
+  test("refuses page and cursor together, and two cursors", async () => {
+    const [team] = await filled(12);
+    const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
+    for (const more of ["&page=2", `&cursor=${cursor}`]) {
+      const both = () => team.call("GET", withCursor(path, cursor) + more);
+      await refused(team, 400, "invalid_input", both, ["cursor"]);
+    }
+  });
+
+  test("reads no more rows of the database deep in the list than at its start, by cursor", async () => {
+    const [team] = await filled(300);
+    const costs: number[] = [];
+    for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {
+      const { bindings, effects } = watch(env);
+      const counted = startWorker((deps) => ({ ...deps, db: openDb(bindings.DB) }));
+      const page: Answer = await counted.call("GET", next, { token: team.token });
+      costs.push(effects.rowsRead);
+      next = nextOf(page);
+    }
+    expect(costs).toHaveLength(table === "api_keys" ? 31 : 30);
+    expect(Math.max(...costs.slice(1))).toBeLessThanOrEqual(costs[0] ?? 0);
+  });
+});

@@ -1,0 +1,187 @@
+import { describe, expect, test } from "vitest";
+import { api, createApp } from "../../src/app.ts";
+import { type Operation, splitRoute } from "../../src/http/operation.ts";
+import { STATUS } from "../../src/http/render.ts";
+import { compile } from "../support/contract.ts";
+import { call } from "../support/harness.ts";
+
+/*
+ * GET /openapi.json says all that a client needs, and says nothing that is not so. That every answer seen in any test
+ * is one that it describes is checked where the tests send their requests (support/harness.ts).
+ */
+
+interface Parameter {
+  name: string;
+  in: string;
+  required: boolean;
+  schema: object;
+}
+interface Body {
+  content: Record<string, { schema: object; example?: unknown }>;
+}
+interface Described {
+  operationId: string;
+  summary: string;
+  tags: string[];
+  security: Record<string, string[]>[];
+  parameters: Parameter[];
+  requestBody?: Body & { required: boolean };
+  responses: Record<string, Body & { description: string; headers: Record<string, object> }>;
+}
+
+const answer = await call("GET", "/openapi.json");
+const document = answer.body;
+const operations = Object.entries(document.paths as Record<string, Record<string, Described>>).flatMap(([path, item]) =>
+  Object.entries(item).map(([method, described]) => {
+    const route = `${method.toUpperCase()} ${path}`;
+    return {
+      route,
+      path,
+      method: method.toUpperCase(),
+      described,
+      operation: (api as Record<string, Operation>)[route]!,
+    };
+  }),
+);
+
+/** What each operation takes beside its path and body. */
+const PARAMETERS: Record<string, string[]> = {
+  "GET /auth/v1/apikeys": ["limit", "page", "cursor", "teamId"],
+  "GET /auth/v1/users": ["limit", "page", "cursor"],
+  "PATCH /auth/v1/users/{id}": ["If-Match"],
+  "DELETE /auth/v1/users/{id}": ["If-Match"],
+  "GET /docs/v1/uploads": ["limit", "page", "cursor"],
+  "POST /docs/v1/uploads": ["limit", "Idempotency-Key"],
+  "GET /docs/v1/uploads/{id}": ["expiresIn"],
+};
+
+describe("GET /openapi.json", () => {
+  test("answers without a token, as JSON", async () => {
+    expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "application/json"]);
+  });
+
+  test("is OpenAPI 3.1, of the interface's version, with the server that was asked", () => {
+    expect(document.openapi).toMatch(/^3\.1\.\d$/);
+    expect(document.info).toMatchObject({ title: expect.any(String), version: "1.0.0" });
+    expect(document.servers).toEqual([{ url: "https://stowage.test" }]);
+  });
+
+  test("has every route of the router, and no other", () => {
+    const routed = createApp()
+      .routes.filter(({ method }) => method !== "ALL")
+      .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`)
+      // The document itself is no operation of the service.
+      .filter((route) => route !== "GET /openapi.json");
+    expect(operations.map(({ route }) => route).sort()).toEqual([...new Set(routed)].sort());
+  });
+
+  test("names every operation once", () => {
+    const ids = operations.map(({ described }) => described.operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z0-9]*$/);
+  });
+
+  test("has what it refers to", () => {
+    const references = [...answer.text.matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference]) => reference ?? "");
+    expect(references.length).toBeGreaterThan(0);
+    for (const reference of new Set(references)) {
+      const [root, ...steps] = reference.split("/");
+      expect(root).toBe("#");
+      expect(
+        steps.reduce((value, step) => value?.[step], document),
+        reference,
+      ).toBeTypeOf("object");
+    }
+    for (const name of Object.keys(document.components.schemas)) {
+      expect(references, `${name} is used`).toContain(`#/components/schemas/${name}`);
+    }
+  });
+
+  test("knows one security scheme, a bearer token", () => {
+    const { securitySchemes } = document.components;
+    expect(Object.values(securitySchemes)).toEqual([expect.objectContaining({ type: "http", scheme: "bearer" })]);
+    for (const { described, operation, route } of operations) {
+      const wanted = operation.access === "open" ? [] : Object.keys(securitySchemes).map((name) => ({ [name]: [] }));
+      expect(described.security, route).toEqual(wanted);
+    }
+  });
+
+  test("leaves the login alone open", () => {
+    const open = operations.filter(({ described }) => described.security.length === 0);
+    expect(open.map(({ route }) => route)).toEqual(["POST /auth/v1/login"]);
+  });
+});
+
+describe.each(operations)("$route", ({ route, path, described, operation }) => {
+  const { parameters, requestBody, responses } = described;
+
+  test("has a summary and a tag", () => {
+    expect(described.summary).toMatch(/^[A-Z]/);
+    expect(described.tags).toHaveLength(1);
+  });
+
+  test("describes its parameters: those of its path, required, and what else it takes", () => {
+    const inPath = parameters.filter((parameter) => parameter.in === "path");
+    expect(inPath.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
+    expect(inPath.every(({ required }) => required)).toBe(true);
+    const others = parameters.filter((parameter) => parameter.in !== "path");
+    expect(others.map(({ name }) => name)).toEqual(PARAMETERS[route] ?? []);
+    for (const { schema, name } of parameters) expect(schema, name).toHaveProperty("type");
+  });
+
+  test("describes its body, where it takes one, with an example that fits", () => {
+    if (operation.takesFile) {
+      expect(requestBody?.content["multipart/form-data"]?.schema).toMatchObject({ required: ["file"] });
+    } else if (operation.body) {
+      const { schema, example } = requestBody?.content["application/json"] ?? {};
+      expect(compile(schema!).safeParse(example).error).toBeUndefined();
+      expect(compile(schema!).safeParse({ ...(example as object), unknown: 1 }).success).toBe(false);
+    } else {
+      expect(requestBody).toBeUndefined();
+    }
+  });
+
+  test("describes every answer, with an example that fits", () => {
+    for (const [status, { description, content }] of Object.entries(responses)) {
+      expect(description, status).not.toBe("");
+      const { schema, example } = content["application/json"] ?? {};
+      expect(compile(schema!).safeParse(example).error?.issues, status).toBeUndefined();
+    }
+  });
+
+  test("has one shape for every failure, and one success", () => {
+    const { 200: success, ...failures } = responses;
+    expect(success).toBeDefined();
+    for (const [status, { content }] of Object.entries(failures)) {
+      const { schema, example } = content["application/json"] ?? {};
+      expect(schema, status).toEqual({ $ref: "#/components/schemas/Error" });
+      const { code } = example as { code: keyof typeof STATUS };
+      expect(`${STATUS[code]}`).toBe(status);
+    }
+  });
+
+  test("names every status that it can answer", () => {
+    const { access, body, query, takesFile } = operation;
+    const wanted = [
+      ...["200", "401", "429", "500", "503"],
+      ...(access === "open" ? [] : ["403"]),
+      ...(path.includes("{") ? ["404"] : []),
+      ...(body || query ? ["400"] : []),
+      ...(body ? ["408", "413", "415"] : []),
+      ...(body && route.includes("users") ? ["409"] : []),
+      ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
+      ...(takesFile ? ["400", "404", "408", "409", "413", "415"] : []),
+    ];
+    expect(Object.keys(responses)).toEqual([...new Set(wanted)].sort());
+  });
+
+  test("tells of the headers that go with its answers", () => {
+    expect(responses[401]?.headers).toHaveProperty("WWW-Authenticate");
+    for (const status of [429, 503]) expect(responses[status]?.headers).toHaveProperty("Retry-After");
+    const headers = Object.keys(responses[200]?.headers ?? {});
+    if ((PARAMETERS[route] ?? []).includes("cursor")) expect(headers).toEqual(["Link"]);
+    else if (operation.takesFile) expect(headers).toEqual(["Location"]);
+    else if (path.includes("users") && splitRoute(route).method !== "DELETE") expect(headers).toEqual(["ETag"]);
+    else expect(headers).toEqual([]);
+  });
+});

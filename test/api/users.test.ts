@@ -1,0 +1,323 @@
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { loadSecrets } from "../../src/platform/secrets.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import { fieldsOf, fill, newTeam, newUser, PASSWORD, refused, startWorker, type Team } from "../support/harness.ts";
+
+const CREATED_FIELDS = ["_id", "createdAt", "email", "firstName", "lastName", "password", "teamId", "updatedAt"];
+const FIELDS = ["__v", ...CREATED_FIELDS];
+const PHC = /^\$scrypt\$ln=14,r=8,p=5(,keyid=[0-9a-f]+)?\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
+
+const create = (team: Team, json: object) => team.call("POST", "/auth/v1/users", { json });
+const fetchUser = async (team: Team, id: string) => (await team.call("GET", `/auth/v1/users/${id}`)).body.data;
+const patch = (team: Team, id: string, json: object, headers = {}) =>
+  team.call("PATCH", `/auth/v1/users/${id}`, { json, headers });
+const remove = (team: Team, id: string, headers = {}) => team.call("DELETE", `/auth/v1/users/${id}`, { headers });
+const statuses = (answers: { status: number }[]) => answers.map(({ status }) => status).sort();
+const verifies = (password: string, hash: string) =>
+  loadSecrets(env.MASTER_KEY, realSystem).verifyPassword(password, hash);
+
+/** Most tests are not about passwords, and scrypt is slow on purpose. */
+const quickTeam = () =>
+  newTeam(startWorker((deps) => ({ ...deps, secrets: { ...deps.secrets, hashPassword: async () => "not hashed" } })));
+
+/** One too long, too short, of the wrong kind or with what can't be stored; each is refused on create and on PATCH. */
+const wrongEmails = ["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a@münchen.de"].concat(
+  ["a\u0000@b.de", "a@b.de\n.de", `${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`],
+);
+const wrong: [field: string, value: unknown][] = [
+  ...[...wrongEmails, null, 7, ["a@b.de"]].map((email): [string, unknown] => ["email", email]),
+  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((one): [string, unknown] => ["password", one]),
+  ...["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}].flatMap((one): [string, unknown][] => [
+    ["firstName", one],
+    ["lastName", one],
+  ]),
+];
+
+describe("creating a user", () => {
+  test("answers the documented fields, which are without __v, and the version as ETag", async () => {
+    const team = await newTeam();
+    const json = { firstName: "Ada", lastName: "Lovelace", email: "Ada@Example.com", password: PASSWORD };
+    const { status, headers, body } = await create(team, json);
+    expect([status, headers.get("ETag"), fieldsOf(body)]).toEqual([200, '"0"', ["data", "message"]]);
+    expect(fieldsOf(body.data)).toEqual(CREATED_FIELDS);
+    expect(body.data).toMatchObject({ ...json, password: expect.stringMatching(PHC), teamId: team.teamId });
+    expect(body.data._id).toMatch(/^[0-9a-f]{24}$/);
+    expect(body.data.createdAt).toBe(body.data.updatedAt);
+    expect(body.data.createdAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  });
+
+  test("takes email and password alone: the names are empty then", async () => {
+    expect(await newUser(await newTeam())).toMatchObject({ firstName: "", lastName: "" });
+  });
+
+  test("trims names and email, and keeps them as written otherwise", async () => {
+    const user = await newUser(await newTeam(), { firstName: " Ünïcødé 录音 ", lastName: "\t", email: " ÄDA@B.de " });
+    expect(user).toMatchObject({ firstName: "Ünïcødé 录音", lastName: "", email: "ÄDA@B.de" });
+  });
+
+  test.each([
+    [
+      "an email of 254 characters",
+      { email: `${"a".repeat(61)}@${"b".repeat(61)}.${`${"c".repeat(63)}.`.repeat(2)}de` },
+    ],
+    ["a password of eight characters that are more than eight bytes", { password: "🔑".repeat(8) }],
+    ["names of 100 characters", { firstName: "🎧".repeat(100), lastName: "y".repeat(100) }],
+  ])("takes %s", async (_, fields) => {
+    const { password, ...shown } = fields as Record<string, string>;
+    const user = await newUser(await newTeam(), fields as Record<string, string>);
+    expect(user).toMatchObject(shown);
+    expect(await verifies(password ?? PASSWORD, user.password)).toBe(true);
+  });
+
+  test.each(["email", "password"])("without %s is refused", async (field) => {
+    const team = await newTeam();
+    const json = { email: "a@example.com", password: PASSWORD, [field]: undefined };
+    await refused(team, 400, "invalid_input", () => create(team, json), [field]);
+  });
+
+  test.each(wrong)("refuses as %s %j", async (field, value) => {
+    const team = await newTeam();
+    const json = { email: "a@example.com", password: PASSWORD, [field]: value };
+    await refused(team, 400, "invalid_input", () => create(team, json), [field]);
+  });
+});
+
+describe("an email", () => {
+  test.each([
+    ["the same", "ada@example.com"],
+    ["in another case", "ADA@Example.COM"],
+    ["between spaces", " ada@example.com "],
+    ["in full-width letters", "ａｄａ@example.com"],
+    ["with a mathematical letter", "𝒶da@example.com"],
+  ])("is taken once in a team: %s again is refused", async (_, email) => {
+    const team = await quickTeam();
+    await newUser(team, { email: "Ada@example.com" });
+    await refused(team, 409, "email_taken", () => create(team, { email, password: PASSWORD }));
+  });
+
+  test("may be used by two teams", async () => {
+    const users = [await newUser(await quickTeam()), await newUser(await quickTeam())];
+    expect(users[0].email).toBe(users[1].email);
+  });
+
+  test("created fifty times at once makes one user", async () => {
+    const team = await quickTeam();
+    const json = { email: "ada@example.com", password: PASSWORD };
+    const answers = await Promise.all(Array.from({ length: 50 }, () => create(team, json)));
+    expect(statuses(answers)).toEqual([200, ...Array(49).fill(409)]);
+    expect((await team.call("GET", "/auth/v1/users")).body).toHaveLength(1);
+  });
+});
+
+describe("a password", () => {
+  test("is never shown: every answer has the same PHC string of scrypt, which verifies it", async () => {
+    const team = await newTeam();
+    const { _id, password } = await newUser(team);
+    expect(password).toMatch(PHC);
+    expect([await verifies(PASSWORD, password), await verifies("wrong", password)]).toEqual([true, false]);
+    const answers = [
+      await team.call("GET", `/auth/v1/users/${_id}`),
+      await team.call("GET", "/auth/v1/users"),
+      await team.call("GET", "/auth/v1/users?limit=1"),
+      await patch(team, _id, { firstname: "Ada" }),
+    ];
+    for (const { text } of answers) {
+      expect(text).toContain(JSON.stringify(password));
+      expect(text).not.toContain(PASSWORD);
+    }
+  });
+
+  test("is salted: the same one of two users looks different", async () => {
+    const team = await newTeam();
+    const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
+    expect(a.password).not.toBe(b.password);
+  });
+});
+
+describe("fetching a user", () => {
+  test("answers what was created, with __v and the version as ETag", async () => {
+    const team = await quickTeam();
+    const user = await newUser(team, { firstName: "Ada" });
+    const { status, headers, body } = await team.call("GET", `/auth/v1/users/${user._id}`);
+    expect([status, headers.get("ETag"), fieldsOf(body)]).toEqual([200, '"0"', ["data", "message"]]);
+    expect(body.data).toEqual({ ...user, __v: 0 });
+  });
+});
+
+describe("updating a user", () => {
+  test.each([
+    ["firstname, lastname and email, as documented", { firstname: " Augusta ", lastname: "King", email: "K@b.de" }],
+    ["firstName and lastName, as everywhere else", { firstName: "Augusta", lastName: "King", email: "K@b.de" }],
+  ])("takes %s, and answers the bare user", async (_, changes) => {
+    const later = startWorker((deps) => ({
+      ...deps,
+      system: { ...deps.system, now: () => deps.system.now() + 60_000 },
+    }));
+    const team = await quickTeam();
+    const user = await newUser(team);
+    const { token } = team;
+    const answer = await later.call("PATCH", `/auth/v1/users/${user._id}`, { token, json: changes });
+    expect([answer.status, answer.headers.get("ETag")]).toEqual([200, '"1"']);
+    expect(fieldsOf(answer.body)).toEqual([...FIELDS].sort());
+    const { updatedAt, ...rest } = answer.body;
+    const { updatedAt: before, ...created } = user;
+    expect(rest).toEqual({ ...created, firstName: "Augusta", lastName: "King", email: "K@b.de", __v: 1 });
+    expect(Date.parse(updatedAt)).toBeGreaterThan(Date.parse(before));
+    expect(await fetchUser(team, user._id)).toEqual(answer.body);
+  });
+
+  test("changes nothing but what is given", async () => {
+    const team = await quickTeam();
+    const { updatedAt: _, ...user } = await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
+    expect((await patch(team, user._id, { lastname: "" })).body).toMatchObject({ ...user, lastName: "", __v: 1 });
+  });
+
+  test("takes a new password", async () => {
+    const team = await newTeam();
+    const { _id, password } = await newUser(team);
+    const { body } = await patch(team, _id, { password: "a new password" });
+    expect(body.password).not.toBe(password);
+    expect([await verifies("a new password", body.password), await verifies(PASSWORD, body.password)]).toEqual([
+      true,
+      false,
+    ]);
+  });
+
+  test("takes the user's own email in another case, and no other user's", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    await newUser(team, { email: "grace@example.com" });
+    expect((await patch(team, _id, { email: "ADA@example.com" })).body.email).toBe("ADA@example.com");
+    await refused(team, 409, "email_taken", () => patch(team, _id, { email: "GRACE@example.com" }));
+  });
+
+  test.each([
+    ["nothing", {}, [""]],
+    ["the first name twice", { firstname: "A", firstName: "A" }, ["firstname"]],
+    ["the last name twice", { lastname: "A", lastName: "B" }, ["lastname"]],
+    ...["teamId", "_id", "__v", "createdAt", "isPublic"].map((field): [string, object, string[]] => [
+      `the unknown field ${field}`,
+      { firstname: "A", [field]: "x" },
+      [field],
+    ]),
+    ...wrong.map(([field, value]): [string, object, string[]] => [
+      `as ${field} ${JSON.stringify(value)}`,
+      { [field]: value },
+      [field],
+    ]),
+  ])("refuses %s", async (_, json, paths) => {
+    const team = await wronged();
+    await refused(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
+  });
+});
+
+/** A team with a user who is never changed, since every call is refused; made once. */
+const wronged = (() => {
+  let made: Promise<Team & { userId: string }> | undefined;
+  const make = async () => {
+    const team = await quickTeam();
+    return { ...team, userId: (await newUser(team))._id };
+  };
+  return () => (made ??= make());
+})();
+
+describe("If-Match", () => {
+  const call = { PATCH: (t: Team, id: string, h: object) => patch(t, id, { firstname: "B" }, h), DELETE: remove };
+  const methods = ["PATCH", "DELETE"] as const;
+  const each = (tags: string[]) =>
+    methods.flatMap((method) => tags.map((tag): [typeof method, string] => [method, tag]));
+
+  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("lets %s go on with %j", async (method, tag) => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    expect((await call[method](team, _id, { "If-Match": tag })).status).toBe(200);
+  });
+
+  test.each(each(['"1"', '"1", "2"', 'W/"0"', "0", "'0'", '"00x"', '""', "", ","]))(
+    "refuses %s with %j",
+    async (method, tag) => {
+      const team = await wronged();
+      await refused(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
+    },
+  );
+
+  test("lets one of two updates at once win", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    const answers = await Promise.all(
+      ["A", "B"].map((firstname) => patch(team, _id, { firstname }, { "If-Match": '"0"' })),
+    );
+    expect(statuses(answers)).toEqual([200, 412]);
+    expect((await fetchUser(team, _id)).__v).toBe(1);
+  });
+});
+
+describe("deleting a user", () => {
+  test("answers a message and no more; the user is gone, the email free again", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    const { status, body } = await remove(team, _id);
+    expect([status, fieldsOf(body)]).toEqual([200, ["message"]]);
+    expect((await team.call("GET", `/auth/v1/users/${_id}`)).status).toBe(404);
+    expect((await remove(team, _id)).status).toBe(404);
+    expect((await newUser(team))._id).not.toBe(_id);
+  });
+
+  test("twice at once deletes once", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    expect(statuses(await Promise.all([remove(team, _id), remove(team, _id)]))).toEqual([200, 404]);
+  });
+});
+
+describe("listing users", () => {
+  const numbersOf = (users: { lastName: string }[]) => users.map(({ lastName }) => Number(lastName));
+  const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
+
+  test("answers an array: of a team without users an empty one", async () => {
+    const { status, text } = await (await quickTeam()).call("GET", "/auth/v1/users");
+    expect([status, text]).toEqual([200, "[]"]);
+  });
+
+  test("answers bare users as fetching does", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    const { headers, body } = await team.call("GET", "/auth/v1/users");
+    expect(headers.get("Content-Type")).toMatch(/^application\/json/);
+    expect(fieldsOf(body[0])).toEqual([...FIELDS].sort());
+    expect(body).toEqual([await fetchUser(team, _id)]);
+  });
+
+  test("answers the whole team, oldest first, however large, and no other team's", async () => {
+    const [team, other] = [await quickTeam(), await quickTeam()];
+    await Promise.all([fill(team, "users", 1200), fill(other, "users", 3)]);
+    const { headers, body } = await team.call("GET", "/auth/v1/users");
+    expect(numbersOf(body)).toEqual(upTo(1200));
+    expect(headers.has("Link")).toBe(false);
+  });
+
+  test.each(["limit=50", "limit=50&page=1"])("answers a page where %s is given", async (query) => {
+    const team = await quickTeam();
+    await fill(team, "users", 120);
+    const { headers, body } = await team.call("GET", `/auth/v1/users?${query}`);
+    expect(numbersOf(body)).toEqual(upTo(50));
+    expect(headers.get("Link")).toMatch(
+      /^<https:\/\/stowage\.test\/auth\/v1\/users\?limit=50&cursor=[^>]+>; rel="next"$/,
+    );
+  });
+
+  test("breaks off, as JSON that does not end, where the key is revoked meanwhile", async () => {
+    const worker = startWorker();
+    const team = await newTeam(worker);
+    await fill(team, "users", 2600);
+    const headers = { Authorization: `Bearer ${team.token}` };
+    const { body } = await worker.fetch(new Request("https://stowage.test/auth/v1/users", { headers }));
+    const reader = body!.getReader();
+    expect(new TextDecoder().decode((await reader.read()).value)).toMatch(/^\[\{/);
+    await team.call("DELETE", `/auth/v1/apikeys/${team.keyId}`);
+    await expect(async () => {
+      while (!(await reader.read()).done);
+    }).rejects.toThrow();
+  });
+});
