@@ -12,6 +12,10 @@ export default {
   queue: (batch, env, ctx) =>
     receiveJobs(batch, consoleLog, () => readDeps(env, ctx), { process: processFile, giveUp: giveUpFile }),
   scheduled: async (_controller, env, ctx) => {
-    await recover(readDeps(env, ctx));
+    try {
+      await recover(readDeps(env, ctx));
+    } catch (cause) {
+      consoleLog("error", "recovery failed", { cause });
+    }
   },
 } satisfies ExportedHandler<Env>;

@@ -70,6 +70,8 @@ function wrangler(...args: string[]) {
     cwd: root,
     stdio: ["ignore", "pipe", "pipe"],
     env: {
+      // A third of a start is compiling wrangler: 20 MB of JavaScript.
+      NODE_COMPILE_CACHE: join(root, "node_modules/.cache/wrangler"),
       ...process.env,
       WRANGLER_SEND_METRICS: "false",
       WRANGLER_WRITE_LOGS: "false",

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, lt, notExists, sql } from "drizzle-orm";
+import { and, eq, lt, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { StoredBytes } from "../platform/byte-store.ts";
@@ -38,6 +38,8 @@ import { type Kind, servedContentType, sniff } from "./kind.ts";
 /** Names on the way in are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const NAME_BYTES = 200;
 const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
+/** A first upload that is still not there by then is given up for the one that repeats it: its Worker may have died. */
+const TAKEOVER_MILLISECONDS = 10 * 60 * 1000;
 /** How often, once a second, a repeated upload looks whether the first has ended. */
 const REPLAY_LOOKS = 10;
 
@@ -99,13 +101,20 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
         first = outcome;
         return hashOnly(bytes);
       }
-      return deps.bytes.put(objectKey(draft), bytes, upload.contentLength ?? 0, async (head) => {
-        kind = await sniff(head);
-        return {
-          contentType: servedContentType(kind.mimeType),
-          contentDisposition: attachment(draft.originalName),
-        };
-      });
+      try {
+        return await deps.bytes.put(objectKey(draft), bytes, upload.contentLength ?? 0, async (head) => {
+          kind = await sniff(head);
+          return {
+            contentType: servedContentType(kind.mimeType),
+            contentDisposition: attachment(draft.originalName),
+          };
+        });
+      } catch (error) {
+        // At once, and not only when the rest of the body has been read.
+        intent = undefined;
+        await undo(deps, draft);
+        throw error;
+      }
     });
     if (first) return await settleReplay(deps, first, stored.sha256);
     if (!intent || !kind) throw new Error("An upload was stored without an intent.");
@@ -176,8 +185,16 @@ async function recordIntent(
     db.batch([
       db
         .update(files)
-        .set({ idempotencyKey: null })
-        .where(and(sameKey, lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS))),
+        .set({ idempotencyKey: null, status: sql`case status when 'receiving' then 'deleting' else status end` })
+        .where(
+          and(
+            sameKey,
+            or(
+              lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS),
+              and(eq(files.status, "receiving"), lt(files.createdAt, now - TAKEOVER_MILLISECONDS)),
+            ),
+          ),
+        ),
       insert,
       mine,
       db.select({ id: files.id }).from(files).where(sameKey),

@@ -31,14 +31,19 @@ const REDACTED = [
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails
 ];
 
+/** The message and where it came from: workerd's stack may lack the message. */
+function describeError(e: Error): string {
+  // Of a failed query Drizzle's message shows SQL and values; what went wrong is in its cause.
+  if (e.message.startsWith("Failed query")) return e.name;
+  const stack = e.stack ?? "";
+  return stack.includes(e.message) ? stack : `${e.name}: ${e.message}\n${stack}`;
+}
+
 function describeCause(cause: unknown): string | undefined {
   if (cause === undefined) return undefined;
   const parts: string[] = [];
   for (let e: unknown = cause; e !== undefined && parts.length < 5; e = e instanceof Error ? e.cause : undefined) {
-    // Of a failed query Drizzle's message shows SQL and values; what went wrong is in its cause.
-    const text =
-      e instanceof Error ? (e.message.startsWith("Failed query") ? e.name : (e.stack ?? e.message)) : String(e);
-    parts.push(text);
+    parts.push(e instanceof Error ? describeError(e) : String(e));
   }
   return REDACTED.reduce((text, pattern) => text.replace(pattern, "[redacted]"), parts.join("\ncaused by "));
 }

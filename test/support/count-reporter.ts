@@ -1,7 +1,13 @@
-import type { Reporter, TestModule } from "vitest/node";
+import type { TestAnnotation } from "vitest";
+import type { Reporter, TestCase, TestModule } from "vitest/node";
 
-/** Ends the run with one line that a machine can read: `N passed, N failed`. A file that can't be loaded is a failure. */
+/** Shows what tests annotate, and ends the run with one line that a machine can read: `N passed, N failed`. A file that can't be loaded is a failure. */
 export default class CountReporter implements Reporter {
+  /** What a test counted: crash points, runs of the model and their seed, kills. */
+  onTestCaseAnnotate(_: TestCase, { message }: TestAnnotation): void {
+    process.stdout.write(`${message}\n`);
+  }
+
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     let passed = 0;
     let failed = errors.length;

@@ -1,0 +1,159 @@
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import {
+  type Answered,
+  encodeForm,
+  expectSettled,
+  expectSound,
+  type Founded,
+  rowsOf,
+  World,
+} from "../support/faults.ts";
+
+/* `Idempotency-Key`: the same key in the same team within 24 hours stores one file. */
+
+const DAY = 24 * 60 * 60 * 1000;
+
+async function begin(): Promise<{ world: World; team: Founded; send: typeof send }> {
+  const world = new World();
+  const team = await world.foundTeam();
+  async function send(text: string, key?: string, from: Founded = team, cut = 0): Promise<Answered> {
+    const { body, contentType } = await encodeForm("note.txt", text);
+    const form = { body: body.slice(0, body.length - cut), contentType };
+    return world.must(world.upload(from, form, key === undefined ? {} : { "Idempotency-Key": key }));
+  }
+  return { world, team, send };
+}
+
+describe("the same key again", () => {
+  test("with the same bytes gets the first answer, and one file is stored", async () => {
+    const { team, send } = await begin();
+    const first = await send("text", "k");
+    const second = await send("text", "k");
+    expect([first.status, second.status]).toEqual([200, 200]);
+    expect(second.headers.get("Location")).toBe(first.headers.get("Location"));
+    expect(second.body).toEqual(first.body);
+    expect(await expectSound(team.teamId)).toMatchObject([{ id: first.id }]);
+  });
+
+  test("with the same bytes gets the first answer in every state of the file", async () => {
+    const { world, team, send } = await begin();
+    const first = await send("text", "k");
+    await world.drain();
+    expect(await rowsOf(team.teamId)).toMatchObject([{ status: "completed" }]);
+    expect((await send("text", "k")).id).toBe(first.id);
+  });
+
+  test("with other bytes is a conflict, and stores nothing", async () => {
+    const { team, send } = await begin();
+    await send("text", "k");
+    const before = await rowsOf(team.teamId);
+    const { status, code } = await send("another text", "k");
+    expect([status, code]).toEqual([409, "idempotency_conflict"]);
+    expect(await rowsOf(team.teamId)).toEqual(before);
+    await expectSound(team.teamId);
+  });
+
+  test.each([2, 5])("at the same moment stores one file: %i requests", async (count) => {
+    const { world, team, send } = await begin();
+    const answers = await Promise.all(Array.from({ length: count }, () => send("text", "k")));
+    expect(answers.map(({ status }) => status)).toEqual(Array(count).fill(200));
+    expect(new Set(answers.map(({ id }) => id)).size).toBe(1);
+    await world.drain();
+    expect(await expectSettled(team.teamId)).toHaveLength(1);
+  });
+
+  test("at the same moment with other bytes stores one of the two", async () => {
+    const { team, send } = await begin();
+    const answers = await Promise.all([send("text", "k"), send("another text", "k")]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
+    expect(await expectSound(team.teamId)).toHaveLength(1);
+  });
+
+  test("after a refusal stores the file", async () => {
+    const { team, send } = await begin();
+    const { status, code } = await send("text", "k", team, 20);
+    expect([status, code]).toEqual([400, "malformed_multipart"]);
+    const second = await send("text", "k");
+    expect(second.status).toBe(200);
+    expect(await expectSound(team.teamId)).toMatchObject([{ id: second.id }]);
+  });
+
+  test("after the file was deleted stores it anew", async () => {
+    const { world, team, send } = await begin();
+    const first = await send("text", "k");
+    await world.ask("DELETE", `/docs/v1/uploads/${first.id}`, { token: team.token });
+    const second = await send("another text", "k");
+    expect(second.status).toBe(200);
+    expect(second.id).not.toBe(first.id);
+    expect(await expectSound(team.teamId)).toMatchObject([{ id: second.id }]);
+  });
+
+  test("takes over, after ten minutes, from a first upload whose Worker died", async () => {
+    const { world, team, send } = await begin();
+    const { id } = await send("text", "k");
+    await env.DB.prepare("update files set status = 'receiving', size_bytes = null where id = ?").bind(id).run();
+    world.aheadMilliseconds += 9 * 60_000;
+    expect((await send("text", "k")).code).toBe("idempotency_conflict");
+    world.aheadMilliseconds += 2 * 60_000;
+    const second = await send("text", "k");
+    expect(second.status).toBe(200);
+    expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "deleting" }, { id: second.id }]);
+    await world.heal([team.teamId]);
+    expect(await expectSettled(team.teamId)).toMatchObject([{ id: second.id, status: "completed" }]);
+  });
+
+  test("is remembered for 24 hours, and then stores a new file", async () => {
+    const { world, team, send } = await begin();
+    const first = await send("text", "k");
+    world.aheadMilliseconds += DAY - 60_000;
+    expect((await send("text", "k")).id).toBe(first.id);
+    world.aheadMilliseconds += 2 * 60_000;
+    const later = await send("another text", "k");
+    expect(later.status).toBe(200);
+    expect(later.id).not.toBe(first.id);
+    expect((await send("another text", "k")).id).toBe(later.id);
+    expect(await expectSound(team.teamId)).toHaveLength(2);
+  });
+
+  test("while the first has no end is a conflict that says when to come again", async () => {
+    const { team, send } = await begin();
+    const first = await send("text", "k");
+    await env.DB.prepare("update files set status = 'receiving' where id = ?").bind(first.id).run();
+    const { status, code, headers } = await send("text", "k");
+    expect([status, code]).toEqual([409, "idempotency_conflict"]);
+    expect(Number(headers.get("Retry-After"))).toBeGreaterThan(0);
+    expect(await rowsOf(team.teamId)).toHaveLength(1);
+  });
+});
+
+describe("a key", () => {
+  test("of another team is another key", async () => {
+    const { world, team, send } = await begin();
+    const other = await world.foundTeam();
+    const [mine, theirs] = [await send("text", "k"), await send("another text", "k", other)];
+    expect([mine.status, theirs.status]).toEqual([200, 200]);
+    expect(theirs.id).not.toBe(mine.id);
+    expect(await expectSound(team.teamId)).toHaveLength(1);
+    expect(await expectSound(other.teamId)).toHaveLength(1);
+  });
+
+  test("that differs stores another file, of the same bytes too; so does none", async () => {
+    const { team, send } = await begin();
+    for (const key of ["k", "K", undefined, undefined]) expect((await send("text", key)).status).toBe(200);
+    expect(await expectSound(team.teamId)).toHaveLength(4);
+  });
+
+  test("has 255 characters at most", async () => {
+    const { team, send } = await begin();
+    const longest = "k".repeat(255);
+    const first = await send("text", longest);
+    expect(first.status).toBe(200);
+    expect((await send("text", longest)).id).toBe(first.id);
+    for (const key of ["k".repeat(256), ""]) {
+      const { status, code, body } = await send("text", key);
+      expect([status, code, body.errors[0].path]).toEqual([400, "invalid_input", "Idempotency-Key"]);
+    }
+    expect(await expectSound(team.teamId)).toHaveLength(1);
+  });
+});

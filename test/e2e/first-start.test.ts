@@ -1,0 +1,126 @@
+import { execFileSync } from "node:child_process";
+import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { cloneProject, freePort, runDev, Server } from "../support/server.ts";
+
+let server: Server;
+beforeAll(async () => {
+  server = await Server.start();
+});
+afterAll(() => server?.remove());
+
+const secrets = () => readFileSync(join(server.folder, ".dev.vars"), "utf8");
+const printedKey = () => server.output.match(/^Your secret key: (stow_sk_\w{38})$/m)?.[1] ?? "";
+const printedCurl = () => server.output.match(/^ {2}(curl .*)$/m)?.[1] ?? "";
+const hasCurl = (() => {
+  try {
+    return execFileSync("curl", ["--version"]).length > 0;
+  } catch {
+    return false;
+  }
+})();
+
+async function uploads(key = printedKey()): Promise<{ originalName: string; _id: string }[]> {
+  const answer = await fetch(`${server.url}/docs/v1/uploads`, { headers: { Authorization: `Bearer ${key}` } });
+  expect(answer.status).toBe(200);
+  return ((await answer.json()) as { data: { originalName: string; _id: string }[] }).data;
+}
+
+test("the first start makes secrets that nobody else may read, and says what it made", () => {
+  expect(secrets()).toMatch(/^MASTER_KEY="[\w+/]{43}="\nOPERATOR_TOKEN="stow_op_[\w-]{32}"\n$/);
+  if (process.platform !== "win32") expect(statSync(join(server.folder, ".dev.vars")).mode & 0o777).toBe(0o600);
+  expect(server.output).toContain(server.url);
+  expect(server.output).toMatch(/^Made: data in .*, secrets in \.dev\.vars, key$/m);
+  expect(server.output).not.toContain("Kept:");
+  expect(server.output).not.toMatch(/WARNING|ERROR/);
+});
+
+test("its key opens the service, and the state folder keeps the key's id alone", async () => {
+  expect(await uploads()).toEqual([]);
+  const kept = readFileSync(join(server.folder, ".wrangler/state/first-key.json"), "utf8");
+  expect(kept).toMatch(/^\{"id":"[0-9a-f]{24}"\}\n$/);
+});
+
+test("its curl line uploads a file when pasted", async () => {
+  const line = printedCurl();
+  if (hasCurl) {
+    expect(execFileSync(line, { shell: true, encoding: "utf8", stdio: "pipe" })).toMatch(
+      /^HTTP\/1\.1 200 OK.*^Location: \/docs\/v1\/uploads\/[0-9a-f]{24}\r$.*"message":"File uploaded\./ims,
+    );
+  } else {
+    const [, token, path, url] = line.match(/Bearer (\w+)['"] -F ['"]file=@"?([^"']+)"?['"] (\S+)$/) ?? [];
+    const body = new FormData();
+    body.append("file", new File([readFileSync(path ?? "")], "tone-vbr.mp3"));
+    const answer = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
+    expect(answer.status).toBe(200);
+  }
+  expect(await uploads()).toMatchObject([{ originalName: "tone-vbr.mp3" }]);
+});
+
+test("a second start keeps data, secrets and key, and says so", async () => {
+  const before = { key: printedKey(), secrets: secrets(), uploads: await uploads() };
+  await server.stop();
+  await server.restart();
+  expect(server.output).toMatch(/^Kept: data in .*, secrets in \.dev\.vars, key$/m);
+  expect(server.output).not.toContain("Made:");
+  expect(printedKey()).toBe(before.key);
+  expect(secrets()).toBe(before.secrets);
+  const after = await uploads();
+  expect(after.map((file) => file._id)).toEqual(before.uploads.map((file) => file._id));
+  const [file] = after;
+  const headers = { Authorization: `Bearer ${before.key}` };
+  const signed = await fetch(`${server.url}/docs/v1/uploads/${file?._id}`, { headers });
+  const { signedUrl } = (await signed.json()) as { signedUrl: string };
+  const opened = Buffer.from(await (await fetch(signedUrl)).arrayBuffer());
+  expect(opened.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
+});
+
+test("with a master key that is lost, it makes a new one and a new key; other lines stay, and so does the old key", async () => {
+  const old = printedKey();
+  const operator = server.operatorToken;
+  await server.stop();
+  // As people write such files: a comment, and no newline at the end.
+  writeFileSync(join(server.folder, ".dev.vars"), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${operator}`);
+  await server.restart();
+  expect(secrets()).toMatch(/^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/);
+  expect(server.output).toMatch(/^Made: secrets in \.dev\.vars, key$/m);
+  expect(printedKey()).not.toBe(old);
+  expect(await uploads()).toEqual([]);
+  expect(await uploads(old)).toHaveLength(1);
+});
+
+test("settings in .dev.vars that the service can't use end the start with the service's answer", async () => {
+  const folder = cloneProject();
+  appendFileSync(join(folder, ".dev.vars"), "OPERATOR_TOKEN=short\n");
+  const { exited, output } = runDev(folder, { PORT: await freePort() });
+  expect(await exited).toBe(1);
+  expect(output()).toContain("The service answers 503");
+  rmSync(folder, { recursive: true, maxRetries: 5 });
+});
+
+test("a migration that fails ends the start with the reason", async () => {
+  const folder = cloneProject();
+  writeFileSync(join(folder, "migrations/9999_broken.sql"), "create tabel nonsense;");
+  const { exited, output } = runDev(folder, { PORT: await freePort() });
+  expect(await exited).toBe(1);
+  expect(output()).toMatch(/9999_broken\.sql.*The migrations could not be applied\.\n$/s);
+  rmSync(folder, { recursive: true, maxRetries: 5 });
+});
+
+test.each(["0", "65536", "http", "-1", "80.5"])("PORT=%s is refused", async (port) => {
+  const { exited, output } = runDev(server.folder, { PORT: port });
+  expect(await exited).toBe(1);
+  expect(output()).toBe(`PORT is "${port}"; it must be 1 to 65535.\n`);
+});
+
+test("a port that is in use is refused", async () => {
+  const other = createServer();
+  const port = await freePort();
+  await new Promise<void>((listening) => other.listen(Number(port), "localhost", listening));
+  const { exited, output } = runDev(server.folder, { PORT: port });
+  expect(await exited).toBe(1);
+  expect(output()).toBe(`Port ${port} is in use. Choose another one: PORT=8788 npm run dev\n`);
+  other.close();
+});

@@ -1,0 +1,396 @@
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { loadSecrets } from "../../src/platform/secrets.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import { sample } from "../audio/samples.ts";
+import {
+  type Answered,
+  type Change,
+  type Ended,
+  encodeForm,
+  expectSettled,
+  expectSound,
+  type Fault,
+  type Form,
+  type Founded,
+  forget,
+  MOMENTS,
+  type Row,
+  sha256,
+  TROUBLES,
+  Wire,
+  World,
+} from "../support/faults.ts";
+
+/*
+ * Every crash point: each scenario runs once in peace, which counts the calls that it makes to D1, R2 and the Queue.
+ * Then it runs again for each of them, in a team of its own, with that call failing or the Worker dying over it, before
+ * and after the call took effect. Then all is well again, a day goes by, recovery runs, and nothing may be amiss.
+ */
+
+interface Scenario<S, R> {
+  prepare(world: World, team: Founded): Promise<S>;
+  act(world: World, team: Founded, state: S, wire: Wire): Promise<R>;
+  /** What must hold at the end beside the invariants. */
+  judge(rows: Row[], run: Run<S, R>): void;
+  /** A trouble that is always there; the calls from it on are the ones to enumerate. */
+  given?(calls: string[]): Fault;
+  /** It acts on rows of every team, so each run is brought to its end before the next. */
+  alone?: true;
+  /** The test itself takes bytes away. */
+  bytesLost?: boolean;
+}
+
+interface Run<S, R> {
+  team: Founded;
+  state: S;
+  result: R;
+  fault: Fault | undefined;
+  /** The call that the fault is at. */
+  call: string;
+  /** The ids of the files that were listed right after. */
+  listed: string[];
+  /** How many rows there were right after, hidden ones included. */
+  rowsLeft: number;
+}
+
+const isListed = ({ status }: Row) => status !== "receiving" && status !== "deleting";
+
+async function runOnce<S, R>(scenario: Scenario<S, R>, world: World, faults: Fault[]): Promise<[Run<S, R>, Wire]> {
+  const team = await world.foundTeam();
+  const state = await scenario.prepare(world, team);
+  const wire = new Wire(...faults);
+  const result = await scenario.act(world, team, state, wire);
+  const rows = await expectSound(team.teamId, scenario);
+  const listed = rows.filter(isListed).map(({ id }) => id);
+  const fault = faults.at(-1);
+  const call = fault ? (wire.calls[fault.call - 1] ?? "") : "";
+  return [{ team, state, result, fault, call, listed, rowsLeft: rows.length }, wire];
+}
+
+async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S, R>[]): Promise<void> {
+  await world.heal(runs.map(({ team }) => team.teamId));
+  for (const run of runs) {
+    const { fault, call, team, listed } = run;
+    const where = fault ? `${fault.trouble} ${fault.moment} call ${fault.call}, ${call}` : "in peace";
+    try {
+      const rows = await expectSettled(team.teamId, scenario);
+      const reappeared = rows.filter(({ id }) => !listed.includes(id));
+      expect(reappeared, "what was hidden stays hidden").toEqual([]);
+      const { body } = await world.get("/docs/v1/uploads?limit=100", team);
+      expect(body.data.map(({ _id }: { _id: string }) => _id).sort()).toEqual(rows.map(({ id }) => id));
+      scenario.judge(rows, run);
+    } catch (error) {
+      throw new Error(`${where}: ${(error as Error).message}`, { cause: error });
+    } finally {
+      await forget(team.teamId);
+    }
+  }
+}
+
+/** @returns how many calls there were, and how many ways to fail were gone through */
+async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: number; runs: number; calls: string[] }> {
+  const peace = new World();
+  const [first, peaceful] = await runOnce(scenario, peace, []);
+  let { calls } = peaceful;
+  const given: Fault[] = scenario.given ? [scenario.given(calls)] : [];
+  const runs = [first];
+  if (given.length > 0) {
+    const [run, wire] = await runOnce(scenario, peace, given);
+    runs.push(run);
+    calls = wire.calls;
+  }
+  await settle(scenario, peace, runs);
+
+  let world = new World();
+  let open: Run<S, R>[] = [];
+  let done = 0;
+  const from = given[0]?.call ?? 0;
+  for (let call = from + 1; call <= calls.length; call++) {
+    for (const moment of MOMENTS) {
+      for (const trouble of TROUBLES) {
+        const [run] = await runOnce(scenario, world, [...given, { call, moment, trouble }]);
+        expect(run.call, "the scenario repeats itself").toBe(calls[call - 1]);
+        open.push(run);
+        done++;
+        if (scenario.alone) {
+          await settle(scenario, world, open);
+          open = [];
+          world = new World();
+        }
+      }
+    }
+  }
+  await settle(scenario, world, open);
+  return { points: calls.length - from, runs: done, calls };
+}
+
+type Told = Ended<Answered>;
+const status = (told: Told) => (told === "dead" ? "dead" : told.status);
+
+/** Of an upload: promised is promised; otherwise nothing is there, or all of it where the answer was lost with its Worker. */
+function judgeUpload(rows: Row[], digest: string, told: Told, mayBeThere: boolean): void {
+  if (status(told) === 200) expect(rows).toHaveLength(1);
+  else if (status(told) === "dead" || mayBeThere) expect(rows.length).toBeLessThanOrEqual(1);
+  else expect(rows, `answered ${status(told)}`).toEqual([]);
+  for (const row of rows) expect([row.sha256, row.status]).toEqual([digest, "completed"]);
+}
+
+/** The commit took effect, its answer was lost, and the undoing could not reach D1. */
+const isLostCommit = ({ call, fault }: { call: string; fault: Fault | undefined }) =>
+  call === "D1 batch" && fault?.moment === "after" && fault.trouble === "outage";
+
+const tone = sample("tone.m4a").bytes;
+/** Read from one end to the other, piece by piece. */
+const headerless = sample("tone-vbr-headerless.mp3").bytes;
+const zeros = new Uint8Array(8 * 1024 * 1024 + 1000);
+
+interface Prepared {
+  form: Form;
+  digest: string;
+}
+
+function uploading(bytes: Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}): Scenario<Prepared, Told> {
+  const prepared = Promise.all([encodeForm("tone.m4a", bytes), sha256(bytes)]).then(([form, digest]) => ({
+    form,
+    digest,
+  }));
+  return {
+    prepare: () => prepared,
+    act: (world, team, { form }, wire) => world.upload(team, form, headers, wire),
+    judge: (rows, run) => judgeUpload(rows, run.state.digest, run.result, isLostCommit(run)),
+  };
+}
+
+/** Its answer is a refusal, or trouble: nothing is ever there. */
+function refused(prepare: () => Promise<Form>, answer: number, change?: Change): Scenario<Form, Told> {
+  return {
+    prepare,
+    act: (world, team, form, wire) => world.upload(team, form, {}, wire, change),
+    judge: (rows, { fault, result, rowsLeft }) => {
+      expect(fault ? [answer, 503, "dead"] : [answer]).toContain(status(result));
+      if (!fault || fault.trouble === "passing") expect(rowsLeft, "cleared away before the answer").toBe(0);
+      expect(rows).toEqual([]);
+    },
+  };
+}
+
+function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scenario<string, Ended<number | null>> {
+  return {
+    bytesLost: end === "bytes_missing",
+    async prepare(world, team) {
+      const id = await world.store(team, "file", bytes);
+      world.messages = world.messages.filter((message) => message !== id);
+      if (end === "bytes_missing") await env.BUCKET.delete(`${team.teamId}/${id}-file`);
+      return id;
+    },
+    async act(world, _, id, wire) {
+      const again = await world.deliver(id, wire);
+      // The message of a Worker that died is lost: it is for recovery to find the file.
+      if (typeof again === "number") world.messages.push(id);
+      return again;
+    },
+    judge([row, ...others]) {
+      expect(others).toEqual([]);
+      expect(row?.failure_code ?? row?.status).toBe(end);
+      if (end === "completed") expect(row?.audio !== null).toBe(typeof bytes !== "string");
+    },
+  };
+}
+
+const gone = (rows: Row[], told: Told) => {
+  if (status(told) === 200) expect(rows).toEqual([]);
+  else expect(["dead", 503]).toContain(status(told));
+};
+
+const deleting: Scenario<string, Told> = {
+  async prepare(world, team) {
+    const id = await world.store(team, "note.txt", "note");
+    await world.drain();
+    return id;
+  },
+  act: (world, team, id, wire) => world.ask("DELETE", `/docs/v1/uploads/${id}`, { token: team.token }, wire),
+  judge: (rows, { result }) => gone(rows, result),
+};
+
+/** A form that comes halfway, and goes on when it is told to. */
+async function slowForm(): Promise<{ form: Form; goOn: () => void }> {
+  const { body, contentType } = await encodeForm("slow.txt", "slowly ".repeat(100));
+  const gate = Promise.withResolvers<void>();
+  const half = body.length >> 1;
+  const stream = new ReadableStream<Uint8Array>({
+    async start(controller) {
+      controller.enqueue(body.slice(0, half));
+      await gate.promise;
+      controller.enqueue(body.slice(half));
+      controller.close();
+    },
+  });
+  return { form: { body: stream, contentType }, goOn: () => gate.resolve() };
+}
+
+/** An upload that is refused reads its body to the end before it says so; so it is not to be waited for. */
+async function rowAppears(team: Founded, upload: Wire): Promise<string | undefined> {
+  for (;;) {
+    const { isLost } = upload;
+    const row = await env.DB.prepare("select id from files where team_id = ?")
+      .bind(team.teamId)
+      .first<{ id: string }>();
+    if (row || isLost) return row?.id;
+    await realSystem.sleep(1);
+  }
+}
+
+function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { uploaded: Told; deleted: Told }> {
+  return {
+    prepare: async () => null,
+    async act(world, team, _, wire) {
+      const { form, goOn } = await slowForm();
+      const uploadWire = whose === "upload" ? wire : new Wire();
+      const upload = world.upload(team, form, {}, uploadWire);
+      const id = await rowAppears(team, uploadWire);
+      const deleted = await world.ask(
+        "DELETE",
+        `/docs/v1/uploads/${id ?? "none"}`,
+        { token: team.token },
+        whose === "delete" ? wire : undefined,
+      );
+      goOn();
+      return { uploaded: await upload, deleted };
+    },
+    judge(rows, { result: { uploaded, deleted }, fault }) {
+      if (!fault) expect([status(uploaded), status(deleted)]).toEqual([404, 200]);
+      if (status(deleted) === 200) {
+        expect(rows).toEqual([]);
+        expect(status(uploaded)).not.toBe(200);
+      }
+      if (status(uploaded) === 200) expect(rows).toHaveLength(1);
+      else expect(rows).toEqual([]);
+    },
+  };
+}
+
+const reprocessing: Scenario<string, Told> = {
+  async prepare(world, team) {
+    const id = await world.store(team, "tone.m4a", tone);
+    await world.drain();
+    return id;
+  },
+  act: (world, team, id, wire) => world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token }, wire),
+  judge(rows, { result, fault }) {
+    expect(rows.map((row) => [row.status, row.audio !== null])).toEqual([["completed", true]]);
+    expect(fault ? [200, 503, "dead"] : [200]).toContain(status(result));
+  },
+};
+
+/** The same client, told nothing or told to try again, tries again with the same key. */
+const withKey: Scenario<Prepared, { first: Told; second: Answered }> = {
+  prepare: uploading(tone).prepare,
+  async act(world, team, { form }, wire) {
+    const headers = { "Idempotency-Key": "once" };
+    const first = await world.upload(team, form, headers, wire);
+    return { first, second: await world.must(world.upload(team, form, headers)) };
+  },
+  judge(rows, { state, result: { first, second } }) {
+    // Of a first that died midway, the second is told that it may be under way still.
+    expect([200, 409, 503]).toContain(second.status);
+    if (second.status !== 200) expect(second.headers.get("Retry-After")).not.toBeNull();
+    if (first !== "dead" && first.status === 200) expect(second.id).toBe(first.id);
+    expect(rows).toHaveLength(status(first) === 200 || second.status === 200 ? 1 : 0);
+    for (const row of rows) expect([row.sha256, row.status]).toEqual([state.digest, "completed"]);
+  },
+};
+
+const DAY = 24 * 60 * 60 * 1000;
+
+const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>> = {
+  alone: true,
+  async prepare(world, team) {
+    const ids: Record<string, string> = {};
+    for (const state of ["receiving", "pending", "processing", "deleting"]) {
+      const id = await world.store(team, "note.txt", state);
+      const due = world.system.now() - DAY;
+      // A row that is being received knows nothing of its bytes.
+      const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
+      await env.DB.prepare(`update files set status = ?, due_at = ?${unknown} where id = ?`).bind(state, due, id).run();
+      ids[state] = id;
+    }
+    world.messages = [];
+    await env.DB.batch([
+      env.DB.prepare(
+        `insert into api_keys select lower(hex(randomblob(12))), team_id, uuid, 'login', 0, lower(hex(randomblob(32))),
+         sealed_token, 'gone', 'user', created_at, 1 from api_keys where team_id = ?`,
+      ).bind(team.teamId),
+    ]);
+    world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
+    return ids;
+  },
+  act: (world, _, __, wire) => world.recover(wire),
+  judge(rows, { state, result, fault }) {
+    expect(rows.map(({ id, status: end }) => [id, end]).sort()).toEqual(
+      [
+        [state.pending, "completed"],
+        [state.processing, "completed"],
+      ].sort(),
+    );
+    if (!fault) expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, resealed: expect.any(Number) });
+  },
+};
+
+const cut = async (): Promise<Form> => {
+  const { body, contentType } = await encodeForm("note.txt", "note ".repeat(100));
+  return { body: body.slice(0, -20), contentType };
+};
+const nineMebibytes = encodeForm("zeros.bin", new Uint8Array(9 * 1024 * 1024));
+const tooLarge = async (): Promise<Form> => {
+  const { body, contentType } = await nineMebibytes;
+  // As a stream it has no Content-Length: only counting tells, once the first part is stored.
+  let at = 0;
+  const stream = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      controller.enqueue(body.slice(at, at + 256 * 1024));
+      at += 256 * 1024;
+      if (at >= body.length) controller.close();
+    },
+  });
+  return { body: stream, contentType };
+};
+const smallLimit: Change = (deps) => ({ ...deps, settings: { ...deps.settings, maxUploadBytes: 8.5 * 1024 * 1024 } });
+
+const lostCommit: Scenario<Prepared, Told> = {
+  ...uploading(tone),
+  given: (calls) => ({ call: calls.lastIndexOf("D1 batch") + 1, moment: "after", trouble: "lasting" }),
+  judge(rows, { result, state, fault }) {
+    if (status(result) === 200) expect(fault).toBeUndefined();
+    // Before the undoing has hidden it, whatever ends the undoing leaves a whole file.
+    judgeUpload(rows, state.digest, result, fault !== undefined);
+  },
+};
+
+// biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
+const scenarios: [string, Scenario<any, any>][] = [
+  ["a small upload", uploading(tone)],
+  ["an upload in parts", uploading(zeros)],
+  ["an upload with an Idempotency-Key, and its repetition", withKey],
+  ["the undoing of an upload whose commit got no answer", lostCommit],
+  ["an upload whose body breaks off", refused(cut, 400)],
+  ["an upload in parts that turns out too large", refused(tooLarge, 413, smallLimit)],
+  ["processing audio", processing(tone, "completed")],
+  ["processing audio that has to be read whole", processing(headerless, "completed")],
+  ["processing a file that is no audio", processing("text", "completed")],
+  ["processing a file whose bytes are missing", processing("text", "bytes_missing")],
+  ["a delete", deleting],
+  ["a delete while the upload is still receiving, in trouble itself", deletingWhileReceiving("delete")],
+  ["an upload in trouble that is deleted while it is still receiving", deletingWhileReceiving("upload")],
+  ["a reprocess", reprocessing],
+  ["recovery", recovering],
+];
+
+describe("whatever fails or dies at whichever call, nothing is lost and nothing is left, of", () => {
+  test.for(scenarios)("%s", { timeout: 60_000 }, async ([name, scenario], { annotate }) => {
+    const { points, runs, calls } = await everyPoint(scenario);
+    await annotate(`crash points of ${name}: ${points} calls, ${runs} runs passed (${calls.join(", ")})`);
+    expect(points).toBeGreaterThan(0);
+    expect(runs).toBe(points * MOMENTS.length * TROUBLES.length);
+  });
+});

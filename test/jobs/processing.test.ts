@@ -1,0 +1,423 @@
+import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { describe, expect, test, vi } from "vitest";
+import type { Deps } from "../../src/deps.ts";
+import { deleteFile } from "../../src/domain/files.ts";
+import { giveUpFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/processing.ts";
+import worker from "../../src/index.ts";
+import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
+import { receiveJobs } from "../../src/platform/jobs.ts";
+import { sample, samples } from "../audio/samples.ts";
+import { expectSettled, type Founded, type Row, rowsOf, Wire, World } from "../support/faults.ts";
+import { newTeam, processed, upload } from "../support/harness.ts";
+
+/*
+ * The consumer: what becomes of a message, and of the file that it is about. Where the test delivers the messages
+ * itself, the queue is its own; D1 and R2 are always the real ones.
+ */
+
+const UNKNOWN = "0193477be8a01f9c3ad5e7b2";
+const tone = sample("tone.m4a").bytes;
+
+interface Stored {
+  world: World;
+  team: Founded;
+  id: string;
+  key: string;
+  row(): Promise<Row>;
+}
+
+/** A file whose message has not been delivered. */
+async function stored(bytes: Uint8Array<ArrayBuffer> | string = tone): Promise<Stored> {
+  const world = new World();
+  const team = await world.foundTeam();
+  const id = await world.store(team, "file", bytes);
+  const row = async () => {
+    const [found, ...others] = await rowsOf(team.teamId);
+    if (!found || others.length > 0) throw new Error("The team has one file.");
+    return found;
+  };
+  return { world, team, id, key: `${team.teamId}/${id}-file`, row };
+}
+
+/** The same deps, with some of what they do to bytes replaced. */
+const withBytes = (deps: Deps, bytes: Partial<ByteStore>): Deps => ({ ...deps, bytes: { ...deps.bytes, ...bytes } });
+
+/** A worker that stands still between its claim and its first look at the bytes, and then gets to see what `look` says. */
+function paused(world: World, look?: () => ObjectFacts | null) {
+  const reached = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  const deps = world.deps();
+  const head: ByteStore["head"] = async (key) => {
+    reached.resolve();
+    await gate.promise;
+    return look ? look() : deps.bytes.head(key);
+  };
+  return { deps: withBytes(deps, { head }), reached: reached.promise, goOn: () => gate.resolve() };
+}
+
+const away = () => {
+  throw new Error("R2 is away.");
+};
+
+/** The messages that were to be retried, with their delays: `getQueueResult` tells of no delay. */
+function watchRetries(batch: MessageBatch): () => unknown[][] {
+  const spies = batch.messages.map((message) => ({ id: message.id, spy: vi.spyOn(message, "retry") }));
+  return () => spies.flatMap(({ id, spy }) => spy.mock.calls.map(([options]) => [id, options?.delaySeconds]));
+}
+
+describe("through the real queue", () => {
+  test.each(samples.map((one) => [one.file, one] as const))("%s comes to be completed, described", async (_, one) => {
+    const team = await newTeam();
+    const file = await processed(team, await upload(team, one.file, one.bytes));
+    expect(file).toMatchObject({
+      status: "completed",
+      failure: null,
+      mimeType: one.mimeType,
+      fileType: one.fileType,
+      size: one.bytes.length,
+      processedAt: expect.any(String),
+    });
+    if (one.audio === null) {
+      expect(file.audio).toBeNull();
+    } else {
+      const { durationSeconds, ...others } = one.audio;
+      expect(file.audio).toMatchObject(others);
+      expect(Math.abs(file.audio.durationSeconds - durationSeconds)).toBeLessThan(0.1);
+      if (one.title) expect(file.audio.tags.title).toBe(one.title);
+    }
+  });
+
+  test("a file that is no audio is completed without a description", async () => {
+    const team = await newTeam();
+    const file = await processed(team, await upload(team, "note.txt", "hello"));
+    expect(file).toMatchObject({ status: "completed", fileType: "text file", audio: null, failure: null });
+  });
+
+  test("bytes that call themselves audio and can't be read as such fail", async () => {
+    const team = await newTeam();
+    const file = await processed(team, await upload(team, "tone.m4a", tone.slice(0, 600)));
+    expect(file).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
+  });
+});
+
+describe("a claim", () => {
+  test("is won by one of two workers at once", async () => {
+    const { world, id, row } = await stored();
+    const outcomes = await Promise.all([processFile(world.deps(), id), processFile(world.deps(), id)]);
+    expect(outcomes.sort()).toEqual(["completed", "not ours"]);
+    expect(await row()).toMatchObject({ status: "completed", attempts: 1 });
+  });
+
+  test("holds until its lease runs out", async () => {
+    const { world, id, row } = await stored();
+    const slow = paused(world);
+    const first = processFile(slow.deps, id);
+    await slow.reached;
+    const claimed = await row();
+    expect(claimed).toMatchObject({ status: "processing", attempts: 1 });
+
+    world.aheadMilliseconds += LEASE_MILLISECONDS - 60_000;
+    expect(await processFile(world.deps(), id)).toBe("not ours");
+    expect(await row()).toEqual(claimed);
+
+    slow.goOn();
+    expect(await first).toBe("completed");
+  });
+
+  test.each([
+    ["say what it found", undefined, "not ours"],
+    ["say that the bytes are missing", () => null, "not ours"],
+    ["put it back", away, { retryAfterSeconds: 10 }],
+  ])("whose lease has run out is another's, and the late worker can't %s", async (_, look, outcome) => {
+    const { world, id, row } = await stored();
+    const slow = paused(world, look);
+    const late = processFile(slow.deps, id);
+    await slow.reached;
+    world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
+    const other = paused(world);
+    const second = processFile(other.deps, id);
+    await other.reached;
+    const claimed = await row();
+
+    slow.goOn();
+    expect(await late).toEqual(outcome);
+    expect(await row()).toEqual(claimed);
+    other.goOn();
+    expect(await second).toBe("completed");
+  });
+});
+
+describe("a message", () => {
+  test("that comes again changes nothing", async () => {
+    const { world, id, row } = await stored();
+    expect(await processFile(world.deps(), id)).toBe("completed");
+    const ended = await row();
+    expect(await processFile(world.deps(), id)).toBe("not ours");
+    expect(await row()).toEqual(ended);
+  });
+
+  test("for a file that was never there is done with", async () => {
+    expect(await processFile(new World().deps(), UNKNOWN)).toBe("not ours");
+    expect(await giveUpFile(new World().deps(), UNKNOWN)).toBe("not ours");
+  });
+
+  test.each(["receiving", "deleting", "completed", "failed"])(
+    "for a file that is %s changes nothing",
+    async (status) => {
+      const { world, id, row } = await stored();
+      await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+      const before = await row();
+      expect(await processFile(world.deps(), id)).toBe("not ours");
+      expect(await giveUpFile(world.deps(), id)).toBe("not ours");
+      expect(await row()).toEqual(before);
+    },
+  );
+
+  test.for(["text", null, 7, [], {}, { fileId: "short" }, { fileId: UNKNOWN, more: true }])(
+    "that is not of our schema (%j) is logged and acked",
+    async (body) => {
+      const world = new World();
+      const { log } = world.deps();
+      const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
+      await receiveJobs(batch, log, () => world.deps(), { process: processFile, giveUp: giveUpFile });
+      const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
+      expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
+      expect(world.lines).toEqual([{ level: "error", event: "message not understood", outcome: "acked" }]);
+    },
+  );
+
+  test("that is poison takes none of its batch along", async () => {
+    const { world, id, row } = await stored();
+    const message = (name: string, body: unknown, attempts = 1) => ({
+      id: name,
+      timestamp: new Date(),
+      attempts,
+      body,
+    });
+    const batch = createMessageBatch("stowage-jobs", [
+      message("junk", { fileId: 1 }),
+      message("poison", { fileId: UNKNOWN }, 3),
+      message("good", { fileId: id }),
+    ]);
+    const retries = watchRetries(batch);
+    await receiveJobs(batch, world.deps().log, () => world.deps(), {
+      process: (deps, fileId) => {
+        if (fileId === UNKNOWN) throw new Error("poison");
+        return processFile(deps, fileId);
+      },
+      giveUp: giveUpFile,
+    });
+    const { explicitAcks, ackAll, retryBatch } = await getQueueResult(batch, createExecutionContext());
+    expect(explicitAcks.sort()).toEqual(["good", "junk"]);
+    expect(retries()).toEqual([["poison", 90]]);
+    expect([ackAll, retryBatch.retry]).toEqual([false, false]);
+    expect(await row()).toMatchObject({ status: "completed" });
+  });
+
+  test.each(["stowage-jobs", "stowage-jobs-dead"])(
+    "of %s is retried by a Worker that is set up wrongly, and nothing is thrown",
+    async (queue) => {
+      const batch = createMessageBatch<{ fileId: string }>(queue, [
+        { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: UNKNOWN } },
+        { id: "b", timestamp: new Date(), attempts: 2, body: { fileId: UNKNOWN } },
+      ]);
+      const ctx = createExecutionContext();
+      const retries = watchRetries(batch);
+      await worker.queue(batch, {} as Env, ctx);
+      expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual([]);
+      expect(retries()).toEqual([
+        ["a", 30],
+        ["b", 60],
+      ]);
+    },
+  );
+
+  test("is delivered to the Worker as it is deployed", async () => {
+    const { id, row } = await stored();
+    const batch = createMessageBatch("stowage-jobs", [
+      { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: id } },
+    ]);
+    const ctx = createExecutionContext();
+    await worker.queue(batch, env, ctx);
+    expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual(["a"]);
+    expect(await row()).toMatchObject({ status: "completed" });
+  });
+});
+
+describe("trouble that passes", () => {
+  test("has the file tried again, after a delay that grows", async () => {
+    const { world, id, row } = await stored();
+    const troubled = withBytes(world.deps(), { head: away });
+    const delays: number[] = [];
+    for (let attempt = 1; attempt <= 10; attempt++) {
+      const outcome = await processFile(troubled, id);
+      if (typeof outcome === "string") throw new Error(outcome);
+      delays.push(outcome.retryAfterSeconds);
+      const { status, attempts, due_at } = await row();
+      expect([status, attempts]).toEqual(["pending", attempt]);
+      expect(due_at, "recovery waits for the retry").toBeGreaterThan(
+        world.system.now() + outcome.retryAfterSeconds * 1000,
+      );
+    }
+    expect(delays.slice(0, 7)).toEqual([10, 20, 40, 80, 160, 320, 640]);
+    expect(delays.slice(7)).toEqual([900, 900, 900]);
+    expect(await processFile(world.deps(), id)).toBe("completed");
+  });
+
+  test("is not taken for damage: bytes that R2 fails to give while audio is read", async () => {
+    const { world, id, row } = await stored();
+    const failing = withBytes(world.deps(), { read: away });
+    expect(await processFile(failing, id)).toEqual({ retryAfterSeconds: 10 });
+    expect(await row()).toMatchObject({ status: "pending", failure_code: null });
+  });
+
+  test("of D1 at the claim has the message retried", async () => {
+    const { world, id } = await stored();
+    const again = await world.deliver(id, new Wire({ call: 1, moment: "before", trouble: "outage" }));
+    expect(again).toBe(30);
+    expect(await world.deliver(id)).toBeNull();
+  });
+});
+
+describe("trouble that lasts", () => {
+  test("fails a file whose bytes are missing", async () => {
+    const { world, team, id, key, row } = await stored();
+    await env.BUCKET.delete(key);
+    expect(await processFile(world.deps(), id)).toBe("failed");
+    expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_missing", due_at: null });
+    const { body } = await world.get(`/docs/v1/uploads/${id}/metadata`, team);
+    expect(body.data.failure).toEqual({ code: "bytes_missing", message: "The stored bytes are not there." });
+  });
+
+  test.each([
+    ["as many others", new Uint8Array(tone.length)],
+    ["one more", new Uint8Array(tone.length + 1)],
+  ])("fails a file whose bytes are not those that were uploaded: %s", async (_, bytes) => {
+    const { world, id, key, row } = await stored();
+    await env.BUCKET.put(key, bytes);
+    expect(await processFile(world.deps(), id)).toBe("failed");
+    expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_altered" });
+  });
+
+  test("fails audio that can't be read", async () => {
+    const { world, id, row } = await stored(tone.slice(0, 600));
+    expect(await processFile(world.deps(), id)).toBe("failed");
+    expect(await row()).toMatchObject({ status: "failed", failure_code: "audio_unreadable", audio: null });
+  });
+
+  test("is taken back by a reprocess, once the bytes are well", async () => {
+    const { world, team, id, key, row } = await stored();
+    const sound = await (await env.BUCKET.get(key))?.arrayBuffer();
+    await env.BUCKET.delete(key);
+    await world.drain();
+    expect(await row()).toMatchObject({ status: "failed" });
+    await env.BUCKET.put(key, sound ?? null);
+    await world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token });
+    expect(await row()).toMatchObject({ status: "pending", failure_code: null, attempts: 0 });
+    await world.drain();
+    expect(await row()).toMatchObject({ status: "completed", failure_code: null });
+  });
+});
+
+describe("tries", () => {
+  test("that are used up fail a file that waits", async () => {
+    const { world, id, row } = await stored();
+    expect(await world.deliver(id, undefined, "stowage-jobs-dead")).toBeNull();
+    expect(await row()).toMatchObject({ status: "failed", failure_code: "retries_exhausted", due_at: null });
+  });
+
+  test("that are used up leave alone what another worker holds, until its lease runs out", async () => {
+    const { world, id, row } = await stored();
+    const slow = paused(world);
+    const working = processFile(slow.deps, id);
+    await slow.reached;
+    const claimed = await row();
+    expect(await giveUpFile(world.deps(), id)).toBe("not ours");
+    expect(await row()).toEqual(claimed);
+
+    world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
+    expect(await giveUpFile(world.deps(), id)).toBe("failed");
+    const given = await row();
+    slow.goOn();
+    expect(await working).toBe("not ours");
+    expect(await row()).toEqual(given);
+  });
+
+  test("end with a file over which worker after worker dies", async () => {
+    const { world, id, row } = await stored();
+    let deaths = 0;
+    while ((await row()).status !== "failed" && deaths < 100) {
+      await world.deliver(id, new Wire({ call: 2, moment: "after", trouble: "death" }));
+      if ((await row()).status === "processing") deaths++;
+      world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
+    }
+    expect(deaths).toBe(MAX_ATTEMPTS);
+    expect(await row()).toMatchObject({ failure_code: "retries_exhausted", attempts: MAX_ATTEMPTS, due_at: null });
+  });
+});
+
+describe("a delete", () => {
+  const remove = async ({ world, team, id }: Stored) => {
+    const after: Promise<unknown>[] = [];
+    const deps = world.deps(undefined, (work) => void after.push(work));
+    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN }, id);
+    await Promise.all(after);
+  };
+
+  test("while the file is processed is the last word", async () => {
+    const file = await stored();
+    const slow = paused(file.world);
+    const working = processFile(slow.deps, file.id);
+    await slow.reached;
+    await remove(file);
+    slow.goOn();
+    // Its bytes went away under its hands: that is tried again, and finds nothing.
+    expect(["not ours", { retryAfterSeconds: 10 }]).toContainEqual(await working);
+    expect(await processFile(file.world.deps(), file.id)).toBe("not ours");
+    expect(await expectSettled(file.team.teamId)).toEqual([]);
+  });
+
+  test("before the message comes leaves it nothing to do", async () => {
+    const file = await stored();
+    await remove(file);
+    expect(await processFile(file.world.deps(), file.id)).toBe("not ours");
+    expect(await expectSettled(file.team.teamId)).toEqual([]);
+  });
+});
+
+describe("what is read of a file", () => {
+  /** `head` bytes, and as many more as make `sizeBytes`, without anybody storing them. */
+  async function describeLarge(head: Uint8Array, sizeBytes: number, at: (offset: number) => number) {
+    const { world, id, row } = await stored(sample("tone.wav").bytes);
+    await env.DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, id).run();
+    const { etag } = await row();
+    const reads: number[] = [];
+    const deps = withBytes(world.deps(), {
+      head: async () => ({ sizeBytes, etag: etag ?? "", sha256: null }),
+      read: async (_, offset, length) => {
+        const bytes = Uint8Array.from({ length: Math.min(length, sizeBytes - offset) }, (_, i) =>
+          offset + i < head.length ? (head[offset + i] ?? 0) : at(offset + i),
+        );
+        reads.push(bytes.length);
+        return bytes;
+      },
+    });
+    expect(await processFile(deps, id)).toBe("completed");
+    return { audio: JSON.parse((await row()).audio ?? "null"), bytes: reads.reduce((a, b) => a + b, 0) };
+  }
+
+  test("of 100 MB of WAV is less than 200 KB", async () => {
+    const sizeBytes = 100_000_000;
+    const head = sample("tone.wav").bytes.slice(0, 44);
+    const view = new DataView(head.buffer);
+    view.setUint32(4, sizeBytes - 8, true);
+    view.setUint32(16, 16, true);
+    head.set(new TextEncoder().encode("data"), 36);
+    view.setUint32(40, sizeBytes - 44, true);
+    const { audio, bytes } = await describeLarge(head, sizeBytes, () => 0);
+    expect(audio).toMatchObject({ container: "WAVE", sampleRate: 16_000, channels: 1 });
+    expect(audio.durationSeconds).toBeCloseTo((sizeBytes - 44) / 32_000, 0);
+    expect(bytes).toBeLessThan(200_000);
+  });
+});

@@ -1,0 +1,226 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { parseEnv } from "node:util";
+import { vi } from "vitest";
+
+const root = join(import.meta.dirname, "../..");
+const running = new Set<ChildProcess>();
+
+process.once("exit", () => {
+  for (const child of running) killGroup(child);
+});
+
+/** Wrangler and workerd are in the group of the process that started them. */
+function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals | 0 = "SIGKILL"): boolean {
+  try {
+    return process.kill(-(pid ?? Number.NaN), signal);
+  } catch {
+    return false;
+  }
+}
+
+/** What a fresh clone has after `npm install`: no secrets, no state, and nobody who edits it while a test runs. */
+export function cloneProject(): string {
+  const folder = mkdtempSync(join(tmpdir(), "stowage "));
+  for (const name of ["src", "migrations", "test/audio", "wrangler.toml", "package.json", "tsconfig.json"]) {
+    mkdirSync(join(folder, name, ".."), { recursive: true });
+    cpSync(join(root, name), join(folder, name), { recursive: true });
+  }
+  symlinkSync(join(root, "node_modules"), join(folder, "node_modules"), "junction");
+  return folder;
+}
+
+export async function freePort(): Promise<string> {
+  const probe = createServer();
+  await new Promise<void>((listening) => probe.listen(0, "localhost", listening));
+  const { port } = probe.address() as { port: number };
+  await new Promise((closed) => probe.close(closed));
+  return String(port);
+}
+
+/** Runs what `npm run dev` runs, without waiting for anything. */
+export function runDev(folder: string, env: Record<string, string>, args: string[] = []) {
+  // A free inspector port is looked for, where several servers start at once.
+  const child = spawn(process.execPath, ["src/cli/dev.ts", "--inspector-port", "0", ...args], {
+    cwd: folder,
+    env: { ...process.env, ...env },
+    detached: true,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  running.add(child);
+  let output = "";
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("data", (chunk: Buffer) => {
+      output += chunk.toString();
+    });
+  }
+  const exited = new Promise<number | null>((done) => child.once("exit", done));
+  return { child, exited, output: () => output };
+}
+
+export interface TestTeam {
+  teamId: string;
+  token: string;
+  /** A request by the team's secret key. */
+  fetch(path: string, init?: RequestInit): Promise<Response>;
+  /** The body of a GET. */
+  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  read(path: string): Promise<any>;
+  /** Uploads, and answers the file's id. */
+  upload(name: string, bytes: Uint8Array): Promise<string>;
+  /** Waits until the file has been processed, and answers its metadata. */
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  processed(id: string): Promise<any>;
+  /** A signed address of the file. */
+  sign(id: string, expiresIn?: number): Promise<string>;
+}
+
+export function form(name: string, bytes: Uint8Array): FormData {
+  const data = new FormData();
+  data.append("file", new File([bytes as Uint8Array<ArrayBuffer>], name));
+  return data;
+}
+
+export class Server {
+  readonly folder: string;
+  readonly #port: string;
+  readonly #args: string[];
+  readonly #env: Record<string, string>;
+  #run: ReturnType<typeof runDev>;
+
+  private constructor(folder: string, port: string, args: string[], env: Record<string, string>) {
+    this.folder = folder;
+    this.#port = port;
+    this.#args = args;
+    this.#env = env;
+    this.#run = this.#start();
+  }
+
+  /** A server of the test's own, on a fresh clone. Arguments go to wrangler, such as `--var NAME:value`. */
+  static async start(args: string[] = [], env: Record<string, string> = {}): Promise<Server> {
+    const server = new Server(cloneProject(), await freePort(), args, env);
+    await server.#ready();
+    return server;
+  }
+
+  get url(): string {
+    return `http://localhost:${this.#port}`;
+  }
+
+  /** All that it printed since its last start. */
+  get output(): string {
+    return this.#run.output();
+  }
+
+  get operatorToken(): string {
+    return parseEnv(readFileSync(join(this.folder, ".dev.vars"), "utf8")).OPERATOR_TOKEN ?? "";
+  }
+
+  /** As Ctrl-C does. @throws where a process is left over */
+  async stop(): Promise<void> {
+    if (!running.has(this.#run.child)) return;
+    this.#run.child.kill("SIGTERM");
+    const code = await this.#run.exited;
+    const isEmpty = () => {
+      if (killGroup(this.#run.child, 0)) throw new Error("A process of the server is left over.");
+    };
+    await vi.waitFor(isEmpty, { timeout: 5000 }).finally(() => killGroup(this.#run.child));
+    running.delete(this.#run.child);
+    if (code !== 0) throw new Error(`The server ended with code ${code}:\n${this.output}`);
+  }
+
+  /** As a power cut does: nothing gets to say goodbye. */
+  async kill(): Promise<void> {
+    killGroup(this.#run.child);
+    await vi.waitUntil(() => !killGroup(this.#run.child, 0), { timeout: 5000 });
+    running.delete(this.#run.child);
+  }
+
+  /** Starts again on the same port and state. */
+  async restart(): Promise<void> {
+    this.#run = this.#start();
+    await this.#ready();
+  }
+
+  /** Ends it and leaves nothing on the disk. */
+  async remove(): Promise<void> {
+    await this.stop().finally(() => rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 }));
+  }
+
+  /** Triggers the cron's recovery. */
+  async recover(): Promise<void> {
+    const answer = await fetch(`${this.url}/cdn-cgi/local/scheduled`);
+    if (!answer.ok) throw new Error(`Recovery answered ${answer.status}: ${await answer.text()}`);
+  }
+
+  /** Looks into the store of a server that is down, or changes it: `D1Database` with our tables, or `R2Bucket`. */
+  sql(store: "D1Database" | "R2Bucket", statement: string): Record<string, unknown>[] {
+    const folder = join(this.folder, `.wrangler/state/v3/${store.slice(0, 2).toLowerCase()}/miniflare-${store}Object`);
+    const [file, ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    if (!file || others.length > 0) throw new Error(`Of ${store} there is not one file in ${folder}.`);
+    const database = new DatabaseSync(join(folder, file));
+    try {
+      return database.prepare(statement).all();
+    } finally {
+      database.close();
+    }
+  }
+
+  async newTeam(): Promise<TestTeam> {
+    const answer = await fetch(`${this.url}/auth/v1/apikeys`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${this.operatorToken}`, "Content-Type": "application/json" },
+      body: JSON.stringify({ name: "test" }),
+    });
+    if (!answer.ok) throw new Error(`A key was refused: ${await answer.text()}`);
+    const { data } = (await answer.json()) as { data: { teamId: string; key: string } };
+    const { teamId, key: token } = data;
+    const send: TestTeam["fetch"] = (path, init) =>
+      fetch(`${this.url}${path}`, { ...init, headers: { Authorization: `Bearer ${token}`, ...init?.headers } });
+    const read: TestTeam["read"] = async (path) => (await send(path)).json();
+    return {
+      teamId,
+      token,
+      fetch: send,
+      read,
+      upload: async (name, bytes) => {
+        const stored = await send("/docs/v1/uploads", { method: "POST", body: form(name, bytes) });
+        if (stored.status !== 200) throw new Error(`An upload got ${stored.status}: ${await stored.text()}`);
+        return stored.headers.get("Location")?.split("/").at(-1) ?? "";
+      },
+      processed: (id) =>
+        vi.waitUntil(
+          async () => {
+            const { data } = await read(`/docs/v1/uploads/${id}/metadata`);
+            return ["completed", "failed"].includes(data?.status) && data;
+          },
+          { timeout: 30_000, interval: 50 },
+        ),
+      sign: async (id, expiresIn = 3600) => (await read(`/docs/v1/uploads/${id}?expiresIn=${expiresIn}`)).signedUrl,
+    };
+  }
+
+  #start() {
+    return runDev(this.folder, { ...this.#env, PORT: this.#port, STATE_DIR: "" }, this.#args);
+  }
+
+  /** Until the first recovery: its line of counts is the last thing that a start prints. */
+  async #ready(): Promise<void> {
+    const { exited, output } = this.#run;
+    let code: number | null | undefined;
+    exited.then((ended) => {
+      code = ended;
+    });
+    await vi.waitUntil(
+      () => {
+        if (code !== undefined) throw new Error(`The server ended with code ${code}:\n${output()}`);
+        return output().includes('"event":"recovery"');
+      },
+      { timeout: 60_000, interval: 50 },
+    );
+  }
+}
