@@ -66,6 +66,8 @@ export function cleanName(name: string): string {
     if (room < 0) break;
     stem += segment;
   }
+  // A first character that alone is too long (letters take any number of marks) goes without its marks.
+  if (stem === "") stem = [...clean][0] ?? "";
   return stem + extension;
 }
 

@@ -290,9 +290,12 @@ async function renewHash(deps: Deps, user: { id: string; password: string }, pas
   return hash;
 }
 
+/** Stands in `sealed_with` for a key that did not open, so that no later run stumbles over it. The value itself stays. */
+const UNOPENABLE = "unopenable";
+
 /**
- * Seals tokens anew that an older master key sealed, so that it can be retired. One that can't be opened stays as it is.
- * @returns how many were sealed anew
+ * Seals tokens anew that an older master key sealed, so that it can be retired.
+ * @returns how many were sealed anew; one that can't be opened is logged, and left out from then on
  */
 export async function resealTokens(deps: Deps, most: number): Promise<number> {
   const { db, secrets, system } = deps;
@@ -300,18 +303,16 @@ export async function resealTokens(deps: Deps, most: number): Promise<number> {
   const rows = await retrying(system, () =>
     db.select().from(apiKeys).where(inArray(apiKeys.sealedWith, secrets.olderKeyIds)).limit(most),
   );
-  const updates = rows.flatMap((row) => {
+  let resealed = 0;
+  const updates = rows.map((row) => {
     const { key } = openKeyOrBlank(deps, row);
-    if (key === "") return [];
-    const sealed = sealToken(deps, row.id, row.teamId, key);
-    return [
-      db
-        .update(apiKeys)
-        .set(sealed)
-        .where(and(eq(apiKeys.id, row.id), eq(apiKeys.sealedToken, row.sealedToken))),
-    ];
+    if (key !== "") resealed++;
+    return db
+      .update(apiKeys)
+      .set(key === "" ? { sealedWith: UNOPENABLE } : sealToken(deps, row.id, row.teamId, key))
+      .where(and(eq(apiKeys.id, row.id), eq(apiKeys.sealedToken, row.sealedToken)));
   });
   const [first, ...rest] = updates;
   if (first) await retrying(system, () => db.batch([first, ...rest]));
-  return updates.length;
+  return resealed;
 }

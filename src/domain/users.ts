@@ -1,4 +1,4 @@
-import { and, eq, exists, inArray, notExists, sql } from "drizzle-orm";
+import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { isUniqueViolation, once } from "../platform/db.ts";
@@ -23,7 +23,9 @@ const view = ({ emailKey: _, ...user }: typeof users.$inferSelect): User => user
 export type ExpectedVersions = number[] | undefined;
 
 const own = (actor: TeamActor, id: string) => and(eq(users.id, id), eq(users.teamId, actor.teamId));
-const expected = (versions: ExpectedVersions) => (versions ? inArray(users.version, versions) : undefined);
+/** One parameter, however many versions there are: D1 takes 100 in a statement. */
+const expected = (versions: ExpectedVersions) =>
+  versions && sql`instr(${`,${versions.join()},`}, ',' || ${users.version} || ',') > 0`;
 
 export interface NewUser {
   email: string;

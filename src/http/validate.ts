@@ -7,6 +7,9 @@ import type { AppEnv } from "./operation.ts";
 /** Larger than any record; JSON of any depth is parsed quickly at this size. */
 export const JSON_BODY_BYTES = 64 * 1024;
 
+/** So many are told: the answer to a body of nothing but unknown fields must not be larger than the body. */
+const MOST_ERRORS = 100;
+
 /** Zod's findings as the error shape has them: an unknown field is named by its own path. */
 function fieldErrors(error: z.core.$ZodError): FieldError[] {
   return error.issues.flatMap((issue) => {
@@ -25,7 +28,7 @@ export function validate(
   return zValidator(target, schema, async (result, c) => {
     if (result.success) return;
     await before?.(c, async () => {});
-    throw new AppError("invalid_input", { errors: fieldErrors(result.error) });
+    throw new AppError("invalid_input", { errors: fieldErrors(result.error).slice(0, MOST_ERRORS) });
   }) as MiddlewareHandler<AppEnv>;
 }
 

@@ -65,7 +65,8 @@ export function sameSecret(a: string, b: string): boolean {
 
 function deriveKey(encoded: string): MasterKey {
   const master = Buffer.from(encoded, "base64");
-  if (master.length !== 32) throw new Error("MASTER_KEY: each key must be 32 random bytes in base64.");
+  if (master.length !== 32 || master.toString("base64") !== encoded)
+    throw new Error("MASTER_KEY: each key must be 32 random bytes in base64.");
   const derive = (use: string, bytes: number) =>
     Buffer.from(hkdfSync("sha256", master, Buffer.alloc(0), `stowage/${use}`, bytes));
   return {
@@ -114,7 +115,9 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
       if (!key) throw new CannotOpen(`Sealed with the master key ${id}, which MASTER_KEY does not hold.`);
       const box = Buffer.from(encoded, "base64url");
       try {
-        const cipher = createDecipheriv("aes-256-gcm", key.sealing, box.subarray(0, NONCE_BYTES))
+        const cipher = createDecipheriv("aes-256-gcm", key.sealing, box.subarray(0, NONCE_BYTES), {
+          authTagLength: TAG_BYTES,
+        })
           .setAAD(Buffer.from(context))
           .setAuthTag(box.subarray(-TAG_BYTES));
         return cipher.update(box.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + cipher.final("utf8");

@@ -1,0 +1,164 @@
+import { createHash, createHmac } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import { createSigner } from "../../src/platform/signer.ts";
+import { type Answer, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+
+/* What is tried with the signed address of a file. The e2e suite tries the same against a server. */
+
+// Messages go nowhere: no processing is needed here.
+const worker = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+
+let team: Team;
+
+beforeAll(async () => {
+  team = await newTeam(worker);
+});
+
+const BOUNDARY = "----canary7MA4YWxk";
+const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
+const bytesOf = (...pieces: (string | Uint8Array)[]) =>
+  new Uint8Array(Buffer.concat(pieces.map((piece) => Buffer.from(piece))));
+const part = (headers: string, content: string | Uint8Array) =>
+  bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
+const END = `--${BOUNDARY}--\r\n`;
+const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
+  bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
+
+const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
+  team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });
+
+describe("a signed address", () => {
+  const settings = {
+    endpoint: "https://s3.example",
+    bucket: "files",
+    accessKeyId: "id",
+    secretAccessKey: "local-secret",
+  };
+  const signer = createSigner(settings);
+  const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest();
+  const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+  /** AWS Signature Version 4 for a query, read from Amazon's own description and not from our code. */
+  function isGenuine(address: string, { method = "GET", host = new URL(address).host } = {}): boolean {
+    const url = new URL(address);
+    const signature = url.searchParams.get("X-Amz-Signature");
+    const [id, day = "", region = "", service = "", end = ""] = (url.searchParams.get("X-Amz-Credential") ?? "").split(
+      "/",
+    );
+    const query = [...url.searchParams]
+      .filter(([name]) => name !== "X-Amz-Signature")
+      .map((pair) => pair.map(encodeURIComponent).join("="))
+      .sort()
+      .join("&");
+    const signedHeaders = url.searchParams.get("X-Amz-SignedHeaders") ?? "";
+    const request = [method, url.pathname, query, `host:${host}\n`, signedHeaders, "UNSIGNED-PAYLOAD"].join("\n");
+    const scope = [day, region, service, end].join("/");
+    const date = url.searchParams.get("X-Amz-Date") ?? "";
+    const text = [url.searchParams.get("X-Amz-Algorithm"), date, scope, sha256(request)].join("\n");
+    const key = [day, region, service, end].reduce<string | Buffer>(hmac, `AWS4${settings.secretAccessKey}`);
+    return id === settings.accessKeyId && date.startsWith(day) && hmac(key, text).toString("hex") === signature;
+  }
+
+  const changed = (address: string, change: (url: URL) => void) => {
+    const url = new URL(address);
+    change(url);
+    return url.href;
+  };
+
+  test("is genuine, names one key, one method and an end", async () => {
+    const address = await signer.sign("team/id-Früh (1)'!*+ %41.mp3", 60);
+    expect(isGenuine(address)).toBe(true);
+    const { searchParams } = new URL(address);
+    expect([...searchParams.keys()].sort()).toEqual(
+      "Algorithm Credential Date Expires Signature SignedHeaders".split(" ").map((name) => `X-Amz-${name}`),
+    );
+    expect(searchParams.get("X-Amz-Expires")).toBe("60");
+    expect(searchParams.get("X-Amz-SignedHeaders")).toBe("host");
+    expect(address).not.toContain(settings.secretAccessKey);
+  });
+
+  test.each(["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"])(
+    "is worthless with another X-Amz-%s, or without it",
+    async (name) => {
+      const parameter = `X-Amz-${name}`;
+      const address = await signer.sign("team/id-a.mp3", 60);
+      const value = new URL(address).searchParams.get(parameter) ?? "";
+      for (const other of [
+        `${value}0`,
+        value.slice(0, -1),
+        value.replace(/[0-9a-z]/i, (c) => (c === "1" ? "2" : "1")),
+      ]) {
+        expect(isGenuine(changed(address, (url) => url.searchParams.set(parameter, other))), other).toBe(false);
+      }
+      expect(isGenuine(changed(address, (url) => url.searchParams.delete(parameter)))).toBe(false);
+    },
+  );
+
+  test.each<[string, (url: URL) => void]>([
+    [
+      "another file",
+      (url) => {
+        url.pathname = url.pathname.replace("id-a", "id-b");
+      },
+    ],
+    [
+      "another team",
+      (url) => {
+        url.pathname = url.pathname.replace("team", "other");
+      },
+    ],
+    [
+      "another bucket",
+      (url) => {
+        url.pathname = url.pathname.replace("files", "other");
+      },
+    ],
+    [
+      "the bucket itself",
+      (url) => {
+        url.pathname = "/files/";
+      },
+    ],
+    [
+      "a further parameter",
+      (url) => {
+        url.searchParams.set("response-content-type", "text/html");
+      },
+    ],
+    [
+      "a listing",
+      (url) => {
+        url.searchParams.set("list-type", "2");
+      },
+    ],
+    [
+      "another host",
+      (url) => {
+        url.host = "evil.example";
+      },
+    ],
+  ])("opens nothing else: %s", async (_, change) => {
+    expect(isGenuine(changed(await signer.sign("team/id-a.mp3", 60), change))).toBe(false);
+  });
+
+  test.each(["PUT", "POST", "DELETE", "HEAD"])("is not one for %s", async (method) => {
+    expect(isGenuine(await signer.sign("team/id-a.mp3", 60), { method })).toBe(false);
+  });
+
+  test("lasts as long as the caller asked, within S3's limit and no longer", async () => {
+    const { headers } = await send(fileForm("x"));
+    const path = headers.get("Location") ?? "";
+    for (const expiresIn of ["0", "-1", "604801", "1e3", "1.5", "abc", "999999999999", "60&expiresIn=9", ""]) {
+      await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?expiresIn=${expiresIn}`), [
+        "expiresIn",
+      ]);
+    }
+    for (const expiresIn of [1, 604_800]) {
+      const { body } = await team.call("GET", `${path}?expiresIn=${expiresIn}`);
+      expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(String(expiresIn));
+      expect(new URL(body.signedUrl).pathname).toContain(`/${team.teamId}/`);
+    }
+    const { body } = await team.call("GET", `${path}?X-Amz-Expires=999999&path=other`);
+    expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe("3600");
+  });
+});

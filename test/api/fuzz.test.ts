@@ -1,0 +1,276 @@
+import fc from "fast-check";
+import { beforeAll, expect, test } from "vitest";
+import { document } from "../support/contract.ts";
+import { type CallOptions, newTeam, OPERATOR, startWorker, type Team } from "../support/harness.ts";
+
+/*
+ * Requests made from the OpenAPI document, right ones and broken ones, at every route. Whatever comes, the answer is no
+ * 5xx and one that the document describes (the harness's `call` checks each against it). A failure prints the seed and
+ * the smallest request that shows it. More runs: VITE_FUZZ_RUNS=20000; the same again: VITE_FUZZ_SEED=…
+ */
+
+const setting = (name: string) => Number((import.meta.env as Record<string, string | undefined>)[name]) || undefined;
+const RUNS = setting("VITE_FUZZ_RUNS") ?? 1500;
+const SEED = setting("VITE_FUZZ_SEED") ?? Math.trunc(Date.now() % 2 ** 31);
+const DEFAULT_MILLISECONDS = 12_000;
+
+// Hashing is slow and told nothing of; messages and limits are no part of what is looked for.
+const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
+const worker = startWorker((deps) => ({
+  ...deps,
+  secrets: { ...deps.secrets, hashPassword: async () => HASH, verifyPassword: async () => false },
+  limiter: { token: async () => true, address: async () => true, login: async () => true },
+  jobs: { send: async () => {}, sendAll: async () => {} },
+}));
+
+interface Schema {
+  type?: string;
+  properties?: Record<string, Schema>;
+  required?: string[];
+  minLength?: number;
+  maxLength?: number;
+  pattern?: string;
+  format?: string;
+  minimum?: number;
+  maximum?: number;
+}
+interface Parameter {
+  name: string;
+  in: "path" | "query" | "header";
+  schema: Schema;
+}
+interface OperationObject {
+  parameters: Parameter[];
+  requestBody?: { content: Record<string, { schema: Schema }> };
+}
+
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({
+    method: method.toUpperCase(),
+    path,
+    operation: operation as unknown as OperationObject,
+  })),
+);
+
+/** Texts that have broken something somewhere. */
+const nasty = fc.constantFrom(
+  ..."\0|\u202e|\ud800|\udc00|%|%00|%zz|..|../..|'|\"|;|--|{}|[]|null|undefined|NaN|__proto__|constructor".split("|"),
+  ...["toString", "-1", "0", "1e999", "9".repeat(400), "\r\nX: y", "\u00e9".repeat(300), "a".repeat(5000), "", " "],
+);
+const anyText = fc.oneof(fc.string({ unit: "binary" }), fc.string(), nasty);
+
+/** A value of the schema, as far as the schema tells. */
+function valid(schema: Schema): fc.Arbitrary<unknown> {
+  const { type, properties = {}, required = [], minLength = 0, maxLength = 60, format, pattern } = schema;
+  if (type === "object") {
+    const fields = Object.entries(properties).map(([name, field]) => [name, valid(field)] as const);
+    return fc.record(Object.fromEntries(fields), { requiredKeys: required });
+  }
+  if (type === "boolean") return fc.boolean();
+  if (type === "integer" || type === "number") {
+    return fc.integer({ min: schema.minimum ?? -5, max: schema.maximum ?? 500 });
+  }
+  if (format === "date-time") {
+    const now = Date.now();
+    return fc
+      .date({ min: new Date(now), max: new Date(now + 3e11), noInvalidDate: true })
+      .map((date) => date.toISOString());
+  }
+  if (pattern?.includes("@")) return fc.uuid().map((uuid) => `${uuid}@canary.example`);
+  if (pattern) return fc.stringMatching(new RegExp(pattern, "u"));
+  return fc.string({ minLength, maxLength: Math.min(maxLength, minLength + 60) });
+}
+
+/** One that is broken somewhere: of another type, with a field too many, too few, or of another type. */
+function broken(schema: Schema): fc.Arbitrary<unknown> {
+  const anything = fc.oneof(anyText, fc.jsonValue({ maxDepth: 3 }), fc.constant(null));
+  if (schema.type !== "object") return anything;
+  const names = Object.keys(schema.properties ?? {});
+  const field = fc.oneof(fc.constantFrom(...names), fc.constantFrom("teamId", "_id", "__proto__", "x"), anyText);
+  const changed = fc
+    .tuple(valid(schema), fc.array(fc.tuple(field, anything), { minLength: 1, maxLength: 3 }))
+    .map(([value, changes]) => ({ ...(value as object), ...Object.fromEntries(changes) }));
+  return fc.oneof(changed, anything);
+}
+
+const either = (schema: Schema) =>
+  fc.oneof({ arbitrary: valid(schema), weight: 3 }, { arbitrary: broken(schema), weight: 2 });
+
+const BOUNDARY = "canaryboundary";
+
+function multipart(): fc.Arbitrary<Pick<CallOptions, "body" | "headers">> {
+  const piece = fc.oneof(
+    fc.constantFrom(
+      `--${BOUNDARY}\r\n`,
+      `\r\n--${BOUNDARY}--\r\n`,
+      "\r\n",
+      "\r\n\r\n",
+      "--",
+      "Content-Disposition: form-data; ",
+    ),
+    fc.constantFrom(
+      'name="file"',
+      '; filename="a.mp3"',
+      "; filename*=UTF-8''%41",
+      "Content-Type: audio/mpeg\r\n",
+      "\0",
+    ),
+    anyText,
+  );
+  const whole = fc
+    .tuple(anyText, fc.oneof(anyText, fc.constant("ID3"), fc.constant("RIFF")))
+    .map(([name, content]) => [
+      `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="${name.replace(/["\r\n]/g, "")}"\r\n\r\n`,
+      `${content}\r\n--${BOUNDARY}--\r\n`,
+    ]);
+  const type = fc.oneof(
+    { arbitrary: fc.constant(`multipart/form-data; boundary=${BOUNDARY}`), weight: 6 },
+    {
+      arbitrary: fc.constantFrom("multipart/form-data", "text/plain", 'multipart/form-data; boundary="', ""),
+      weight: 1,
+    },
+  );
+  return fc.tuple(fc.oneof(whole, fc.array(piece, { maxLength: 12 })), type).map(([pieces, contentType]) => ({
+    body: new Blob([pieces.join("")]).stream() as ReadableStream<Uint8Array>,
+    headers: { "Content-Type": contentType },
+  }));
+}
+
+function bodyOf(operation: OperationObject): fc.Arbitrary<Pick<CallOptions, "body" | "headers">> {
+  const { content = {} } = operation.requestBody ?? {};
+  if (content["multipart/form-data"]) return multipart();
+  const schema = content["application/json"]?.schema;
+  if (!schema) return fc.constant({});
+  const type = fc.oneof(
+    { arbitrary: fc.constantFrom("application/json", "APPLICATION/JSON; charset=utf-8"), weight: 9 },
+    { arbitrary: fc.constantFrom("text/plain", "", "application/x-www-form-urlencoded"), weight: 1 },
+  );
+  const text = fc.oneof(
+    { arbitrary: either(schema).map((value) => JSON.stringify(value) ?? ""), weight: 8 },
+    {
+      arbitrary: fc
+        .tuple(either(schema), fc.nat(80))
+        .map(([value, cut]) => (JSON.stringify(value) ?? "").slice(0, cut)),
+      weight: 1,
+    },
+    { arbitrary: anyText, weight: 1 },
+  );
+  return fc.tuple(text, type).map(([body, contentType]) => ({ body, headers: { "Content-Type": contentType } }));
+}
+
+/** What fetch takes as a header's value. */
+const headerText = fc.oneof(
+  fc.string().map((text) => text.trim()),
+  fc.constantFrom(
+    '"0"',
+    '"1", "2"',
+    'W/"0"',
+    "*",
+    '""',
+    ",,,",
+    '"999999999999999999"',
+    "k".repeat(255),
+    "k".repeat(256),
+  ),
+  fc.array(fc.nat(), { maxLength: 300, size: "max" }).map((numbers) => numbers.map((n) => `"${n}"`).join()),
+);
+
+const encoded = (text: string) => encodeURIComponent(text.toWellFormed());
+
+type Who = "team" | "page" | "operator" | "no one" | "garbage";
+interface Shot {
+  method: string;
+  target: string;
+  who: Who;
+  options: CallOptions;
+}
+
+/** A request at one route. `ids` are looked up when it is sent. */
+function shots({ method, path, operation }: (typeof operations)[number]): fc.Arbitrary<Shot> {
+  const inQuery = operation.parameters.filter((parameter) => parameter.in === "query");
+  const inHeaders = operation.parameters.filter((parameter) => parameter.in === "header");
+  const query = fc.tuple(
+    ...inQuery.map(({ name, schema }) =>
+      fc
+        .option(either(schema), { freq: 3 })
+        .map((value) => (value === null ? "" : `${name}=${encoded(String(value))}`)),
+    ),
+    fc.option(fc.tuple(anyText, anyText), { freq: 5 }).map((pair) => (pair ? pair.map(encoded).join("=") : "")),
+    fc.option(fc.constantFrom("%", "=", "&&", "?", "limit", "limit=1&limit=2", "page=1&cursor=x", "%ff=%ff", "+"), {
+      freq: 8,
+    }),
+  );
+  const headers = fc.tuple(
+    ...inHeaders.map(({ name }) =>
+      fc.option(headerText, { freq: 2 }).map((value) => (value === null ? [] : [[name, value]])),
+    ),
+  );
+  const id = fc.oneof(
+    { arbitrary: fc.constant("{own}"), weight: 8 },
+    { arbitrary: fc.stringMatching(/^[0-9a-f]{24}$/), weight: 1 },
+    { arbitrary: anyText.map((text) => encoded(text) || "x"), weight: 2 },
+    { arbitrary: fc.constantFrom("%", "%2f", "%2e%2e%2f", "%ff", "a%00b"), weight: 1 },
+  );
+  const who = fc.oneof(
+    { arbitrary: fc.constant<Who>("team"), weight: 15 },
+    { arbitrary: fc.constantFrom<Who>("page", "operator", "no one", "garbage"), weight: 3 },
+  );
+  return fc.tuple(id, query, headers, bodyOf(operation), who).map(([id, query, headers, body, who]) => ({
+    method,
+    target: `${path.replace("{id}", id)}?${query.filter(Boolean).join("&")}`,
+    who,
+    options: { ...body, headers: { ...body.headers, ...Object.fromEntries(headers.flat()) } },
+  }));
+}
+
+let team: Team;
+let tokens: Record<Who, string | undefined>;
+let ids: Record<string, string>;
+
+beforeAll(async () => {
+  team = await newTeam(worker);
+  const [page, user, file] = [
+    await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } }),
+    await team.call("POST", "/auth/v1/users", { json: { email: "fuzz@canary.example", password: "canary-password" } }),
+    await team.call("POST", "/docs/v1/uploads", {
+      body: `--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\na\r\n--b--\r\n`,
+      headers: { "Content-Type": "multipart/form-data; boundary=b" },
+    }),
+  ];
+  tokens = { team: team.token, page: page.body.data.key, operator: OPERATOR, "no one": undefined, garbage: "garbage" };
+  ids = {
+    apikeys: page.body.data.id,
+    users: user.body.data._id,
+    uploads: file.headers.get("Location")?.split("/").at(-1) ?? "",
+  };
+});
+
+test(`no request made from the document is answered by a 5xx, or by what the document does not describe (seed ${SEED})`, {
+  timeout: 600_000,
+}, async () => {
+  console.log(`fuzz: ${RUNS} runs at most, seed ${SEED}`);
+  const seen = new Set<string>();
+  const statuses: Record<string, number> = {};
+  const shot = fc.constantFrom(...operations).chain(shots);
+  const property = fc.asyncProperty(shot, async ({ method, target, who, options }) => {
+    const path = target.replace("{own}", ids[target.split("/")[3] ?? ""] ?? "");
+    // What the fuzzing itself works with stays.
+    const isLast = method === "DELETE" && target.includes("{own}");
+    const token = isLast ? tokens.page : tokens[who];
+    const { status, text } = await worker.call(method, path, { ...options, token });
+    expect(status, text).toBeLessThan(500);
+    seen.add(`${method} ${target.split("?")[0]?.split("/").slice(0, 4).join("/")}`);
+    statuses[status] = (statuses[status] ?? 0) + 1;
+  });
+  await fc.assert(property, {
+    seed: SEED,
+    numRuns: RUNS,
+    interruptAfterTimeLimit: setting("VITE_FUZZ_RUNS") ? 580_000 : DEFAULT_MILLISECONDS,
+    markInterruptAsFailure: false,
+  });
+  console.log(`fuzz: ${JSON.stringify(statuses)}`);
+  // It is no fuzzing if nothing gets through, or nothing is refused.
+  for (const status of [200, 400, 401, 403, 404])
+    expect(statuses[status] ?? 0, `answers with ${status}`).toBeGreaterThan(0);
+  expect(seen.size).toBeGreaterThan(5);
+});

@@ -1,0 +1,283 @@
+import { createCipheriv } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import { CannotOpen, fingerprint, loadSecrets, type Secrets, sameSecret } from "../../src/platform/secrets.ts";
+import { realSystem, type System } from "../../src/platform/system.ts";
+
+const master = (fill: string) => btoa(fill.repeat(32));
+const load = (...keys: string[]) => loadSecrets(keys.join(","), realSystem);
+const [A, B, C] = [master("a"), master("b"), master("c")];
+const secrets = load(A);
+const TEXT = "stow_sk_0123456789-a-token-that-is-sealed";
+
+/** The sealed value with its box changed. */
+function tampered(sealed: string, change: (box: Buffer) => Uint8Array): string {
+  const [id, box = ""] = sealed.split(".");
+  return `${id}.${Buffer.from(change(Buffer.from(box, "base64url"))).toString("base64url")}`;
+}
+
+describe("MASTER_KEY", () => {
+  test.each([
+    ["nothing", ""],
+    ["commas only", " , ,"],
+    ["too short a key", btoa("a".repeat(31))],
+    ["too long a key", btoa("a".repeat(33))],
+    ["what is no base64", "!".repeat(44)],
+    ["a good key and a bad one", `${A},short`],
+    ["a key with something behind its end", `${A}canary`],
+  ])("is refused as %s, without being quoted", (_, value) => {
+    let message = "accepted";
+    try {
+      loadSecrets(value, realSystem);
+    } catch (error) {
+      message = String(error);
+    }
+    expect(message).toMatch(/^Error: MASTER_KEY/);
+    if (value.length > 5) expect(message).not.toContain(value);
+  });
+
+  test("may hold several keys, with white space between; the first makes new values", () => {
+    const several = loadSecrets(` ${B} ,\n${A} , ${C}`, realSystem);
+    expect(several.currentKeyId).toBe(load(B).currentKeyId);
+    expect(several.olderKeyIds).toEqual([load(A).currentKeyId, load(C).currentKeyId]);
+  });
+
+  test("is named by an id that does not give it away", () => {
+    expect(secrets.currentKeyId).toMatch(/^[0-9a-f]{8}$/);
+    expect(new Set([A, B, C].map((key) => load(key).currentKeyId)).size).toBe(3);
+    expect(Buffer.from(A, "base64").toString("hex")).not.toContain(secrets.currentKeyId);
+  });
+});
+
+describe("a sealed value", () => {
+  test("opens to what was sealed, any text of any length", () => {
+    for (const text of ["", "a", TEXT, "Früh 早 🎧\0", "x".repeat(100_000)]) {
+      expect(secrets.open(secrets.seal(text, "context"), "context")).toBe(text);
+    }
+  });
+
+  test("looks different each time, and shows neither text nor context", () => {
+    const sealed = Array.from({ length: 100 }, () => secrets.seal(TEXT, "context"));
+    expect(new Set(sealed).size).toBe(100);
+    const bytes = Buffer.from(sealed[0]?.split(".")[1] ?? "", "base64url").toString("latin1");
+    expect(bytes).not.toContain(TEXT.slice(0, 8));
+    expect(bytes).not.toContain("context");
+  });
+
+  test("never uses a nonce twice", () => {
+    const nonces = Array.from({ length: 2_000 }, () =>
+      Buffer.from(secrets.seal("", "c").split(".")[1] ?? "", "base64url")
+        .subarray(0, 12)
+        .toString("hex"),
+    );
+    expect(new Set(nonces).size).toBe(2_000);
+  });
+
+  test("opens for its own record only", () => {
+    const sealed = secrets.seal(TEXT, "api-key/1/team");
+    for (const context of ["api-key/2/team", "api-key/1/other", "", "api-key/1/team ", "API-KEY/1/TEAM"]) {
+      expect(() => secrets.open(sealed, context)).toThrow(CannotOpen);
+    }
+  });
+
+  test("with any one bit changed does not open", () => {
+    const sealed = secrets.seal(TEXT, "context");
+    const { length } = Buffer.from(sealed.split(".")[1] ?? "", "base64url");
+    for (let i = 0; i < length; i++) {
+      for (const mask of [1, 128]) {
+        const changed = tampered(sealed, (box) => box.map((byte, at) => (at === i ? byte ^ mask : byte)));
+        expect(() => secrets.open(changed, "context"), `byte ${i}`).toThrow(CannotOpen);
+      }
+    }
+  });
+
+  test("cut, lengthened or put together from two does not open", () => {
+    const [one, two] = [secrets.seal(TEXT, "context"), secrets.seal(TEXT, "context")];
+    const { length } = Buffer.from(one.split(".")[1] ?? "", "base64url");
+    for (let end = 0; end < length; end++) {
+      expect(
+        () =>
+          secrets.open(
+            tampered(one, (box) => box.subarray(0, end)),
+            "context",
+          ),
+        `${end} bytes`,
+      ).toThrow(CannotOpen);
+    }
+    const other = Buffer.from(two.split(".")[1] ?? "", "base64url");
+    for (const change of [
+      (box: Buffer) => Buffer.concat([box, Buffer.from([0])]),
+      (box: Buffer) => Buffer.concat([box.subarray(0, 12), other.subarray(12)]),
+      (box: Buffer) => Buffer.concat([box.subarray(0, -16), other.subarray(-16)]),
+    ]) {
+      expect(() => secrets.open(tampered(one, change), "context")).toThrow(CannotOpen);
+    }
+  });
+
+  test("with a shortened tag does not open: fewer bytes to guess are no tag", () => {
+    // A box so short that its "tag" would be under 16 bytes, right as far as it goes.
+    const key = Buffer.alloc(32);
+    const cipher = createCipheriv("aes-256-gcm", key, Buffer.alloc(12));
+    cipher.final();
+    expect(cipher.getAuthTag()).toHaveLength(16);
+    for (let bytes = 0; bytes < 28; bytes++) {
+      const sealed = `${secrets.currentKeyId}.${Buffer.alloc(bytes).toString("base64url")}`;
+      expect(() => secrets.open(sealed, "context")).toThrow(CannotOpen);
+    }
+  });
+
+  test.each(["", ".", "..", "x", "00000000.AAAA", "no-such-key.AAAA", `${load(B).currentKeyId}.AAAA`])(
+    "%j does not open, nor crash",
+    (sealed) => {
+      expect(() => secrets.open(sealed, "context")).toThrow(CannotOpen);
+    },
+  );
+});
+
+describe("rotation", () => {
+  test("opens what older keys sealed, and seals with the new one", () => {
+    const old = load(A).seal(TEXT, "c");
+    const rotated = load(B, A);
+    expect(rotated.open(old, "c")).toBe(TEXT);
+    const renewed = rotated.seal(rotated.open(old, "c"), "c");
+    expect(load(B).open(renewed, "c")).toBe(TEXT);
+    expect(() => load(A).open(renewed, "c")).toThrow(CannotOpen);
+  });
+
+  test("once an old key is gone, what it sealed says so and does not open", () => {
+    expect(() => load(B, C).open(load(A).seal(TEXT, "c"), "c")).toThrow(CannotOpen);
+  });
+
+  test("a value under another key's name does not open", () => {
+    const rotated = load(B, A);
+    const box = load(A).seal(TEXT, "c").split(".")[1];
+    expect(() => rotated.open(`${rotated.currentKeyId}.${box}`, "c")).toThrow(CannotOpen);
+  });
+
+  test("verifies passwords and signatures of older keys, and knows them as such", async () => {
+    const hash = await load(A).hashPassword("canary-password");
+    const rotated = load(B, A);
+    expect(await rotated.verifyPassword("canary-password", hash)).toBe(true);
+    expect([rotated.isCurrentHash(hash), load(A).isCurrentHash(hash)]).toEqual([false, true]);
+    expect(rotated.isSigned("text", load(A).sign("text"))).toBe(true);
+    expect(load(B).isSigned("text", load(A).sign("text"))).toBe(false);
+    expect(await load(B).verifyPassword("canary-password", hash)).toBe(false);
+  });
+});
+
+describe("a password's hash", () => {
+  let hash: string;
+  beforeAll(async () => {
+    hash = await secrets.hashPassword("canary-password-Ä");
+  });
+
+  test("is one PHC string with its cost, its key and a salt of 16 bytes", () => {
+    expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
+    expect(hash).toContain(`keyid=${secrets.currentKeyId}`);
+    expect(hash).not.toContain("canary-password");
+  });
+
+  test("is made with a new salt each time", async () => {
+    expect(await secrets.hashPassword("canary-password-Ä")).not.toBe(hash);
+  });
+
+  test("verifies the password, however its characters are composed", async () => {
+    expect(await secrets.verifyPassword("canary-password-Ä", hash)).toBe(true);
+    expect(await secrets.verifyPassword("canary-password-A\u0308", hash)).toBe(true);
+    expect(await secrets.verifyPassword("ｃanary-password-Ä", hash)).toBe(true);
+  });
+
+  test.each(["canary-password-ä", "canary-password-A", "canary-password-Ä ", "canary-password", ""])(
+    "does not verify %j",
+    async (password) => {
+      expect(await secrets.verifyPassword(password, hash)).toBe(false);
+    },
+  );
+
+  test("is worthless under another pepper: the database alone allows no guessing", async () => {
+    expect(await load(B).verifyPassword("canary-password-Ä", hash)).toBe(false);
+    const renamed = hash.replace(secrets.currentKeyId, load(B).currentKeyId);
+    expect(await load(B).verifyPassword("canary-password-Ä", renamed)).toBe(false);
+  });
+
+  test.each([
+    "",
+    "plain",
+    "$scrypt$ln=1,r=1,p=1,keyid=00000000$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+    "$2b$10$abcdefghijklmnopqrstuv",
+  ])("that is none of ours verifies nothing, and does not crash: %j", async (other) => {
+    expect(await secrets.verifyPassword("", other)).toBe(false);
+    expect(await secrets.verifyPassword("canary-password", other)).toBe(false);
+  });
+
+  test("of zeros is not the hash of nobody", async () => {
+    const zeros = `$scrypt$ln=14,r=8,p=5,keyid=${secrets.currentKeyId}$${"A".repeat(22)}$${"A".repeat(43)}`;
+    expect(await secrets.verifyPassword("canary-password", zeros)).toBe(false);
+  });
+});
+
+test("an unknown user costs the same work as a wrong password", async () => {
+  const hash = await secrets.hashPassword("canary-password");
+  const cpu = async (against: string | null, of: Secrets = secrets) => {
+    const started = performance.now();
+    expect(await of.verifyPassword("wrong-canary-password", against)).toBe(false);
+    return performance.now() - started;
+  };
+  // The clock of a Worker may stand still between I/O; then only the answers are compared, and guards.test.ts the code.
+  const [known, unknown, foreign] = [await cpu(hash), await cpu(null), await cpu(hash, load(B))];
+  if (known > 20) {
+    for (const other of [unknown, foreign]) expect(other).toBeGreaterThan(known / 5);
+  }
+});
+
+describe("a signature", () => {
+  test("is 16 bytes, the same each time, and of its text and key only", () => {
+    expect(Buffer.from(secrets.sign("a"), "base64url")).toHaveLength(16);
+    expect(secrets.sign("a")).toBe(secrets.sign("a"));
+    expect(new Set([secrets.sign("a"), secrets.sign("b"), load(B).sign("a")]).size).toBe(3);
+  });
+
+  test("is known again, and with any character changed is not", () => {
+    const signature = secrets.sign("list/id");
+    expect(secrets.isSigned("list/id", signature)).toBe(true);
+    for (let i = 0; i < signature.length; i++) {
+      const other = signature.slice(0, i) + (signature[i] === "A" ? "B" : "A") + signature.slice(i + 1);
+      expect(secrets.isSigned("list/id", other)).toBe(false);
+    }
+    for (const other of ["", signature.slice(0, -1), `${signature}A`, signature.toLowerCase()]) {
+      expect(secrets.isSigned("list/id", other)).toBe(false);
+    }
+    expect(secrets.isSigned("list/i", signature)).toBe(false);
+  });
+});
+
+describe("randomness", () => {
+  test("comes from the system, and its failure is a failure", async () => {
+    const dry: System = {
+      ...realSystem,
+      randomBytes: () => {
+        throw new Error("no entropy");
+      },
+    };
+    const without = loadSecrets(A, dry);
+    expect(() => without.seal(TEXT, "c")).toThrow("no entropy");
+    await expect(without.hashPassword("canary-password")).rejects.toThrow("no entropy");
+  });
+});
+
+describe("comparing secrets", () => {
+  test("says whether two texts are the same, of whatever length", () => {
+    const pairs: [string, string][] = [
+      ["", ""],
+      ["a", "a"],
+      ["a", "b"],
+      ["a", "ab"],
+      ["", "a"],
+      ["é", "e\u0301"],
+    ];
+    for (const [a, b] of pairs) expect(sameSecret(a, b)).toBe(a === b);
+  });
+
+  test("a fingerprint is SHA-256 in hex", () => {
+    expect(fingerprint("abc")).toBe("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  });
+});
