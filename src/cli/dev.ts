@@ -120,16 +120,19 @@ async function firstKey(operatorToken: string): Promise<{ token: string; isKept:
   const keyFile = join(stateDir, "first-key.json");
   const headers = { Authorization: `Bearer ${operatorToken}`, "Content-Type": "application/json" };
   const keys = `${url}/auth/v1/apikeys`;
+  let teamId: string | undefined;
   if (existsSync(keyFile)) {
-    const answer = await fetch(`${keys}/${JSON.parse(readFileSync(keyFile, "utf8")).id}`, { headers });
+    const last = JSON.parse(readFileSync(keyFile, "utf8"));
+    teamId = last.teamId;
+    const answer = await fetch(`${keys}/${last.id}`, { headers });
     const { data } = (await answer.json()) as { data?: { key: string; expiresAt: string } };
     if (data && Date.parse(data.expiresAt) > Date.now()) return { token: data.key, isKept: true };
-    // Deleted, expired, or sealed under a MASTER_KEY that is lost: a new one.
+    // Deleted, expired, or sealed under a MASTER_KEY that is lost: a new one of the same team.
   }
-  const answer = await fetch(keys, { method: "POST", headers, body: JSON.stringify({ name: "First key" }) });
+  const answer = await fetch(keys, { method: "POST", headers, body: JSON.stringify({ name: "First key", teamId }) });
   if (!answer.ok) throw new Refusal(`A first key could not be made: ${await answer.text()}`);
-  const { data } = (await answer.json()) as { data: { id: string; key: string } };
-  writeFileSync(keyFile, `${JSON.stringify({ id: data.id })}\n`);
+  const { data } = (await answer.json()) as { data: { id: string; teamId: string; key: string } };
+  writeFileSync(keyFile, `${JSON.stringify({ id: data.id, teamId: data.teamId })}\n`);
   return { token: data.key, isKept: false };
 }
 

@@ -21,6 +21,10 @@ export const RECEIVING_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const PENDING_MILLISECONDS = 2 * 60 * 1000;
 export const DELETING_MILLISECONDS = 60 * 1000;
 
+/** Why a file failed. */
+export const FAILURE_CODES = ["bytes_missing", "bytes_altered", "audio_unreadable", "retries_exhausted"] as const;
+export type FailureCode = (typeof FAILURE_CODES)[number];
+
 export type FileRow = typeof files.$inferSelect;
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
@@ -43,7 +47,7 @@ export interface FileMetadata extends StoredFile {
   mimeType: string;
   sha256: string;
   processedAt: number | null;
-  failure: { code: string; message: string } | null;
+  failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
 }
 
@@ -105,7 +109,8 @@ export async function fetchMetadata(deps: Deps, caller: Caller, id: string): Pro
     mimeType: row.mimeType ?? "application/octet-stream",
     sha256: row.sha256 ?? "",
     processedAt: row.processedAt,
-    failure: row.failureCode === null ? null : { code: row.failureCode, message: row.failureMessage ?? "" },
+    failure:
+      row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
     audio: row.audio === null ? null : JSON.parse(row.audio),
   };
 }

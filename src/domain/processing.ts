@@ -5,7 +5,7 @@ import { once, retrying } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
 import { readAudio } from "./audio.ts";
 import { UnreadableAudio } from "./bytes.ts";
-import { type FileRow, objectKey, PENDING_MILLISECONDS } from "./files.ts";
+import { type FailureCode, type FileRow, objectKey, PENDING_MILLISECONDS } from "./files.ts";
 import type { FileType } from "./kind.ts";
 
 /** Longer than the slowest job, a full read of a 100 MB MP3 that states no duration. */
@@ -18,7 +18,7 @@ const LONGEST_RETRY_SECONDS = 15 * 60;
 export type Outcome = "completed" | "failed" | "not ours" | { retryAfterSeconds: number };
 
 interface Failure {
-  code: "bytes_missing" | "bytes_altered" | "audio_unreadable" | "retries_exhausted";
+  code: FailureCode;
   message: string;
 }
 

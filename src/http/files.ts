@@ -1,6 +1,7 @@
 import * as z from "zod";
 import {
   deleteFile,
+  FAILURE_CODES,
   fetchMetadata,
   fetchUsage,
   listFiles,
@@ -42,7 +43,7 @@ const metadataSchema = fileSchema
     mimeType: z.string().meta({ description: "Told from the bytes." }),
     sha256: z.string().regex(/^[0-9a-f]{64}$/),
     processedAt: timestamp.nullable(),
-    failure: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
+    failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
     audio: z
       .strictObject({
         container: z.string().nullable(),
@@ -178,7 +179,13 @@ export const sign = read(
         .transform(Number)
         .refine((value) => value >= 1 && value <= MOST_SIGNED_SECONDS, `Must be 1 to ${MOST_SIGNED_SECONDS} seconds.`)
         .default(SIGNED_SECONDS)
-        .meta({ type: "integer", minimum: 1, maximum: MOST_SIGNED_SECONDS, default: SIGNED_SECONDS }),
+        .meta({
+          type: "integer",
+          minimum: 1,
+          maximum: MOST_SIGNED_SECONDS,
+          default: SIGNED_SECONDS,
+          description: "Seconds that the address lives.",
+        }),
     }),
     success: {
       description: "The address.",

@@ -115,7 +115,10 @@ export const login = open(
     success: {
       description: "The key.",
       schema: one,
-      example: { message: "Logged in.", data: { ...example, name: "Ada Lovelace" } },
+      example: {
+        message: "Logged in.",
+        data: { ...example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
+      },
     },
     refusals: ["login_failed", "rate_limited"],
   },

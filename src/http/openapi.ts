@@ -20,8 +20,9 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
   } = z.toJSONSchema(schema, {
     io,
     override: ({ jsonSchema }) => {
-      // Query parameters come as text; the document tells what the text stands for.
-      if (jsonSchema.type === "integer") delete jsonSchema.pattern;
+      // Query parameters come as text, and the document tells what the text stands for. Our patterns are JavaScript's,
+      // which other languages' validators can't all read: where a format says the same, it is enough.
+      if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
       delete jsonSchema.id;
     },
   });
@@ -46,11 +47,16 @@ function codesOf(operation: Operation, path: string): Code[] {
   return [...codes, "internal", "unavailable"];
 }
 
+function errorExample(code: Code): Json {
+  const requestId = "0c1d6a54-8a43-4c37-9f1e-5d0d7d0f3b6a";
+  const errors = code === "invalid_input" && { errors: [{ path: "name", message: "Required." }] };
+  return { status: false, message: MESSAGES[code], code, requestId, ...errors };
+}
+
 function failuresOf(codes: Code[]): Json {
   const byStatus = Map.groupBy(codes, (code) => STATUS[code]);
   const responses = [...byStatus].map(([status, same]) => {
-    const [code] = same as [Code];
-    const example = { status: false, message: MESSAGES[code], code, requestId: "0c1d6a54-8a43-4c37-9f1e-5d0d7d0f3b6a" };
+    const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
     const headers: Json = {
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
       ...((status === 429 || status === 503) && {
@@ -62,7 +68,7 @@ function failuresOf(codes: Code[]): Json {
       {
         description: same.map((one) => `\`${one}\`: ${MESSAGES[one]}`).join("\n"),
         headers,
-        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" }, example } },
+        content: { "application/json": { schema: { $ref: "#/components/schemas/Error" }, examples } },
       },
     ];
   });
@@ -71,7 +77,7 @@ function failuresOf(codes: Code[]): Json {
 
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
-    const file = { type: "string", contentMediaType: "application/octet-stream" };
+    const file = { type: "string", format: "binary" };
     const schema = { type: "object", required: ["file"], properties: { file } };
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }

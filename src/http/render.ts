@@ -70,6 +70,7 @@ export function notFound(methodsAt: (path: string) => string[]): NotFoundHandler
     const methods = methodsAt(c.req.path);
     if (methods.length === 0) return renderError(c, new AppError("route_not_found"));
     c.header("Allow", [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", "));
-    return renderError(c, new AppError("method_not_allowed"));
+    const message = `This address takes ${methods.join(" and ")}.`;
+    return renderError(c, new AppError("method_not_allowed", { message }));
   };
 }

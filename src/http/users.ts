@@ -63,7 +63,8 @@ const email = z
   .string()
   .trim()
   .max(254, "Must have 254 characters at most.")
-  .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.");
+  .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
+  .meta({ format: "email" });
 const password = text(8, 256);
 
 const versionHeaders = { ETag: "The user's version, quoted." };

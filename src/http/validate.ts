@@ -14,9 +14,15 @@ const MOST_ERRORS = 100;
 function fieldErrors(error: z.core.$ZodError): FieldError[] {
   return error.issues.flatMap((issue) => {
     const path = issue.path.map(String);
-    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: issue.message }];
+    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: plainMessage(issue) }];
     return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "Unknown field." }));
   });
+}
+
+/** Zod's own words for a wrong type are a programmer's. */
+function plainMessage(issue: z.core.$ZodIssue): string {
+  if (issue.code !== "invalid_type") return issue.message;
+  return issue.message.endsWith("received undefined") ? "Required." : `Must be of type ${issue.expected}.`;
 }
 
 /** The one wrapper around zValidator. `before` runs ahead of a refusal: the caller may have to be proven first. */
@@ -79,7 +85,7 @@ export const jsonBody: MiddlewareHandler<AppEnv> = async (c, next) => {
     text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
     JSON.parse(text);
   } catch {
-    throw new AppError("malformed_json");
+    throw new AppError("malformed_json", bytes.length === 0 ? { message: "The body is empty. Send JSON." } : {});
   }
   const headers = new Headers(c.req.raw.headers);
   headers.set("Content-Type", "application/json");

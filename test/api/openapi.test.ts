@@ -17,7 +17,7 @@ interface Parameter {
   schema: object;
 }
 interface Body {
-  content: Record<string, { schema: object; example?: unknown }>;
+  content: Record<string, { schema: object; example?: unknown; examples?: Record<string, { value: unknown }> }>;
 }
 interface Described {
   operationId: string;
@@ -144,8 +144,10 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   test("describes every answer, with an example that fits", () => {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect(description, status).not.toBe("");
-      const { schema, example } = content["application/json"] ?? {};
-      expect(compile(schema!).safeParse(example).error?.issues, status).toBeUndefined();
+      const { schema, example, examples } = content["application/json"] ?? {};
+      const values = examples ? Object.values(examples).map(({ value }) => value) : [example];
+      expect(values).not.toEqual([]);
+      for (const value of values) expect(compile(schema!).safeParse(value).error?.issues, status).toBeUndefined();
     }
   });
 
@@ -153,10 +155,12 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     const { 200: success, ...failures } = responses;
     expect(success).toBeDefined();
     for (const [status, { content }] of Object.entries(failures)) {
-      const { schema, example } = content["application/json"] ?? {};
+      const { schema, examples } = content["application/json"] ?? {};
       expect(schema, status).toEqual({ $ref: "#/components/schemas/Error" });
-      const { code } = example as { code: keyof typeof STATUS };
-      expect(`${STATUS[code]}`).toBe(status);
+      for (const [code, { value }] of Object.entries(examples ?? {})) {
+        expect(value).toMatchObject({ code });
+        expect(`${STATUS[code as keyof typeof STATUS]}`).toBe(status);
+      }
     }
   });
 
