@@ -7,7 +7,7 @@ import { type Limiter, openLimiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
-import { realSystem, type System } from "./platform/system.ts";
+import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
 
 export interface Settings {
   maxUploadBytes: number;
@@ -41,7 +41,11 @@ const settingsSchema = z.object({
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
-  OPERATOR_TOKEN: z.string().min(32, "OPERATOR_TOKEN needs 32 characters at least.").optional(),
+  OPERATOR_TOKEN: z
+    .string()
+    .min(32, "OPERATOR_TOKEN needs 32 characters at least.")
+    .refine((token) => !isTokenShaped(token), "OPERATOR_TOKEN must not look like an API key.")
+    .optional(),
   MASTER_KEY: z.string("The secret MASTER_KEY is not set."),
   S3_ENDPOINT: z.url(),
   S3_BUCKET: z.string().min(1),

@@ -22,8 +22,8 @@ const READ_BYTES = 256 * 1024;
  * no more of it than one read (256 KiB).
  *
  * `take` is called once, when the first byte of the part `file` is there, with the name as the client sent it (any
- * script, path and control characters included, possibly empty) and the file's bytes, in pieces that stay as they are
- * when more is read. The body is read only when `take` asks for bytes, and the bytes end only after the whole form was
+ * script, path and control characters included, possibly empty) and the file's bytes, in pieces that are good until
+ * the next is asked for: the memory is used again. The body is read only when `take` asks for bytes, and the bytes end only after the whole form was
  * read and found right: a `take` that has seen their end may commit. Otherwise they throw the `AppError` with which the
  * call then rejects, once `take` has settled. What `take` itself throws comes through.
  *
@@ -235,7 +235,7 @@ class BodyReader {
     }
   }
 
-  /** The next bytes, in memory that is not used again; undefined at the end. */
+  /** The next bytes, in memory that the next read takes back; undefined at the end. */
   async read(): Promise<Buffer | undefined> {
     this.#isOpen = false;
     // The reader of a stream that is not of bytes takes no buffer and gives one of its own.
@@ -248,7 +248,7 @@ class BodyReader {
     if (done) return undefined;
     this.#isOpen = true;
     this.#buffer = new Uint8Array(value.buffer);
-    return Buffer.from(value);
+    return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   }
 
   /** Reads on and throws away, to the end of the read that reaches `maxBytes`. What ends the body only ends this. */

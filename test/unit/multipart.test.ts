@@ -87,7 +87,7 @@ interface Taken {
 
 async function collect(name: string, bytes: AsyncIterable<Uint8Array>): Promise<Taken> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of bytes) pieces.push(piece);
+  for await (const piece of bytes) pieces.push(piece.slice());
   return { name, bytes: concat(...pieces) };
 }
 
