@@ -123,13 +123,15 @@ function sealToken(deps: Deps, id: string, teamId: string, token: string) {
   };
 }
 
-function mintKey(deps: Deps, wish: Pick<ApiKey, "name" | "teamId" | "isPublic" | "expiresAt">): [ApiKey, KeyRow] {
+function mintKey(
+  deps: Deps,
+  wish: Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">,
+): [ApiKey, KeyRow] {
   const { system } = deps;
   const key: ApiKey = {
     id: newId(system),
     key: newToken(system, wish.isPublic),
     uuid: newUuid(system),
-    createdAt: system.now(),
     ...wish,
   };
   const { key: token, ...columns } = key;
@@ -160,6 +162,7 @@ export async function createKey(deps: Deps, actor: Actor, { name, isPublic, expi
     name,
     isPublic,
     teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
+    createdAt: now,
     expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
   });
   // The id makes it idempotent: a repeated insert of the same row changes nothing.
@@ -257,11 +260,13 @@ async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise
   if (!user || !isRight) throw new AppError("login_failed");
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
+  const now = system.now();
   const [key, row] = mintKey(deps, {
     name: `${user.firstName} ${user.lastName}`.trim() || user.email,
     teamId: user.teamId,
     isPublic: false,
-    expiresAt: system.now() + LOGIN_LIFETIME_MILLISECONDS,
+    createdAt: now,
+    expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
   });
   // Only while the password is still the one that was checked: hashing it took long enough for a change to slip in.
   const stillValid = db
