@@ -55,7 +55,11 @@ export function createApp(openDeps = readDeps): Hono<AppEnv> {
     await next();
   });
   const methodsAt = mount(app, api);
-  app.get("/openapi.json", (c) => c.json(describeApi(api, new URL(c.req.url).origin)));
+  let description: ReturnType<typeof describeApi> | undefined;
+  app.get("/openapi.json", (c) => {
+    description ??= describeApi(api);
+    return c.json(description);
+  });
   app.notFound(notFound((path) => (path === "/openapi.json" ? ["GET"] : methodsAt(path))));
   app.onError(async (error, c) => renderError(c, await chargeAddress(c, error)));
   return app;

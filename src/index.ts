@@ -16,6 +16,7 @@ export default {
       await recover(readDeps(env, ctx));
     } catch (cause) {
       consoleLog("error", "recovery failed", { cause });
+      throw cause;
     }
   },
 } satisfies ExportedHandler<Env>;

@@ -12,11 +12,54 @@ export async function checkFlac(source: Source, from: number): Promise<void> {
     const block = await source.upTo(at, 4);
     if (block.length < 4 || (isFirst && (byte(block, 0) & 127) !== 0)) break;
     isLast = byte(block, 0) >= 128;
+    if ((byte(block, 0) & 127) === 4) await checkComments(source, at + 4);
     at += 4 + uint(block.subarray(1));
   }
   const sync = await source.upTo(at, 2);
   if (byte(sync, 0) !== 0xff || (byte(sync, 1) & 0xfe) !== 0xf8)
     throw new UnreadableAudio("The file has no FLAC frames.");
+}
+
+/** The parser makes room for as many comments as the file says there are, and compares each with all before it. */
+const MAX_COMMENTS = 1000;
+
+/** Vorbis comments, in FLAC and Ogg: the vendor's name, a count, the comments. */
+async function checkComments(source: Source, at: number): Promise<void> {
+  const vendorBytes = uint((await source.upTo(at, 4)).toReversed());
+  const count = uint((await source.upTo(at + 4 + vendorBytes, 4)).toReversed());
+  if (count > MAX_COMMENTS) throw new UnreadableAudio("The file has too many comments.");
+}
+
+/** The comments of an Ogg stream begin its second packet, at the start of a page. */
+export async function checkOgg(source: Source): Promise<void> {
+  const head = latin1(await source.upTo(0, FIRST_WINDOW_BYTES));
+  for (const magic of ["OpusTags", "\x03vorbis"]) {
+    for (let at = head.indexOf(magic); at >= 0; at = head.indexOf(magic, at + 1)) {
+      await checkComments(source, at + magic.length);
+    }
+  }
+}
+
+/** What an ID3v2 tag may hold beside its pictures. Of values in their tens of thousands the parser takes minutes. */
+const MAX_ID3_TEXT_BYTES = 64 * 1024;
+const MAX_ID3_FRAMES = 1000;
+
+/** Whether the ID3v2 tag at the start, `length` bytes long, is one that the parser had better not see. */
+export async function isOverfull(source: Source, length: number): Promise<boolean> {
+  const isOld = byte(await source.upTo(3, 1), 0) === 2; // ID3v2.2 has shorter frame headers
+  const isSynchsafe = byte(await source.upTo(3, 1), 0) === 4;
+  let textBytes = 0;
+  let frames = 0;
+  for (let at = 10; at + 10 < length; frames++) {
+    const header = await source.upTo(at, 10);
+    const name = latin1(header.subarray(0, isOld ? 3 : 4));
+    if (!/^[A-Z0-9]+$/.test(name)) break;
+    const size = isOld ? uint(header.subarray(3, 6)) : uint(header.subarray(4, 8), isSynchsafe ? 128 : 256);
+    at += size + (isOld ? 6 : 10);
+    if (name !== "APIC" && name !== "PIC") textBytes += size;
+    if (textBytes > MAX_ID3_TEXT_BYTES || frames > MAX_ID3_FRAMES) return true;
+  }
+  return false;
 }
 
 interface Frame {
@@ -151,6 +194,8 @@ const EBML = {
   block: 0xa1,
   simpleBlock: 0xa3,
 };
+/** How many places that look like the last cluster are tried: the mark may stand in a recording by chance. */
+const MAX_CLUSTER_MARKS = 64;
 const EBML_CONTAINERS = new Set([EBML.segment, EBML.info, EBML.cluster, EBML.blockGroup]);
 
 /**
@@ -165,7 +210,8 @@ export async function readMatroska(
   let firstCluster = source.size;
   let nanosecondsPerTick = 1_000_000;
   for await (const element of elements(source, 0)) {
-    if (element.id === EBML.timestampScale) nanosecondsPerTick = uint(await source.upTo(element.data, element.length));
+    if (element.id === EBML.timestampScale && element.length <= 8)
+      nanosecondsPerTick = uint(await source.upTo(element.data, element.length));
     if (element.id === EBML.cluster) {
       firstCluster = element.start;
       break;
@@ -177,7 +223,9 @@ export async function readMatroska(
       const tailStart = Math.max(firstCluster, source.size - MAX_WINDOW_BYTES);
       const tail = latin1(await source.upTo(tailStart, MAX_WINDOW_BYTES));
       const mark = "\x1f\x43\xb6\x75";
+      let tries = 0;
       for (let at = tail.lastIndexOf(mark); at >= 0; at = at === 0 ? -1 : tail.lastIndexOf(mark, at - 1)) {
+        if (++tries > MAX_CLUSTER_MARKS) return null;
         const ticks = await endOfCluster(source, tailStart + at);
         if (ticks !== null) return (ticks * nanosecondsPerTick) / 1e9;
       }
@@ -191,6 +239,8 @@ async function endOfCluster(source: Source, start: number): Promise<number | nul
   let clusterTicks: number | null = null;
   const times: number[] = [];
   for await (const { id, data, length } of elements(source, start)) {
+    // No integer of EBML is longer than 8 bytes.
+    if (id === EBML.timestamp && length > 8) return null;
     if (id === EBML.timestamp) clusterTicks = uint(await source.upTo(data, length));
     if ((id === EBML.block || id === EBML.simpleBlock) && clusterTicks !== null) {
       // Track number (one byte below 127 tracks), then a signed 16-bit time relative to the cluster's.

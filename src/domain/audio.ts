@@ -1,5 +1,5 @@
 import type { IAudioMetadata } from "music-metadata";
-import { checkFlac, countFrames, oggSeconds, readMatroska } from "./audio-lengths.ts";
+import { checkFlac, checkOgg, countFrames, isOverfull, oggSeconds, readMatroska } from "./audio-lengths.ts";
 import { id3Length, MAX_BLOCK_BYTES, RangeBlob, type ReadRange, Source, UnreadableAudio } from "./bytes.ts";
 import { asAudio, asVideo, type Kind, SNIFF_BYTES, sniff } from "./kind.ts";
 
@@ -82,8 +82,10 @@ async function describe(source: Source, sniffed: Kind): Promise<{ kind: Kind; au
   const frames = /mpeg|aac/.test(kind.mimeType) ? await countFrames(source, from) : null;
   const matroska = /webm|matroska/.test(kind.mimeType) ? await readMatroska(source) : null;
   if (kind.mimeType === "audio/flac") await checkFlac(source, from);
+  if (kind.mimeType === "audio/ogg") await checkOgg(source);
+  const isTagHidden = from > MAX_BLOCK_BYTES || (from > 0 && (await isOverfull(source, from)));
 
-  const view = new RangeBlob(source, from > MAX_BLOCK_BYTES ? from : 0, matroska?.firstCluster ?? source.size, parser);
+  const view = new RangeBlob(source, isTagHidden ? from : 0, matroska?.firstCluster ?? source.size, parser);
   const { parseBlob } = await import("music-metadata");
   const { format, common } = await parseBlob(view, { skipCovers: true, duration: false });
   if (source.failure) throw source.failure.error; // the parser may have swallowed it

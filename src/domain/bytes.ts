@@ -12,8 +12,8 @@ export class UnreadableAudio extends Error {
 
 export const FIRST_WINDOW_BYTES = 64 * 1024;
 export const MAX_WINDOW_BYTES = 1024 * 1024;
-/** Above every picture block a FLAC can hold; an isolate has 128 MB and the parser copies a tag more than once. */
-export const MAX_BLOCK_BYTES = 16 * 1024 * 1024;
+/** Room for a tag with its cover; an isolate has 128 MB, and the parser copies a tag more than once. */
+export const MAX_BLOCK_BYTES = 4 * 1024 * 1024;
 /** Far above what an honest file takes; one to two seconds of CPU. */
 const MAX_STEPS = 500_000;
 
@@ -117,8 +117,8 @@ export function byte(bytes: Uint8Array, at: number): number {
 }
 
 /** Big-endian; exact up to 2^53. */
-export function uint(bytes: Uint8Array): number {
-  return bytes.reduce((sum, b) => sum * 256 + b, 0);
+export function uint(bytes: Uint8Array, base = 256): number {
+  return bytes.reduce((sum, b) => sum * base + b, 0);
 }
 
 export function latin1(bytes: Uint8Array): string {

@@ -185,6 +185,7 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
     ]),
   );
   if (!row) throw new AppError("not_found");
+  // Also for one that was pending already: the message it waits for may be lost.
   if (row.status === "pending") await announce(deps, id);
 }
 

@@ -54,9 +54,7 @@ export interface Upload {
 /** The base name, whatever its script, without control and text-direction characters, cut to 200 bytes, extension kept. */
 export function cleanName(name: string): string {
   const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is to go.
-  const clean = base.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g, "").trim();
-  if (clean === "" || /^\.+$/.test(clean)) return "unnamed";
+  const clean = base.replace(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "").trim();
   const dot = clean.lastIndexOf(".");
   const extension = dot > 0 && Buffer.byteLength(clean.slice(dot)) <= 32 ? clean.slice(dot) : "";
   let room = NAME_BYTES - Buffer.byteLength(extension);
@@ -68,7 +66,8 @@ export function cleanName(name: string): string {
   }
   // A first character that alone is too long (letters take any number of marks) goes without its marks.
   if (stem === "") stem = [...clean][0] ?? "";
-  return stem + extension;
+  const kept = stem + extension;
+  return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
 }
 
 /**
@@ -88,45 +87,34 @@ export async function receiveFile(deps: Deps, actor: TeamActor, upload: Upload):
 async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ id: string }> {
   const { settings, system } = deps;
   const limits = { maxFileBytes: settings.maxUploadBytes, idleMilliseconds: settings.uploadIdleMilliseconds };
-  const expectedBytes = Math.min(upload.contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
-  let intent: Intent | undefined;
-  let first: Earlier | undefined;
-  let kind: Kind | undefined;
-  try {
-    const stored = await readMultipartFile(upload.body, upload.contentType, limits, async (name, bytes) => {
-      const draft: Intent = { id: newId(system), teamId: actor.teamId, originalName: cleanName(name) };
-      intent = draft;
-      const outcome = await recordIntent(deps, draft, expectedBytes, upload.idempotencyKey);
-      if (outcome !== "recorded") intent = undefined;
+  const reservedBytes = Math.min(upload.contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
+  // The bytes end only where the whole form was right, so all of the protocol has its place in the reader's callback.
+  return readMultipartFile(upload.body, upload.contentType, limits, async (name, bytes) => {
+    const intent: Intent = { id: newId(system), teamId: actor.teamId, originalName: cleanName(name) };
+    let isOurs = true;
+    try {
+      const outcome = await recordIntent(deps, intent, reservedBytes, upload.idempotencyKey);
+      isOurs = outcome === "recorded";
       if (outcome === "no room") throw new AppError("quota_exceeded");
-      if (outcome !== "recorded") {
-        first = outcome;
-        return hashOnly(bytes);
-      }
-      try {
-        return await deps.bytes.put(objectKey(draft), bytes, upload.contentLength ?? 0, async (head) => {
-          kind = await sniff(head);
-          return {
-            contentType: servedContentType(kind.mimeType),
-            contentDisposition: attachment(draft.originalName),
-          };
-        });
-      } catch (error) {
-        // At once, and not only when the rest of the body has been read.
-        intent = undefined;
-        await undo(deps, draft);
-        throw error;
-      }
-    });
-    if (first) return await settleReplay(deps, first, stored.sha256);
-    if (!intent || !kind) throw new Error("An upload was stored without an intent.");
-    await commit(deps, intent, stored, kind);
+      if (outcome !== "recorded") return await settleReplay(deps, outcome, await hashOf(bytes));
+      const [stored, kind] = await storeBytes(deps, intent, bytes);
+      await commit(deps, intent, stored, kind);
+    } catch (error) {
+      if (isOurs) await undo(deps, intent, error);
+      throw error;
+    }
     await announce(deps, intent.id);
     return { id: intent.id };
-  } catch (error) {
-    if (intent) await undo(deps, intent);
-    throw error;
-  }
+  });
+}
+
+async function storeBytes(deps: Deps, intent: Intent, bytes: AsyncIterable<Uint8Array>): Promise<[StoredBytes, Kind]> {
+  let kind: Kind | undefined;
+  const stored = await deps.bytes.put(objectKey(intent), bytes, async (head) => {
+    kind = await sniff(head);
+    return { contentType: servedContentType(kind.mimeType), contentDisposition: attachment(intent.originalName) };
+  });
+  return [stored, kind ?? (await sniff(new Uint8Array()))];
 }
 
 interface Intent {
@@ -206,14 +194,10 @@ async function recordIntent(
 }
 
 /** A repeated upload is read to its end, to tell whether it is the same, and stored nowhere. */
-async function hashOnly(bytes: AsyncIterable<Uint8Array>): Promise<StoredBytes> {
+async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   const digest = createHash("sha256");
-  let sizeBytes = 0;
-  for await (const chunk of bytes) {
-    digest.update(chunk);
-    sizeBytes += chunk.length;
-  }
-  return { sizeBytes, sha256: digest.digest("hex"), etag: "" };
+  for await (const chunk of bytes) digest.update(chunk);
+  return digest.digest("hex");
 }
 
 /** Waits a little for the first upload to end, if both came at once, and gives its answer. */
@@ -261,9 +245,13 @@ async function commit(deps: Deps, intent: Intent, stored: StoredBytes, kind: Kin
   }
 }
 
-/** Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes. */
-async function undo(deps: Deps, intent: Intent): Promise<void> {
+/**
+ * Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes.
+ * Where a store failed, a write may still be under way in it; the row then stays, for recovery to clear away both again.
+ */
+async function undo(deps: Deps, intent: Intent, failure: unknown): Promise<void> {
   const { db, system } = deps;
+  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable";
   try {
     await retrying(system, () =>
       db
@@ -272,7 +260,7 @@ async function undo(deps: Deps, intent: Intent): Promise<void> {
         .where(eq(files.id, intent.id)),
     );
     await deps.bytes.remove([objectKey(intent)]);
-    await removeRows(deps, [intent.id]);
+    if (!mayStillWrite) await removeRows(deps, [intent.id]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: intent.id, teamId: intent.teamId, cause });
   }

@@ -2,6 +2,7 @@ import { and, eq, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { once, retrying } from "../platform/db.ts";
+import { retryDelaySeconds } from "../platform/jobs.ts";
 import { files } from "../platform/schema.ts";
 import { readAudio } from "./audio.ts";
 import { UnreadableAudio } from "./bytes.ts";
@@ -12,8 +13,6 @@ import type { FileType } from "./kind.ts";
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
 /** More than one message is ever delivered (11), so that it ends a file only where worker after worker died over it. */
 export const MAX_ATTEMPTS = 20;
-const FIRST_RETRY_SECONDS = 10;
-const LONGEST_RETRY_SECONDS = 15 * 60;
 
 export type Outcome = "completed" | "failed" | "not ours" | { retryAfterSeconds: number };
 
@@ -49,8 +48,8 @@ function failed(deps: Deps, failure: Failure) {
 
 /**
  * One job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that comes twice, late or out
- * of order finds nothing to claim and changes nothing ("not ours"). Never throws for trouble that passes: the file goes
- * back to `pending`, and the outcome says when to try again.
+ * of order finds nothing to claim and changes nothing ("not ours"). Trouble that passes, once the file is claimed, does
+ * not throw: the file goes back to `pending`, and the outcome says when to try again.
  *
  * What is proven of the bytes: of a file up to 8 MiB that R2 checked the SHA-256 of what came in while it wrote, and
  * still states the same SHA-256, size and etag; of a larger one that the object is the very one that R2 put together
@@ -64,7 +63,7 @@ export async function processFile(deps: Deps, fileId: string): Promise<Outcome> 
     const findings = await examine(deps, claim);
     return await finish(deps, claim, findings);
   } catch (cause) {
-    const retryAfterSeconds = Math.min(FIRST_RETRY_SECONDS * 2 ** (claim.attempts - 1), LONGEST_RETRY_SECONDS);
+    const retryAfterSeconds = retryDelaySeconds(claim.attempts);
     deps.log("warn", "job put off", { fileId, teamId: claim.teamId, attempts: claim.attempts, cause });
     await putBack(deps, claim, retryAfterSeconds);
     return { retryAfterSeconds };

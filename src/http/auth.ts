@@ -37,7 +37,8 @@ export async function chargeAddress(c: Context<AppEnv>, error: Error): Promise<E
 export const identified: MiddlewareHandler<AppEnv> = async (c, next) => {
   const { deps } = c.var;
   const caller = identify(deps, bearerToken(c));
-  if (caller.kind === "bearer" && !(await deps.limiter.token(caller.tokenHash))) throw rateLimited();
+  const subject = caller.kind === "bearer" ? caller.tokenHash : "operator";
+  if (!(await deps.limiter.token(subject))) throw rateLimited();
   c.set("caller", caller);
   await next();
 };

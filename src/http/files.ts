@@ -13,7 +13,7 @@ import { receiveFile } from "../domain/intake.ts";
 import { FILE_TYPES } from "../domain/kind.ts";
 import { AppError } from "../errors.ts";
 import { nextLink, read, write } from "./operation.ts";
-import { id, pageQuery, pageRequest, timestamp } from "./validate.ts";
+import { id, iso, pageQuery, pageRequest, timestamp } from "./validate.ts";
 
 /** What a form may add to its file: boundary, headers and ten small text parts. */
 const FORM_BYTES = 64 * 1024;
@@ -59,8 +59,6 @@ const metadataSchema = fileSchema
       .meta({ description: "Null until processed, and of a file that is no audio." }),
   })
   .meta({ id: "FileMetadata" });
-
-const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
 function render(file: StoredFile): z.input<typeof fileSchema> {
   return {

@@ -3,7 +3,7 @@ import { type ApiKey, createKey, deleteKey, fetchKey, listKeys, logIn } from "..
 import { emailKey } from "../domain/users.ts";
 import { clientAddress, rateLimited } from "./auth.ts";
 import { nextLink, open, read, write } from "./operation.ts";
-import { id, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+import { id, iso, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
 
 const apiKeySchema = z
   .strictObject({
@@ -18,8 +18,6 @@ const apiKeySchema = z
     expiresAt: timestamp,
   })
   .meta({ id: "ApiKey" });
-
-const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
 function render({ id, key, name, teamId, uuid, isPublic, createdAt, expiresAt }: ApiKey): z.input<typeof apiKeySchema> {
   return { _id: id, id, key, name, teamId, uuid, isPublic, createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
@@ -73,7 +71,7 @@ export const list = read(
     success: {
       description: "A page of keys.",
       schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
-      example: { message: "1 API key.", data: [example] },
+      example: { message: "API keys: 1.", data: [example] },
       headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
     },
   },

@@ -140,7 +140,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
 }
 
 /** The OpenAPI 3.1 document of the table of operations, from the very schemas that validate its requests. */
-export function describeApi(api: Api, server: string): Json {
+export function describeApi(api: Api): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
@@ -152,7 +152,7 @@ export function describeApi(api: Api, server: string): Json {
   return {
     openapi: "3.1.0",
     info: { title: TITLE, version: "1.0.0", description: DESCRIPTION },
-    servers: [{ url: server }],
+    servers: [{ url: "/" }],
     paths,
     components: {
       schemas: components,

@@ -10,7 +10,7 @@ import {
   updateUser,
 } from "../domain/users.ts";
 import { nextLink, read, write } from "./operation.ts";
-import { id, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+import { id, iso, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
 
 const PASSWORD_HASH =
   "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
@@ -26,8 +26,6 @@ const created = z.strictObject({
   updatedAt: timestamp,
 });
 const userSchema = created.extend({ __v: z.int().nonnegative() }).meta({ id: "User" });
-
-const iso = (milliseconds: number) => new Date(milliseconds).toISOString();
 
 function render(user: User): z.input<typeof userSchema> {
   const { version, id, teamId, firstName, lastName, email, password, createdAt, updatedAt } = user;
@@ -126,20 +124,24 @@ export const list = read(
       const { items, next } = await listUsers(deps, caller, pageRequest(query));
       return c.json(items.map(render), 200, nextLink(c, next));
     }
-    return new Response(jsonArray(await streamUsers(deps, caller)), {
+    const onFailure = (cause: unknown) => deps.log("error", "list broke off", { requestId: c.var.requestId, cause });
+    return new Response(jsonArray(await streamUsers(deps, caller), onFailure), {
       headers: { "Content-Type": "application/json" },
     });
   },
 );
 
 /** Writes a step when the reader asks for one. If a step fails the body breaks off, as JSON that does not end. */
-function jsonArray(steps: AsyncIterable<User[]>): ReadableStream<Uint8Array> {
+function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => void): ReadableStream<Uint8Array> {
   const iterator = steps[Symbol.asyncIterator]();
   const encoder = new TextEncoder();
   let before = "[";
   return new ReadableStream({
     async pull(controller) {
-      const step = await iterator.next();
+      const step = await iterator.next().catch((cause) => {
+        onFailure(cause);
+        throw cause;
+      });
       const users: User[] = step.done ? [] : step.value;
       const text = users.map((user) => JSON.stringify(render(user))).join(",");
       if (text !== "") {

@@ -120,6 +120,9 @@ export function name(least: number) {
 /** An instant as the interface writes it. */
 export const timestamp = z.iso.datetime({ offset: true, error: "Must be an ISO 8601 date-time with an offset or Z." });
 
+/** The same from milliseconds since the epoch. */
+export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
 export const id = z
   .string()
   .regex(/^[0-9a-f]{24}$/, "Must be 24 lower-case hex characters.")

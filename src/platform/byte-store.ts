@@ -7,6 +7,8 @@ export const PART_BYTES = 8 * 1024 * 1024;
 /** What the type of a file is told from. */
 export const HEAD_BYTES = 4096;
 
+const FIRST_BUFFER_BYTES = 64 * 1024;
+
 export interface StoredBytes {
   sizeBytes: number;
   /** Hex. */
@@ -26,12 +28,10 @@ export interface ByteStore {
    * Stores a stream of unknown length in constant memory: up to 8 MiB by one `put` whose SHA-256 R2 checks as it writes,
    * above that in parts. `describe` gets the first 4 KiB and says how the object is to be served. When the stream or R2
    * fails, parts are given up and the error comes through; an object may be left under the key.
-   * `expectedBytes` is a hint that spares growing the buffer.
    */
   put(
     key: string,
     bytes: AsyncIterable<Uint8Array>,
-    expectedBytes: number,
     describe: (head: Uint8Array) => Promise<R2HTTPMetadata>,
   ): Promise<StoredBytes>;
   head(key: string): Promise<ObjectFacts | null>;
@@ -43,12 +43,9 @@ export interface ByteStore {
 
 /** Gathers a stream into full parts: yields each full one, the same memory every time, and leaves the rest in `tail`. */
 class Gatherer {
-  #buffer: Uint8Array<ArrayBuffer>;
+  /** Grows with what arrives: what a client says will come must not cost memory. */
+  #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
   #used = 0;
-
-  constructor(expectedBytes: number) {
-    this.#buffer = new Uint8Array(Math.min(PART_BYTES, Math.max(HEAD_BYTES, expectedBytes)));
-  }
 
   get tail(): Uint8Array<ArrayBuffer> {
     return this.#buffer.subarray(0, this.#used);
@@ -78,8 +75,8 @@ class Gatherer {
 
 export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
   return {
-    async put(key, bytes, expectedBytes, describe) {
-      const part = new Gatherer(expectedBytes);
+    async put(key, bytes, describe) {
+      const part = new Gatherer();
       const digest = createHash("sha256");
       let sizeBytes = 0;
       let upload: R2MultipartUpload | undefined;

@@ -36,23 +36,22 @@ function* causes(error: unknown): Generator<Error> {
   for (let e = error; e instanceof Error; e = e.cause) yield e;
 }
 
-/** Whether the write was refused by a unique index. Its text holds SQL and values: never log or return it. */
-export function isUniqueViolation(error: unknown): boolean {
-  return [...causes(error)].some((e) => e.message.includes("UNIQUE constraint failed"));
+/** What the binding itself said. Above it, Drizzle's message holds the SQL and its values, which callers write. */
+function reason(error: unknown): string {
+  return [...causes(error)].at(-1)?.message ?? String(error);
 }
 
-function isPassing(error: unknown): boolean {
-  return [...causes(error)].some((e) => PASSING.test(e.message));
+/** Whether the write was refused by a unique index. */
+export function isUniqueViolation(error: unknown): boolean {
+  return reason(error).includes("UNIQUE constraint failed");
 }
 
 /** Not the binding's doing: a refusal that the caller judges, or a bug. */
 const isNotTrouble = (error: unknown) =>
   error instanceof AppError || error instanceof TypeError || isUniqueViolation(error);
 
-/** The innermost message: above it, Drizzle's own holds the SQL and its values. */
 function unavailable(error: unknown): AppError {
-  const innermost = [...causes(error)].at(-1);
-  return new AppError("unavailable", { retryAfterSeconds: 2, cause: new Error(innermost?.message ?? String(error)) });
+  return new AppError("unavailable", { retryAfterSeconds: 2, cause: new Error(reason(error)) });
 }
 
 /**
@@ -77,7 +76,7 @@ export async function retrying<T>(system: System, work: () => Promise<T>): Promi
       return await work();
     } catch (error) {
       if (isNotTrouble(error)) throw error;
-      if (attempt === TRIES || !isPassing(error)) throw unavailable(error);
+      if (attempt === TRIES || !PASSING.test(reason(error))) throw unavailable(error);
       const [random = 0] = system.randomBytes(1);
       await system.sleep((random / 255) * Math.min(100 * 4 ** attempt, LONGEST_PAUSE_MILLISECONDS));
     }

@@ -37,7 +37,13 @@ interface JobHandlers<D> {
   giveUp(deps: D, fileId: string): Promise<JobOutcome>;
 }
 
-const RETRY_SECONDS = 30;
+const FIRST_RETRY_SECONDS = 10;
+const LONGEST_RETRY_SECONDS = 15 * 60;
+
+/** How long to wait after so many tries: eleven of them span more than an hour. */
+export function retryDelaySeconds(tries: number): number {
+  return Math.min(FIRST_RETRY_SECONDS * 2 ** (tries - 1), LONGEST_RETRY_SECONDS);
+}
 
 /**
  * Takes a batch message by message: each is acked or retried on its own, so a bad one takes none along. Never throws:
@@ -72,7 +78,7 @@ export async function receiveJobs<D>(
         });
       } catch (cause) {
         log("error", "job failed", { fileId, attempts: message.attempts, outcome: "retried", cause });
-        message.retry({ delaySeconds: RETRY_SECONDS * message.attempts });
+        message.retry({ delaySeconds: retryDelaySeconds(message.attempts) });
       }
     }),
   );

@@ -25,7 +25,7 @@ export interface LogFields {
 export type Log = (level: Level, event: string, fields: LogFields) => void;
 
 const REDACTED = [
-  /stow_[sp]k_\w+/g, // tokens
+  /stow_(?:[sp]k|op)_[\w-]+/g, // tokens
   /Bearer\s+\S+/gi,
   /X-Amz-[\w-]+=[^&\s"]+/g, // signed addresses
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails

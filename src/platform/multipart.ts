@@ -3,7 +3,7 @@ import { AppError, type Code } from "../errors.ts";
 
 export interface MultipartLimits {
   maxFileBytes: number;
-  /** How long the client may send nothing while its bytes are awaited. */
+  /** How long the client may send nothing while its bytes are awaited, and how far it may lag behind 8 KiB a second. */
   idleMilliseconds: number;
 }
 
@@ -16,6 +16,8 @@ const MAX_TEXT_BYTES = 1024;
 /** RFC 2046, 5.1.1. */
 const MAX_BOUNDARY_CHARACTERS = 70;
 const READ_BYTES = 256 * 1024;
+/** Beyond the first pause that is allowed, a client must send this much: a slow one holds memory and quota. */
+const MIN_BYTES_PER_SECOND = 8 * 1024;
 
 /**
  * Reads the one file of a multipart/form-data body (RFC 7578, in the framing of RFC 2046, 5.1.1) as it arrives, holding
@@ -223,6 +225,8 @@ class BodyReader {
   readonly #idleMilliseconds: number;
   readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
   #buffer: Uint8Array = new Uint8Array(READ_BYTES);
+  #bytes = 0;
+  #waitedMilliseconds = 0;
   /** Whether more may come: not after the end, an error of the stream or a silence. */
   #isOpen = true;
 
@@ -244,8 +248,13 @@ class BodyReader {
     });
     const silence = Promise.withResolvers<never>();
     const timer = setTimeout(() => silence.reject(new AppError("upload_timeout")), this.#idleMilliseconds);
+    const askedAt = Date.now();
     const { done, value } = await Promise.race([next, silence.promise]).finally(() => clearTimeout(timer));
     if (done) return undefined;
+    this.#bytes += value.length;
+    this.#waitedMilliseconds += Date.now() - askedAt;
+    const allowedMilliseconds = this.#idleMilliseconds + (this.#bytes / MIN_BYTES_PER_SECOND) * 1000;
+    if (this.#waitedMilliseconds > allowedMilliseconds) throw new AppError("upload_timeout");
     this.#isOpen = true;
     this.#buffer = new Uint8Array(value.buffer);
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength);

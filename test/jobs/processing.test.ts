@@ -210,7 +210,7 @@ describe("a message", () => {
     });
     const { explicitAcks, ackAll, retryBatch } = await getQueueResult(batch, createExecutionContext());
     expect(explicitAcks.sort()).toEqual(["good", "junk"]);
-    expect(retries()).toEqual([["poison", 90]]);
+    expect(retries()).toEqual([["poison", 40]]);
     expect([ackAll, retryBatch.retry]).toEqual([false, false]);
     expect(await row()).toMatchObject({ status: "completed" });
   });
@@ -227,8 +227,8 @@ describe("a message", () => {
       await worker.queue(batch, {} as Env, ctx);
       expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual([]);
       expect(retries()).toEqual([
-        ["a", 30],
-        ["b", 60],
+        ["a", 10],
+        ["b", 20],
       ]);
     },
   );
@@ -275,7 +275,7 @@ describe("trouble that passes", () => {
   test("of D1 at the claim has the message retried", async () => {
     const { world, id } = await stored();
     const again = await world.deliver(id, new Wire({ call: 1, moment: "before", trouble: "outage" }));
-    expect(again).toBe(30);
+    expect(again).toBe(10);
     expect(await world.deliver(id)).toBeNull();
   });
 });

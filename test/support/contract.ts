@@ -15,7 +15,7 @@ interface Media {
   example: unknown;
 }
 
-export const document = describeApi(api, "https://stowage.test") as unknown as Document;
+export const document = describeApi(api) as unknown as Document;
 
 /** A schema of the document as Zod reads it back: what validates here is what the document says, not our own types. */
 export function compile(schema: object): z.ZodType {

@@ -259,7 +259,7 @@ describe("odd but honest recordings", () => {
   });
 
   it("keeps tags small and storable", async () => {
-    const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(60_000)}`)];
+    const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(1_000)}`)];
     const frames = ["TIT2", "TPE1", "TALB", "TPE2", "TCOM", "TCON", "TCOP", "TSRC"].map(long);
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
     const json = JSON.stringify(audio!.tags);
@@ -267,6 +267,14 @@ describe("odd but honest recordings", () => {
     expect(new TextEncoder().encode(json).length).toBeLessThan(16_384);
     expect(json.isWellFormed()).toBe(true);
     expect(json).not.toMatch(/\\u00|\\ud/i);
+  });
+
+  it("reads a recording past a tag of more text than any honest one, and leaves the tags out", async () => {
+    const values = Array.from({ length: 60_000 }, (_, n) => `artist ${n}`).join("\0");
+    const frames: [string, Bytes][] = [["TPE1", join(Uint8Array.of(3), values)]];
+    const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
+    expect(audio).toMatchObject({ codec: "MPEG 1 Layer 3", tags: {} });
+    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
   });
 
   it("leaves a broken video a video", async () => {
@@ -277,11 +285,48 @@ describe("odd but honest recordings", () => {
   });
 });
 
+/** A FLAC whose comment block, of 12 bytes, states so many comments. */
+function flacWithComments(count: number): Bytes {
+  const streamInfo = sample("tone.flac").bytes.slice(4, 4 + 4 + 34);
+  streamInfo[0] = 0;
+  const block = new DataView(new ArrayBuffer(12));
+  block.setUint32(4, count, true);
+  return join(
+    "fLaC",
+    streamInfo,
+    Uint8Array.of(0x84, 0, 0, 12),
+    new Uint8Array(block.buffer),
+    Uint8Array.of(0xff, 0xf8),
+  );
+}
+
+describe("a WebM of nothing but marks of clusters", () => {
+  it("is read in as many steps as it has marks, not their square", async () => {
+    const live = sample("tone-live.webm").bytes;
+    const head = live.slice(0, indexOf(live, "\x1f\x43\xb6\x75"));
+    const units = 100_000;
+    const marks = new DataView(new ArrayBuffer(units * 10));
+    for (let n = 0; n < units; n++) {
+      // A cluster of unknown size with a timestamp whose length runs to the end of the file.
+      marks.setUint32(n * 10, 0x1f43b675);
+      marks.setUint16(n * 10 + 4, 0xffe7);
+      marks.setUint32(n * 10 + 6, 0x10000000 + (units - n) * 10 - 10);
+    }
+    const bytes = join(head, new Uint8Array(marks.buffer));
+    const { read, lengths } = reader(bytes);
+    const { audio } = await readAudio(read, bytes.length, await sniff(bytes.subarray(0, 4096)));
+    expect(audio?.durationSeconds).toBeNull();
+    expect(lengths.length).toBeLessThan(20);
+  });
+});
+
 describe("bytes that only call themselves audio", () => {
   const cut = (file: string, length: number) => sample(file).bytes.subarray(0, length);
   const flacFrames = () => indexOf(sample("tone.flac").bytes, "\xff\xf8");
   it.each<[string, () => Bytes]>([
     ["fLaC and noise", () => join("fLaC", noise(20_000))],
+    // The parser would make room for 30 million comments.
+    ["a FLAC that claims millions of comments", () => flacWithComments(30_000_000)],
     ["a FLAC header and noise", () => join(sample("tone.flac").bytes.subarray(0, flacFrames()), noise(20_000))],
     ["a FLAC header alone", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
     ["half a WAV header", () => cut("tone.wav", 30)],

@@ -291,16 +291,16 @@ describe("the largest that is stored", () => {
   });
 
   test("of what a recording says of itself is under 16 KiB: tags of any number and length", async () => {
-    // An ID3v2.3 tag of 200 frames of 20,000 bytes each, before a real recording.
+    // An ID3v2.3 tag of 13 frames of 4,000 bytes each, before a real recording.
     const frame = (id: string) => {
-      const text = new TextEncoder().encode(`\0${"\u00e9".repeat(10_000)}`);
+      const text = new TextEncoder().encode(`\0${"\u00e9".repeat(2_000)}`);
       const head = new Uint8Array(10);
       head.set(new TextEncoder().encode(id));
       new DataView(head.buffer).setUint32(4, text.length);
       return Buffer.concat([head, text]);
     };
     const ids = "TIT2 TPE1 TALB TPE2 TCOM TCON TYER TRCK TPOS TBPM TSRC TCOP TXXX".split(" ");
-    const frames = Buffer.concat(Array.from({ length: 50 }, (_, i) => frame(ids[i % ids.length] ?? "TXXX")));
+    const frames = Buffer.concat(Array.from({ length: 13 }, (_, i) => frame(ids[i % ids.length] ?? "TXXX")));
     const size = [21, 14, 7, 0].map((shift) => (frames.length >> shift) & 0x7f);
     const bytes = Buffer.concat([
       Buffer.from([0x49, 0x44, 0x33, 3, 0, 0, ...size]),
