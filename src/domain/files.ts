@@ -5,8 +5,8 @@ import { retrying } from "../platform/db.ts";
 import { files, isListed, teamUsage } from "../platform/schema.ts";
 import type { TeamActor } from "./actor.ts";
 import type { Audio } from "./audio.ts";
-import { type Caller, prove } from "./keys.ts";
 import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
+import { type Caller, prove } from "./proof.ts";
 
 /*
  * The life of a file:

@@ -1,14 +1,13 @@
-import { and, eq, exists, gt, inArray, type SQL, sql } from "drizzle-orm";
-import type { BatchItem, BatchResponse } from "drizzle-orm/batch";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { and, eq, exists, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { insertWhere, once, retrying } from "../platform/db.ts";
 import { apiKeys, users } from "../platform/schema.ts";
-import { CannotOpen, fingerprint, sameSecret } from "../platform/secrets.ts";
-import { isTokenShaped, newId, newToken, newUuid } from "../platform/system.ts";
-import { type Actor, type ActorWith, may, type Right } from "./actor.ts";
+import { CannotOpen, fingerprint } from "../platform/secrets.ts";
+import { newId, newToken, newUuid } from "../platform/system.ts";
+import type { Actor } from "./actor.ts";
 import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
+import { type Caller, prove } from "./proof.ts";
 import { emailKey } from "./users.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -29,78 +28,15 @@ export interface ApiKey {
   expiresAt: number;
 }
 
-/** Who sent the request, as far as the token alone tells: the operator for certain, anyone else to be proven. */
-export type Caller = ({ kind: "operator" } | { kind: "bearer"; tokenHash: string }) & {
-  /** Set once proven, for the log. */
-  actor?: Actor;
-};
-
-/** Reads a bearer token without a database: `token_missing`, or `token_invalid` where it can't be a token of ours. */
-export function identify(deps: Deps, token: string | undefined): Caller {
-  if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) return { kind: "bearer", tokenHash: fingerprint(token) };
-  const { operatorToken } = deps.settings;
-  if (operatorToken !== null && sameSecret(token, operatorToken)) return { kind: "operator" };
-  throw new AppError("token_invalid");
-}
-
-/** Limits a column to the caller's team. Of the operator, who has none, it asks nothing. */
-export type Scope = (teamId: SQLiteColumn) => SQL | undefined;
-type Reads = readonly BatchItem<"sqlite">[];
-
-/**
- * Proves the caller, with reads that ride along in the same round trip. Each read must put `scope` in its WHERE: the
- * team is a sub-select of the very credential that is being proven, so an unproven caller's reads find nothing.
- *
- * @returns the actor, then the rows of each read
- * @throws `token_invalid` (unknown, revoked and expired alike), `forbidden`
- */
-export async function prove<R extends Right, T extends Reads = []>(
-  deps: Deps,
-  caller: Caller,
-  right: R,
-  reads?: (scope: Scope) => readonly [...T],
-): Promise<[ActorWith<R>, ...BatchResponse<T>]> {
-  const { db, system } = deps;
-  // The type of a batch does not survive a statement put before it; the order of the results does.
-  const run = (statements: Reads) =>
-    retrying(system, () => db.batch(statements as [BatchItem<"sqlite">])) as Promise<unknown[]>;
-  const answer = (actor: Actor, rows: unknown[]) => {
-    caller.actor = actor;
-    if (!may(actor, right)) throw new AppError("forbidden");
-    return [actor, ...rows] as unknown as [ActorWith<R>, ...BatchResponse<T>];
-  };
-
-  if (caller.kind === "operator") {
-    const actor: Actor = { kind: "operator" };
-    const allowed = may(actor, right) ? (reads?.(() => undefined) ?? []) : [];
-    return answer(actor, allowed.length > 0 ? await run(allowed) : []);
-  }
-
-  const isLive = and(eq(apiKeys.tokenHash, caller.tokenHash), gt(apiKeys.expiresAt, system.now()));
-  const credential = db
-    .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, isPublic: apiKeys.isPublic })
-    .from(apiKeys)
-    .where(isLive);
-  const team = db
-    .select({ teamId: apiKeys.teamId })
-    .from(apiKeys)
-    .where(and(isLive, eq(apiKeys.isPublic, false)));
-  const [found, ...rows] = await run([credential, ...(reads?.((column) => eq(column, sql`${team}`)) ?? [])]);
-  const [key] = found as Awaited<typeof credential>;
-  if (!key) throw new AppError("token_invalid");
-  return answer({ kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId }, rows);
-}
-
 type KeyRow = typeof apiKeys.$inferSelect;
 
 const sealingContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
-function openKey(deps: Deps, row: KeyRow): ApiKey {
-  const { id, name, teamId, uuid, isPublic, createdAt, expiresAt } = row;
-  const key = deps.secrets.open(row.sealedToken, sealingContext(row));
+function view({ id, name, teamId, uuid, isPublic, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
   return { id, key, name, teamId, uuid, isPublic, createdAt, expiresAt };
 }
+
+const openKey = (deps: Deps, row: KeyRow) => view(row, deps.secrets.open(row.sealedToken, sealingContext(row)));
 
 /** For a list or a deletion, which one token that can't be opened must not stop: it is shown empty, and logged. */
 function openKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
@@ -109,8 +45,7 @@ function openKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
   } catch (cause) {
     if (!(cause instanceof CannotOpen)) throw cause;
     deps.log("error", "sealed token can't be opened", { keyId: row.id, teamId: row.teamId, cause });
-    const { id, name, teamId, uuid, isPublic, createdAt, expiresAt } = row;
-    return { id, key: "", name, teamId, uuid, isPublic, createdAt, expiresAt };
+    return view(row, "");
   }
 }
 
@@ -138,6 +73,11 @@ function mintKey(
   return [key, { ...columns, ...sealToken(deps, key.id, key.teamId, token), userId: null }];
 }
 
+function notYourChoice(): AppError {
+  const errors = [{ path: "teamId", message: "Only the operator chooses the team." }];
+  return new AppError("invalid_input", { errors });
+}
+
 export interface NewKey {
   name: string;
   isPublic: boolean;
@@ -150,9 +90,7 @@ export interface NewKey {
 export async function createKey(deps: Deps, actor: Actor, { name, isPublic, expiresAt, teamId }: NewKey) {
   const now = deps.system.now();
   if (actor.kind !== "operator" && teamId !== undefined) {
-    throw new AppError("invalid_input", {
-      errors: [{ path: "teamId", message: "Only the operator chooses the team." }],
-    });
+    throw notYourChoice();
   }
   if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + KEY_LONGEST_LIFETIME_DAYS * DAY_MILLISECONDS)) {
     const message = `Must be in the future, at most ${KEY_LONGEST_LIFETIME_DAYS} days from now.`;
@@ -181,9 +119,7 @@ export async function listKeys(
 ): Promise<Page<ApiKey>> {
   if (teamId !== undefined && caller.kind !== "operator") {
     await prove(deps, caller, "keys");
-    throw new AppError("invalid_input", {
-      errors: [{ path: "teamId", message: "Only the operator chooses the team." }],
-    });
+    throw notYourChoice();
   }
   const wanted = pageQuery(apiKeys.id, "newest first", request);
   const [actor, rows] = await prove(deps, caller, "keys", (scope) => [

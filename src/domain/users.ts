@@ -5,8 +5,8 @@ import { isUniqueViolation, once } from "../platform/db.ts";
 import { apiKeys, users } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
-import { type Caller, prove } from "./keys.ts";
 import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
+import { type Caller, prove } from "./proof.ts";
 
 /** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
 const STREAM_STEP_ROWS = 500;
@@ -104,7 +104,10 @@ export async function fetchUser(deps: Deps, caller: Caller, id: string): Promise
   return view(user);
 }
 
-/** A new password ends the keys that logging in with the old one gave. @throws `not_found`, `version_mismatch`, `email_taken` */
+/**
+ * A new password ends the keys that logging in with the old one gave.
+ * @throws `not_found`, `version_mismatch`, `email_taken`
+ */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,

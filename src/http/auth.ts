@@ -1,6 +1,6 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { Right } from "../domain/actor.ts";
-import { identify, prove } from "../domain/keys.ts";
+import { identify, prove } from "../domain/proof.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./operation.ts";
 

@@ -2,7 +2,7 @@ import type { Context, Hono, MiddlewareHandler } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
 import type { Actor, ActorWith, Right } from "../domain/actor.ts";
-import type { Caller } from "../domain/keys.ts";
+import type { Caller } from "../domain/proof.ts";
 import type { Code } from "../errors.ts";
 import { identified, proven } from "./auth.ts";
 import { jsonBody, validate } from "./validate.ts";

@@ -41,7 +41,7 @@ export interface ByteStore {
   remove(keys: string[]): Promise<void>;
 }
 
-/** Gathers a stream into full parts: yields each full one, the same memory every time, and leaves the rest in `tail`. */
+/** Gathers a stream into parts, in the same memory every time. */
 class Gatherer {
   /** Grows with what arrives: what a client says will come must not cost memory. */
   #buffer = new Uint8Array(FIRST_BUFFER_BYTES);

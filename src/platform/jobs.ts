@@ -46,7 +46,7 @@ export function retryDelaySeconds(tries: number): number {
 }
 
 /**
- * Takes a batch message by message: each is acked or retried on its own, so a bad one takes none along. Never throws:
+ * Takes a batch message by message: each is acked or retried on its own, so one that fails takes none along. Never throws:
  * a throw would have every message of the batch delivered again. A message that is not of our schema is logged and acked.
  */
 export async function receiveJobs<D>(

@@ -25,9 +25,9 @@ const MIN_BYTES_PER_SECOND = 8 * 1024;
  *
  * `take` is called once, when the first byte of the part `file` is there, with the name as the client sent it (any
  * script, path and control characters included, possibly empty) and the file's bytes, in pieces that are good until
- * the next is asked for: the memory is used again. The body is read only when `take` asks for bytes, and the bytes end only after the whole form was
- * read and found right: a `take` that has seen their end may commit. Otherwise they throw the `AppError` with which the
- * call then rejects, once `take` has settled. What `take` itself throws comes through.
+ * the next is asked for: the memory is used again. The body is read only when `take` asks for bytes, and the bytes end
+ * only after the whole form was read and found right: a `take` that has seen their end may commit. Otherwise they throw
+ * the `AppError` with which the call then rejects, once `take` has settled. What `take` itself throws comes through.
  *
  * A client often misses an answer given while it sends. So before the call rejects, and after `take` has settled, the
  * rest is read and thrown away: once more what a body may have at most, and while no pause exceeds `idleMilliseconds`.

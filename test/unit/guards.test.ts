@@ -69,7 +69,7 @@ describe("the source", () => {
       expect(from, name).toBeGreaterThan(0);
       expect(secrets.slice(from, from + 700), name).toContain(guard);
     }
-    expect(filesWith(/sameSecret\(token, operatorToken\)/)).toEqual(["src/domain/keys.ts"]);
+    expect(filesWith(/sameSecret\(token, operatorToken\)/)).toEqual(["src/domain/proof.ts"]);
   });
 
   test("reads the environment in one place", () => {
