@@ -8,7 +8,6 @@ import { readMultipartFile } from "../platform/multipart.ts";
 import { files, teamUsage } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
-
 import {
   announce,
   DELETING_MILLISECONDS,

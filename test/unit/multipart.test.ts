@@ -585,6 +585,21 @@ describe("a body that goes wrong by itself", () => {
     expect((await error).code).toBe("malformed_multipart");
   });
 
+  it("is given up when it only trickles, although no single pause is too long", async () => {
+    const bytes = form(file(new Uint8Array(1000)));
+    let at = 0;
+    const body = new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        await new Promise((resolve) => setTimeout(resolve, 2));
+        if (at === bytes.length) controller.close();
+        else controller.enqueue(bytes.slice(at, ++at));
+      },
+    });
+    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 100 }));
+    expect(error.code).toBe("upload_timeout");
+    expect(at).toBeLessThan(bytes.length);
+  });
+
   it("isn't given up while take is slow", async () => {
     const idleMilliseconds = 5;
     const { body } = streamOf(cut(form(file()), 100));
