@@ -7,6 +7,8 @@ const root = join(import.meta.dirname, "..");
 export default defineConfig(async () => ({
   root,
   test: {
+    // Much of a test is waiting: for a server to start, for a file to be processed.
+    maxWorkers: 2,
     silent: "passed-only" as const,
     reporters: ["default", join(root, "test/support/count-reporter.ts")],
     projects: [

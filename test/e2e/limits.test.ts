@@ -131,13 +131,13 @@ test("a body that stands still is given up with 408", async () => {
 });
 
 test("a body that is slow but moves on is taken", async () => {
-  const text = "slow but steady";
-  const { socket, answer } = await openUpload(`Content-Length: ${PART.length + text.length + END.length}`);
+  const pieces = Array.from({ length: 16 }, () => "slow but steady ".repeat(128));
+  const { socket, answer } = await openUpload(`Content-Length: ${PART.length + pieces.join("").length + END.length}`);
   await send(socket, PART);
-  for (const letter of text) {
+  for (const piece of pieces) {
     // The pace of the client is what is tested: all together take longer than may pass between two.
     await new Promise((done) => setTimeout(done, 150));
-    await send(socket, letter);
+    await send(socket, piece);
   }
   await send(socket, END);
   expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
