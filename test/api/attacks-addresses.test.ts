@@ -2,6 +2,7 @@ import { createHash, createHmac } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
 import { type Answer, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+import { bytesOf, END, part, TYPE } from "../support/raw-form.ts";
 
 /* What is tried with the signed address of a file. The e2e suite tries the same against a server. */
 
@@ -14,13 +15,6 @@ beforeAll(async () => {
   team = await newTeam(worker);
 });
 
-const BOUNDARY = "----canary7MA4YWxk";
-const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
-const bytesOf = (...pieces: (string | Uint8Array)[]) =>
-  new Uint8Array(Buffer.concat(pieces.map((piece) => Buffer.from(piece))));
-const part = (headers: string, content: string | Uint8Array) =>
-  bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
-const END = `--${BOUNDARY}--\r\n`;
 const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
   bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 

@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+import { BOUNDARY, bytesOf, END, part, TYPE } from "../support/raw-form.ts";
 
 /* What is tried with the form around a file. */
 
@@ -13,13 +14,6 @@ beforeAll(async () => {
   team = await newTeam(worker);
 });
 
-const BOUNDARY = "----canary7MA4YWxk";
-const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
-const bytesOf = (...pieces: (string | Uint8Array)[]) =>
-  new Uint8Array(Buffer.concat(pieces.map((piece) => Buffer.from(piece))));
-const part = (headers: string, content: string | Uint8Array) =>
-  bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
-const END = `--${BOUNDARY}--\r\n`;
 const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
   bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 

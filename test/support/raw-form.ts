@@ -1,0 +1,9 @@
+/* multipart/form-data written by hand, to be bent at will. */
+
+export const BOUNDARY = "----canary7MA4YWxk";
+export const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
+export const bytesOf = (...pieces: (string | Uint8Array)[]) =>
+  new Uint8Array(Buffer.concat(pieces.map((piece) => Buffer.from(piece))));
+export const part = (headers: string, content: string | Uint8Array) =>
+  bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
+export const END = `--${BOUNDARY}--\r\n`;
