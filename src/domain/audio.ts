@@ -1,7 +1,8 @@
 import type { IAudioMetadata } from "music-metadata";
+import { HEAD_BYTES } from "../platform/byte-store.ts";
 import { checkFlac, checkOgg, countFrames, isOverfull, oggSeconds, readMatroska } from "./audio-lengths.ts";
 import { id3Length, MAX_BLOCK_BYTES, RangeBlob, type ReadRange, Source, UnreadableAudio } from "./bytes.ts";
-import { asAudio, asVideo, type Kind, SNIFF_BYTES, sniff } from "./kind.ts";
+import { asAudio, asVideo, type Kind, sniff } from "./kind.ts";
 
 /** What is known of a recording. `bitrate` is in bits a second, `sampleRate` in Hz; null is "not stated". */
 export interface Audio {
@@ -73,7 +74,7 @@ async function describe(source: Source, sniffed: Kind): Promise<{ kind: Kind; au
   if (kind.fileType === "audio file") from = id3Length(await source.upTo(0, 10));
   if (from > 0) {
     // A tag longer than the head hid what follows it.
-    const inner = await sniff(await source.upTo(from, SNIFF_BYTES));
+    const inner = await sniff(await source.upTo(from, HEAD_BYTES));
     if (inner.fileType === "audio file") kind = inner;
   }
   const parser = PARSED_AS[kind.mimeType];

@@ -4,7 +4,7 @@ import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { StoredBytes } from "../platform/byte-store.ts";
 import { insertWhere, retrying } from "../platform/db.ts";
-import { readMultipartFile } from "../platform/multipart.ts";
+import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../platform/multipart.ts";
 import { files, teamUsage } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
@@ -77,6 +77,10 @@ export function cleanName(name: string): string {
  *   and `not_found` where the file was deleted before its last byte came
  */
 export async function receiveFile(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ id: string }> {
+  const { maxUploadBytes } = deps.settings;
+  if ((upload.contentLength ?? 0) > maxUploadBytes + MAX_OVERHEAD_BYTES) {
+    throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });
+  }
   const received = receive(deps, actor, upload);
   // A client that goes away must not take the undoing with it.
   deps.after(received.catch(() => undefined));

@@ -1,3 +1,4 @@
+import { HEAD_BYTES } from "../platform/byte-store.ts";
 import { id3Length, latin1 } from "./bytes.ts";
 
 export const FILE_TYPES = [
@@ -16,8 +17,6 @@ export interface Kind {
   mimeType: string;
   fileType: FileType;
 }
-
-export const SNIFF_BYTES = 4096;
 
 const COMMON_NAMES: Record<string, string> = {
   "audio/x-m4a": "audio/mp4",
@@ -54,7 +53,7 @@ const SERVED = new Set(
  * for nothing. Text of every sort, HTML and SVG included, is `text/plain`.
  */
 export async function sniff(head: Uint8Array): Promise<Kind> {
-  const start = head.subarray(0, SNIFF_BYTES);
+  const start = head.subarray(0, HEAD_BYTES);
   const { fileTypeFromBuffer } = await import("file-type");
   // Padding behind an ID3 tag hides the frames from file-type; the tag alone is a claim to be audio.
   const fallback = id3Length(start) > 0 ? "audio/mpeg" : UNKNOWN.mimeType;

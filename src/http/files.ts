@@ -15,8 +15,6 @@ import { AppError } from "../errors.ts";
 import { nextLink, read, write } from "./operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "./validate.ts";
 
-/** What a form may add to its file: boundary, headers and ten small text parts. */
-const FORM_BYTES = 64 * 1024;
 const SIGNED_SECONDS = 3600;
 const MOST_SIGNED_SECONDS = 604_800; // S3's limit
 
@@ -150,10 +148,6 @@ export const upload = write(
     }
     const stated = c.req.header("Content-Length") ?? "";
     const contentLength = /^\d+$/.test(stated) ? Number(stated) : null;
-    const { maxUploadBytes } = deps.settings;
-    if (contentLength !== null && contentLength > maxUploadBytes + FORM_BYTES) {
-      throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });
-    }
     const idempotencyKey = c.req.header("Idempotency-Key");
     if (idempotencyKey !== undefined && (idempotencyKey === "" || idempotencyKey.length > 255)) {
       const errors = [{ path: "Idempotency-Key", message: "Must have 1 to 255 characters." }];

@@ -8,7 +8,7 @@ export interface MultipartLimits {
 }
 
 /** What a form may hold beside its file: boundaries, headers, text parts, preamble and epilogue. */
-const MAX_OVERHEAD_BYTES = 64 * 1024;
+export const MAX_OVERHEAD_BYTES = 64 * 1024;
 /** Of one part, from behind its boundary to the empty line. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;

@@ -1,22 +1,18 @@
 import { createHash, createHmac } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
-import { type Answer, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
-import { bytesOf, END, part, TYPE } from "../support/raw-form.ts";
+import { type Answer, newTeam, refused, startWorker, type Team, withoutJobs } from "../support/harness.ts";
+import { fileForm, TYPE } from "../support/raw-form.ts";
 
 /* What is tried with the signed address of a file. The e2e suite tries the same against a server. */
 
-// Messages go nowhere: no processing is needed here.
-const worker = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+const worker = startWorker(withoutJobs);
 
 let team: Team;
 
 beforeAll(async () => {
   team = await newTeam(worker);
 });
-
-const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
-  bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 
 const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
   team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });

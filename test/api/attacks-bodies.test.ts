@@ -1,11 +1,9 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { type Answer, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+import { type Answer, newTeam, refused, startWorker, type Team, withoutHashing } from "../support/harness.ts";
 
 /* What a caller may try with the shape, the size and the type of a body, and with the version it claims to know. */
 
-// Hashing is not what is attacked here, and takes 0.1 s.
-const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
-const worker = startWorker((deps) => ({ ...deps, secrets: { ...deps.secrets, hashPassword: async () => HASH } }));
+const worker = startWorker(withoutHashing);
 
 let team: Team;
 let userId: string;

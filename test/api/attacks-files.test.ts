@@ -1,22 +1,18 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
-import { type Answer, newTeam, startWorker, type Team } from "../support/harness.ts";
-import { bytesOf, END, part, TYPE } from "../support/raw-form.ts";
+import { type Answer, newTeam, startWorker, type Team, withoutJobs } from "../support/harness.ts";
+import { bytesOf, fileForm, TYPE } from "../support/raw-form.ts";
 
 /* What is tried with a file: its name and its bytes. */
 
-// Messages go nowhere: no processing is needed here.
-const worker = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+const worker = startWorker(withoutJobs);
 
 let team: Team;
 
 beforeAll(async () => {
   team = await newTeam(worker);
 });
-
-const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
-  bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 
 const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
   team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });

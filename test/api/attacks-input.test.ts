@@ -2,13 +2,11 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+import { newTeam, refused, startWorker, type Team, withoutHashing } from "../support/harness.ts";
 
 /* What a caller with a good token may try with a body. */
 
-// Hashing is not what is attacked here, and takes 0.1 s.
-const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
-const worker = startWorker((deps) => ({ ...deps, secrets: { ...deps.secrets, hashPassword: async () => HASH } }));
+const worker = startWorker(withoutHashing);
 
 let team: Team;
 let userId: string;

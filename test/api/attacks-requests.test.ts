@@ -1,10 +1,18 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { form, newTeam as foundTeam, OPERATOR, refused, startWorker, type Team, upload } from "../support/harness.ts";
+import {
+  form,
+  newTeam as foundTeam,
+  OPERATOR,
+  refused,
+  startWorker,
+  type Team,
+  upload,
+  withoutJobs,
+} from "../support/harness.ts";
 
 /* What a caller with a good token may try with cursors, paths and headers, to get at what is another's. */
 
-// Messages go nowhere: no processing is needed here.
-const worker = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+const worker = startWorker(withoutJobs);
 const { call } = worker;
 const newTeam = () => foundTeam(worker);
 

@@ -9,12 +9,12 @@ import {
   startWorker,
   type Team,
   upload,
+  withoutJobs,
 } from "../support/harness.ts";
 
 /* What is tried to get in, and to stay in. */
 
-// Messages go nowhere: no processing is needed here.
-const worker = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+const worker = startWorker(withoutJobs);
 const { call } = worker;
 const newTeam = () => foundTeam(worker);
 

@@ -39,6 +39,19 @@ export function startWorker(change: (deps: Deps) => Deps = (deps) => deps): { ca
   return { fetch: fetchWorker, call: (method, path, options) => callWith(fetchWorker, method, path, options) };
 }
 
+/** Messages go nowhere: for tests that need no processing. */
+export const withoutJobs = (deps: Deps): Deps => ({
+  ...deps,
+  jobs: { send: async () => {}, sendAll: async () => {} },
+});
+
+const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
+/** Passwords get one hash: for tests that are not about hashing, which takes 0.1 s. */
+export const withoutHashing = (deps: Deps): Deps => ({
+  ...deps,
+  secrets: { ...deps.secrets, hashPassword: async () => HASH },
+});
+
 async function fetchWorker(_: Request): Promise<Response> {
   throw new Error("Only a type.");
 }

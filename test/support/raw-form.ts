@@ -7,3 +7,6 @@ export const bytesOf = (...pieces: (string | Uint8Array)[]) =>
 export const part = (headers: string, content: string | Uint8Array) =>
   bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
 export const END = `--${BOUNDARY}--\r\n`;
+
+export const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
+  bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
