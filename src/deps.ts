@@ -33,7 +33,8 @@ export interface Deps {
   after(work: Promise<unknown>): void;
 }
 
-type Lasting = Pick<Deps, "settings" | "secrets" | "signer">;
+/** What lasts as long as the isolate. */
+type Lasting = Pick<Deps, "settings" | "secrets" | "signer" | "limiter" | "db">;
 
 const positive = z.coerce.number().int().positive();
 const settingsSchema = z.object({
@@ -75,6 +76,8 @@ function readSettings(env: Env): Lasting {
       accessKeyId: vars.S3_ACCESS_KEY_ID,
       secretAccessKey: vars.S3_SECRET_ACCESS_KEY,
     }),
+    limiter: openLimiter(env, realSystem),
+    db: openDb(env.DB),
   };
   lasting.set(env, read);
   return read;
@@ -90,10 +93,8 @@ export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): De
   }
   return {
     ...read,
-    limiter: openLimiter(env),
     system: realSystem,
     log: consoleLog,
-    db: openDb(env.DB),
     bytes: openByteStore(env.BUCKET, realSystem),
     jobs: openJobs(env.JOBS),
     after: (work) => ctx.waitUntil(work),
