@@ -1,12 +1,12 @@
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, eq, inArray, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { retrying } from "../platform/db.ts";
+import { retrying, type Slot } from "../platform/db.ts";
 import { files, isListed, teamUsage } from "../platform/schema.ts";
 import type { TeamActor } from "./actor.ts";
 import type { Audio } from "./audio.ts";
-import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
-import { type Caller, prove } from "./proof.ts";
+import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
+import { type Caller, prove, read } from "./proof.ts";
 
 /*
  * The life of a file:
@@ -27,19 +27,25 @@ export type FailureCode = (typeof FAILURE_CODES)[number];
 
 export type FileRow = typeof files.$inferSelect;
 
+/** The columns that a list shows; what was found in a file may be many times as large. */
+const SHOWN = {
+  id: files.id,
+  teamId: files.teamId,
+  originalName: files.originalName,
+  fileType: files.fileType,
+  status: files.status,
+  createdAt: files.createdAt,
+  updatedAt: files.updatedAt,
+  version: files.version,
+};
+type ShownRow = Pick<FileRow, keyof typeof SHOWN>;
+
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
-export interface StoredFile {
-  id: string;
-  teamId: string;
-  originalName: string;
+export interface StoredFile extends ShownRow {
   filename: string;
+  fileType: string;
   /** Its private address at the S3 endpoint. */
   path: string;
-  fileType: string;
-  status: FileRow["status"];
-  createdAt: number;
-  updatedAt: number;
-  version: number;
 }
 
 export interface FileMetadata extends StoredFile {
@@ -57,7 +63,7 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 /** Under which a file's bytes lie in R2. It holds the id, so no key is ever used twice. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
 
-function view(deps: Deps, row: FileRow): StoredFile {
+function view(deps: Deps, row: ShownRow): StoredFile {
   const { id, teamId, originalName, status, createdAt, updatedAt, version } = row;
   return {
     id,
@@ -73,36 +79,43 @@ function view(deps: Deps, row: FileRow): StoredFile {
   };
 }
 
+const filesPage = read((db, scope, slot: Slot<PageValues>) => {
+  const { where, by, limit, offset } = pageQuery(files.id, "newest first", slot);
+  return db
+    .select(SHOWN)
+    .from(files)
+    .where(where(scope(files.teamId), isListed))
+    .orderBy(by)
+    .limit(limit)
+    .offset(offset);
+});
+
 /** Newest first. */
 export async function listFiles(deps: Deps, caller: Caller, request: PageRequest): Promise<Page<StoredFile>> {
-  const wanted = pageQuery(files.id, "newest first", request);
-  const [actor, rows] = await prove(deps, caller, "team", (scope) => [
-    deps.db
-      .select()
-      .from(files)
-      .where(wanted.where(scope(files.teamId), isListed))
-      .orderBy(wanted.by)
-      .limit(wanted.limit)
-      .offset(wanted.offset),
-  ]);
+  const [actor, rows] = await prove(deps, caller, "team", filesPage(pageValues("newest first", request)));
   const page = cutPage(deps.secrets, `files/${actor.teamId}`, request, rows);
   return { ...page, items: page.items.map((row) => view(deps, row)) };
 }
 
-async function findFile(deps: Deps, caller: Caller, id: string): Promise<FileRow> {
-  const [, [row]] = await prove(deps, caller, "team", (scope) => [
-    deps.db
-      .select()
-      .from(files)
-      .where(and(eq(files.id, id), scope(files.teamId), isListed)),
-  ]);
-  if (!row) throw new AppError("not_found");
-  return row;
-}
+const hasId = (slot: Slot<{ id: string }>, team: SQL | undefined) => and(eq(files.id, slot("id")), team, isListed);
+
+const fileById = read((db, scope, slot: Slot<{ id: string }>) =>
+  db
+    .select(SHOWN)
+    .from(files)
+    .where(hasId(slot, scope(files.teamId))),
+);
+const metadataById = read((db, scope, slot: Slot<{ id: string }>) =>
+  db
+    .select()
+    .from(files)
+    .where(hasId(slot, scope(files.teamId))),
+);
 
 /** @throws `not_found` */
 export async function fetchMetadata(deps: Deps, caller: Caller, id: string): Promise<FileMetadata> {
-  const row = await findFile(deps, caller, id);
+  const [, [row]] = await prove(deps, caller, "team", metadataById({ id }));
+  if (!row) throw new AppError("not_found");
   return {
     ...view(deps, row),
     sizeBytes: row.sizeBytes ?? 0,
@@ -117,7 +130,9 @@ export async function fetchMetadata(deps: Deps, caller: Caller, id: string): Pro
 
 /** An address that opens the file to whoever holds it, in any state of processing. @throws `not_found` */
 export async function signFile(deps: Deps, caller: Caller, id: string, expiresInSeconds: number): Promise<string> {
-  return deps.signer.sign(objectKey(await findFile(deps, caller, id)), expiresInSeconds);
+  const [, [row]] = await prove(deps, caller, "team", fileById({ id }));
+  if (!row) throw new AppError("not_found");
+  return deps.signer.sign(objectKey(row), expiresInSeconds);
 }
 
 /**
@@ -205,11 +220,11 @@ export interface Usage {
   maxBytes: number;
 }
 
+const usageOfTeam = read((db, scope) => db.select().from(teamUsage).where(scope(teamUsage.teamId)));
+
 /** What the team keeps, uploads under way included, and what it may keep. */
 export async function fetchUsage(deps: Deps, caller: Caller): Promise<Usage> {
   const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes } = deps.settings;
-  const [, [usage]] = await prove(deps, caller, "team", (scope) => [
-    deps.db.select().from(teamUsage).where(scope(teamUsage.teamId)),
-  ]);
+  const [, [usage]] = await prove(deps, caller, "team", usageOfTeam({}));
   return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, maxFiles, maxBytes };
 }

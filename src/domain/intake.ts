@@ -3,7 +3,7 @@ import { and, eq, lt, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import type { StoredBytes } from "../platform/byte-store.ts";
-import { insertWhere, retrying } from "../platform/db.ts";
+import { insertWhere, retrying, runBatch, type Slot, statement } from "../platform/db.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../platform/multipart.ts";
 import { files, teamUsage } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
@@ -54,19 +54,24 @@ export interface Upload {
 export function cleanName(name: string): string {
   const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
   const clean = base.replace(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "").trim();
-  const dot = clean.lastIndexOf(".");
-  const extension = dot > 0 && Buffer.byteLength(clean.slice(dot)) <= 32 ? clean.slice(dot) : "";
+  const kept = Buffer.byteLength(clean) <= NAME_BYTES ? clean : shorten(clean);
+  return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
+}
+
+/** Cuts a name between characters as people see them. */
+function shorten(name: string): string {
+  const dot = name.lastIndexOf(".");
+  const extension = dot > 0 && Buffer.byteLength(name.slice(dot)) <= 32 ? name.slice(dot) : "";
   let room = NAME_BYTES - Buffer.byteLength(extension);
   let stem = "";
-  for (const { segment } of new Intl.Segmenter().segment(clean.slice(0, clean.length - extension.length))) {
+  for (const { segment } of new Intl.Segmenter().segment(name.slice(0, name.length - extension.length))) {
     room -= Buffer.byteLength(segment);
     if (room < 0) break;
     stem += segment;
   }
   // A first character that alone is too long (letters take any number of marks) goes without its marks.
-  if (stem === "") stem = [...clean][0] ?? "";
-  const kept = stem + extension;
-  return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
+  if (stem === "") stem = [...name][0] ?? "";
+  return stem + extension;
 }
 
 /**
@@ -136,62 +141,109 @@ function attachment(name: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-/**
- * Inserts the row, if the team has room for it; the same statement decides and reserves, so a race overdraws nothing.
- * Where the idempotency key is taken, the answer is the earlier upload.
- */
-async function recordIntent(
-  deps: Deps,
-  intent: Intent,
-  reservedBytes: number,
-  idempotencyKey: string | undefined,
-): Promise<"recorded" | "no room" | Earlier> {
-  const { db, settings, system } = deps;
-  const now = system.now();
-  const noRoom = db
+interface IntentValues extends Record<string, unknown>, Intent {
+  reservedBytes: number;
+  idempotencyKey: string | null;
+  dueAt: number;
+  now: number;
+  maxTeamFiles: number;
+  maxTeamBytes: number;
+}
+
+/** The same statement decides whether there is room, and reserves it: a race overdraws nothing. */
+const insertIntent = statement((db, slot: Slot<IntentValues>) => {
+  const row = {
+    id: slot("id"),
+    teamId: slot("teamId"),
+    originalName: slot("originalName"),
+    status: "receiving" as const,
+    reservedBytes: slot("reservedBytes"),
+    idempotencyKey: slot("idempotencyKey"),
+    dueAt: slot("dueAt"),
+    createdAt: slot("now"),
+    updatedAt: slot("now"),
+  };
+  const full = db
     .select({ one: sql`1` })
     .from(teamUsage)
     .where(
       and(
-        eq(teamUsage.teamId, intent.teamId),
-        sql`(${teamUsage.files} + 1 > ${settings.maxTeamFiles} or ${teamUsage.bytes} + ${reservedBytes} > ${settings.maxTeamBytes})`,
+        eq(teamUsage.teamId, slot("teamId")),
+        or(
+          sql`${teamUsage.files} + 1 > ${slot("maxTeamFiles")}`,
+          sql`${teamUsage.bytes} + ${slot("reservedBytes")} > ${slot("maxTeamBytes")}`,
+        ),
       ),
     );
-  const row = {
+  return insertWhere(db, files, row, sql`${slot("reservedBytes")} <= ${slot("maxTeamBytes")} and ${notExists(full)}`);
+});
+
+const stateOf = statement((db, slot: Slot<{ id: string }>) =>
+  db
+    .select({ status: files.status, sha256: files.sha256 })
+    .from(files)
+    .where(eq(files.id, slot("id"))),
+);
+
+interface RepeatValues extends Record<string, unknown> {
+  teamId: string;
+  idempotencyKey: string;
+  /** Uploads from before then have lost their key. */
+  expired: number;
+  /** And so have those from before then that are still not there. */
+  abandoned: number;
+}
+const hasSameKey = (slot: Slot<RepeatValues>) =>
+  and(eq(files.teamId, slot("teamId")), eq(files.idempotencyKey, slot("idempotencyKey")));
+
+const freeOldKey = statement((db, slot: Slot<RepeatValues>) =>
+  db
+    .update(files)
+    .set({ idempotencyKey: null, status: sql`case status when 'receiving' then 'deleting' else status end` })
+    .where(
+      and(
+        hasSameKey(slot),
+        or(
+          lt(files.createdAt, slot("expired")),
+          and(eq(files.status, "receiving"), lt(files.createdAt, slot("abandoned"))),
+        ),
+      ),
+    ),
+);
+
+const withSameKey = statement((db, slot: Slot<RepeatValues>) =>
+  db.select({ id: files.id }).from(files).where(hasSameKey(slot)),
+);
+
+/** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
+async function recordIntent(
+  { db, settings: { maxTeamFiles, maxTeamBytes }, system }: Deps,
+  intent: Intent,
+  reservedBytes: number,
+  idempotencyKey: string | undefined,
+): Promise<"recorded" | "no room" | Earlier> {
+  const now = system.now();
+  const insert = insertIntent({
     ...intent,
-    status: "receiving" as const,
     reservedBytes,
     idempotencyKey: idempotencyKey ?? null,
     dueAt: now + RECEIVING_MILLISECONDS,
-    createdAt: now,
-    updatedAt: now,
-  };
-  const isRoom = sql`${reservedBytes} <= ${settings.maxTeamBytes} and ${notExists(noRoom)}`;
-  const insert = insertWhere(db, files, row, isRoom);
-  const mine = db.select({ id: files.id }).from(files).where(eq(files.id, intent.id));
+    now,
+    maxTeamFiles,
+    maxTeamBytes,
+  });
   if (idempotencyKey === undefined) {
-    const [, own] = await retrying(system, () => db.batch([insert, mine]));
+    const [, own] = await retrying(system, () => runBatch(db, [insert, stateOf(intent)]));
     return own.length > 0 ? "recorded" : "no room";
   }
-  const sameKey = and(eq(files.teamId, intent.teamId), eq(files.idempotencyKey, idempotencyKey));
+  const repeat: RepeatValues = {
+    teamId: intent.teamId,
+    idempotencyKey,
+    expired: now - IDEMPOTENCY_MILLISECONDS,
+    abandoned: now - TAKEOVER_MILLISECONDS,
+  };
   const [, , own, [earlier]] = await retrying(system, () =>
-    db.batch([
-      db
-        .update(files)
-        .set({ idempotencyKey: null, status: sql`case status when 'receiving' then 'deleting' else status end` })
-        .where(
-          and(
-            sameKey,
-            or(
-              lt(files.createdAt, now - IDEMPOTENCY_MILLISECONDS),
-              and(eq(files.status, "receiving"), lt(files.createdAt, now - TAKEOVER_MILLISECONDS)),
-            ),
-          ),
-        ),
-      insert,
-      mine,
-      db.select({ id: files.id }).from(files).where(sameKey),
-    ]),
+    runBatch(db, [freeOldKey(repeat), insert, stateOf(intent), withSameKey(repeat)]),
   );
   return own.length > 0 ? "recorded" : (earlier ?? "no room");
 }
@@ -206,9 +258,8 @@ async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
 /** Waits a little for the first upload to end, if both came at once, and gives its answer. */
 async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promise<{ id: string }> {
   const { db, system } = deps;
-  const look = db.select({ status: files.status, sha256: files.sha256 }).from(files).where(eq(files.id, id));
   for (let looks = 0; ; looks++) {
-    const [row] = await retrying(system, () => look);
+    const [[row]] = await retrying(system, () => runBatch(db, [stateOf({ id })]));
     if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
@@ -222,27 +273,35 @@ async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promis
   }
 }
 
+interface CommitValues extends Record<string, unknown>, StoredBytes, Kind {
+  id: string;
+  dueAt: number;
+  now: number;
+}
+
+const commitIntent = statement((db, slot: Slot<CommitValues>) =>
+  db
+    .update(files)
+    .set({
+      status: "pending",
+      sizeBytes: sql`${slot("sizeBytes")}`,
+      sha256: sql`${slot("sha256")}`,
+      etag: sql`${slot("etag")}`,
+      mimeType: sql`${slot("mimeType")}`,
+      fileType: sql`${slot("fileType")}`,
+      reservedBytes: sql`${slot("sizeBytes")}`,
+      dueAt: sql`${slot("dueAt")}`,
+      updatedAt: sql`${slot("now")}`,
+      version: sql`${files.version} + 1`,
+    })
+    .where(and(eq(files.id, slot("id")), eq(files.status, "receiving"))),
+);
+
 /** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
-async function commit(deps: Deps, intent: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
-  const { db, system } = deps;
+async function commit({ db, system }: Deps, { id }: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
   const now = system.now();
-  const [, [row]] = await retrying(system, () =>
-    db.batch([
-      db
-        .update(files)
-        .set({
-          status: "pending",
-          ...stored,
-          ...kind,
-          reservedBytes: stored.sizeBytes,
-          dueAt: now + PENDING_MILLISECONDS,
-          updatedAt: now,
-          version: sql`${files.version} + 1`,
-        })
-        .where(and(eq(files.id, intent.id), eq(files.status, "receiving"))),
-      db.select({ status: files.status }).from(files).where(eq(files.id, intent.id)),
-    ]),
-  );
+  const committed = commitIntent({ id, ...stored, ...kind, dueAt: now + PENDING_MILLISECONDS, now });
+  const [, [row]] = await retrying(system, () => runBatch(db, [committed, stateOf({ id })]));
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }

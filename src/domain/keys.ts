@@ -1,13 +1,13 @@
-import { and, eq, exists, inArray, sql } from "drizzle-orm";
+import { and, eq, exists, inArray, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { insertWhere, once, retrying } from "../platform/db.ts";
+import { type Db, insertWhere, once, retrying, type Slot } from "../platform/db.ts";
 import { apiKeys, users } from "../platform/schema.ts";
 import { CannotOpen, fingerprint } from "../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../platform/system.ts";
 import type { Actor } from "./actor.ts";
-import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
-import { type Caller, prove } from "./proof.ts";
+import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
+import { type Caller, prove, read } from "./proof.ts";
 import { emailKey } from "./users.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -108,6 +108,16 @@ export async function createKey(deps: Deps, actor: Actor, { name, isPublic, expi
   return key;
 }
 
+function selectPage(db: Db, slot: Slot<PageValues>, ofTeam: SQL | undefined) {
+  const { where, by, limit, offset } = pageQuery(apiKeys.id, "newest first", slot);
+  return db.select().from(apiKeys).where(where(ofTeam)).orderBy(by).limit(limit).offset(offset);
+}
+const keysPage = read((db, scope, slot: Slot<PageValues>) => selectPage(db, slot, scope(apiKeys.teamId)));
+/** For the operator. */
+const keysPageOfTeam = read((db, _, slot: Slot<PageValues & { teamId: string }>) =>
+  selectPage(db, slot, eq(apiKeys.teamId, slot("teamId"))),
+);
+
 /**
  * Keys of the caller's team, newest first; for the operator of all teams, or of the one named.
  * @throws `invalid_input` where a team's key names a team
@@ -121,29 +131,24 @@ export async function listKeys(
     await prove(deps, caller, "keys");
     throw notYourChoice();
   }
-  const wanted = pageQuery(apiKeys.id, "newest first", request);
-  const [actor, rows] = await prove(deps, caller, "keys", (scope) => [
-    deps.db
-      .select()
-      .from(apiKeys)
-      .where(wanted.where(scope(apiKeys.teamId), teamId === undefined ? undefined : eq(apiKeys.teamId, teamId)))
-      .orderBy(wanted.by)
-      .limit(wanted.limit)
-      .offset(wanted.offset),
-  ]);
+  const values = pageValues("newest first", request);
+  const wanted = teamId === undefined ? keysPage(values) : keysPageOfTeam({ ...values, teamId });
+  const [actor, rows] = await prove(deps, caller, "keys", wanted);
   const list = `keys/${actor.kind === "operator" ? (teamId ?? "all") : actor.teamId}`;
   const page = cutPage(deps.secrets, list, request, rows);
   return { ...page, items: page.items.map((row) => openKeyOrBlank(deps, row)) };
 }
 
+const keyById = read((db, scope, slot: Slot<{ id: string }>) =>
+  db
+    .select()
+    .from(apiKeys)
+    .where(and(eq(apiKeys.id, slot("id")), scope(apiKeys.teamId))),
+);
+
 /** @throws `not_found`, `unavailable` where the token can't be opened */
 export async function fetchKey(deps: Deps, caller: Caller, id: string): Promise<ApiKey> {
-  const [, [row]] = await prove(deps, caller, "keys", (scope) => [
-    deps.db
-      .select()
-      .from(apiKeys)
-      .where(and(eq(apiKeys.id, id), scope(apiKeys.teamId))),
-  ]);
+  const [, [row]] = await prove(deps, caller, "keys", keyById({ id }));
   if (!row) throw new AppError("not_found");
   try {
     return openKey(deps, row);

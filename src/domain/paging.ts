@@ -1,6 +1,7 @@
 import { and, asc, desc, gt, lt, type SQL } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { AppError } from "../errors.ts";
+import type { Slot } from "../platform/db.ts";
 import type { Secrets } from "../platform/secrets.ts";
 
 /** Which part of a list is wanted: by page number at the cost of its depth, or by cursor at no such cost. */
@@ -19,17 +20,31 @@ export interface Page<T> {
 
 export type Order = "newest first" | "oldest first";
 
-/** The pieces of a keyset query over ids. One row more than the page says whether another page follows. */
-export function pageQuery(id: SQLiteColumn, order: Order, { limit, page, cursor }: PageRequest) {
-  const after = cursor === undefined ? undefined : cursor.slice(0, cursor.indexOf("."));
-  const [bound, by] = order === "newest first" ? [lt(id, after ?? "g"), desc(id)] : [gt(id, after ?? ""), asc(id)];
+/** What a statement of `pageQuery` takes. */
+export interface PageValues extends Record<string, unknown> {
+  bound: string;
+  limit: number;
+  offset: number;
+}
+
+/** The pieces of a keyset query over ids. */
+export function pageQuery(id: SQLiteColumn, order: Order, slot: Slot<PageValues>) {
+  const isNewestFirst = order === "newest first";
   return {
-    /** Always bounds the id ("g" lies above all hex), so the query is a search of the index and never a scan. */
-    where: (...conditions: (SQL | undefined)[]) => and(...conditions, bound),
-    by,
-    limit: limit + 1,
-    offset: (page - 1) * limit,
+    /** Always bounds the id, so the query is a search of the index and never a scan. */
+    where: (...conditions: (SQL | undefined)[]) => and(...conditions, (isNewestFirst ? lt : gt)(id, slot("bound"))),
+    by: (isNewestFirst ? desc : asc)(id),
+    limit: slot("limit"),
+    offset: slot("offset"),
   };
+}
+
+/** One row more than the page says whether another page follows. */
+export function pageValues(order: Order, { limit, page, cursor }: PageRequest): PageValues {
+  // "g" lies above all hex.
+  const start = order === "newest first" ? "g" : "";
+  const bound = cursor === undefined ? start : cursor.slice(0, cursor.indexOf("."));
+  return { bound, limit: limit + 1, offset: (page - 1) * limit };
 }
 
 /**

@@ -1,9 +1,8 @@
 import { and, eq, gt, type SQL, sql } from "drizzle-orm";
-import type { BatchItem, BatchResponse } from "drizzle-orm/batch";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { retrying } from "../platform/db.ts";
+import { type Bound, type Builder, type Db, retrying, runBatch, type Slot, statement } from "../platform/db.ts";
 import { apiKeys } from "../platform/schema.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { isTokenShaped } from "../platform/system.ts";
@@ -26,48 +25,68 @@ export function identify(deps: Deps, token: string | undefined): Caller {
 
 /** Limits a column to the caller's team. Of the operator, who has none, it asks nothing. */
 export type Scope = (teamId: SQLiteColumn) => SQL | undefined;
-type Reads = readonly BatchItem<"sqlite">[];
 
-/**
- * Proves the caller, with reads that ride along in the same round trip. Each read must put `scope` in its WHERE: the
- * team is a sub-select of the very credential that is being proven, so an unproven caller's reads find nothing.
- *
- * @returns the actor, then the rows of each read
- * @throws `token_invalid` (unknown, revoked and expired alike), `forbidden`
- */
-export async function prove<R extends Right, T extends Reads = []>(
-  deps: Deps,
-  caller: Caller,
-  right: R,
-  reads?: (scope: Scope) => readonly [...T],
-): Promise<[ActorWith<R>, ...BatchResponse<T>]> {
-  const { db, system } = deps;
-  // The type of a batch does not survive a statement put before it; the order of the results does.
-  const run = (statements: Reads) =>
-    retrying(system, () => db.batch(statements as [BatchItem<"sqlite">])) as Promise<unknown[]>;
-  const answer = (actor: Actor, rows: unknown[]) => {
-    caller.actor = actor;
-    if (!may(actor, right)) throw new AppError("forbidden");
-    return [actor, ...rows] as unknown as [ActorWith<R>, ...BatchResponse<T>];
-  };
+interface Credential extends Record<string, unknown> {
+  tokenHash: string;
+  now: number;
+}
 
-  if (caller.kind === "operator") {
-    const actor: Actor = { kind: "operator" };
-    const allowed = may(actor, right) ? (reads?.(() => undefined) ?? []) : [];
-    return answer(actor, allowed.length > 0 ? await run(allowed) : []);
-  }
+const isLive = (slot: Slot<Credential>) =>
+  and(eq(apiKeys.tokenHash, slot("tokenHash")), gt(apiKeys.expiresAt, slot("now")));
 
-  const isLive = and(eq(apiKeys.tokenHash, caller.tokenHash), gt(apiKeys.expiresAt, system.now()));
-  const credential = db
+const credential = statement((db, slot: Slot<Credential>) =>
+  db
     .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, isPublic: apiKeys.isPublic })
     .from(apiKeys)
-    .where(isLive);
-  const team = db
-    .select({ teamId: apiKeys.teamId })
-    .from(apiKeys)
-    .where(and(isLive, eq(apiKeys.isPublic, false)));
-  const [found, ...rows] = await run([credential, ...(reads?.((column) => eq(column, sql`${team}`)) ?? [])]);
-  const [key] = found as Awaited<typeof credential>;
+    .where(isLive(slot)),
+);
+
+/** A read for a caller who is not proven yet; null stands for the operator. */
+export type Read<T> = (caller: Credential | null) => Bound<T>;
+
+/**
+ * A statement that rides along with the proof of its caller. It must put `scope` in its WHERE: the team is a sub-select
+ * of the very credential that is being proven, so an unproven caller's reads find nothing.
+ */
+export function read<V extends Record<string, unknown>, B extends Builder>(
+  write: (db: Db, scope: Scope, slot: Slot<V>) => B,
+): (values: V) => Read<Awaited<B>> {
+  const forTeam = statement((db, slot: Slot<V & Credential>) => {
+    const team = db
+      .select({ teamId: apiKeys.teamId })
+      .from(apiKeys)
+      .where(and(isLive(slot), eq(apiKeys.isPublic, false)));
+    return write(db, (column) => eq(column, sql`${team}`), slot);
+  });
+  const forOperator = statement((db, slot: Slot<V>) => write(db, () => undefined, slot));
+  return (values) => (caller) => (caller ? forTeam({ ...values, ...caller }) : forOperator(values));
+}
+
+/**
+ * Proves the caller, with a read that rides along in the same round trip or none.
+ *
+ * @returns the actor, and the rows of the read
+ * @throws `token_invalid` (unknown, revoked and expired alike), `forbidden`
+ */
+export async function prove<R extends Right, T = undefined>(
+  { db, system }: Deps,
+  caller: Caller,
+  right: R,
+  wanted?: Read<T>,
+): Promise<[ActorWith<R>, T]> {
+  const admit = (actor: Actor) => {
+    caller.actor = actor;
+    if (!may(actor, right)) throw new AppError("forbidden");
+    return actor as ActorWith<R>;
+  };
+  if (caller.kind === "operator") {
+    const actor = admit({ kind: "operator" });
+    const [rows] = wanted ? await retrying(system, () => runBatch(db, [wanted(null)])) : [];
+    return [actor, rows as T];
+  }
+  const sent: Credential = { tokenHash: caller.tokenHash, now: system.now() };
+  const ridesAlong = wanted ? [wanted(sent)] : [];
+  const [[key], rows] = await retrying(system, () => runBatch(db, [credential(sent), ...ridesAlong]));
   if (!key) throw new AppError("token_invalid");
-  return answer({ kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId }, rows);
+  return [admit({ kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId }), rows as T];
 }

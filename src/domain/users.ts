@@ -1,12 +1,12 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { isUniqueViolation, once } from "../platform/db.ts";
+import { isUniqueViolation, once, type Slot } from "../platform/db.ts";
 import { apiKeys, users } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
-import { cutPage, type Page, type PageRequest, pageQuery } from "./paging.ts";
-import { type Caller, prove } from "./proof.ts";
+import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
+import { type Caller, prove, read } from "./proof.ts";
 
 /** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
 const STREAM_STEP_ROWS = 500;
@@ -58,18 +58,20 @@ async function refuseTakenEmail<T>(write: () => Promise<T>): Promise<T> {
   }
 }
 
+const usersPage = read((db, scope, slot: Slot<PageValues>) => {
+  const { where, by, limit, offset } = pageQuery(users.id, "oldest first", slot);
+  return db
+    .select()
+    .from(users)
+    .where(where(scope(users.teamId)))
+    .orderBy(by)
+    .limit(limit)
+    .offset(offset);
+});
+
 /** Oldest first. */
 export async function listUsers(deps: Deps, caller: Caller, request: PageRequest): Promise<Page<User>> {
-  const wanted = pageQuery(users.id, "oldest first", request);
-  const [actor, rows] = await prove(deps, caller, "team", (scope) => [
-    deps.db
-      .select()
-      .from(users)
-      .where(wanted.where(scope(users.teamId)))
-      .orderBy(wanted.by)
-      .limit(wanted.limit)
-      .offset(wanted.offset),
-  ]);
+  const [actor, rows] = await prove(deps, caller, "team", usersPage(pageValues("oldest first", request)));
   const page = cutPage(deps.secrets, `users/${actor.teamId}`, request, rows);
   return { ...page, items: page.items.map(view) };
 }
@@ -92,14 +94,16 @@ export async function streamUsers(deps: Deps, caller: Caller): Promise<AsyncIter
   })();
 }
 
+const userById = read((db, scope, slot: Slot<{ id: string }>) =>
+  db
+    .select()
+    .from(users)
+    .where(and(eq(users.id, slot("id")), scope(users.teamId))),
+);
+
 /** @throws `not_found` */
 export async function fetchUser(deps: Deps, caller: Caller, id: string): Promise<User> {
-  const [, [user]] = await prove(deps, caller, "team", (scope) => [
-    deps.db
-      .select()
-      .from(users)
-      .where(and(eq(users.id, id), scope(users.teamId))),
-  ]);
+  const [, [user]] = await prove(deps, caller, "team", userById({ id }));
   if (!user) throw new AppError("not_found");
   return view(user);
 }

@@ -1,22 +1,71 @@
-import { getTableColumns, type SQL, sql } from "drizzle-orm";
+import { fillPlaceholders, getTableColumns, type Placeholder, type Query, type SQL, sql } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { AppError } from "../errors.ts";
 import type { System } from "./system.ts";
 
-export type Db = DrizzleD1Database;
+export type Db = DrizzleD1Database & { $client: D1Database };
 
 /**
- * D1 through Drizzle, for one request: a session that starts at the primary, so a caller reads what was just written,
- * also once the database has replicas.
+ * D1 through Drizzle, one for each isolate. Without a session every query goes to the primary, so a caller reads what
+ * was just written, also once the database has replicas (Cloudflare's documentation of D1's read replication).
  */
 export function openDb(binding: D1Database): Db {
-  // Drizzle's type asks for a whole D1Database; of it, it uses what a session has too: `prepare` and `batch`.
-  return drizzle(binding.withSession("first-primary") as unknown as D1Database);
+  return drizzle(binding);
+}
+
+/** Writes statements and runs none: they hold placeholders. */
+const writer = openDb({ prepare: () => undefined } as unknown as D1Database);
+
+/** Stands in a statement for a value that is known when it runs. */
+export type Slot<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
+
+/** What Drizzle's builders make. Awaited, it would run, and be written anew each time. */
+export interface Builder extends PromiseLike<unknown> {
+  prepare(): { getQuery(): Query; mapResult(result: unknown, isFromBatch: boolean): unknown };
+}
+
+/** A statement with its values, for `runBatch`. */
+export interface Bound<T> {
+  bind(db: Db): D1PreparedStatement;
+  read(result: D1Result): T;
+}
+
+/**
+ * A statement whose SQL is written once for each isolate, when it is first used: Drizzle takes longer to write one than
+ * all else that a read does between its request and its round trip.
+ */
+export function statement<V extends Record<string, unknown>, B extends Builder>(
+  write: (db: Db, slot: Slot<V>) => B,
+): (values: V) => Bound<Awaited<B>> {
+  let written: ReturnType<Builder["prepare"]> | undefined;
+  return (values) => {
+    written ??= write(writer, (name) => sql.placeholder(name)).prepare();
+    const prepared = written;
+    const query = prepared.getQuery();
+    return {
+      bind: (db) => db.$client.prepare(query.sql).bind(...fillPlaceholders(query.params, values)),
+      read: (result) => prepared.mapResult(result, true) as Awaited<B>,
+    };
+  };
+}
+
+/** Runs statements in one round trip and one transaction; answers with the rows of each. */
+export async function runBatch<S extends readonly Bound<unknown>[]>(
+  db: Db,
+  statements: readonly [...S],
+): Promise<{ [I in keyof S]: S[I] extends Bound<infer T> ? T : never }> {
+  const results = await db.$client.batch(statements.map((one) => one.bind(db)));
+  return statements.map((one, i) => one.read(results[i] as D1Result)) as never;
 }
 
 /** Inserts the row only where the condition holds, which the same statement decides; a row of that key is left as it is. */
-export function insertWhere<T extends SQLiteTable>(db: Db, table: T, row: T["$inferInsert"], condition: SQL) {
+export function insertWhere<T extends SQLiteTable>(
+  db: Db,
+  table: T,
+  row: { [Column in keyof T["$inferInsert"]]: T["$inferInsert"][Column] | Placeholder },
+  condition: SQL,
+) {
   const values = Object.entries(getTableColumns(table)).map(([name, column]) => {
     const value = (row as Record<string, unknown>)[name] ?? column.default ?? null;
     return sql`${sql.param(value, column)}`;

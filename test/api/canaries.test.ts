@@ -121,8 +121,7 @@ function failingDatabase(): D1Database {
     raw: fail,
     first: fail,
   });
-  const session = { prepare: (sql: string) => statement(sql, []), batch: fail };
-  return { ...session, withSession: () => session } as unknown as D1Database;
+  return { prepare: (sql: string) => statement(sql, []), batch: fail } as unknown as D1Database;
 }
 
 /** The deps, with a dependency that fails with everything it was given in its message. */

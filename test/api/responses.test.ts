@@ -172,7 +172,7 @@ describe("rate limits", () => {
       },
       db: new Proxy(deps.db, {
         get(db, name) {
-          if (name === "batch" || name === "select" || name === "insert") steps.push("database");
+          if (name === "$client" || name === "batch" || name === "select" || name === "insert") steps.push("database");
           return Reflect.get(db, name);
         },
       }),

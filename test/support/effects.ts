@@ -55,19 +55,17 @@ function watchDatabase(database: D1Database, effects: Effects): D1Database {
     originals.set(proxy, statement);
     return proxy;
   };
-  const open = (target: D1Database | D1DatabaseSession) => ({
+  return {
     prepare: (sql: string) => {
       effects.statements.set(sql, []);
-      return watched(sql, target.prepare(sql));
+      return watched(sql, database.prepare(sql));
     },
     batch: async (statements: D1PreparedStatement[]) => {
-      const results = await target.batch(statements.map((one) => originals.get(one) ?? one));
+      const results = await database.batch(statements.map((one) => originals.get(one) ?? one));
       count(...results);
       return results;
     },
-  });
-  const withSession = (constraint?: string) => open(database.withSession(constraint));
-  return { ...open(database), withSession } as unknown as D1Database;
+  } as unknown as D1Database;
 }
 
 function watchBucket(bucket: R2Bucket, effects: Effects): R2Bucket {

@@ -140,14 +140,11 @@ export class Wire {
       this.#statements.set(wired, real);
       return wired;
     };
-    const session = <T extends D1Database | D1DatabaseSession>(real: T): T =>
-      replace(real, {
-        prepare: (query: string) => statement(real.prepare(query)),
-        batch: (wired: D1PreparedStatement[]) =>
-          this.#pass("D1", "batch", () => real.batch(wired.map((one) => this.#statements.get(one) ?? one))),
-        withSession: (...input) => session((real as D1Database).withSession(...input)),
-      });
-    return session(database);
+    return replace(database, {
+      prepare: (query: string) => statement(database.prepare(query)),
+      batch: (wired: D1PreparedStatement[]) =>
+        this.#pass("D1", "batch", () => database.batch(wired.map((one) => this.#statements.get(one) ?? one))),
+    });
   }
 
   bucket(bucket: R2Bucket): R2Bucket {

@@ -113,30 +113,28 @@ interface Sent {
 
 /** The database, with every statement written down as it is bound. */
 function recorded(database: D1Database, sent: Sent[]): D1Database {
-  const open = (target: D1Database | D1DatabaseSession) =>
-    new Proxy(target, {
-      get(_, name) {
-        if (name !== "prepare") {
-          const value = Reflect.get(target, name);
-          return typeof value === "function" ? value.bind(target) : value;
-        }
-        return (sql: string) => {
-          sent.push({ sql, values: [] });
-          const statement = target.prepare(sql);
-          return new Proxy(statement, {
-            get(_, method) {
-              const value = Reflect.get(statement, method);
-              if (method !== "bind") return typeof value === "function" ? value.bind(statement) : value;
-              return (...values: unknown[]) => {
-                sent.push({ sql, values });
-                return statement.bind(...values);
-              };
-            },
-          });
-        };
-      },
-    });
-  return { withSession: (constraint?: string) => open(database.withSession(constraint)) } as unknown as D1Database;
+  return new Proxy(database, {
+    get(_, name) {
+      if (name !== "prepare") {
+        const value = Reflect.get(database, name);
+        return typeof value === "function" ? value.bind(database) : value;
+      }
+      return (sql: string) => {
+        sent.push({ sql, values: [] });
+        const statement = database.prepare(sql);
+        return new Proxy(statement, {
+          get(_, method) {
+            const value = Reflect.get(statement, method);
+            if (method !== "bind") return typeof value === "function" ? value.bind(statement) : value;
+            return (...values: unknown[]) => {
+              sent.push({ sql, values });
+              return statement.bind(...values);
+            };
+          },
+        });
+      };
+    },
+  });
 }
 
 describe("what the service sends", () => {
