@@ -41,12 +41,13 @@ export function createApp(openDeps = readDeps): Hono<AppEnv> {
     await next();
   });
   app.use(observed, secured);
-  app.use(
+  // What it says of every other response is in `secured`.
+  app.options(
+    "*",
     cors({
       origin: "*",
       allowMethods: ["GET", "POST", "PATCH", "DELETE"],
       allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"],
-      exposeHeaders: ["Location", "Link", "ETag", "Retry-After", "X-Request-Id"],
       maxAge: 86_400,
     }),
   );
