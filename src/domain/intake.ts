@@ -94,8 +94,11 @@ export async function receiveFile(deps: Deps, actor: TeamActor, upload: Upload):
 
 async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ id: string }> {
   const { settings, system } = deps;
+  const { contentLength } = upload;
   const limits = { maxFileBytes: settings.maxUploadBytes, idleMilliseconds: settings.uploadIdleMilliseconds };
-  const reservedBytes = Math.min(upload.contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
+  const reservedBytes = Math.min(contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
+  // At least, since the form around the file counts too.
+  const expectedBytes = contentLength && contentLength - MAX_OVERHEAD_BYTES;
   // The bytes end only where the whole form was right, so all of the protocol has its place in the reader's callback.
   return readMultipartFile(upload.body, upload.contentType, limits, async (name, bytes) => {
     const intent: Intent = { id: newId(system), teamId: actor.teamId, originalName: cleanName(name) };
@@ -105,7 +108,7 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
       isOurs = outcome === "recorded";
       if (outcome === "no room") throw new AppError("quota_exceeded");
       if (outcome !== "recorded") return await settleReplay(deps, outcome, await hashOf(bytes));
-      const [stored, kind] = await storeBytes(deps, intent, bytes);
+      const [stored, kind] = await storeBytes(deps, intent, bytes, expectedBytes);
       await commit(deps, intent, stored, kind);
     } catch (error) {
       if (isOurs) await undo(deps, intent, error);
@@ -116,9 +119,14 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
   });
 }
 
-async function storeBytes(deps: Deps, intent: Intent, bytes: AsyncIterable<Uint8Array>): Promise<[StoredBytes, Kind]> {
+async function storeBytes(
+  deps: Deps,
+  intent: Intent,
+  bytes: AsyncIterable<Uint8Array>,
+  expectedBytes: number | null,
+): Promise<[StoredBytes, Kind]> {
   let kind: Kind | undefined;
-  const stored = await deps.bytes.put(objectKey(intent), bytes, async (head) => {
+  const stored = await deps.bytes.put(objectKey(intent), bytes, expectedBytes, async (head) => {
     kind = await sniff(head);
     return { contentType: servedContentType(kind.mimeType), contentDisposition: attachment(intent.originalName) };
   });

@@ -51,9 +51,9 @@ function failed(deps: Deps, failure: Failure) {
  * of order finds nothing to claim and changes nothing ("not ours"). Trouble that passes, once the file is claimed, does
  * not throw: the file goes back to `pending`, and the outcome says when to try again.
  *
- * What is proven of the bytes: of a file up to 8 MiB that R2 checked the SHA-256 of what came in while it wrote, and
- * still states the same SHA-256, size and etag; of a larger one that the object is the very one that R2 put together
- * from the parts of this upload (size and etag; R2 keeps no whole-object checksum of these).
+ * What is proven of the bytes: of a file that one `put` stored, that R2 checked the SHA-256 of what came in while it
+ * wrote, and still states the same SHA-256, size and etag; of a larger one that the object is the very one that R2 put
+ * together from the parts of this upload (size and etag; R2 keeps no whole-object checksum of these).
  */
 export async function processFile(deps: Deps, fileId: string): Promise<Outcome> {
   const claim = await claimFile(deps, fileId);

@@ -2,8 +2,10 @@ import { createHash } from "node:crypto";
 import { once, retrying } from "./db.ts";
 import type { System } from "./system.ts";
 
-/** 8 MiB. R2 wants parts of 5 MiB at least, all equal but the last; the isolate has 128 MB for all its uploads. */
-export const PART_BYTES = 8 * 1024 * 1024;
+/** The largest file that is stored by one `put`: four times cheaper than parts, and R2 checks its SHA-256. */
+export const SINGLE_PUT_BYTES = 8 * 1024 * 1024;
+/** The least that R2 takes for a part: each upload holds one, and the isolate has 128 MB for all of them. */
+export const PART_BYTES = 5 * 1024 * 1024;
 /** What the type of a file is told from. */
 export const HEAD_BYTES = 4096;
 
@@ -25,13 +27,15 @@ export interface ObjectFacts {
 
 export interface ByteStore {
   /**
-   * Stores a stream of unknown length in constant memory: up to 8 MiB by one `put` whose SHA-256 R2 checks as it writes,
-   * above that in parts. `describe` gets the first 4 KiB and says how the object is to be served. When the stream or R2
-   * fails, parts are given up and the error comes through; an object may be left under the key.
+   * Stores a stream in constant memory. What is expected to have at most 8 MiB goes by one `put`, whose SHA-256 R2 checks
+   * as it writes; anything else in parts of 5 MiB, or by one `put` if it fits the first. A wrong expectation does no
+   * harm. `describe` gets the first 4 KiB and says how the object is to be served. When the stream or R2 fails, parts are
+   * given up and the error comes through; an object may be left under the key.
    */
   put(
     key: string,
     bytes: AsyncIterable<Uint8Array>,
+    expectedBytes: number | null,
     describe: (head: Uint8Array) => Promise<R2HTTPMetadata>,
   ): Promise<StoredBytes>;
   head(key: string): Promise<ObjectFacts | null>;
@@ -43,29 +47,33 @@ export interface ByteStore {
 
 /** Gathers a stream into parts, in the same memory every time. */
 class Gatherer {
-  /** Grows with what arrives: what a client says will come must not cost memory. */
-  #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
+  readonly #partBytes: number;
+  readonly #memory: ArrayBuffer;
   #used = 0;
 
+  constructor(partBytes: number) {
+    this.#partBytes = partBytes;
+    // Grows in place with what arrives: what a client says will come must not cost memory.
+    this.#memory = new ArrayBuffer(FIRST_BUFFER_BYTES, { maxByteLength: partBytes });
+  }
+
   get tail(): Uint8Array<ArrayBuffer> {
-    return this.#buffer.subarray(0, this.#used);
+    return new Uint8Array(this.#memory, 0, this.#used);
   }
 
   /** Takes as much of `chunk` as fits the part, and says how much. */
   take(chunk: Uint8Array): number {
-    const count = Math.min(chunk.length, PART_BYTES - this.#used);
-    if (this.#used + count > this.#buffer.length) {
-      const grown = new Uint8Array(Math.min(PART_BYTES, Math.max(this.#used + count, this.#buffer.length * 2)));
-      grown.set(this.tail);
-      this.#buffer = grown;
-    }
-    this.#buffer.set(count === chunk.length ? chunk : chunk.subarray(0, count), this.#used);
-    this.#used += count;
+    const count = Math.min(chunk.length, this.#partBytes - this.#used);
+    const end = this.#used + count;
+    const { byteLength } = this.#memory;
+    if (end > byteLength) this.#memory.resize(Math.min(this.#partBytes, Math.max(end, byteLength * 2)));
+    new Uint8Array(this.#memory, this.#used).set(count === chunk.length ? chunk : chunk.subarray(0, count));
+    this.#used = end;
     return count;
   }
 
   get isFull(): boolean {
-    return this.#used === PART_BYTES;
+    return this.#used === this.#partBytes;
   }
 
   clear(): void {
@@ -75,8 +83,9 @@ class Gatherer {
 
 export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
   return {
-    async put(key, bytes, describe) {
-      const part = new Gatherer();
+    async put(key, bytes, expectedBytes, describe) {
+      const isSmall = expectedBytes !== null && expectedBytes <= SINGLE_PUT_BYTES;
+      const part = new Gatherer(isSmall ? SINGLE_PUT_BYTES : PART_BYTES);
       const digest = createHash("sha256");
       let sizeBytes = 0;
       let upload: R2MultipartUpload | undefined;
@@ -101,7 +110,7 @@ export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
         for await (const chunk of bytes) {
           sizeBytes += chunk.length;
           for (let rest = chunk; rest.length > 0; ) {
-            // A full part waits for one more byte: exactly 8 MiB is still one put.
+            // A full part waits for one more byte: what fits it exactly is still one put.
             if (part.isFull) await sendPart();
             rest = rest.subarray(part.take(rest));
           }

@@ -13,6 +13,7 @@ import { type CallOptions, form, newTeam, OPERATOR, type Team } from "../support
 
 /** Reading the credential, once to prove the caller and once for the team in the other statement's WHERE. */
 const CREDENTIAL_ROWS = 2;
+const MEBIBYTE = 1024 * 1024;
 /** As in domain/users.ts. */
 const STEP_ROWS = 500;
 
@@ -124,16 +125,24 @@ describe("by its answer", () => {
     expect(byAnswer).toMatchObject({ trips: 2, r2: [], messages: 0 });
   });
 
-  test.each([
-    ["64 bytes is one object", 64, ["put"]],
-    ["8 MiB is one object", 8 * 1024 * 1024, ["put"]],
+  test.each<[string, number, Record<string, string>, string[]]>([
+    ["64 bytes is one object", 64, {}, ["put"]],
+    ["8 MiB, of which Content-Length tells, is one object", 8 * MEBIBYTE, { "Content-Length": "8400000" }, ["put"]],
+    ["5 MiB without Content-Length is one object", 5 * MEBIBYTE, {}, ["put"]],
     [
-      "above 8 MiB goes in parts",
-      8 * 1024 * 1024 + 1,
+      "more goes in parts of 5 MiB",
+      10 * MEBIBYTE,
+      {},
       ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
     ],
-  ])("an upload of %s, three round trips and a message", async (_, size, r2) => {
-    const { response, byAnswer } = await put(size);
+    [
+      "more than its Content-Length told goes in parts of 8 MiB",
+      8 * MEBIBYTE + 1,
+      { "Content-Length": "1000" },
+      ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
+    ],
+  ])("an upload of %s, three round trips and a message", async (_, size, headers, r2) => {
+    const { response, byAnswer } = await put(size, headers);
     expect(response.status).toBe(200);
     expect(byAnswer).toMatchObject({ trips: 3, r2, messages: 1 });
   });

@@ -75,14 +75,14 @@ describe("uploading", () => {
     expect((await team.call("GET", at)).status).toBe(200);
   });
 
-  test("stores a file of more than 8 MiB in parts, and every byte of it", async () => {
+  test("stores a large file in parts, and every byte of it", async () => {
     const team = await newTeam();
     const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
     const id = await upload(team, "large.bin", bytes);
     const found = await processed(team, id);
     expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes) });
     const object = await objectOf(team, found);
-    expect(object?.etag).toMatch(/-3$/);
+    expect(object?.etag).toMatch(/-4$/);
     expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
   });
 
