@@ -46,7 +46,15 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Stored." });
   },
 
-  /** The same with two writes to D1: a row before the bytes, and its change after them. */
+  /** Reads the body and drops it. */
+  read: async ({ body }) => {
+    const reader = body?.getReader({ mode: "byob" });
+    let next = await reader?.read(new Uint8Array(256 * 1024));
+    while (next && !next.done) next = await reader?.read(new Uint8Array(next.value.buffer));
+    return Response.json({ message: "Read." });
+  },
+
+  /** The same as `put`, with two writes to D1: a row before the bytes, and its change after them. */
   putAndWrite: async (request, env, url) => {
     const id = newId();
     const row = [id, url.searchParams.get("team"), "a.bin", "receiving", 0, 1, 1];
