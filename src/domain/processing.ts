@@ -1,4 +1,4 @@
-import { and, eq, lt, lte, or, sql } from "drizzle-orm";
+import { and, eq, gt, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
 import { once, retrying } from "../platform/db.ts";
@@ -70,13 +70,17 @@ export async function processFile(deps: Deps, fileId: string): Promise<Outcome> 
   }
 }
 
-/** For a message that used up its tries. @returns "not ours" where the file has moved on, or another worker is at it */
+/**
+ * For a message that used up its tries. @returns "not ours" where the file has moved on, or another worker is at it.
+ * One that was never claimed since it became pending is left to recovery: the message may be from before it was
+ * reprocessed, or D1 was away all the time.
+ */
 export async function giveUpFile(deps: Deps, fileId: string): Promise<Outcome> {
   const given = await once(() =>
     deps.db
       .update(files)
       .set(failed(deps, EXHAUSTED))
-      .where(claimable(fileId, deps.system.now()))
+      .where(and(claimable(fileId, deps.system.now()), gt(files.attempts, 0)))
       .returning({ id: files.id }),
   );
   return given.length > 0 ? "failed" : "not ours";

@@ -321,10 +321,33 @@ describe("trouble that lasts", () => {
 });
 
 describe("tries", () => {
-  test("that are used up fail a file that waits", async () => {
+  /** A try that R2 fails. */
+  const away = () => new Wire({ call: 2, moment: "before", trouble: "lasting" });
+
+  test("that are used up fail a file that waits for the next", async () => {
     const { world, id, row } = await stored();
+    await world.deliver(id, away());
+    expect(await row()).toMatchObject({ status: "pending", attempts: 1 });
     expect(await world.deliver(id, undefined, "stowage-jobs-dead")).toBeNull();
     expect(await row()).toMatchObject({ status: "failed", failure_code: "retries_exhausted", due_at: null });
+  });
+
+  test("that are used up don't fail a file that was never looked at: D1 was away, and recovery sends it again", async () => {
+    const { world, id, row } = await stored();
+    expect(await world.deliver(id, undefined, "stowage-jobs-dead")).toBeNull();
+    expect(await row()).toMatchObject({ status: "pending", failure_code: null });
+    expect((await row()).due_at).not.toBeNull();
+  });
+
+  test("from before a file was reprocessed don't fail it", async () => {
+    const { world, team, id, row } = await stored();
+    await world.deliver(id, away());
+    await world.deliver(id, undefined, "stowage-jobs-dead");
+    await world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token });
+    await world.deliver(id, undefined, "stowage-jobs-dead");
+    expect(await row()).toMatchObject({ status: "pending", failure_code: null });
+    await world.deliver(id);
+    expect(await row()).toMatchObject({ status: "completed" });
   });
 
   test("that are used up leave alone what another worker holds, until its lease runs out", async () => {
