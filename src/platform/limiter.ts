@@ -1,7 +1,7 @@
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
 
-/** Asks before the expensive: false once the caller has had its share of the minute. */
+/** Each answers false once the caller has had its share of the minute. */
 export interface Limiter {
   token(tokenHash: string): Promise<boolean>;
   address(address: string): Promise<boolean>;
@@ -17,23 +17,38 @@ interface RateLimitBindings {
 
 /** So many requests of a token one permit of TOKEN_LIMIT pays for: asking for each costs as much as what it guards. */
 export const REQUESTS_PER_PERMIT = 10;
-/** The period of TOKEN_LIMIT. What is left of a permit by then is forfeited, so nobody saves up for a burst. */
+/** The period of TOKEN_LIMIT. With it ends what was paid for in it, so nobody saves up for a burst. */
 const WINDOW_MILLISECONDS = 60_000;
 /** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
 const MOST_TOKENS = 10_000;
 
-interface Permit {
-  /** How many it still pays for. */
-  requests: number;
-  until: number;
+/** The requests that a token's permits still pay for in this isolate. */
+class Allowance {
+  readonly #left = new Map<string, { requests: number; window: number }>();
+
+  /** Takes one request, if there is one. */
+  spend(token: string, window: number): boolean {
+    const found = this.#left.get(token);
+    if (!found || found.requests === 0 || found.window !== window) return false;
+    found.requests -= 1;
+    return true;
+  }
+
+  add(token: string, window: number, requests: number): void {
+    const found = this.#left.get(token);
+    const before = found?.window === window ? found.requests : 0;
+    this.#left.set(token, { requests: before + requests, window });
+    const [oldest] = this.#left.keys();
+    if (this.#left.size > MOST_TOKENS && oldest !== undefined) this.#left.delete(oldest);
+  }
 }
 
 /**
- * One for each isolate, which keeps what is left of the tokens' permits. The limits themselves are set in wrangler.toml.
- * A limiter that fails lets the call pass: it protects, it is no gate.
+ * One for each isolate. The limits themselves are set in wrangler.toml. A limiter that fails lets the call pass: it
+ * protects, it is no gate.
  */
 export function openLimiter(bindings: RateLimitBindings, system: System): Limiter {
-  const permits = new Map<string, Permit>();
+  const allowance = new Allowance();
   const ask = async (limit: RateLimit, key: string) => {
     try {
       return (await limit.limit({ key })).success;
@@ -43,21 +58,11 @@ export function openLimiter(bindings: RateLimitBindings, system: System): Limite
   };
   return {
     async token(tokenHash) {
-      const now = system.now();
-      const permit = () => {
-        const found = permits.get(tokenHash);
-        return found && found.requests > 0 && now < found.until ? found : undefined;
-      };
-      const held = permit();
-      if (held) {
-        held.requests -= 1;
-        return true;
-      }
-      if (!(await ask(bindings.TOKEN_LIMIT, tokenHash))) return false;
-      if (permits.size >= MOST_TOKENS) permits.clear();
-      // Another request may have paid in the meantime.
-      const requests = (permit()?.requests ?? 0) + REQUESTS_PER_PERMIT - 1;
-      permits.set(tokenHash, { requests, until: now + WINDOW_MILLISECONDS });
+      const window = Math.floor(system.now() / WINDOW_MILLISECONDS);
+      if (allowance.spend(tokenHash, window)) return true;
+      // Others that asked at the same time may have got the last permits.
+      if (!(await ask(bindings.TOKEN_LIMIT, tokenHash))) return allowance.spend(tokenHash, window);
+      allowance.add(tokenHash, window, REQUESTS_PER_PERMIT - 1);
       return true;
     },
     address: (address) => ask(bindings.ADDRESS_LIMIT, address),
