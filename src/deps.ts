@@ -33,8 +33,8 @@ export interface Deps {
   after(work: Promise<unknown>): void;
 }
 
-/** What lasts as long as the isolate. */
-type Lasting = Pick<Deps, "settings" | "secrets" | "signer" | "limiter" | "db">;
+/** All but what belongs to one invocation. */
+type Lasting = Omit<Deps, "after">;
 
 const positive = z.coerce.number().int().positive();
 const settingsSchema = z.object({
@@ -56,12 +56,12 @@ const settingsSchema = z.object({
 
 const lasting = new WeakMap<Env, Lasting>();
 
-/** Read once for each isolate: deriving keys from MASTER_KEY costs more than a request. */
-function readSettings(env: Env): Lasting {
+/** Once for each isolate: deriving keys from MASTER_KEY costs more than a request, and the limiter remembers. */
+function openLasting(env: Env): Lasting {
   const known = lasting.get(env);
   if (known) return known;
   const vars = settingsSchema.parse(env);
-  const read: Lasting = {
+  const opened: Lasting = {
     settings: {
       maxUploadBytes: vars.MAX_UPLOAD_BYTES,
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
@@ -77,26 +77,21 @@ function readSettings(env: Env): Lasting {
       secretAccessKey: vars.S3_SECRET_ACCESS_KEY,
     }),
     limiter: openLimiter(env, realSystem),
+    system: realSystem,
+    log: consoleLog,
     db: openDb(env.DB),
+    bytes: openByteStore(env.BUCKET, realSystem),
+    jobs: openJobs(env.JOBS),
   };
-  lasting.set(env, read);
-  return read;
+  lasting.set(env, opened);
+  return opened;
 }
 
 /** The one reader of the environment, for all three handlers. A Worker that is set up wrongly answers `unavailable`. */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
-  let read: Lasting;
   try {
-    read = readSettings(env);
+    return { ...openLasting(env), after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }
-  return {
-    ...read,
-    system: realSystem,
-    log: consoleLog,
-    bytes: openByteStore(env.BUCKET, realSystem),
-    jobs: openJobs(env.JOBS),
-    after: (work) => ctx.waitUntil(work),
-  };
 }

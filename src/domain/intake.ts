@@ -97,8 +97,8 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
   const { contentLength } = upload;
   const limits = { maxFileBytes: settings.maxUploadBytes, idleMilliseconds: settings.uploadIdleMilliseconds };
   const reservedBytes = Math.min(contentLength ?? settings.maxUploadBytes, settings.maxUploadBytes);
-  // At least, since the form around the file counts too.
-  const expectedBytes = contentLength && contentLength - MAX_OVERHEAD_BYTES;
+  // The form around the file counts too, and seldom takes so much.
+  const leastBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
   // The bytes end only where the whole form was right, so all of the protocol has its place in the reader's callback.
   return readMultipartFile(upload.body, upload.contentType, limits, async (name, bytes) => {
     const intent: Intent = { id: newId(system), teamId: actor.teamId, originalName: cleanName(name) };
@@ -108,7 +108,7 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
       isOurs = outcome === "recorded";
       if (outcome === "no room") throw new AppError("quota_exceeded");
       if (outcome !== "recorded") return await settleReplay(deps, outcome, await hashOf(bytes));
-      const [stored, kind] = await storeBytes(deps, intent, bytes, expectedBytes);
+      const [stored, kind] = await storeBytes(deps, intent, bytes, leastBytes);
       await commit(deps, intent, stored, kind);
     } catch (error) {
       if (isOurs) await undo(deps, intent, error);
@@ -123,10 +123,10 @@ async function storeBytes(
   deps: Deps,
   intent: Intent,
   bytes: AsyncIterable<Uint8Array>,
-  expectedBytes: number | null,
+  leastBytes: number | null,
 ): Promise<[StoredBytes, Kind]> {
   let kind: Kind | undefined;
-  const stored = await deps.bytes.put(objectKey(intent), bytes, expectedBytes, async (head) => {
+  const stored = await deps.bytes.put(objectKey(intent), bytes, leastBytes, async (head) => {
     kind = await sniff(head);
     return { contentType: servedContentType(kind.mimeType), contentDisposition: attachment(intent.originalName) };
   });
@@ -149,14 +149,14 @@ function attachment(name: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-interface IntentValues extends Record<string, unknown>, Intent {
+type IntentValues = Intent & {
   reservedBytes: number;
   idempotencyKey: string | null;
   dueAt: number;
   now: number;
   maxTeamFiles: number;
   maxTeamBytes: number;
-}
+};
 
 /** The same statement decides whether there is room, and reserves it: a race overdraws nothing. */
 const insertIntent = statement((db, slot: Slot<IntentValues>) => {
@@ -193,14 +193,14 @@ const stateOf = statement((db, slot: Slot<{ id: string }>) =>
     .where(eq(files.id, slot("id"))),
 );
 
-interface RepeatValues extends Record<string, unknown> {
+type RepeatValues = {
   teamId: string;
   idempotencyKey: string;
   /** Uploads from before then have lost their key. */
   expired: number;
   /** And so have those from before then that are still not there. */
   abandoned: number;
-}
+};
 const hasSameKey = (slot: Slot<RepeatValues>) =>
   and(eq(files.teamId, slot("teamId")), eq(files.idempotencyKey, slot("idempotencyKey")));
 
@@ -225,12 +225,13 @@ const withSameKey = statement((db, slot: Slot<RepeatValues>) =>
 
 /** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
 async function recordIntent(
-  { db, settings: { maxTeamFiles, maxTeamBytes }, system }: Deps,
+  deps: Deps,
   intent: Intent,
   reservedBytes: number,
   idempotencyKey: string | undefined,
 ): Promise<"recorded" | "no room" | Earlier> {
-  const now = system.now();
+  const { maxTeamFiles, maxTeamBytes } = deps.settings;
+  const now = deps.system.now();
   const insert = insertIntent({
     ...intent,
     reservedBytes,
@@ -241,7 +242,7 @@ async function recordIntent(
     maxTeamBytes,
   });
   if (idempotencyKey === undefined) {
-    const [, own] = await retrying(system, () => runBatch(db, [insert, stateOf(intent)]));
+    const [, own] = await runBatch(deps, [insert, stateOf(intent)]);
     return own.length > 0 ? "recorded" : "no room";
   }
   const repeat: RepeatValues = {
@@ -250,9 +251,7 @@ async function recordIntent(
     expired: now - IDEMPOTENCY_MILLISECONDS,
     abandoned: now - TAKEOVER_MILLISECONDS,
   };
-  const [, , own, [earlier]] = await retrying(system, () =>
-    runBatch(db, [freeOldKey(repeat), insert, stateOf(intent), withSameKey(repeat)]),
-  );
+  const [, , own, [earlier]] = await runBatch(deps, [freeOldKey(repeat), insert, stateOf(intent), withSameKey(repeat)]);
   return own.length > 0 ? "recorded" : (earlier ?? "no room");
 }
 
@@ -265,9 +264,8 @@ async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
 
 /** Waits a little for the first upload to end, if both came at once, and gives its answer. */
 async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promise<{ id: string }> {
-  const { db, system } = deps;
   for (let looks = 0; ; looks++) {
-    const [[row]] = await retrying(system, () => runBatch(db, [stateOf({ id })]));
+    const [[row]] = await runBatch(deps, [stateOf({ id })]);
     if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
@@ -277,39 +275,37 @@ async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promis
       const message = "The first upload with this Idempotency-Key is still under way.";
       throw new AppError("idempotency_conflict", { message, retryAfterSeconds: 10 });
     }
-    await system.sleep(1000);
+    await deps.system.sleep(1000);
   }
 }
 
-interface CommitValues extends Record<string, unknown>, StoredBytes, Kind {
-  id: string;
-  dueAt: number;
-  now: number;
-}
+type CommitValues = StoredBytes & Kind & { id: string; dueAt: number; now: number };
 
-const commitIntent = statement((db, slot: Slot<CommitValues>) =>
-  db
+const commitIntent = statement((db, slot: Slot<CommitValues>) => {
+  // `set` takes SQL, but no placeholder.
+  const given = (name: keyof CommitValues) => sql`${slot(name)}`;
+  return db
     .update(files)
     .set({
       status: "pending",
-      sizeBytes: sql`${slot("sizeBytes")}`,
-      sha256: sql`${slot("sha256")}`,
-      etag: sql`${slot("etag")}`,
-      mimeType: sql`${slot("mimeType")}`,
-      fileType: sql`${slot("fileType")}`,
-      reservedBytes: sql`${slot("sizeBytes")}`,
-      dueAt: sql`${slot("dueAt")}`,
-      updatedAt: sql`${slot("now")}`,
+      sizeBytes: given("sizeBytes"),
+      sha256: given("sha256"),
+      etag: given("etag"),
+      mimeType: given("mimeType"),
+      fileType: given("fileType"),
+      reservedBytes: given("sizeBytes"),
+      dueAt: given("dueAt"),
+      updatedAt: given("now"),
       version: sql`${files.version} + 1`,
     })
-    .where(and(eq(files.id, slot("id")), eq(files.status, "receiving"))),
-);
+    .where(and(eq(files.id, slot("id")), eq(files.status, "receiving")));
+});
 
 /** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
-async function commit({ db, system }: Deps, { id }: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
-  const now = system.now();
+async function commit(deps: Deps, { id }: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
+  const now = deps.system.now();
   const committed = commitIntent({ id, ...stored, ...kind, dueAt: now + PENDING_MILLISECONDS, now });
-  const [, [row]] = await retrying(system, () => runBatch(db, [committed, stateOf({ id })]));
+  const [, [row]] = await runBatch(deps, [committed, stateOf({ id })]);
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }

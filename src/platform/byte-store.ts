@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { AppError } from "../errors.ts";
 import { once, retrying } from "./db.ts";
 import type { System } from "./system.ts";
 
@@ -9,7 +10,14 @@ export const PART_BYTES = 5 * 1024 * 1024;
 /** What the type of a file is told from. */
 export const HEAD_BYTES = 4096;
 
-const FIRST_BUFFER_BYTES = 64 * 1024;
+/**
+ * The memory of a part grows in so many bytes, and at once to all of it: what a client says will come must not cost
+ * memory, and each step leaves the one before it to the garbage collector. (A buffer that grows in place is copied by
+ * workerd at each call that takes it.)
+ */
+const GROWTH_BYTES = [64 * 1024, 1024 * 1024];
+/** Of the isolate's 128 MB: above it an upload is refused, where running out would end all that are under way. */
+const MOST_BUFFERED_BYTES = 80 * 1024 * 1024;
 
 export interface StoredBytes {
   sizeBytes: number;
@@ -27,15 +35,16 @@ export interface ObjectFacts {
 
 export interface ByteStore {
   /**
-   * Stores a stream in constant memory. What is expected to have at most 8 MiB goes by one `put`, whose SHA-256 R2 checks
-   * as it writes; anything else in parts of 5 MiB, or by one `put` if it fits the first. A wrong expectation does no
-   * harm. `describe` gets the first 4 KiB and says how the object is to be served. When the stream or R2 fails, parts are
-   * given up and the error comes through; an object may be left under the key.
+   * Stores a stream in constant memory. `leastBytes` says how many there will be at least, as far as is known: up to
+   * 8 MiB they go by one `put`, whose SHA-256 R2 checks as it writes; others in parts of 5 MiB, or by one `put` if they
+   * fit the first. A wrong guess does no harm. `describe` gets the first 4 KiB and says how the object is to be served.
+   * When the stream or R2 fails, parts are given up and the error comes through; an object may be left under the key.
+   * @throws `unavailable` also where the isolate holds too many uploads
    */
   put(
     key: string,
     bytes: AsyncIterable<Uint8Array>,
-    expectedBytes: number | null,
+    leastBytes: number | null,
     describe: (head: Uint8Array) => Promise<R2HTTPMetadata>,
   ): Promise<StoredBytes>;
   head(key: string): Promise<ObjectFacts | null>;
@@ -45,31 +54,53 @@ export interface ByteStore {
   remove(keys: string[]): Promise<void>;
 }
 
+/** Counts what the uploads of an isolate hold. */
+class Budget {
+  #left = MOST_BUFFERED_BYTES;
+
+  /** @throws `unavailable` where there is not so much */
+  take(bytes: number): void {
+    if (bytes > this.#left) throw new AppError("unavailable", { retryAfterSeconds: 10 });
+    this.#left -= bytes;
+  }
+
+  giveBack(bytes: number): void {
+    this.#left += bytes;
+  }
+}
+
 /** Gathers a stream into parts, in the same memory every time. */
 class Gatherer {
   readonly #partBytes: number;
-  readonly #memory: ArrayBuffer;
+  readonly #budget: Budget;
+  #memory = new Uint8Array();
   #used = 0;
 
-  constructor(partBytes: number) {
+  constructor(partBytes: number, budget: Budget) {
     this.#partBytes = partBytes;
-    // Grows in place with what arrives: what a client says will come must not cost memory.
-    this.#memory = new ArrayBuffer(FIRST_BUFFER_BYTES, { maxByteLength: partBytes });
+    this.#budget = budget;
   }
 
   get tail(): Uint8Array<ArrayBuffer> {
-    return new Uint8Array(this.#memory, 0, this.#used);
+    return this.#memory.subarray(0, this.#used);
   }
 
   /** Takes as much of `chunk` as fits the part, and says how much. */
   take(chunk: Uint8Array): number {
     const count = Math.min(chunk.length, this.#partBytes - this.#used);
     const end = this.#used + count;
-    const { byteLength } = this.#memory;
-    if (end > byteLength) this.#memory.resize(Math.min(this.#partBytes, Math.max(end, byteLength * 2)));
-    new Uint8Array(this.#memory, this.#used).set(count === chunk.length ? chunk : chunk.subarray(0, count));
+    if (end > this.#memory.length) this.#grow(end);
+    this.#memory.set(count === chunk.length ? chunk : chunk.subarray(0, count), this.#used);
     this.#used = end;
     return count;
+  }
+
+  #grow(least: number): void {
+    const size = GROWTH_BYTES.find((bytes) => bytes >= least) ?? this.#partBytes;
+    this.#budget.take(size - this.#memory.length);
+    const grown = new Uint8Array(size);
+    grown.set(this.tail);
+    this.#memory = grown;
   }
 
   get isFull(): boolean {
@@ -79,13 +110,20 @@ class Gatherer {
   clear(): void {
     this.#used = 0;
   }
+
+  /** Once, at the end. */
+  release(): void {
+    this.#budget.giveBack(this.#memory.length);
+  }
 }
 
+/** One for each isolate, whose memory it counts. */
 export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
+  const budget = new Budget();
   return {
-    async put(key, bytes, expectedBytes, describe) {
-      const isSmall = expectedBytes !== null && expectedBytes <= SINGLE_PUT_BYTES;
-      const part = new Gatherer(isSmall ? SINGLE_PUT_BYTES : PART_BYTES);
+    async put(key, bytes, leastBytes, describe) {
+      const isSmall = leastBytes !== null && leastBytes <= SINGLE_PUT_BYTES;
+      const part = new Gatherer(isSmall ? SINGLE_PUT_BYTES : PART_BYTES, budget);
       const digest = createHash("sha256");
       let sizeBytes = 0;
       let upload: R2MultipartUpload | undefined;
@@ -130,6 +168,8 @@ export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
         // R2 gives up what this can't reach after seven days.
         await upload?.abort().catch(() => undefined);
         throw error;
+      } finally {
+        part.release();
       }
     },
 

@@ -7,7 +7,7 @@ export interface MultipartLimits {
   idleMilliseconds: number;
 }
 
-/** What a form may hold beside its file: boundaries, headers, text parts, preamble and epilogue. */
+/** By how much a body may exceed the largest file: its boundaries, headers, text parts, preamble and epilogue. */
 export const MAX_OVERHEAD_BYTES = 64 * 1024;
 /** Of one part, from behind its boundary to the empty line. */
 const MAX_HEADER_BYTES = 16 * 1024;

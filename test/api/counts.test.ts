@@ -131,13 +131,13 @@ describe("by its answer", () => {
     ["5 MiB without Content-Length is one object", 5 * MEBIBYTE, {}, ["put"]],
     [
       "more goes in parts of 5 MiB",
-      10 * MEBIBYTE,
+      11 * MEBIBYTE,
       {},
-      ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
+      ["createMultipartUpload", "uploadPart", "uploadPart", "uploadPart", "complete"],
     ],
     [
       "more than its Content-Length told goes in parts of 8 MiB",
-      8 * MEBIBYTE + 1,
+      11 * MEBIBYTE,
       { "Content-Length": "1000" },
       ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
     ],
