@@ -5,8 +5,8 @@ import { retrying, type Slot } from "../platform/db.ts";
 import { files, isListed, teamUsage } from "../platform/schema.ts";
 import type { TeamActor } from "./actor.ts";
 import type { Audio } from "./audio.ts";
-import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
-import { type Caller, prove, read } from "./proof.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "./paging.ts";
+import { type Caller, prove, scopedRead } from "./proof.ts";
 
 /*
  * The life of a file:
@@ -79,8 +79,8 @@ function view(deps: Deps, row: ShownRow): StoredFile {
   };
 }
 
-const filesPage = read((db, scope, slot: Slot<PageValues>) => {
-  const { where, by, limit, offset } = pageQuery(files.id, "newest first", slot);
+const filesPage = scopedRead((db, scope, slot: Slot<KeysetValues>) => {
+  const { where, by, limit, offset } = keyset(files.id, "newest first", slot);
   return db
     .select(SHOWN)
     .from(files)
@@ -92,20 +92,20 @@ const filesPage = read((db, scope, slot: Slot<PageValues>) => {
 
 /** Newest first. */
 export async function listFiles(deps: Deps, caller: Caller, request: PageRequest): Promise<Page<StoredFile>> {
-  const [actor, rows] = await prove(deps, caller, "team", filesPage(pageValues("newest first", request)));
+  const [actor, rows] = await prove(deps, caller, "team", filesPage(keysetValues("newest first", request)));
   const page = cutPage(deps.secrets, `files/${actor.teamId}`, request, rows);
   return { ...page, items: page.items.map((row) => view(deps, row)) };
 }
 
 const hasId = (slot: Slot<{ id: string }>, team: SQL | undefined) => and(eq(files.id, slot("id")), team, isListed);
 
-const fileById = read((db, scope, slot: Slot<{ id: string }>) =>
+const fileById = scopedRead((db, scope, slot: Slot<{ id: string }>) =>
   db
     .select(SHOWN)
     .from(files)
     .where(hasId(slot, scope(files.teamId))),
 );
-const metadataById = read((db, scope, slot: Slot<{ id: string }>) =>
+const metadataById = scopedRead((db, scope, slot: Slot<{ id: string }>) =>
   db
     .select()
     .from(files)
@@ -220,7 +220,7 @@ export interface Usage {
   maxBytes: number;
 }
 
-const usageOfTeam = read((db, scope) => db.select().from(teamUsage).where(scope(teamUsage.teamId)));
+const usageOfTeam = scopedRead((db, scope) => db.select().from(teamUsage).where(scope(teamUsage.teamId)));
 
 /** What the team keeps, uploads under way included, and what it may keep. */
 export async function fetchUsage(deps: Deps, caller: Caller): Promise<Usage> {

@@ -6,8 +6,8 @@ import { apiKeys, users } from "../platform/schema.ts";
 import { CannotOpen, fingerprint } from "../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../platform/system.ts";
 import type { Actor } from "./actor.ts";
-import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
-import { type Caller, prove, read } from "./proof.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "./paging.ts";
+import { type Caller, prove, scopedRead } from "./proof.ts";
 import { emailKey } from "./users.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -108,14 +108,14 @@ export async function createKey(deps: Deps, actor: Actor, { name, isPublic, expi
   return key;
 }
 
-function selectPage(db: Db, slot: Slot<PageValues>, ofTeam: SQL | undefined) {
-  const { where, by, limit, offset } = pageQuery(apiKeys.id, "newest first", slot);
+function selectPage(db: Db, slot: Slot<KeysetValues>, ofTeam: SQL | undefined) {
+  const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", slot);
   return db.select().from(apiKeys).where(where(ofTeam)).orderBy(by).limit(limit).offset(offset);
 }
-const keysPage = read((db, scope, slot: Slot<PageValues>) => selectPage(db, slot, scope(apiKeys.teamId)));
-/** For the operator. */
-const keysPageOfTeam = read((db, _, slot: Slot<PageValues & { teamId: string }>) =>
-  selectPage(db, slot, eq(apiKeys.teamId, slot("teamId"))),
+const keysPage = scopedRead((db, scope, slot: Slot<KeysetValues>) => selectPage(db, slot, scope(apiKeys.teamId)));
+/** For the operator; of a key's caller it would find the team's own at most. */
+const keysPageOfTeam = scopedRead((db, scope, slot: Slot<KeysetValues & { teamId: string }>) =>
+  selectPage(db, slot, and(eq(apiKeys.teamId, slot("teamId")), scope(apiKeys.teamId))),
 );
 
 /**
@@ -131,7 +131,7 @@ export async function listKeys(
     await prove(deps, caller, "keys");
     throw notYourChoice();
   }
-  const values = pageValues("newest first", request);
+  const values = keysetValues("newest first", request);
   const wanted = teamId === undefined ? keysPage(values) : keysPageOfTeam({ ...values, teamId });
   const [actor, rows] = await prove(deps, caller, "keys", wanted);
   const list = `keys/${actor.kind === "operator" ? (teamId ?? "all") : actor.teamId}`;
@@ -139,7 +139,7 @@ export async function listKeys(
   return { ...page, items: page.items.map((row) => openKeyOrBlank(deps, row)) };
 }
 
-const keyById = read((db, scope, slot: Slot<{ id: string }>) =>
+const keyById = scopedRead((db, scope, slot: Slot<{ id: string }>) =>
   db
     .select()
     .from(apiKeys)

@@ -20,15 +20,11 @@ export interface Page<T> {
 
 export type Order = "newest first" | "oldest first";
 
-/** What a statement of `pageQuery` takes. */
-export interface PageValues extends Record<string, unknown> {
-  bound: string;
-  limit: number;
-  offset: number;
-}
+/** The values of a statement that is made with `keyset`. */
+export type KeysetValues = { bound: string; limit: number; offset: number };
 
 /** The pieces of a keyset query over ids. */
-export function pageQuery(id: SQLiteColumn, order: Order, slot: Slot<PageValues>) {
+export function keyset(id: SQLiteColumn, order: Order, slot: Slot<KeysetValues>) {
   const isNewestFirst = order === "newest first";
   return {
     /** Always bounds the id, so the query is a search of the index and never a scan. */
@@ -40,11 +36,16 @@ export function pageQuery(id: SQLiteColumn, order: Order, slot: Slot<PageValues>
 }
 
 /** One row more than the page says whether another page follows. */
-export function pageValues(order: Order, { limit, page, cursor }: PageRequest): PageValues {
+export function keysetValues(order: Order, { limit, page, cursor }: PageRequest): KeysetValues {
   // "g" lies above all hex.
   const start = order === "newest first" ? "g" : "";
-  const bound = cursor === undefined ? start : cursor.slice(0, cursor.indexOf("."));
+  const bound = cursor === undefined ? start : parseCursor(cursor).id;
   return { bound, limit: limit + 1, offset: (page - 1) * limit };
+}
+
+function parseCursor(cursor: string): { id: string; signature: string } {
+  const [id = "", signature = ""] = cursor.split(".", 2);
+  return { id, signature };
 }
 
 /**
@@ -58,7 +59,7 @@ export function cutPage<T extends { id: string }>(
   rows: T[],
 ): Page<T> {
   if (cursor !== undefined) {
-    const [id, signature = ""] = cursor.split(".", 2);
+    const { id, signature } = parseCursor(cursor);
     if (!secrets.isSigned(`${list}/${id}`, signature)) {
       throw new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
     }

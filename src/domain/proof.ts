@@ -2,7 +2,7 @@ import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import { type Bound, type Builder, type Db, retrying, runBatch, type Slot, statement } from "../platform/db.ts";
+import { type Bound, type Builder, type Db, runBatch, type Slot, statement } from "../platform/db.ts";
 import { apiKeys } from "../platform/schema.ts";
 import { fingerprint, sameSecret } from "../platform/secrets.ts";
 import { isTokenShaped } from "../platform/system.ts";
@@ -26,10 +26,7 @@ export function identify(deps: Deps, token: string | undefined): Caller {
 /** Limits a column to the caller's team. Of the operator, who has none, it asks nothing. */
 export type Scope = (teamId: SQLiteColumn) => SQL | undefined;
 
-interface Credential extends Record<string, unknown> {
-  tokenHash: string;
-  now: number;
-}
+type Credential = { tokenHash: string; now: number };
 
 const isLive = (slot: Slot<Credential>) =>
   and(eq(apiKeys.tokenHash, slot("tokenHash")), gt(apiKeys.expiresAt, slot("now")));
@@ -42,21 +39,28 @@ const credential = statement((db, slot: Slot<Credential>) =>
 );
 
 /** A read for a caller who is not proven yet; null stands for the operator. */
-export type Read<T> = (caller: Credential | null) => Bound<T>;
+export type ScopedRead<T> = (caller: Credential | null) => Bound<T>;
 
 /**
  * A statement that rides along with the proof of its caller. It must put `scope` in its WHERE: the team is a sub-select
  * of the very credential that is being proven, so an unproven caller's reads find nothing.
  */
-export function read<V extends Record<string, unknown>, B extends Builder>(
+export function scopedRead<V extends object, B extends Builder>(
   write: (db: Db, scope: Scope, slot: Slot<V>) => B,
-): (values: V) => Read<Awaited<B>> {
+): (values: V) => ScopedRead<Awaited<B>> {
   const forTeam = statement((db, slot: Slot<V & Credential>) => {
+    let isScoped = false;
     const team = db
       .select({ teamId: apiKeys.teamId })
       .from(apiKeys)
       .where(and(isLive(slot), eq(apiKeys.isPublic, false)));
-    return write(db, (column) => eq(column, sql`${team}`), slot);
+    const scope = (column: SQLiteColumn) => {
+      isScoped = true;
+      return eq(column, sql`${team}`);
+    };
+    const written = write(db, scope, slot);
+    if (!isScoped) throw new TypeError("A read that asks for no team would find those of all.");
+    return written;
   });
   const forOperator = statement((db, slot: Slot<V>) => write(db, () => undefined, slot));
   return (values) => (caller) => (caller ? forTeam({ ...values, ...caller }) : forOperator(values));
@@ -69,10 +73,10 @@ export function read<V extends Record<string, unknown>, B extends Builder>(
  * @throws `token_invalid` (unknown, revoked and expired alike), `forbidden`
  */
 export async function prove<R extends Right, T = undefined>(
-  { db, system }: Deps,
+  deps: Deps,
   caller: Caller,
   right: R,
-  wanted?: Read<T>,
+  wanted?: ScopedRead<T>,
 ): Promise<[ActorWith<R>, T]> {
   const admit = (actor: Actor) => {
     caller.actor = actor;
@@ -81,12 +85,12 @@ export async function prove<R extends Right, T = undefined>(
   };
   if (caller.kind === "operator") {
     const actor = admit({ kind: "operator" });
-    const [rows] = wanted ? await retrying(system, () => runBatch(db, [wanted(null)])) : [];
+    const [rows] = wanted ? await runBatch(deps, [wanted(null)]) : [];
     return [actor, rows as T];
   }
-  const sent: Credential = { tokenHash: caller.tokenHash, now: system.now() };
+  const sent: Credential = { tokenHash: caller.tokenHash, now: deps.system.now() };
   const ridesAlong = wanted ? [wanted(sent)] : [];
-  const [[key], rows] = await retrying(system, () => runBatch(db, [credential(sent), ...ridesAlong]));
+  const [[key], rows] = await runBatch(deps, [credential(sent), ...ridesAlong]);
   if (!key) throw new AppError("token_invalid");
   return [admit({ kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId }), rows as T];
 }

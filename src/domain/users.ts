@@ -5,8 +5,8 @@ import { isUniqueViolation, once, type Slot } from "../platform/db.ts";
 import { apiKeys, users } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
-import { cutPage, type Page, type PageRequest, type PageValues, pageQuery, pageValues } from "./paging.ts";
-import { type Caller, prove, read } from "./proof.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "./paging.ts";
+import { type Caller, prove, scopedRead } from "./proof.ts";
 
 /** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
 const STREAM_STEP_ROWS = 500;
@@ -58,8 +58,8 @@ async function refuseTakenEmail<T>(write: () => Promise<T>): Promise<T> {
   }
 }
 
-const usersPage = read((db, scope, slot: Slot<PageValues>) => {
-  const { where, by, limit, offset } = pageQuery(users.id, "oldest first", slot);
+const usersPage = scopedRead((db, scope, slot: Slot<KeysetValues>) => {
+  const { where, by, limit, offset } = keyset(users.id, "oldest first", slot);
   return db
     .select()
     .from(users)
@@ -71,7 +71,7 @@ const usersPage = read((db, scope, slot: Slot<PageValues>) => {
 
 /** Oldest first. */
 export async function listUsers(deps: Deps, caller: Caller, request: PageRequest): Promise<Page<User>> {
-  const [actor, rows] = await prove(deps, caller, "team", usersPage(pageValues("oldest first", request)));
+  const [actor, rows] = await prove(deps, caller, "team", usersPage(keysetValues("oldest first", request)));
   const page = cutPage(deps.secrets, `users/${actor.teamId}`, request, rows);
   return { ...page, items: page.items.map(view) };
 }
@@ -94,7 +94,7 @@ export async function streamUsers(deps: Deps, caller: Caller): Promise<AsyncIter
   })();
 }
 
-const userById = read((db, scope, slot: Slot<{ id: string }>) =>
+const userById = scopedRead((db, scope, slot: Slot<{ id: string }>) =>
   db
     .select()
     .from(users)

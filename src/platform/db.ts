@@ -14,28 +14,29 @@ export function openDb(binding: D1Database): Db {
   return drizzle(binding);
 }
 
-/** Writes statements and runs none: they hold placeholders. */
+/** Writes statements and has no database to run them on. */
 const writer = openDb({ prepare: () => undefined } as unknown as D1Database);
 
-/** Stands in a statement for a value that is known when it runs. */
+/** `slot("id")` stands in a statement for the value `id`, which is known when it runs. */
 export type Slot<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
 
-/** What Drizzle's builders make. Awaited, it would run, and be written anew each time. */
+/** What Drizzle's builders make; its rows are what awaiting it would give. */
 export interface Builder extends PromiseLike<unknown> {
   prepare(): { getQuery(): Query; mapResult(result: unknown, isFromBatch: boolean): unknown };
 }
 
 /** A statement with its values, for `runBatch`. */
 export interface Bound<T> {
-  bind(db: Db): D1PreparedStatement;
-  read(result: D1Result): T;
+  sql: string;
+  values: unknown[];
+  rows(result: D1Result): T;
 }
 
 /**
- * A statement whose SQL is written once for each isolate, when it is first used: Drizzle takes longer to write one than
- * all else that a read does between its request and its round trip.
+ * A statement whose SQL is written once for each isolate, when it is first used: to write it takes Drizzle longer than
+ * all else that a read does beside its round trip. `write` must not depend on anything that differs between requests.
  */
-export function statement<V extends Record<string, unknown>, B extends Builder>(
+export function statement<V extends object, B extends Builder>(
   write: (db: Db, slot: Slot<V>) => B,
 ): (values: V) => Bound<Awaited<B>> {
   let written: ReturnType<Builder["prepare"]> | undefined;
@@ -44,19 +45,24 @@ export function statement<V extends Record<string, unknown>, B extends Builder>(
     const prepared = written;
     const query = prepared.getQuery();
     return {
-      bind: (db) => db.$client.prepare(query.sql).bind(...fillPlaceholders(query.params, values)),
-      read: (result) => prepared.mapResult(result, true) as Awaited<B>,
+      sql: query.sql,
+      values: fillPlaceholders(query.params, values as Record<string, unknown>),
+      rows: (result) => prepared.mapResult(result, true) as Awaited<B>,
     };
   };
 }
 
-/** Runs statements in one round trip and one transaction; answers with the rows of each. */
+/**
+ * Runs statements in one round trip and one transaction, and answers with the rows of each. They must be idempotent
+ * together: see `retrying`.
+ */
 export async function runBatch<S extends readonly Bound<unknown>[]>(
-  db: Db,
+  { db: { $client: d1 }, system }: { db: Db; system: System },
   statements: readonly [...S],
 ): Promise<{ [I in keyof S]: S[I] extends Bound<infer T> ? T : never }> {
-  const results = await db.$client.batch(statements.map((one) => one.bind(db)));
-  return statements.map((one, i) => one.read(results[i] as D1Result)) as never;
+  const prepared = statements.map((one) => d1.prepare(one.sql).bind(...one.values));
+  const results = await retrying(system, () => d1.batch(prepared));
+  return statements.map((one, i) => one.rows(results[i] as D1Result)) as never;
 }
 
 /** Inserts the row only where the condition holds, which the same statement decides; a row of that key is left as it is. */

@@ -82,7 +82,7 @@ export const files = sqliteTable(
     dueAt: integer("due_at"),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
-    /** +1 with every change; also the fencing token of a processing claim. */
+    /** +1 with every change that shows; also the fencing token of a processing claim. */
     version: integer().notNull().default(0),
   },
   (t) => [
