@@ -1,4 +1,4 @@
-import { AwsClient } from "aws4fetch";
+import { AwsV4Signer } from "aws4fetch";
 
 export interface Signer {
   /** The private address of an object at the S3 endpoint. */
@@ -22,16 +22,17 @@ function encodeSegment(segment: string): string {
   );
 }
 
-/** One for each isolate: the client caches the key that it derives for each day. */
+/** One for each isolate: the cache holds the key that is derived for each day. */
 export function createSigner({ endpoint, bucket, accessKeyId, secretAccessKey }: SignerSettings): Signer {
-  const client = new AwsClient({ accessKeyId, secretAccessKey, service: "s3", region: "auto" });
+  const cache = new Map<string, ArrayBuffer>();
+  const credentials = { accessKeyId, secretAccessKey, service: "s3", region: "auto", cache };
   const address = (key: string) => `${endpoint}/${bucket}/${key.split("/").map(encodeSegment).join("/")}`;
   return {
     address,
     async sign(key, expiresInSeconds) {
       const url = `${address(key)}?X-Amz-Expires=${expiresInSeconds}`;
-      const signed = await client.sign(url, { method: "GET", aws: { signQuery: true, allHeaders: false } });
-      return signed.url;
+      const signed = await new AwsV4Signer({ ...credentials, url, method: "GET", signQuery: true }).sign();
+      return signed.url.href;
     },
   };
 }
