@@ -54,18 +54,24 @@ export interface ByteStore {
   remove(keys: string[]): Promise<void>;
 }
 
-/** Counts what the uploads of an isolate hold. */
+/** Counts what the uploads of an isolate hold. What one that was killed midway never gave back counts until collected. */
 class Budget {
-  #left = MOST_BUFFERED_BYTES;
+  #leftBytes = MOST_BUFFERED_BYTES;
+  readonly #collected = new FinalizationRegistry<number>((bytes) => {
+    this.#leftBytes += bytes;
+  });
 
   /** @throws `unavailable` where there is not so much */
-  take(bytes: number): void {
-    if (bytes > this.#left) throw new AppError("unavailable", { retryAfterSeconds: 10 });
-    this.#left -= bytes;
+  allocate(bytes: number): Uint8Array<ArrayBuffer> {
+    if (bytes > this.#leftBytes) throw new AppError("unavailable", { retryAfterSeconds: 10 });
+    const memory = new Uint8Array(bytes);
+    this.#leftBytes -= bytes;
+    this.#collected.register(memory, bytes, memory);
+    return memory;
   }
 
-  giveBack(bytes: number): void {
-    this.#left += bytes;
+  free(memory: Uint8Array): void {
+    if (this.#collected.unregister(memory)) this.#leftBytes += memory.length;
   }
 }
 
@@ -96,10 +102,9 @@ class Gatherer {
   }
 
   #grow(least: number): void {
-    const size = GROWTH_BYTES.find((bytes) => bytes >= least) ?? this.#partBytes;
-    this.#budget.take(size - this.#memory.length);
-    const grown = new Uint8Array(size);
+    const grown = this.#budget.allocate(GROWTH_BYTES.find((bytes) => bytes >= least) ?? this.#partBytes);
     grown.set(this.tail);
+    this.free();
     this.#memory = grown;
   }
 
@@ -111,9 +116,8 @@ class Gatherer {
     this.#used = 0;
   }
 
-  /** Once, at the end. */
-  release(): void {
-    this.#budget.giveBack(this.#memory.length);
+  free(): void {
+    this.#budget.free(this.#memory);
   }
 }
 
@@ -169,7 +173,7 @@ export function openByteStore(bucket: R2Bucket, system: System): ByteStore {
         await upload?.abort().catch(() => undefined);
         throw error;
       } finally {
-        part.release();
+        part.free();
       }
     },
 
