@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { and, eq, lt, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { AppError } from "../errors.ts";
-import type { StoredBytes } from "../platform/byte-store.ts";
+import { NoMemory, type StoredBytes } from "../platform/byte-store.ts";
 import { insertWhere, retrying, runBatch, type Slot, statement } from "../platform/db.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../platform/multipart.ts";
 import { files, teamUsage } from "../platform/schema.ts";
@@ -317,7 +317,8 @@ async function commit(deps: Deps, { id }: Intent, stored: StoredBytes, kind: Kin
  */
 async function undo(deps: Deps, intent: Intent, failure: unknown): Promise<void> {
   const { db, system } = deps;
-  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable";
+  const hasStoreFailed =
+    failure instanceof AppError && failure.code === "unavailable" && !(failure instanceof NoMemory);
   try {
     await retrying(system, () =>
       db
@@ -326,7 +327,7 @@ async function undo(deps: Deps, intent: Intent, failure: unknown): Promise<void>
         .where(eq(files.id, intent.id)),
     );
     await deps.bytes.remove([objectKey(intent)]);
-    if (!mayStillWrite) await removeRows(deps, [intent.id]);
+    if (!hasStoreFailed) await removeRows(deps, [intent.id]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: intent.id, teamId: intent.teamId, cause });
   }

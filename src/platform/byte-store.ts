@@ -16,8 +16,8 @@ export const HEAD_BYTES = 4096;
  * workerd at each call that takes it.)
  */
 const GROWTH_BYTES = [64 * 1024, 1024 * 1024];
-/** Of the isolate's 128 MB: above it an upload is refused, where running out would end all that are under way. */
-const MOST_BUFFERED_BYTES = 80 * 1024 * 1024;
+/** Of the isolate's 128 MB: above it a further upload is refused, where running out would end all that are under way. */
+const MOST_PART_BYTES = 80 * 1024 * 1024;
 
 export interface StoredBytes {
   sizeBytes: number;
@@ -39,7 +39,7 @@ export interface ByteStore {
    * 8 MiB they go by one `put`, whose SHA-256 R2 checks as it writes; others in parts of 5 MiB, or by one `put` if they
    * fit the first. A wrong guess does no harm. `describe` gets the first 4 KiB and says how the object is to be served.
    * When the stream or R2 fails, parts are given up and the error comes through; an object may be left under the key.
-   * @throws `unavailable` also where the isolate holds too many uploads
+   * @throws `NoMemory` where the isolate holds too many uploads, of a file larger than 1 MiB
    */
   put(
     key: string,
@@ -54,16 +54,22 @@ export interface ByteStore {
   remove(keys: string[]): Promise<void>;
 }
 
-/** Counts what the uploads of an isolate hold. What one that was killed midway never gave back counts until collected. */
+/** The isolate has no memory for another part. Nothing of the upload has been written. */
+export class NoMemory extends AppError {
+  constructor() {
+    super("unavailable", { retryAfterSeconds: 10, cause: new Error("This isolate holds too many uploads.") });
+  }
+}
+
+/** Counts the parts that an isolate holds. What one that was killed midway never gave back counts until collected. */
 class Budget {
-  #leftBytes = MOST_BUFFERED_BYTES;
+  #leftBytes = MOST_PART_BYTES;
   readonly #collected = new FinalizationRegistry<number>((bytes) => {
     this.#leftBytes += bytes;
   });
 
-  /** @throws `unavailable` where there is not so much */
   allocate(bytes: number): Uint8Array<ArrayBuffer> {
-    if (bytes > this.#leftBytes) throw new AppError("unavailable", { retryAfterSeconds: 10 });
+    if (bytes > this.#leftBytes) throw new NoMemory();
     const memory = new Uint8Array(bytes);
     this.#leftBytes -= bytes;
     this.#collected.register(memory, bytes, memory);
@@ -102,9 +108,10 @@ class Gatherer {
   }
 
   #grow(least: number): void {
-    const grown = this.#budget.allocate(GROWTH_BYTES.find((bytes) => bytes >= least) ?? this.#partBytes);
+    const step = GROWTH_BYTES.find((bytes) => bytes >= least);
+    // A small file is taken in any case: large ones that go slowly must not keep it out.
+    const grown = step ? new Uint8Array(step) : this.#budget.allocate(this.#partBytes);
     grown.set(this.tail);
-    this.free();
     this.#memory = grown;
   }
 

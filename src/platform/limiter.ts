@@ -36,7 +36,11 @@ class Allowance {
 
   add(token: string, window: number, requests: number): void {
     const found = this.#left.get(token);
+    // An answer from before the window's end comes too late for what it pays for.
+    if (found && found.window > window) return;
     const before = found?.window === window ? found.requests : 0;
+    // Behind all others: the first is then the one that has asked least recently.
+    this.#left.delete(token);
     this.#left.set(token, { requests: before + requests, window });
     const [oldest] = this.#left.keys();
     if (this.#left.size > MOST_TOKENS && oldest !== undefined) this.#left.delete(oldest);

@@ -18,16 +18,19 @@ function held(size: number) {
   return { bytes: bytes(), given: given.promise, end: end.resolve };
 }
 
-test("what uploads hold together is limited: one too many is refused, and none of the others suffers", async () => {
+test("what uploads hold together is limited: one too many is refused, unless it is small, and no other suffers", async () => {
   const store = openByteStore(env.BUCKET, realSystem);
   const key = () => `byte-store/${crypto.randomUUID()}`;
   const put = (stream: ReturnType<typeof held>) => store.put(key(), stream.bytes, 8 * MEBIBYTE, describe);
-  const streams = Array.from({ length: 9 }, () => held(8 * MEBIBYTE));
+  const streams = Array.from({ length: 10 }, () => held(8 * MEBIBYTE));
   const stored = streams.map(put);
   await Promise.all(streams.map(({ given }) => given));
 
   const refusal = { code: "unavailable", retryAfterSeconds: expect.any(Number) };
   await expect(put(held(8 * MEBIBYTE))).rejects.toMatchObject(refusal);
+  const small = held(MEBIBYTE);
+  small.end();
+  expect(await put(small)).toMatchObject({ sizeBytes: MEBIBYTE });
 
   for (const { end } of streams) end();
   for (const { sizeBytes } of await Promise.all(stored)) expect(sizeBytes).toBe(8 * MEBIBYTE);

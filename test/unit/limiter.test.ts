@@ -1,6 +1,6 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeEach, describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
 import { type Limiter, openLimiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
@@ -85,12 +85,26 @@ describe("a token", () => {
     expect(await granted(1000)).toBe(1000);
   });
 
-  test("can't fill the memory by being made up: the oldest is forgotten", async () => {
-    for (let i = 0; i < 10_000; i++) await limiter.token(`made up ${i}`);
-    await limiter.token("token");
+  test("can't fill the memory by being made up: who has asked least recently is forgotten", async () => {
+    await granted(1);
+    for (let i = 0; i < 9999; i++) await limiter.token(`made up ${i}`);
+    await granted(REQUESTS_PER_PERMIT);
+    await limiter.token("one more");
     permits.asked.length = 0;
-    for (const token of ["made up 0", "made up 9999", "token"]) await limiter.token(token);
+    for (const token of ["made up 0", "made up 9998", "token"]) await limiter.token(token);
     expect(permits.asked).toEqual(["made up 0"]);
+  });
+
+  test("loses nothing of a minute to an answer from the one before", async () => {
+    const { promise, resolve } = Promise.withResolvers<{ success: boolean }>();
+    const slow = vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
+    const late = limiter.token("token");
+    now += MINUTE;
+    await granted(1);
+    resolve({ success: true });
+    expect(await late).toBe(true);
+    await granted(REQUESTS_PER_PERMIT - 1);
+    expect(slow).toHaveBeenCalledTimes(2);
   });
 });
 
