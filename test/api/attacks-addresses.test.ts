@@ -1,8 +1,8 @@
 import { createHash, createHmac } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
-import { type Answer, newTeam, refused, startWorker, type Team, withoutJobs } from "../support/harness.ts";
-import { fileForm, TYPE } from "../support/raw-form.ts";
+import { newTeam, refused, startWorker, type Team, withoutJobs } from "../support/harness.ts";
+import { fileForm, sendForm } from "../support/raw-form.ts";
 
 /* What is tried with the signed address of a file. The e2e suite tries the same against a server. */
 
@@ -13,9 +13,6 @@ let team: Team;
 beforeAll(async () => {
   team = await newTeam(worker);
 });
-
-const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
-  team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });
 
 describe("a signed address", () => {
   const settings = {
@@ -136,7 +133,7 @@ describe("a signed address", () => {
   });
 
   test("lasts as long as the caller asked, within S3's limit and no longer", async () => {
-    const { headers } = await send(fileForm("x"));
+    const { headers } = await sendForm(team, fileForm("x"));
     const path = headers.get("Location") ?? "";
     for (const expiresIn of ["0", "-1", "604801", "1e3", "1.5", "abc", "999999999999", "60&expiresIn=9", ""]) {
       await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?expiresIn=${expiresIn}`), [

@@ -1,5 +1,14 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { type Answer, newTeam, refused, startWorker, type Team, withoutHashing } from "../support/harness.ts";
+import {
+  type Answer,
+  newTeam,
+  newUser,
+  refused,
+  sendText,
+  startWorker,
+  type Team,
+  withoutHashing,
+} from "../support/harness.ts";
 
 /* What a caller may try with the shape, the size and the type of a body, and with the version it claims to know. */
 
@@ -10,13 +19,8 @@ let userId: string;
 
 beforeAll(async () => {
   team = await newTeam(worker);
-  const json = { email: "first@canary.example", password: "canary-password" };
-  userId = (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
+  userId = (await newUser(team, { email: "first@canary.example", password: "canary-password" }))._id;
 });
-
-/** Sends the text as it is, as JSON. */
-const send = (method: string, path: string, text: string | Uint8Array, type = "application/json") =>
-  team.call(method, path.replace("{id}", userId), { body: text as BodyInit, headers: { "Content-Type": type } });
 
 describe("a body made to be expensive", () => {
   const nested = (open: string, close: string, depth: number) =>
@@ -32,14 +36,20 @@ describe("a body made to be expensive", () => {
     ["a time to slow a pattern down", `{"name":"a","expiresAt":"2027-01-01T00:00:00.${"0".repeat(60_000)}"}`],
   ])("%s is refused at once", async (_, text) => {
     const started = Date.now();
-    await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/apikeys", text));
-    await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/users", text));
+    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text));
     expect(Date.now() - started).toBeLessThan(5_000);
   });
 
   test("8,000 unknown fields do not make an answer larger than the body", async () => {
     const text = `{${Array.from({ length: 8_000 }, (_, i) => `"${i.toString(36)}":1`).join()}}`;
-    const answer = await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/apikeys", text), undefined);
+    const answer = await refused(
+      team,
+      400,
+      "invalid_input",
+      () => sendText(team, "POST", "/auth/v1/apikeys", text),
+      undefined,
+    );
     expect(answer.text.length).toBeLessThan(text.length);
   });
 
@@ -48,7 +58,7 @@ describe("a body made to be expensive", () => {
     ["2 MB of white space before a good body", `${" ".repeat(2_000_000)}{"name":"a"}`],
     ["arrays 300,000 deep", nested("[", "]", 300_000)],
   ])("%s is too large", async (_, text) => {
-    await refused(team, 413, "body_too_large", () => send("POST", "/auth/v1/apikeys", text));
+    await refused(team, 413, "body_too_large", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 
   test("without an end, it is cut off by what was read and not by what was announced", async () => {
@@ -76,11 +86,13 @@ describe("a body that says it is something else", () => {
     "",
     "application/xml",
   ])("is refused as %j, so no form of another site can send it", async (type) => {
-    await refused(team, 415, "unsupported_media_type", () => send("POST", "/auth/v1/apikeys", '{"name":"a"}', type));
+    await refused(team, 415, "unsupported_media_type", () =>
+      sendText(team, "POST", "/auth/v1/apikeys", '{"name":"a"}', type),
+    );
   });
 
   test.each(["null", "[]", '"a"', "1", "true", '[{"name":"a"}]'])("is refused as %s: not an object", async (text) => {
-    await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/apikeys", text));
+    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 
   test.each([
@@ -93,7 +105,7 @@ describe("a body that says it is something else", () => {
     '/**/{"name":"a"}',
     '{"name":"\n"}',
   ])("is refused as %j: not JSON", async (text) => {
-    await refused(team, 400, "malformed_json", () => send("POST", "/auth/v1/apikeys", text));
+    await refused(team, 400, "malformed_json", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 });
 

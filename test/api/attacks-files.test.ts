@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
-import { type Answer, newTeam, startWorker, type Team, withoutJobs } from "../support/harness.ts";
-import { bytesOf, fileForm, TYPE } from "../support/raw-form.ts";
+import { newTeam, startWorker, type Team, withoutJobs } from "../support/harness.ts";
+import { bytesOf, fileForm, sendForm } from "../support/raw-form.ts";
 
 /* What is tried with a file: its name and its bytes. */
 
@@ -13,9 +13,6 @@ let team: Team;
 beforeAll(async () => {
   team = await newTeam(worker);
 });
-
-const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
-  team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });
 
 interface Stored {
   name: string;
@@ -30,7 +27,7 @@ interface Stored {
 
 /** Uploads, and answers what came of it in the API and in R2. */
 async function store(body: Uint8Array<ArrayBuffer>): Promise<Stored> {
-  const { status, headers, text } = await send(body);
+  const { status, headers, text } = await sendForm(team, body);
   expect(status, text).toBe(200);
   const id = headers.get("Location")?.split("/").at(-1) ?? "";
   const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
@@ -205,7 +202,7 @@ describe("bytes can't pass for what they are not", () => {
       "x",
       "a".repeat(500),
     ]) {
-      const answer = await send(fileForm(HTML, 'filename="a.html"', declared));
+      const answer = await sendForm(team, fileForm(HTML, 'filename="a.html"', declared));
       if (answer.status !== 200) expect(answer.body.code).toBe("malformed_multipart");
     }
     const { objects } = await env.BUCKET.list({ prefix: team.teamId, include: ["httpMetadata"] });

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Answer, newTeam, refused, startWorker, type Team, withoutJobs } from "../support/harness.ts";
-import { BOUNDARY, bytesOf, END, fileForm, part, TYPE } from "../support/raw-form.ts";
+import { BOUNDARY, bytesOf, END, fileForm, part, sendForm, TYPE } from "../support/raw-form.ts";
 
 /* What is tried with the form around a file. */
 
@@ -12,9 +12,6 @@ let team: Team;
 beforeAll(async () => {
   team = await newTeam(worker);
 });
-
-const send = (body: Uint8Array<ArrayBuffer>, type = TYPE, headers: Record<string, string> = {}): Promise<Answer> =>
-  team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });
 
 describe("a form made to break its parser", () => {
   const good = (more: string | Uint8Array, type = TYPE): [Uint8Array<ArrayBuffer>, string] => [bytesOf(more), type];
@@ -86,7 +83,7 @@ describe("a form made to break its parser", () => {
     ["spaces between parameters without end", `${" ;".repeat(3000)}filename="a"${" ".repeat(3000)}`],
   ])("is read or refused at once: %s", async (_, parameters) => {
     const started = Date.now();
-    expect([200, 400]).toContain((await send(fileForm("x", parameters))).status);
+    expect([200, 400]).toContain((await sendForm(team, fileForm("x", parameters))).status);
     expect(Date.now() - started).toBeLessThan(5_000);
   });
 
@@ -101,7 +98,7 @@ describe("a form made to break its parser", () => {
   test.each(["application/json", "text/plain", "multipart/mixed; boundary=x", "multipart/form-data-evil", ""])(
     "is refused as %j before it is read",
     async (type) => {
-      await refused(team, 415, "unsupported_media_type", () => send(fileForm("x"), type));
+      await refused(team, 415, "unsupported_media_type", () => sendForm(team, fileForm("x"), type));
     },
   );
 
@@ -109,7 +106,7 @@ describe("a form made to break its parser", () => {
     ["empty", ""],
     ["256 characters", "k".repeat(256)],
   ])("an Idempotency-Key that is %s is refused", async (_, key) => {
-    await refused(team, 400, "invalid_input", () => send(fileForm("x"), TYPE, { "Idempotency-Key": key }), [
+    await refused(team, 400, "invalid_input", () => sendForm(team, fileForm("x"), TYPE, { "Idempotency-Key": key }), [
       "Idempotency-Key",
     ]);
   });

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { newTeam, refused, startWorker, type Team, withoutHashing } from "../support/harness.ts";
+import { newTeam, newUser, refused, sendText, startWorker, type Team, withoutHashing } from "../support/harness.ts";
 
 /* What a caller with a good token may try with a body. */
 
@@ -13,13 +13,8 @@ let userId: string;
 
 beforeAll(async () => {
   team = await newTeam(worker);
-  const json = { email: "first@canary.example", password: "canary-password" };
-  userId = (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
+  userId = (await newUser(team, { email: "first@canary.example", password: "canary-password" }))._id;
 });
-
-/** Sends the text as it is, as JSON. */
-const send = (method: string, path: string, text: string | Uint8Array, type = "application/json") =>
-  team.call(method, path.replace("{id}", userId), { body: text as BodyInit, headers: { "Content-Type": type } });
 
 const bodies = Object.entries(api)
   .filter(([, { body }]) => body)
@@ -42,7 +37,13 @@ describe.each(bodies)(
     test.each(SERVICE_FIELDS.filter((field) => !DOCUMENTED[route]?.includes(field)))("%s", async (field) => {
       // As text: in an object literal `__proto__` would not be a field.
       const text = `${JSON.stringify(example).slice(0, -1)},${JSON.stringify(field)}:"0193477be8a01f9c3ad5e7b2"}`;
-      const answer = await refused(team, 400, "invalid_input", () => send(method, path, text), [field]);
+      const answer = await refused(
+        team,
+        400,
+        "invalid_input",
+        () => sendText(team, method, path.replace("{id}", userId), text),
+        [field],
+      );
       expect(answer.text).not.toContain("0193477be8a01f9c3ad5e7b2");
       expect(({} as Record<string, unknown>).polluted).toBeUndefined();
     });
@@ -55,7 +56,7 @@ test("prototype pollution: nested __proto__ and constructor.prototype reach no o
     '{"name":"a","constructor":{"prototype":{"polluted":1}}}',
     '{"name":{"__proto__":{"polluted":1}}}',
   ]) {
-    await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/apikeys", text));
+    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   }
   for (const query of ["__proto__=1", "__proto__[polluted]=1", "constructor=1&constructor=2", "__proto__.polluted=1"]) {
     expect((await team.call("GET", `/docs/v1/uploads?${query}`)).status).toBe(200);
@@ -66,7 +67,7 @@ test("prototype pollution: nested __proto__ and constructor.prototype reach no o
 describe("duplicate JSON keys", () => {
   test("one value counts, the last: what was checked is what is stored", async () => {
     const text = '{"email":"not an email","email":"last@canary.example","password":"x","password":"canary-password"}';
-    const { body } = await send("POST", "/auth/v1/users", text);
+    const { body } = await sendText(team, "POST", "/auth/v1/users", text);
     expect(body.data.email).toBe("last@canary.example");
     const row = await env.DB.prepare("select email, email_key from users where id = ?").bind(body.data._id).first();
     expect(row).toEqual({ email: "last@canary.example", email_key: "last@canary.example" });
@@ -74,11 +75,16 @@ describe("duplicate JSON keys", () => {
 
   test("a bad last value is not saved by a good first one", async () => {
     const text = '{"email":"good@canary.example","email":"bad","password":"canary-password"}';
-    await refused(team, 400, "invalid_input", () => send("POST", "/auth/v1/users", text), ["email"]);
+    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text), ["email"]);
   });
 
   test("an escaped spelling of a key is the same key", async () => {
-    const { body } = await send("POST", "/auth/v1/apikeys", '{"name":"a","isPublic":true,"\\u0069sPublic":false}');
+    const { body } = await sendText(
+      team,
+      "POST",
+      "/auth/v1/apikeys",
+      '{"name":"a","isPublic":true,"\\u0069sPublic":false}',
+    );
     expect(body.data).toMatchObject({ isPublic: false, key: expect.stringMatching(/^stow_sk_/) });
   });
 });
@@ -142,7 +148,9 @@ describe("text that a database would cut or corrupt", () => {
     "%s: %s %s refuses it in %s",
     async (_, method, path, field, rest, text) => {
       const body = `${JSON.stringify({ ...rest, "": 0 }).replace(/,?"":0}$/, "")}${Object.keys(rest).length > 0 ? "," : ""}"${field}":"${text}"}`;
-      await refused(team, 400, "invalid_input", () => send(method, path, body), [field]);
+      await refused(team, 400, "invalid_input", () => sendText(team, method, path.replace("{id}", userId), body), [
+        field,
+      ]);
     },
   );
 
@@ -153,8 +161,8 @@ describe("text that a database would cut or corrupt", () => {
       0xfe,
       ...new TextEncoder().encode('"}'),
     ]);
-    await refused(team, 400, "malformed_json", () => send("POST", "/auth/v1/apikeys", bytes));
+    await refused(team, 400, "malformed_json", () => sendText(team, "POST", "/auth/v1/apikeys", bytes));
     const utf16 = new Uint8Array([...'{"name":"a"}'].flatMap((c) => [c.charCodeAt(0), 0]));
-    await refused(team, 400, "malformed_json", () => send("POST", "/auth/v1/apikeys", utf16));
+    await refused(team, 400, "malformed_json", () => sendText(team, "POST", "/auth/v1/apikeys", utf16));
   });
 });

@@ -1,18 +1,23 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Deps, Settings } from "../../src/deps.ts";
-import { type Answer, form, newTeam, newUser, startWorker, type Team } from "../support/harness.ts";
+import {
+  type Answer,
+  form,
+  newTeam,
+  newUser,
+  startWorker,
+  type Team,
+  withoutHashing,
+  withoutJobs,
+} from "../support/harness.ts";
 
 /* Many requests at once, of which only so many may win. */
 
-const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
-
 /** Without hashing, which is slow, and without delivery of messages: neither is what is raced for. */
 const changed = (deps: Deps, settings: Partial<Settings>): Deps => ({
-  ...deps,
+  ...withoutHashing(withoutJobs(deps)),
   settings: { ...deps.settings, ...settings },
-  secrets: { ...deps.secrets, hashPassword: async () => HASH },
-  jobs: { send: async () => {}, sendAll: async () => {} },
 });
 const workerWith = (settings: Partial<Settings> = {}) => startWorker((deps) => changed(deps, settings));
 const plain = workerWith();

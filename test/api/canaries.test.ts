@@ -8,14 +8,13 @@ import { openDb } from "../../src/platform/db.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
-import { type CallOptions, form, newTeam, OPERATOR, startWorker } from "../support/harness.ts";
+import { type CallOptions, form, newTeam, OPERATOR, startWorker, withoutJobs } from "../support/harness.ts";
 
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
 
 // No message is delivered: whatever is still under way when a file of tests ends may hang the run.
-const withoutQueue = (deps: Deps): Deps => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } });
-const quiet = startWorker(withoutQueue);
+const quiet = startWorker(withoutJobs);
 
 const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
@@ -173,7 +172,7 @@ describe("no log line and no failure tells a secret", () => {
         "PATCH /auth/v1/users/{id}": { json: { email, password: `${PASSWORD}-new` }, headers: { "If-Match": '"0"' } },
         "POST /docs/v1/uploads": { body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } },
       };
-      const worker = startWorker((deps) => breaking(failing)(withoutQueue(deps)));
+      const worker = startWorker((deps) => breaking(failing)(withoutJobs(deps)));
       const lines = watcher.lines;
       // Deletions last. Each with the team's key, a public one, a stranger's, the operator's, and secrets in the query.
       const routes = Object.keys(api).sort((a, b) => Number(a.startsWith("DELETE")) - Number(b.startsWith("DELETE")));

@@ -15,6 +15,7 @@ import {
   startWorker,
   type Team,
   upload,
+  withoutJobs,
 } from "../support/harness.ts";
 
 const FIELDS = [
@@ -39,8 +40,7 @@ const list = async (team: Team) => (await team.call("GET", UPLOADS)).body.data;
 const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.get(`${team.teamId}/${filename}`);
 
 /** A team whose files stay `pending`: its Worker's queue takes messages and delivers none. */
-const pendingTeam = () =>
-  newTeam(startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } })));
+const pendingTeam = () => newTeam(startWorker(withoutJobs));
 
 /** One part with these header parameters as they are, and more parts behind it. */
 function rawForm(parameters: string, bytes = "hello", more = "") {
@@ -313,7 +313,7 @@ describe("processing a file again", () => {
     const id = await upload(team, "tone.wav", sample("tone.wav").bytes);
     const first = await processed(team, id);
     await env.DB.prepare("update files set status = ?, audio = null where id = ?").bind(status, id).run();
-    const deaf = startWorker((deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } }));
+    const deaf = startWorker(withoutJobs);
     const again = (worker: { call: typeof call }) =>
       worker.call("POST", `${UPLOADS}/${id}/reprocess`, { token: team.token });
 

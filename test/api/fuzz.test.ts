@@ -1,7 +1,15 @@
 import fc from "fast-check";
 import { beforeAll, expect, test } from "vitest";
 import { document } from "../support/contract.ts";
-import { type CallOptions, newTeam, OPERATOR, startWorker, type Team } from "../support/harness.ts";
+import {
+  type CallOptions,
+  newTeam,
+  OPERATOR,
+  startWorker,
+  type Team,
+  withoutHashing,
+  withoutJobs,
+} from "../support/harness.ts";
 
 /*
  * Requests made from the OpenAPI document, right ones and broken ones, at every route. Whatever comes, the answer is no
@@ -15,12 +23,10 @@ const SEED = setting("VITE_FUZZ_SEED") ?? Math.trunc(Date.now() % 2 ** 31);
 const DEFAULT_MILLISECONDS = 12_000;
 
 // Hashing is slow and told nothing of; messages and limits are no part of what is looked for.
-const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
 const worker = startWorker((deps) => ({
-  ...deps,
-  secrets: { ...deps.secrets, hashPassword: async () => HASH, verifyPassword: async () => false },
+  ...withoutJobs(deps),
+  secrets: { ...withoutHashing(deps).secrets, verifyPassword: async () => false },
   limiter: { token: async () => true, address: async () => true, login: async () => true },
-  jobs: { send: async () => {}, sendAll: async () => {} },
 }));
 
 interface Schema {

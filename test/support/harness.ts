@@ -154,6 +154,15 @@ export async function snapshot(teamId: string): Promise<unknown> {
 
 export const PASSWORD = "correct horse battery";
 
+/** Sends the text as it is, as JSON. */
+export const sendText = (
+  team: Team,
+  method: string,
+  path: string,
+  text: string | Uint8Array,
+  type = "application/json",
+): Promise<Answer> => team.call(method, path, { body: text as BodyInit, headers: { "Content-Type": type } });
+
 /** A user of the team, as the answer shows it. */
 export async function newUser(team: Team, fields: Record<string, string> = {}) {
   const json = { email: "ada@example.com", password: PASSWORD, ...fields };

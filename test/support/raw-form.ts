@@ -1,3 +1,5 @@
+import type { Answer, Team } from "./harness.ts";
+
 /* multipart/form-data written by hand, to be bent at will. */
 
 export const BOUNDARY = "----canary7MA4YWxk";
@@ -10,3 +12,11 @@ export const END = `--${BOUNDARY}--\r\n`;
 
 export const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
   bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
+
+/** Uploads a form as it is. */
+export const sendForm = (
+  team: Team,
+  body: Uint8Array<ArrayBuffer>,
+  type = TYPE,
+  headers: Record<string, string> = {},
+): Promise<Answer> => team.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type, ...headers } });
