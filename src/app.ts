@@ -1,67 +1,63 @@
 import { Hono } from "hono";
-import { cors } from "hono/cors";
+import { methodNotAllowed } from "hono/method-not-allowed";
+import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
-import { chargeAddress } from "./http/auth.ts";
-import { observed, secured } from "./http/envelope.ts";
+import { AppError } from "./errors.ts";
+import type { AppEnv } from "./http/app-env.ts";
+import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
+import { upload } from "./http/form-upload.ts";
 import * as keys from "./http/keys.ts";
+import { apiHeaders, apiSecureHeaders, preflight, requestLog } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
-import { type Api, type AppEnv, mount } from "./http/operation.ts";
-import { notFound, renderError } from "./http/render.ts";
+import { type Api, mount } from "./http/operation.ts";
 import * as users from "./http/users.ts";
 import { consoleLog } from "./platform/log.ts";
 
-/** The whole API. */
+/** The whole API, by operation id. */
 export const api = {
-  "POST /auth/v1/login": keys.login,
-  "POST /auth/v1/apikeys": keys.create,
-  "GET /auth/v1/apikeys": keys.list,
-  "GET /auth/v1/apikeys/{id}": keys.get,
-  "DELETE /auth/v1/apikeys/{id}": keys.remove,
+  logIn: ["POST /auth/v1/login", keys.login],
+  createApiKey: ["POST /auth/v1/apikeys", keys.create],
+  listApiKeys: ["GET /auth/v1/apikeys", keys.list],
+  getApiKey: ["GET /auth/v1/apikeys/{id}", keys.get],
+  deleteApiKey: ["DELETE /auth/v1/apikeys/{id}", keys.remove],
 
-  "POST /auth/v1/users": users.create,
-  "GET /auth/v1/users": users.list,
-  "GET /auth/v1/users/{id}": users.get,
-  "PATCH /auth/v1/users/{id}": users.update,
-  "DELETE /auth/v1/users/{id}": users.remove,
+  createUser: ["POST /auth/v1/users", users.create],
+  listUsers: ["GET /auth/v1/users", users.list],
+  getUser: ["GET /auth/v1/users/{id}", users.get],
+  updateUser: ["PATCH /auth/v1/users/{id}", users.update],
+  deleteUser: ["DELETE /auth/v1/users/{id}", users.remove],
 
-  "GET /docs/v1/uploads": files.list,
-  "POST /docs/v1/uploads": files.upload,
-  "GET /docs/v1/uploads/{id}": files.sign,
-  "DELETE /docs/v1/uploads/{id}": files.remove,
-  "GET /docs/v1/uploads/{id}/metadata": files.metadata,
-  "POST /docs/v1/uploads/{id}/reprocess": files.reprocess,
-  "GET /docs/v1/usage": files.usage,
+  listFiles: ["GET /docs/v1/uploads", files.list],
+  uploadFile: ["POST /docs/v1/uploads", upload],
+  signFile: ["GET /docs/v1/uploads/{id}", files.sign],
+  deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
+  getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
+  reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
+  getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 
-export function createApp(openDeps = readDeps): Hono<AppEnv> {
+export function createApp(depsOf = readDeps): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
+  // Not taken from the request: one that repeats would lead whoever reads the log astray.
+  app.use(requestId({ headerName: "" }));
   app.use(async (c, next) => {
     c.set("log", consoleLog);
     await next();
   });
-  app.use(observed, secured);
-  // What it says of every other response is in `secured`.
-  app.options(
-    "*",
-    cors({
-      origin: "*",
-      allowMethods: ["GET", "POST", "PATCH", "DELETE"],
-      allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"],
-      maxAge: 86_400,
-    }),
-  );
+  app.use(requestLog, apiSecureHeaders, apiHeaders, preflight);
+  app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(async (c, next) => {
-    c.set("deps", openDeps(c.env, c.executionCtx));
+    c.set("deps", depsOf(c.env, c.executionCtx));
     await next();
   });
-  const methodsAt = mount(app, api);
+  mount(app, api);
   let description: ReturnType<typeof describeApi> | undefined;
   app.get("/openapi.json", (c) => {
     description ??= describeApi(api);
     return c.json(description);
   });
-  app.notFound(notFound((path) => (path === "/openapi.json" ? ["GET"] : methodsAt(path))));
-  app.onError(async (error, c) => renderError(c, await chargeAddress(c, error)));
+  app.notFound((c) => renderError(c, new AppError("route_not_found")));
+  app.onError((error, c) => renderError(c, error));
   return app;
 }

@@ -1,9 +1,9 @@
 import * as z from "zod";
 import { AppError } from "./errors.ts";
-import { type ByteStore, openByteStore } from "./platform/byte-store.ts";
-import { type Db, openDb } from "./platform/db.ts";
-import { type Jobs, openJobs } from "./platform/jobs.ts";
-import { type Limiter, openLimiter } from "./platform/limiter.ts";
+import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
+import { createDb, type Db } from "./platform/db.ts";
+import { createJobs, type Job, type Jobs } from "./platform/jobs.ts";
+import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
@@ -14,6 +14,8 @@ export interface Settings {
   uploadIdleMilliseconds: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
+  /** The queue whose messages have used up their tries. */
+  deadLetterQueue: string;
   /** Null where the operator's token is not set: then nobody is the operator. */
   operatorToken: string | null;
 }
@@ -34,39 +36,58 @@ export interface Deps {
 }
 
 /** All but what belongs to one invocation. */
-type Lasting = Omit<Deps, "after">;
+type IsolateDeps = Omit<Deps, "after">;
 
 const positive = z.coerce.number().int().positive();
-const settingsSchema = z.object({
+const secret = z.string().min(1);
+const binding = <T>(method: keyof T & string) =>
+  z.custom<T>((value) => typeof (value as Record<string, unknown> | undefined)?.[method] === "function", "No binding.");
+const envSchema = z.object({
+  DB: binding<D1Database>("batch"),
+  BUCKET: binding<R2Bucket>("put"),
+  JOBS: binding<Queue<Job>>("send"),
+  TOKEN_LIMIT: binding<RateLimit>("limit"),
+  ADDRESS_LIMIT: binding<RateLimit>("limit"),
+  LOGIN_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
+  DEAD_LETTER_QUEUE: z.string().min(1),
   OPERATOR_TOKEN: z
     .string()
-    .min(32, "OPERATOR_TOKEN needs 32 characters at least.")
-    .refine((token) => !isTokenShaped(token), "OPERATOR_TOKEN must not look like an API key.")
+    .min(32, "Needs 32 characters at least.")
+    .refine((token) => !isTokenShaped(token), "Must not look like an API key.")
     .optional(),
-  MASTER_KEY: z.string("The secret MASTER_KEY is not set."),
+  MASTER_KEY: secret,
   S3_ENDPOINT: z.url(),
   S3_BUCKET: z.string().min(1),
-  S3_ACCESS_KEY_ID: z.string("The secret S3_ACCESS_KEY_ID is not set.").min(1),
-  S3_SECRET_ACCESS_KEY: z.string("The secret S3_SECRET_ACCESS_KEY is not set.").min(1),
+  S3_ACCESS_KEY_ID: secret,
+  S3_SECRET_ACCESS_KEY: secret,
 });
 
-const lasting = new WeakMap<Env, Lasting>();
+/** @throws Error that names every binding and setting that is missing or wrong, and shows the value of none */
+function parseEnv(env: Env): z.output<typeof envSchema> {
+  const { success, data, error } = envSchema.safeParse(env);
+  if (success) return data;
+  const problems = error.issues.map(({ path, message }) => `${path.join(".")}: ${message}`);
+  throw new Error(`The Worker is not set up. ${problems.join(" ")}`);
+}
+
+const created = new WeakMap<Env, IsolateDeps>();
 
 /** Once for each isolate: deriving keys from MASTER_KEY costs more than a request, and the limiter remembers. */
-function openLasting(env: Env): Lasting {
-  const known = lasting.get(env);
+function isolateDeps(env: Env): IsolateDeps {
+  const known = created.get(env);
   if (known) return known;
-  const vars = settingsSchema.parse(env);
-  const opened: Lasting = {
+  const vars = parseEnv(env);
+  const deps: IsolateDeps = {
     settings: {
       maxUploadBytes: vars.MAX_UPLOAD_BYTES,
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
       maxTeamBytes: vars.MAX_TEAM_BYTES,
       maxTeamFiles: vars.MAX_TEAM_FILES,
+      deadLetterQueue: vars.DEAD_LETTER_QUEUE,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),
@@ -76,21 +97,24 @@ function openLasting(env: Env): Lasting {
       accessKeyId: vars.S3_ACCESS_KEY_ID,
       secretAccessKey: vars.S3_SECRET_ACCESS_KEY,
     }),
-    limiter: openLimiter(env, realSystem),
+    limiter: createLimiter(vars, realSystem, consoleLog),
     system: realSystem,
     log: consoleLog,
-    db: openDb(env.DB),
-    bytes: openByteStore(env.BUCKET, realSystem),
-    jobs: openJobs(env.JOBS),
+    db: createDb(vars.DB),
+    bytes: createByteStore(vars.BUCKET, realSystem),
+    jobs: createJobs(vars.JOBS),
   };
-  lasting.set(env, opened);
-  return opened;
+  created.set(env, deps);
+  return deps;
 }
 
-/** The one reader of the environment, for all three handlers. A Worker that is set up wrongly answers `unavailable`. */
+/**
+ * The one reader of the environment, for all three handlers.
+ * @throws `unavailable` where a binding or setting is missing or wrong; its cause, for the log, says which
+ */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {
-    return { ...openLasting(env), after: (work) => ctx.waitUntil(work) };
+    return { ...isolateDeps(env), after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

@@ -1,6 +1,6 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { giveUpFile, processFile } from "./domain/processing.ts";
+import { giveUpFile, processFile } from "./domain/files/processing.ts";
 import { recover } from "./domain/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
@@ -10,7 +10,11 @@ const app = createApp();
 export default {
   fetch: app.fetch,
   queue: (batch, env, ctx) =>
-    receiveJobs(batch, consoleLog, () => readDeps(env, ctx), { process: processFile, giveUp: giveUpFile }),
+    receiveJobs(batch, consoleLog, async (fileId) => {
+      const deps = readDeps(env, ctx);
+      const isDeadLetter = batch.queue === deps.settings.deadLetterQueue;
+      return isDeadLetter ? giveUpFile(deps, fileId) : processFile(deps, fileId);
+    }),
   scheduled: async (_controller, env, ctx) => {
     try {
       await recover(readDeps(env, ctx));

@@ -1,14 +1,22 @@
 import { and, asc, eq, inArray, isNotNull, lt, lte, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { retrying } from "../platform/db.ts";
+import { given, type Param, preparedQuery, write } from "../platform/db.ts";
 import { apiKeys, files } from "../platform/schema.ts";
-import { DELETING_MILLISECONDS, type FileRow, objectKey, PENDING_MILLISECONDS, removeRows } from "./files.ts";
-import { resealTokens } from "./keys.ts";
+import { reencryptTokens } from "./accounts/keys.ts";
+import {
+  changed,
+  type FileRow,
+  MAX_DELETING_MILLISECONDS,
+  MAX_PENDING_MILLISECONDS,
+  removeRows,
+} from "./files/files.ts";
+import { objectKey } from "./files/names.ts";
 
 /** A run takes so many of each kind, well inside Cloudflare's limits for an invocation; the next run goes on. */
 const BATCH_ROWS = 500;
-const MOST_BATCHES = 10;
-const RESEAL_ROWS = 200;
+const MAX_BATCHES = 10;
+const REENCRYPT_ROWS = 200;
+const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
 
 export interface Recovered extends Record<string, number> {
   /** Files sent to the queue again: never sent, sent in vain, or left by a worker whose lease ran out. */
@@ -17,8 +25,8 @@ export interface Recovered extends Record<string, number> {
   erased: number;
   /** Expired keys of logins, removed. */
   loginsRemoved: number;
-  /** Tokens sealed anew under the current master key. */
-  resealed: number;
+  /** Tokens encrypted anew under the current master key. */
+  reencrypted: number;
 }
 
 /**
@@ -30,7 +38,7 @@ export async function recover(deps: Deps): Promise<Recovered> {
   const step = async (name: string, batch: () => Promise<number>) => {
     let done = 0;
     try {
-      for (let batches = 0; batches < MOST_BATCHES && done === batches * BATCH_ROWS; batches++) done += await batch();
+      for (let batches = 0; batches < MAX_BATCHES && done === batches * BATCH_ROWS; batches++) done += await batch();
     } catch (cause) {
       deps.log("error", "recovery step failed", { outcome: name, cause });
     }
@@ -38,83 +46,97 @@ export async function recover(deps: Deps): Promise<Recovered> {
   };
   const counts: Recovered = {
     sent:
-      (await step("send", () => sendOverdue(deps, "pending"))) +
-      (await step("send", () => sendOverdue(deps, "processing"))),
+      (await step("send", () => sendOverdue(deps, resendPending))) +
+      (await step("send", () => sendOverdue(deps, releaseAbandoned))),
     erased:
-      (await step("erase", () => eraseOverdue(deps, "receiving"))) +
-      (await step("erase", () => eraseOverdue(deps, "deleting"))),
+      (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
+      (await step("erase", () => eraseOverdue(deps, retryDeleting))),
     loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
-    resealed: await step("reseal", () => resealTokens(deps, RESEAL_ROWS)),
+    reencrypted: await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS)),
   };
   deps.log("info", "recovery", { counts });
   return counts;
 }
 
+/** `updatedAt` is the time of the run. */
+type OverdueValues = { updatedAt: number; dueAt: number };
+
 /** The rows of one state that were due first. The state is asked twice: between the two it may have changed. */
-function overdue(deps: Deps, state: FileRow["status"]) {
-  const due = deps.db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(eq(files.status, state), isNotNull(files.dueAt), lte(files.dueAt, deps.system.now())))
-    .orderBy(asc(files.dueAt))
-    .limit(BATCH_ROWS);
-  return and(inArray(files.id, due), eq(files.status, state));
+function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueValues>) => Record<string, unknown>) {
+  return preparedQuery((db, param: Param<OverdueValues>) => {
+    const due = db
+      .select({ id: files.id })
+      .from(files)
+      .where(and(eq(files.status, state), isNotNull(files.dueAt), lte(files.dueAt, param("updatedAt"))))
+      .orderBy(asc(files.dueAt))
+      .limit(BATCH_ROWS);
+    return db
+      .update(files)
+      .set(change(param))
+      .where(and(inArray(files.id, due), eq(files.status, state)))
+      .returning({ id: files.id, teamId: files.teamId, originalName: files.originalName });
+  });
 }
 
-/** Pending for too long, or processing under a lease that has run out: pending, and its message sent. */
-async function sendOverdue(deps: Deps, state: "pending" | "processing"): Promise<number> {
-  const { db, system } = deps;
-  const now = system.now();
-  const rows = await retrying(system, () =>
-    db
-      .update(files)
-      .set({
-        status: "pending",
-        dueAt: now + PENDING_MILLISECONDS,
-        updatedAt: now,
-        version: sql`${files.version} + 1`,
-      })
-      .where(overdue(deps, state))
-      .returning({ id: files.id }),
-  );
-  // Should sending fail, the files are overdue again in two minutes.
-  await deps.jobs.sendAll(rows.map((row) => row.id));
+/**
+ * A file that waits stays as it is; only recovery's next look moves. It comes twice as late each time, up to 15 minutes:
+ * the message may merely wait behind others, and a long queue must not be made longer.
+ */
+const resendPending = overdueFiles("pending", (param) => {
+  const waited = sql`${param("updatedAt")} - ${files.updatedAt}`;
+  return {
+    dueAt: sql`${param("updatedAt")} + min(max(${MAX_PENDING_MILLISECONDS}, ${waited}), ${MAX_RESEND_MILLISECONDS})`,
+  };
+});
+/** Processing under a lease that has run out: pending again. */
+const releaseAbandoned = overdueFiles("processing", (param) => ({
+  status: "pending",
+  ...given(param, "dueAt"),
+  ...changed(param),
+}));
+const hide = (param: Param<OverdueValues>) => ({
+  status: "deleting",
+  idempotencyKey: null,
+  ...given(param, "dueAt"),
+});
+const hideAbandoned = overdueFiles("receiving", hide);
+const retryDeleting = overdueFiles("deleting", hide);
+
+async function takeOverdue(deps: Deps, take: typeof resendPending, milliseconds: number) {
+  const now = deps.system.now();
+  const [rows] = await write(deps, [take({ updatedAt: now, dueAt: now + milliseconds })], { isIdempotent: true });
+  return rows;
+}
+
+/** Should sending fail, the files are overdue again. */
+async function sendOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
+  const rows = await takeOverdue(deps, take, MAX_PENDING_MILLISECONDS);
+  await deps.jobs.sendAll(rows.map(({ id }) => id));
   return rows.length;
 }
 
-/** Receiving for a day, or deleting: hidden for good, then the bytes, then the row. */
-async function eraseOverdue(deps: Deps, state: "receiving" | "deleting"): Promise<number> {
-  const { db, system } = deps;
-  const rows = await retrying(system, () =>
-    db
-      .update(files)
-      .set({
-        status: "deleting",
-        idempotencyKey: null,
-        dueAt: system.now() + DELETING_MILLISECONDS,
-        version: sql`${files.version} + 1`,
-      })
-      .where(overdue(deps, state))
-      .returning({ id: files.id, teamId: files.teamId, originalName: files.originalName }),
-  );
+/** Hidden for good, then the bytes, then the row. */
+async function eraseOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
+  const rows = await takeOverdue(deps, take, MAX_DELETING_MILLISECONDS);
   await deps.bytes.remove(rows.map(objectKey));
   await removeRows(
     deps,
-    rows.map((row) => row.id),
+    rows.map(({ id }) => id),
   );
   return rows.length;
 }
 
-async function removeExpiredLogins(deps: Deps): Promise<number> {
-  const { db, system } = deps;
+const deleteExpiredLogins = preparedQuery((db, param: Param<{ now: number }>) => {
   const expired = db
     .select({ id: apiKeys.id })
     .from(apiKeys)
-    .where(and(isNotNull(apiKeys.userId), lt(apiKeys.expiresAt, system.now())))
+    .where(and(isNotNull(apiKeys.userId), lt(apiKeys.expiresAt, param("now"))))
     .orderBy(asc(apiKeys.expiresAt))
     .limit(BATCH_ROWS);
-  const rows = await retrying(system, () =>
-    db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id }),
-  );
+  return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+});
+
+async function removeExpiredLogins(deps: Deps): Promise<number> {
+  const [rows] = await write(deps, [deleteExpiredLogins({ now: deps.system.now() })], { isIdempotent: true });
   return rows.length;
 }

@@ -8,15 +8,13 @@ import {
   reprocessFile,
   type StoredFile,
   signFile,
-} from "../domain/files.ts";
-import { receiveFile } from "../domain/intake.ts";
+} from "../domain/files/files.ts";
 import { FILE_TYPES } from "../domain/kind.ts";
-import { AppError } from "../errors.ts";
-import { nextLink, read, write } from "./operation.ts";
-import { id, iso, pageQuery, pageRequest, timestamp } from "./validate.ts";
+import { read, write } from "./operation.ts";
+import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const SIGNED_SECONDS = 3600;
-const MOST_SIGNED_SECONDS = 604_800; // S3's limit
+const MAX_SIGNED_SECONDS = 604_800; // S3's limit
 
 const fileSchema = z
   .strictObject({
@@ -38,7 +36,7 @@ const nullable = <T extends z.ZodType>(schema: T, description: string) => schema
 const metadataSchema = fileSchema
   .extend({
     size: z.int().nonnegative().meta({ description: "Bytes." }),
-    mimeType: z.string().meta({ description: "Told from the bytes." }),
+    mimeType: z.string().meta({ description: "Detected from content." }),
     sha256: z.string().regex(/^[0-9a-f]{64}$/),
     processedAt: timestamp.nullable(),
     failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
@@ -93,7 +91,7 @@ export const list = read(
   {
     summary: "List files",
     description: "Newest first.",
-    query: pageQuery,
+    query: pageQuery("files"),
     success: {
       description: "A page of files.",
       schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
@@ -101,61 +99,9 @@ export const list = read(
       headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
     },
   },
-  async ({ c, deps, caller, query }) => {
-    const { items, next } = await listFiles(deps, caller, pageRequest(query));
+  async ({ c, deps, credential, query }) => {
+    const { items, next } = await listFiles(deps, credential, pageRequest(query));
     return c.json({ message: `Files: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
-  },
-);
-
-export const upload = write(
-  "upload",
-  {
-    summary: "Upload a file",
-    description:
-      "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
-      "The file is listed once its bytes are stored, and is processed after the answer. A public key may do this.",
-    takesFile: true,
-    query: z.object({ limit: z.unknown().optional().meta({ type: "integer", description: "Accepted and ignored." }) }),
-    requestHeaders: {
-      "Idempotency-Key":
-        "At most 255 characters. The same key and bytes within 24 hours store one file and get the first answer.",
-    },
-    success: {
-      description: "The file is stored.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "File uploaded. It will be processed shortly." },
-      headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
-    },
-    refusals: [
-      "invalid_input",
-      "malformed_multipart",
-      "file_missing",
-      "file_empty",
-      "too_many_files",
-      "not_found",
-      "upload_timeout",
-      "idempotency_conflict",
-      "body_too_large",
-      "file_too_large",
-      "quota_exceeded",
-      "unsupported_media_type",
-    ],
-  },
-  async ({ c, deps, actor }) => {
-    const contentType = c.req.header("Content-Type") ?? "";
-    if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
-      throw new AppError("unsupported_media_type", { message: "Send the file as multipart/form-data." });
-    }
-    const stated = c.req.header("Content-Length") ?? "";
-    const contentLength = /^\d+$/.test(stated) ? Number(stated) : null;
-    const idempotencyKey = c.req.header("Idempotency-Key");
-    if (idempotencyKey !== undefined && (idempotencyKey === "" || idempotencyKey.length > 255)) {
-      const errors = [{ path: "Idempotency-Key", message: "Must have 1 to 255 characters." }];
-      throw new AppError("invalid_input", { errors });
-    }
-    const { id } = await receiveFile(deps, actor, { body: c.req.raw.body, contentType, contentLength, idempotencyKey });
-    const message = "File uploaded. It will be processed shortly.";
-    return c.json({ message }, 200, { Location: `/docs/v1/uploads/${id}` });
   },
 );
 
@@ -167,14 +113,14 @@ export const sign = read(
     query: z.object({
       expiresIn: z
         .string()
-        .regex(/^\d{1,9}$/, `Must be 1 to ${MOST_SIGNED_SECONDS} seconds.`)
+        .regex(/^\d{1,9}$/, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
         .transform(Number)
-        .refine((value) => value >= 1 && value <= MOST_SIGNED_SECONDS, `Must be 1 to ${MOST_SIGNED_SECONDS} seconds.`)
+        .refine((value) => value >= 1 && value <= MAX_SIGNED_SECONDS, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
         .default(SIGNED_SECONDS)
         .meta({
           type: "integer",
           minimum: 1,
-          maximum: MOST_SIGNED_SECONDS,
+          maximum: MAX_SIGNED_SECONDS,
           default: SIGNED_SECONDS,
           description: "Seconds that the address lives.",
         }),
@@ -189,8 +135,8 @@ export const sign = read(
       },
     },
   },
-  async ({ deps, caller, id, query: { expiresIn } }) => {
-    const signedUrl = await signFile(deps, caller, id, expiresIn);
+  async ({ deps, credential, id, query: { expiresIn } }) => {
+    const signedUrl = await signFile(deps, credential, id, expiresIn);
     return { status: true as const, message: `Signed address, good for ${expiresIn} seconds.`, signedUrl };
   },
 );
@@ -225,8 +171,8 @@ export const metadata = read(
       },
     },
   },
-  async ({ deps, caller, id }) => {
-    const file = await fetchMetadata(deps, caller, id);
+  async ({ deps, credential, id }) => {
+    const file = await fetchMetadata(deps, credential, id);
     const { sizeBytes: size, mimeType, sha256, processedAt, failure, audio } = file;
     return {
       message: "File found.",
@@ -299,5 +245,5 @@ export const usage = read(
       },
     },
   },
-  async ({ deps, caller }) => ({ message: "Usage of the team.", data: await fetchUsage(deps, caller) }),
+  async ({ deps, credential }) => ({ message: "Usage of the team.", data: await fetchUsage(deps, credential) }),
 );

@@ -1,15 +1,24 @@
 import * as z from "zod";
-import { type ApiKey, createKey, deleteKey, fetchKey, listKeys, logIn } from "../domain/keys.ts";
-import { emailKey } from "../domain/users.ts";
-import { clientAddress, rateLimited } from "./auth.ts";
-import { nextLink, open, read, write } from "./operation.ts";
-import { id, iso, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+import {
+  type ApiKey,
+  createKey,
+  deleteKey,
+  fetchKey,
+  KEY_LIFETIME_DAYS,
+  listKeys,
+  MAX_KEY_LIFETIME_DAYS,
+} from "../domain/accounts/keys.ts";
+import { logIn } from "../domain/accounts/login.ts";
+import { emailKey } from "../domain/accounts/users.ts";
+import { clientAddress, rateLimited } from "./authentication.ts";
+import { publicOperation, read, write } from "./operation.ts";
+import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const apiKeySchema = z
   .strictObject({
     _id: id,
     id,
-    key: z.string().meta({ description: "The token. Empty in a list where it can't be opened any more." }),
+    key: z.string().meta({ description: "The token. Empty in a list where it can't be decrypted any more." }),
     name: z.string(),
     teamId: id,
     uuid: z.uuid(),
@@ -46,7 +55,9 @@ export const create = write(
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
-      expiresAt: timestamp.optional().meta({ description: "Default 365 days from now, at most 3650." }),
+      expiresAt: timestamp
+        .optional()
+        .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
       teamId: id.optional().meta({ description: "The operator's alone." }),
     }),
     bodyExample: { name: "Web player", isPublic: false },
@@ -67,7 +78,7 @@ export const list = read(
   {
     summary: "List API keys",
     description: "Newest first.",
-    query: pageQuery.safeExtend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
+    query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
     success: {
       description: "A page of keys.",
       schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
@@ -75,8 +86,8 @@ export const list = read(
       headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
     },
   },
-  async ({ c, deps, caller, query }) => {
-    const { items, next } = await listKeys(deps, caller, { ...pageRequest(query), teamId: query.teamId });
+  async ({ c, deps, credential, query }) => {
+    const { items, next } = await listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId });
     return c.json({ message: `API keys: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
   },
 );
@@ -87,7 +98,10 @@ export const get = read(
     summary: "Get API key details",
     success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
   },
-  async ({ deps, caller, id }) => ({ message: "API key found.", data: render(await fetchKey(deps, caller, id)) }),
+  async ({ deps, credential, id }) => ({
+    message: "API key found.",
+    data: render(await fetchKey(deps, credential, id)),
+  }),
 );
 
 export const remove = write(
@@ -104,7 +118,7 @@ export const remove = write(
   async ({ deps, actor, id }) => ({ message: "API key deleted.", data: render(await deleteKey(deps, actor, id)) }),
 );
 
-export const login = open(
+export const login = publicOperation(
   {
     summary: "Log in as a user",
     description: "A secret key named after the user, for 12 hours. It dies with the user or with a change of password.",

@@ -1,8 +1,8 @@
 import * as z from "zod";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
+import { errorSchema, STATUS } from "./failures.ts";
 import { type Api, type Operation, splitRoute } from "./operation.ts";
-import { errorSchema, STATUS } from "./render.ts";
 
 type Json = Record<string, unknown>;
 
@@ -35,7 +35,7 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
 /** Every code that an operation can answer. */
 function codesOf(operation: Operation, path: string): Code[] {
   const codes = new Set<Code>(operation.refusals);
-  if (operation.access !== "open") {
+  if (operation.access !== "public") {
     for (const code of ["token_missing", "token_invalid", "forbidden", "rate_limited"] as const) codes.add(code);
   }
   if (path.includes("{")) codes.add("not_found");
@@ -77,7 +77,7 @@ function failuresOf(codes: Code[]): Json {
 
 function requestOf(operation: Operation, components: Json): Json {
   if (operation.takesFile) {
-    const file = { type: "string", format: "binary" };
+    const file = { type: "string", format: "binary", minLength: 1 };
     const schema = { type: "object", required: ["file"], properties: { file } };
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
@@ -102,12 +102,11 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
     required: false,
     schema,
   }));
-  const headers = Object.entries(operation.requestHeaders ?? {}).map(([name, description]) => ({
+  const headers = Object.entries(operation.requestHeaders ?? {}).map(([name, header]) => ({
     name,
     in: "header",
     required: false,
-    description,
-    schema: { type: "string" },
+    ...header,
   }));
   return [...inPath, ...inQuery, ...headers];
 }
@@ -123,7 +122,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     tags: [path.startsWith("/docs/") ? "Files" : path.includes("users") ? "Users" : "API keys"],
     summary,
     ...(description && { description }),
-    security: access === "open" ? [] : [{ bearer: [] }],
+    security: access === "public" ? [] : [{ bearer: [] }],
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
@@ -144,9 +143,8 @@ export function describeApi(api: Api): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
-  for (const [route, operation] of Object.entries(api)) {
+  for (const [operationId, [route, operation]] of Object.entries(api)) {
     const { method, path } = splitRoute(route);
-    const operationId = `${method.toLowerCase()}${path.replace(/\/(auth|docs)\/v1/, "").replace(/[/{}]+(\w)?/g, (_, c = "") => c.toUpperCase())}`;
     paths[path] = { ...paths[path], [method.toLowerCase()]: describe(operation, path, operationId, components) };
   }
   return {

@@ -1,26 +1,13 @@
-import type { Context, Hono, MiddlewareHandler } from "hono";
+import type { Context, Hono } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
-import type { Actor, ActorWith, Right } from "../domain/actor.ts";
-import type { Caller } from "../domain/proof.ts";
-import type { Code } from "../errors.ts";
-import { identified, proven } from "./auth.ts";
-import { jsonBody, validate } from "./validate.ts";
+import { type ActorWith, authorize, type Credential, type Right } from "../domain/accounts/authorization.ts";
+import { AppError, type Code } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
+import { withCredential } from "./authentication.ts";
+import { readJson, validator } from "./validation.ts";
 
-export type AppEnv = {
-  Bindings: Env;
-  Variables: {
-    requestId: string;
-    /** Set before all else: it works when `deps` can't be had. */
-    log: Deps["log"];
-    deps: Deps;
-    caller: Caller;
-    actor: Actor;
-    /** The code of the error that was answered, for the log. */
-    code?: Code;
-  };
-};
-
+type Schema = z.ZodType | undefined;
 type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
 interface Request<Q, B> {
@@ -32,7 +19,13 @@ interface Request<Q, B> {
   body: Output<B>;
 }
 
-interface Contract<Q extends z.ZodType | undefined, B extends z.ZodType | undefined, S extends z.ZodType> {
+/** A request header that an operation honours, with the schema of its value. */
+export interface HeaderContract {
+  description: string;
+  schema: Record<string, unknown>;
+}
+
+interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   summary: string;
   description?: string;
   query?: Q;
@@ -42,8 +35,7 @@ interface Contract<Q extends z.ZodType | undefined, B extends z.ZodType | undefi
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
   /** The body is multipart/form-data with one part `file`; the operation reads it as a stream. */
   takesFile?: true;
-  /** Request headers that it honours, each with what it is for. */
-  requestHeaders?: Record<string, string>;
+  requestHeaders?: Record<string, HeaderContract>;
   success: {
     description: string;
     schema: S;
@@ -55,105 +47,104 @@ interface Contract<Q extends z.ZodType | undefined, B extends z.ZodType | undefi
   refusals?: Code[];
 }
 
-/** An operation of the API: its contract and what carries it out. The table in app.ts gives it method and path. */
-export interface Operation extends Contract<z.ZodType | undefined, z.ZodType | undefined, z.ZodType> {
-  access: Right | "open";
-  steps: MiddlewareHandler<AppEnv>[];
+/** An operation of the API: its contract and what carries it out. The table in app.ts gives it id, method and path. */
+export interface Operation extends Contract<Schema, Schema, z.ZodType> {
+  access: Right | "public";
+  answer(c: Context<AppEnv>): Promise<Response>;
 }
 
 type Answer<S extends z.ZodType> = Promise<z.input<S> | Response>;
 
-function assemble<Q extends z.ZodType | undefined, B extends z.ZodType | undefined, S extends z.ZodType>(
-  access: Operation["access"],
-  contract: Contract<Q, B, S>,
-  before: MiddlewareHandler<AppEnv>[],
-  beforeRefusingQuery: MiddlewareHandler<AppEnv> | undefined,
-  handle: (request: Request<Q, B>) => Answer<S>,
-): Operation {
-  const { query, body } = contract;
-  const answer: MiddlewareHandler<AppEnv> = async (c) => {
-    // What the validators left is typed by the contract; Hono's own inference ends at a table of operations.
-    const valid = (target: "query" | "json") => c.req.valid(target as never) as never;
-    const result = await handle({
-      c,
-      deps: c.var.deps,
-      id: c.req.param("id") ?? "",
-      query: (query && valid("query")) as Output<Q>,
-      body: (body && valid("json")) as Output<B>,
-    });
-    return result instanceof Response ? result : c.json(result as object);
-  };
-  const steps = [
-    ...before,
-    ...(query ? [validate("query", query, beforeRefusingQuery)] : []),
-    ...(body ? [jsonBody, validate("json", body)] : []),
-    answer,
-  ];
-  return { ...contract, access, steps } as Operation;
+async function respond<S extends z.ZodType>(c: Context<AppEnv>, answer: Answer<S>): Promise<Response> {
+  const result = await answer;
+  return result instanceof Response ? result : c.json(result as object);
+}
+
+function requestOf<Q, B>(c: Context<AppEnv>, query: unknown, body: unknown): Request<Q, B> {
+  const valid = { query: query as Output<Q>, body: body as Output<B> };
+  return { c, deps: c.var.deps, id: c.req.param("id") ?? "", ...valid };
 }
 
 /**
- * An operation that only reads: the domain proves the caller in the same round trip as it reads, so `caller` is not
- * proven yet when `handle` is called. Before its query is refused, the caller is.
+ * An operation that only reads: the domain authorises the caller in the same round trip as it reads, so what `handle`
+ * gets is a credential and not yet an actor. A caller hears what is wrong with the query only if they may ask it.
  */
-export function read<R extends Right, S extends z.ZodType, Q extends z.ZodType | undefined = undefined>(
+export function read<R extends Right, S extends z.ZodType, Q extends Schema = undefined>(
   access: R,
   contract: Contract<Q, undefined, S>,
-  handle: (request: Request<Q, undefined> & { caller: Caller }) => Answer<S>,
+  handle: (request: Request<Q, undefined> & { credential: Credential<R> }) => Answer<S>,
 ): Operation {
-  return assemble(access, contract, [identified], proven(access), (request) =>
-    handle({ ...request, caller: request.c.var.caller }),
-  );
+  const validQuery = validator("query", contract.query as Q);
+  return {
+    ...contract,
+    access,
+    answer: (c) =>
+      withCredential(c, access, async (credential) => {
+        try {
+          const query = await validQuery(c);
+          return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
+        } catch (error) {
+          const isRefusal = error instanceof AppError && error.code === "invalid_input";
+          if (isRefusal && !c.var.actor) await authorize(c.var.deps, credential);
+          throw error;
+        }
+      }),
+  };
 }
 
-/** An operation that writes: the caller is proven before the body is looked at. */
-export function write<
-  R extends Right,
-  S extends z.ZodType,
-  Q extends z.ZodType | undefined = undefined,
-  B extends z.ZodType | undefined = undefined,
->(
+/** An operation that writes: the caller is authorised before the body is looked at. */
+export function write<R extends Right, S extends z.ZodType, Q extends Schema = undefined, B extends Schema = undefined>(
   access: R,
   contract: Contract<Q, B, S>,
   handle: (request: Request<Q, B> & { actor: ActorWith<R> }) => Answer<S>,
 ): Operation {
-  return assemble(access, contract, [identified, proven(access)], undefined, (request) =>
-    handle({ ...request, actor: request.c.var.actor as ActorWith<R> }),
-  );
+  const validQuery = validator("query", contract.query as Q);
+  const validBody = validator("json", contract.body as B);
+  const operation = {
+    ...contract,
+    access,
+    answer: (c: Context<AppEnv>) =>
+      withCredential(c, access, async (credential) => {
+        const actor = await authorize(c.var.deps, credential);
+        const query = await validQuery(c);
+        if (contract.body) await readJson(c);
+        const body = await validBody(c);
+        return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));
+      }),
+  };
+  return operation as Operation;
 }
 
 /** An operation without a token. */
-export function open<S extends z.ZodType, B extends z.ZodType | undefined = undefined>(
-  contract: Contract<undefined, B, S>,
+export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
+  contract: Contract<undefined, B, S> & { body: B },
   handle: (request: Request<undefined, B>) => Answer<S>,
 ): Operation {
-  return assemble("open", contract, [], undefined, handle);
+  const validBody = validator("json", contract.body);
+  const operation = {
+    ...contract,
+    access: "public",
+    answer: async (c: Context<AppEnv>) => {
+      await readJson(c);
+      return respond(c, handle(requestOf<undefined, B>(c, undefined, await validBody(c))));
+    },
+  };
+  return operation as Operation;
 }
 
 /** `GET /docs/v1/uploads/{id}`: the interface's way of writing a route. */
 export type Route = `${"GET" | "POST" | "PATCH" | "DELETE"} /${string}`;
-export type Api = Record<Route, Operation>;
+/** Operations by their ids. */
+export type Api = Record<string, [Route, Operation]>;
 
 export function splitRoute(route: string): { method: string; path: string } {
   const [method = "", path = ""] = route.split(" ");
   return { method, path };
 }
 
-/** Mounts every operation of the table; answers which methods a path takes. */
-export function mount(app: Hono<AppEnv>, api: Api): (path: string) => string[] {
-  const known = Object.entries(api).map(([route, operation]) => {
+export function mount(app: Hono<AppEnv>, api: Api): void {
+  for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
-    app.on(method, [path.replaceAll(/\{(\w+)\}/g, ":$1")], ...operation.steps);
-    return { method, pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`) };
-  });
-  return (path) => known.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
-}
-
-/** A page's `Link` to the next (RFC 8288), with the same limit and filters. Null cursor: the last page, no link. */
-export function nextLink(c: Context<AppEnv>, cursor: string | null): Record<string, string> {
-  if (cursor === null) return {};
-  const url = new URL(c.req.url);
-  url.searchParams.delete("page");
-  url.searchParams.set("cursor", cursor);
-  return { Link: `<${url}>; rel="next"` };
+    app.on(method, [path.replaceAll(/\{(\w+)\}/g, ":$1")], (c) => operation.answer(c));
+  }
 }

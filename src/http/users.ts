@@ -8,9 +8,9 @@ import {
   streamUsers,
   type User,
   updateUser,
-} from "../domain/users.ts";
-import { nextLink, read, write } from "./operation.ts";
-import { id, iso, name, pageQuery, pageRequest, text, timestamp } from "./validate.ts";
+} from "../domain/accounts/users.ts";
+import { read, write } from "./operation.ts";
+import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const PASSWORD_HASH =
   "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
@@ -66,7 +66,12 @@ const email = z
 const password = text(8, 256);
 
 const versionHeaders = { ETag: "The user's version, quoted." };
-const ifMatch = { "If-Match": "Versions (ETags) that the user must still have; otherwise 412." };
+const ifMatch = {
+  "If-Match": {
+    description: "Versions (ETags) of which the user must still have one, or `*`; otherwise 412.",
+    schema: { type: "string" },
+  },
+};
 
 const etag = (user: User) => ({ ETag: `"${user.version}"` });
 
@@ -110,7 +115,7 @@ export const list = read(
   {
     summary: "List users",
     description: "Oldest first: the whole team, streamed; a page of it where `limit`, `page` or `cursor` is given.",
-    query: pageQuery,
+    query: pageQuery("users"),
     success: {
       description: "The users.",
       schema: z.array(userSchema),
@@ -118,14 +123,14 @@ export const list = read(
       headers: { Link: 'Of a page: the next one, `rel="next"`; absent on the last.' },
     },
   },
-  async ({ c, deps, caller, query }) => {
+  async ({ c, deps, credential, query }) => {
     const isPaged = query.limit !== undefined || query.page !== undefined || query.cursor !== undefined;
     if (isPaged) {
-      const { items, next } = await listUsers(deps, caller, pageRequest(query));
+      const { items, next } = await listUsers(deps, credential, pageRequest(query));
       return c.json(items.map(render), 200, nextLink(c, next));
     }
     const onFailure = (cause: unknown) => deps.log("error", "list broke off", { requestId: c.var.requestId, cause });
-    return new Response(jsonArray(await streamUsers(deps, caller), onFailure), {
+    return new Response(jsonArray(await streamUsers(deps, credential), onFailure), {
       headers: { "Content-Type": "application/json" },
     });
   },
@@ -169,8 +174,8 @@ export const get = read(
       headers: versionHeaders,
     },
   },
-  async ({ c, deps, caller, id }) => {
-    const user = await fetchUser(deps, caller, id);
+  async ({ c, deps, credential, id }) => {
+    const user = await fetchUser(deps, credential, id);
     return c.json({ message: "User found.", data: render(user) }, 200, etag(user));
   },
 );
@@ -198,6 +203,10 @@ export const update = write(
       .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
         path: ["lastname"],
         message: "Given twice: as lastname and as lastName.",
+      })
+      .meta({
+        minProperties: 1,
+        not: { anyOf: [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }] },
       }),
     bodyExample: { lastname: "King" },
     requestHeaders: ifMatch,

@@ -1,7 +1,7 @@
 import { fillPlaceholders, getTableColumns, type Placeholder, type Query, type SQL, sql } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
-import { AppError } from "../errors.ts";
+import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
 export type Db = DrizzleD1Database & { $client: D1Database };
@@ -10,62 +10,92 @@ export type Db = DrizzleD1Database & { $client: D1Database };
  * D1 through Drizzle, one for each isolate. Without a session every query goes to the primary, so a caller reads what
  * was just written, also once the database has replicas (Cloudflare's documentation of D1's read replication).
  */
-export function openDb(binding: D1Database): Db {
+export function createDb(binding: D1Database): Db {
   return drizzle(binding);
 }
 
-/** Writes statements and has no database to run them on. */
-const writer = openDb({ prepare: () => undefined } as unknown as D1Database);
+/** `param("id")` stands in a prepared query for the value `id`, which is given when the query runs. */
+export type Param<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
 
-/** `slot("id")` stands in a statement for the value `id`, which is known when it runs. */
-export type Slot<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
-
-/** What Drizzle's builders make; its rows are what awaiting it would give. */
+/** What Drizzle's query builders have in common; its rows are what awaiting it would give. */
 export interface Builder extends PromiseLike<unknown> {
   prepare(): { getQuery(): Query; mapResult(result: unknown, isFromBatch: boolean): unknown };
 }
 
-/** A statement with its values, for `runBatch`. */
-export interface Bound<T> {
-  sql: string;
-  values: unknown[];
-  rows(result: D1Result): T;
+/** A prepared query with the values of its parameters. */
+export interface BoundQuery<T> {
+  bindTo(db: Db): { statement: D1PreparedStatement; rows(result: D1Result): T };
 }
 
 /**
- * A statement whose SQL is written once for each isolate, when it is first used: to write it takes Drizzle longer than
- * all else that a read does beside its round trip. `write` must not depend on anything that differs between requests.
+ * A query whose SQL Drizzle builds once for each isolate, when it first runs: building it takes longer than all else
+ * that a read does beside its round trip. `build` must not depend on anything that differs between requests.
  */
-export function statement<V extends object, B extends Builder>(
-  write: (db: Db, slot: Slot<V>) => B,
-): (values: V) => Bound<Awaited<B>> {
-  let written: ReturnType<Builder["prepare"]> | undefined;
-  return (values) => {
-    written ??= write(writer, (name) => sql.placeholder(name)).prepare();
-    const prepared = written;
-    const query = prepared.getQuery();
-    return {
-      sql: query.sql,
-      values: fillPlaceholders(query.params, values as Record<string, unknown>),
-      rows: (result) => prepared.mapResult(result, true) as Awaited<B>,
-    };
-  };
+export function preparedQuery<V extends object, B extends Builder>(
+  build: (db: Db, param: Param<V>) => B,
+): (values: V) => BoundQuery<Awaited<B>> {
+  const prepared = new WeakMap<Db, ReturnType<Builder["prepare"]>>();
+  return (values) => ({
+    bindTo(db) {
+      const query = prepared.get(db) ?? build(db, (name) => sql.placeholder(name)).prepare();
+      prepared.set(db, query);
+      const { sql: text, params } = query.getQuery();
+      return {
+        statement: db.$client.prepare(text).bind(...fillPlaceholders(params, values as Record<string, unknown>)),
+        rows: (result) => query.mapResult(result, true) as Awaited<B>,
+      };
+    },
+  });
+}
+
+type Queries = readonly BoundQuery<unknown>[];
+type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuery<infer T> ? T : never };
+interface Database {
+  db: Db;
+  system: System;
+}
+
+async function runBatch<Q extends Queries>(
+  { db, system }: Database,
+  queries: Q,
+  isIdempotent: boolean,
+): Promise<RowsOf<Q>> {
+  const bound = queries.map((query) => query.bindTo(db));
+  const batch = () => db.$client.batch(bound.map(({ statement }) => statement));
+  const results = await (isIdempotent ? retrying(system, batch) : once(batch));
+  return bound.map(({ rows }, i) => rows(results[i] as D1Result)) as RowsOf<Q>;
+}
+
+/** Runs queries that read, in one round trip, and answers with the rows of each. */
+export function read<const Q extends Queries>(database: Database, queries: Q): Promise<RowsOf<Q>> {
+  return runBatch(database, queries, true);
 }
 
 /**
- * Runs statements in one round trip and one transaction, and answers with the rows of each. They must be idempotent
- * together: see `retrying`.
+ * The one way by which state changes: runs queries in one round trip and one transaction, and answers with the rows of
+ * each. Only those that are idempotent together are repeated on a transient error: the first try may have taken effect.
  */
-export async function runBatch<S extends readonly Bound<unknown>[]>(
-  { db: { $client: d1 }, system }: { db: Db; system: System },
-  statements: readonly [...S],
-): Promise<{ [I in keyof S]: S[I] extends Bound<infer T> ? T : never }> {
-  const prepared = statements.map((one) => d1.prepare(one.sql).bind(...one.values));
-  const results = await retrying(system, () => d1.batch(prepared));
-  return statements.map((one, i) => one.rows(results[i] as D1Result)) as never;
+export function write<const Q extends Queries>(
+  database: Database,
+  queries: Q,
+  { isIdempotent }: { isIdempotent: boolean },
+): Promise<RowsOf<Q>> {
+  return runBatch(database, queries, isIdempotent);
 }
 
-/** Inserts the row only where the condition holds, which the same statement decides; a row of that key is left as it is. */
+/** Every column of a table as a parameter of the same name: a row to insert. */
+export function rowOf<T extends SQLiteTable>(table: T, param: Param<T["$inferSelect"]>) {
+  const names = Object.keys(getTableColumns(table)) as (keyof T["$inferSelect"] & string)[];
+  type Row = { [Column in keyof T["$inferSelect"] & string]: Placeholder<Column, T["$inferSelect"][Column]> };
+  return Object.fromEntries(names.map((name) => [name, param(name)])) as Row;
+}
+
+/** Parameters as what an update sets columns of the same names to: Drizzle takes SQL there, and no placeholder. */
+export function given<V, Name extends keyof V & string>(param: Param<V>, ...names: Name[]): Record<Name, SQL> {
+  return Object.fromEntries(names.map((name) => [name, sql`${param(name)}`])) as Record<Name, SQL>;
+}
+
+/** Inserts the row only where the condition holds, which the same query decides; a row of that key is left as it is. */
 export function insertWhere<T extends SQLiteTable>(
   db: Db,
   table: T,
@@ -80,60 +110,4 @@ export function insertWhere<T extends SQLiteTable>(
     .insert(table)
     .select(sql`select ${sql.join(values, sql`, `)} where ${condition}`)
     .onConflictDoNothing();
-}
-
-const TRIES = 3;
-const LONGEST_PAUSE_MILLISECONDS = 2_000;
-const PASSING =
-  /network connection lost|storage caused object to be reset|reset because its code was updated|internal error|timed? ?out|overloaded|too many requests|\b(10001|10043|10058)\b/i;
-
-function* causes(error: unknown): Generator<Error> {
-  for (let e = error; e instanceof Error; e = e.cause) yield e;
-}
-
-/** What the binding itself said. Above it, Drizzle's message holds the SQL and its values, which callers write. */
-function reason(error: unknown): string {
-  return [...causes(error)].at(-1)?.message ?? String(error);
-}
-
-/** Whether the write was refused by a unique index. */
-export function isUniqueViolation(error: unknown): boolean {
-  return reason(error).includes("UNIQUE constraint failed");
-}
-
-/** Not the binding's doing: a refusal that the caller judges, or a bug. */
-const isNotTrouble = (error: unknown) =>
-  error instanceof AppError || error instanceof TypeError || isUniqueViolation(error);
-
-function unavailable(error: unknown): AppError {
-  return new AppError("unavailable", { retryAfterSeconds: 2, cause: new Error(reason(error)) });
-}
-
-/**
- * Runs work on D1 or R2 that may not be repeated. A failing binding becomes `unavailable`;
- * a unique violation stays what it is, for the caller to judge.
- */
-export async function once<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
-    throw isNotTrouble(error) ? error : unavailable(error);
-  }
-}
-
-/**
- * The same for reads and idempotent writes: three tries on the errors that Cloudflare says pass, with full jitter
- * between them (D1 itself retries reads only).
- */
-export async function retrying<T>(system: System, work: () => Promise<T>): Promise<T> {
-  for (let attempt = 1; ; attempt++) {
-    try {
-      return await work();
-    } catch (error) {
-      if (isNotTrouble(error)) throw error;
-      if (attempt === TRIES || !PASSING.test(reason(error))) throw unavailable(error);
-      const [random = 0] = system.randomBytes(1);
-      await system.sleep((random / 255) * Math.min(100 * 4 ** attempt, LONGEST_PAUSE_MILLISECONDS));
-    }
-  }
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
-import { once } from "./db.ts";
 import type { Log } from "./log.ts";
+import { once } from "./retry.ts";
 
 /** What a queue message says: a file has work to do. All else is read from its row, so a late message does no harm. */
 export const jobSchema = z.strictObject({ fileId: z.string().regex(/^[0-9a-f]{24}$/) });
@@ -14,7 +14,7 @@ export interface Jobs {
   sendAll(fileIds: string[]): Promise<void>;
 }
 
-export function openJobs(queue: Queue<Job>): Jobs {
+export function createJobs(queue: Queue<Job>): Jobs {
   return {
     async send(fileId) {
       await once(() => queue.send({ fileId }));
@@ -28,46 +28,38 @@ export function openJobs(queue: Queue<Job>): Jobs {
   };
 }
 
-/** What became of a job: where to look for it again, or a word for the log. */
+/** What became of a job: when to try it again, or a word for the log. */
 export type JobOutcome = string | { retryAfterSeconds: number };
 
-interface JobHandlers<D> {
-  process(deps: D, fileId: string): Promise<JobOutcome>;
-  /** For messages of the dead letter queue, whose tries are used up. */
-  giveUp(deps: D, fileId: string): Promise<JobOutcome>;
-}
-
 const FIRST_RETRY_SECONDS = 10;
-const LONGEST_RETRY_SECONDS = 15 * 60;
+const MAX_RETRY_SECONDS = 15 * 60;
 
 /** How long to wait after so many tries: eleven of them span more than an hour. */
 export function retryDelaySeconds(tries: number): number {
-  return Math.min(FIRST_RETRY_SECONDS * 2 ** (tries - 1), LONGEST_RETRY_SECONDS);
+  return Math.min(FIRST_RETRY_SECONDS * 2 ** (tries - 1), MAX_RETRY_SECONDS);
 }
 
 /**
  * Takes a batch message by message: each is acked or retried on its own, so one that fails takes none along. Never throws:
  * a throw would have every message of the batch delivered again. A message that is not of our schema is logged and acked.
  */
-export async function receiveJobs<D>(
+export async function receiveJobs(
   batch: MessageBatch,
   log: Log,
-  openDeps: () => D,
-  { process, giveUp }: JobHandlers<D>,
+  handle: (fileId: string) => Promise<JobOutcome>,
 ): Promise<void> {
-  const handle = batch.queue.endsWith("-dead") ? giveUp : process;
   await Promise.all(
     batch.messages.map(async (message) => {
       const startedAt = Date.now();
       const { success, data } = jobSchema.safeParse(message.body);
       if (!success) {
-        log("error", "message not understood", { outcome: "acked" });
+        log("error", "message invalid", { outcome: "acked" });
         message.ack();
         return;
       }
       const { fileId } = data;
       try {
-        const outcome = await handle(openDeps(), fileId);
+        const outcome = await handle(fileId);
         if (typeof outcome === "string") message.ack();
         else message.retry({ delaySeconds: outcome.retryAfterSeconds });
         log("info", "job", {

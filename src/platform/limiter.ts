@@ -1,11 +1,20 @@
+import type { Log } from "./log.ts";
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
 
-/** Each answers false once the caller has had its share of the minute. */
+/** Each question answers false once the caller has used up its minute; from then on without asking the binding. */
 export interface Limiter {
+  /** A request of this token, given by its hash. */
   token(tokenHash: string): Promise<boolean>;
+  /** A request from this address whose token is missing or not valid. */
   address(address: string): Promise<boolean>;
-  /** By whatever a login is counted: the address it comes from, the account it is for. */
+  /**
+   * Whether a request is refused for its address alone, which has used up its minute. A token that was authenticated
+   * this minute is not: others may share its address.
+   */
+  isRefused(address: string, tokenHash: string): boolean;
+  authenticated(tokenHash: string): void;
+  /** A login, counted by the address it comes from or the account it is for. */
   login(subject: string): Promise<boolean>;
 }
 
@@ -17,60 +26,106 @@ interface RateLimitBindings {
 
 /** So many requests of a token one permit of TOKEN_LIMIT pays for: asking for each costs as much as what it guards. */
 export const REQUESTS_PER_PERMIT = 10;
-/** The period of TOKEN_LIMIT. With it ends what was paid for in it, so nobody saves up for a burst. */
-const WINDOW_MILLISECONDS = 60_000;
+/** The period of all three limits. */
+export const WINDOW_SECONDS = 60;
 /** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
-const MOST_TOKENS = 10_000;
+const MAX_SUBJECTS = 10_000;
 
-/** The requests that a token's permits still pay for in this isolate. */
-class Allowance {
-  readonly #left = new Map<string, { requests: number; window: number }>();
+/** What an isolate remembers of each subject until the minute ends; the one written least recently is forgotten. */
+class MinuteMemory {
+  readonly #system: System;
+  readonly #requests = new Map<string, { count: number; window: number }>();
 
-  /** Takes one request, if there is one. */
-  spend(token: string, window: number): boolean {
-    const found = this.#left.get(token);
-    if (!found || found.requests === 0 || found.window !== window) return false;
-    found.requests -= 1;
-    return true;
+  constructor(system: System) {
+    this.#system = system;
   }
 
-  add(token: string, window: number, requests: number): void {
-    const found = this.#left.get(token);
-    // An answer from before the window's end comes too late for what it pays for.
-    if (found && found.window > window) return;
-    const before = found?.window === window ? found.requests : 0;
-    // Behind all others: the first is then the one that has asked least recently.
-    this.#left.delete(token);
-    this.#left.set(token, { requests: before + requests, window });
-    const [oldest] = this.#left.keys();
-    if (this.#left.size > MOST_TOKENS && oldest !== undefined) this.#left.delete(oldest);
+  get window(): number {
+    return Math.floor(this.#system.now() / (WINDOW_SECONDS * 1000));
+  }
+
+  /** The requests that are paid for; 0 where the binding refused. */
+  get(subject: string): number | undefined {
+    const found = this.#requests.get(subject);
+    return found?.window === this.window ? found.count : undefined;
+  }
+
+  set(subject: string, count: number): void {
+    this.#requests.delete(subject);
+    this.#requests.set(subject, { count, window: this.window });
+    const [oldest] = this.#requests.keys();
+    if (this.#requests.size > MAX_SUBJECTS && oldest !== undefined) this.#requests.delete(oldest);
+  }
+
+  delete(subject: string): void {
+    this.#requests.delete(subject);
   }
 }
 
-/**
- * One for each isolate. The limits themselves are set in wrangler.toml. A limiter that fails lets the call pass: it
- * protects, it is no gate.
- */
-export function openLimiter(bindings: RateLimitBindings, system: System): Limiter {
-  const allowance = new Allowance();
-  const ask = async (limit: RateLimit, key: string) => {
+/** One limit as an isolate applies it. A binding that fails lets the request pass: it protects, it is no gate. */
+class Limit {
+  readonly #binding: RateLimit;
+  readonly #requestsPerPermit: number;
+  readonly #memory: MinuteMemory;
+  readonly #log: Log;
+
+  constructor(binding: RateLimit, requestsPerPermit: number, system: System, log: Log) {
+    this.#binding = binding;
+    this.#requestsPerPermit = requestsPerPermit;
+    this.#memory = new MinuteMemory(system);
+    this.#log = log;
+  }
+
+  isRefused(subject: string): boolean {
+    return this.#memory.get(subject) === 0;
+  }
+
+  async take(subject: string): Promise<boolean> {
+    if (this.isRefused(subject)) return false;
+    if (this.#spend(subject)) return true;
+    const { window } = this.#memory;
+    const isGranted = await this.#ask(subject);
+    // What a permit of the minute before paid for has ended with it.
+    if (window !== this.#memory.window) return isGranted;
+    if (isGranted) {
+      const count = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;
+      if (count > 0) this.#memory.set(subject, count);
+    } else if (!this.#spend(subject)) {
+      this.#memory.set(subject, 0);
+      return false;
+    }
+    return true;
+  }
+
+  #spend(subject: string): boolean {
+    const count = this.#memory.get(subject) ?? 0;
+    if (count > 1) this.#memory.set(subject, count - 1);
+    if (count === 1) this.#memory.delete(subject);
+    return count > 0;
+  }
+
+  async #ask(key: string): Promise<boolean> {
     try {
-      return (await limit.limit({ key })).success;
-    } catch {
+      return (await this.#binding.limit({ key })).success;
+    } catch (cause) {
+      this.#log("warn", "rate limit not applied", { cause });
       return true;
     }
-  };
+  }
+}
+
+/** One for each isolate. The limits themselves are set in wrangler.toml. */
+export function createLimiter(bindings: RateLimitBindings, system: System, log: Log): Limiter {
+  const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
+  const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
+  const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
+  const authenticated = new MinuteMemory(system);
   return {
-    async token(tokenHash) {
-      const window = Math.floor(system.now() / WINDOW_MILLISECONDS);
-      if (allowance.spend(tokenHash, window)) return true;
-      // Others that asked at the same time may have got the last permits.
-      if (!(await ask(bindings.TOKEN_LIMIT, tokenHash))) return allowance.spend(tokenHash, window);
-      allowance.add(tokenHash, window, REQUESTS_PER_PERMIT - 1);
-      return true;
-    },
-    address: (address) => ask(bindings.ADDRESS_LIMIT, address),
+    token: (tokenHash) => tokens.take(tokenHash),
+    address: (address) => addresses.take(address),
+    isRefused: (address, tokenHash) => addresses.isRefused(address) && authenticated.get(tokenHash) === undefined,
+    authenticated: (tokenHash) => authenticated.set(tokenHash, 1),
     // Hashed: an account's subject holds an email, which goes nowhere in the clear.
-    login: (subject) => ask(bindings.LOGIN_LIMIT, fingerprint(subject)),
+    login: (subject) => logins.take(fingerprint(subject)),
   };
 }

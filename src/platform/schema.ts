@@ -13,9 +13,9 @@ export const apiKeys = sqliteTable(
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").notNull(),
-    sealedToken: text("sealed_token").notNull(),
-    /** The master key that sealed it. */
-    sealedWith: text("sealed_with").notNull(),
+    encryptedToken: text("sealed_token").notNull(),
+    /** The id of the master key that encrypted it. */
+    encryptedWith: text("sealed_with").notNull(),
     /** Set on a key that a login made: it dies with the user. */
     userId: text("user_id"),
     createdAt: integer("created_at").notNull(),
@@ -24,7 +24,7 @@ export const apiKeys = sqliteTable(
   (t) => [
     uniqueIndex("api_keys_token_hash").on(t.tokenHash),
     index("api_keys_team").on(t.teamId, t.id),
-    index("api_keys_sealed_with").on(t.sealedWith),
+    index("api_keys_sealed_with").on(t.encryptedWith),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
     index("api_keys_login_expiry").on(t.expiresAt).where(sql`user_id is not null`),
   ],

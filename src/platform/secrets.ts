@@ -11,7 +11,7 @@ import type { System } from "./system.ts";
 
 /**
  * All that is made from MASTER_KEY. HKDF-SHA-256 derives one sub-key for each use, so that none helps against another.
- * MASTER_KEY may hold several keys: the first makes new values, the others open what they made before.
+ * MASTER_KEY may hold several keys: the first makes new values, the others decrypt what they made before.
  * Each value names its key by `keyId`, 8 hex characters derived from the key.
  */
 export interface Secrets {
@@ -20,23 +20,19 @@ export interface Secrets {
   /** The others, whose values are to be made anew. */
   readonly olderKeyIds: string[];
   /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated beside the text. */
-  seal(text: string, context: string): string;
-  /** Throws `CannotOpen` when the key is gone, or value or context was changed. */
-  open(sealed: string, context: string): string;
+  encrypt(text: string, context: string): string;
+  /** Throws `DecryptionError` when the key is gone, or value or context was changed. */
+  decrypt(encrypted: string, context: string): string;
   /** A PHC string: scrypt, its output under HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
   hashPassword(password: string): Promise<string>;
   /** Whether the hash was made with the current key; if not, it is to be made anew once the password is known. */
   isCurrentHash(hash: string): boolean;
   /** Costs the same whatever the outcome; with `null` (no such user) it does the same work and answers false. */
   verifyPassword(password: string, hash: string | null): Promise<boolean>;
-  /** HMAC-SHA-256, first 16 bytes, base64url. */
-  sign(text: string): string;
-  /** Whether any of the master keys made this signature. */
-  isSigned(text: string, signature: string): boolean;
 }
 
-export class CannotOpen extends Error {
-  override name = "CannotOpen";
+export class DecryptionError extends Error {
+  override name = "DecryptionError";
 }
 
 // OWASP's Password Storage Cheat Sheet lists N=2^14, r=8, p=5 among its equals: 16 MiB and some 0.1 s of CPU.
@@ -48,9 +44,8 @@ const TAG_BYTES = 16;
 
 interface MasterKey {
   id: string;
-  sealing: Buffer;
+  encryption: Buffer;
   pepper: Buffer;
-  cursor: Buffer;
 }
 
 /** SHA-256 in lower-case hex: what a token is looked up by. */
@@ -71,9 +66,8 @@ function deriveKey(encoded: string): MasterKey {
     Buffer.from(hkdfSync("sha256", master, Buffer.alloc(0), `stowage/${use}`, bytes));
   return {
     id: derive("key-id", 4).toString("hex"),
-    sealing: derive("key-sealing", 32),
+    encryption: derive("key-sealing", 32),
     pepper: derive("password-pepper", 32),
-    cursor: derive("cursor-signing", 32),
   };
 }
 
@@ -102,27 +96,27 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
     currentKeyId: current.id,
     olderKeyIds: keys.slice(1).map((key) => key.id),
 
-    seal(text, context) {
+    encrypt(text, context) {
       const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
-      const cipher = createCipheriv("aes-256-gcm", current.sealing, nonce).setAAD(Buffer.from(context));
+      const cipher = createCipheriv("aes-256-gcm", current.encryption, nonce).setAAD(Buffer.from(context));
       const box = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
       return `${current.id}.${box.toString("base64url")}`;
     },
 
-    open(sealed, context) {
-      const [id, encoded = ""] = sealed.split(".");
+    decrypt(encrypted, context) {
+      const [id, encoded = ""] = encrypted.split(".");
       const key = keyNamed(id);
-      if (!key) throw new CannotOpen(`Sealed with the master key ${id}, which MASTER_KEY does not hold.`);
+      if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
       const box = Buffer.from(encoded, "base64url");
       try {
-        const cipher = createDecipheriv("aes-256-gcm", key.sealing, box.subarray(0, NONCE_BYTES), {
+        const cipher = createDecipheriv("aes-256-gcm", key.encryption, box.subarray(0, NONCE_BYTES), {
           authTagLength: TAG_BYTES,
         })
           .setAAD(Buffer.from(context))
           .setAuthTag(box.subarray(-TAG_BYTES));
         return cipher.update(box.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + cipher.final("utf8");
       } catch (cause) {
-        throw new CannotOpen("A sealed value was changed, or moved to another record.", { cause });
+        throw new DecryptionError("An encrypted value was changed, or moved to another record.", { cause });
       }
     },
 
@@ -141,14 +135,6 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
       const actual = hmac((key ?? current).pepper, stretched);
       const matches = timingSafeEqual(actual, expected ? Buffer.from(expected, "base64") : Buffer.alloc(32));
       return matches && key !== undefined && expected !== undefined;
-    },
-
-    sign(text) {
-      return hmac(current.cursor, text).subarray(0, 16).toString("base64url");
-    },
-
-    isSigned(text, signature) {
-      return keys.some((key) => sameSecret(hmac(key.cursor, text).subarray(0, 16).toString("base64url"), signature));
     },
   };
 }

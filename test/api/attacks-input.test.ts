@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
+import { operations as api } from "../support/contract.ts";
 import { newTeam, newUser, refused, sendText, startWorker, type Team, withoutHashing } from "../support/harness.ts";
 
 /* What a caller with a good token may try with a body. */

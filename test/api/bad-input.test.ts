@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import type { Deps } from "../../src/deps.ts";
 import { splitRoute } from "../../src/http/operation.ts";
+import { operations as api } from "../support/contract.ts";
 import {
   type CallOptions,
   fieldsOf,

@@ -1,13 +1,13 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import type { Deps } from "../../src/deps.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { openDb } from "../../src/platform/db.ts";
+import { createDb } from "../../src/platform/db.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
+import { operations as api } from "../support/contract.ts";
 import { type CallOptions, form, newTeam, OPERATOR, startWorker, withoutJobs } from "../support/harness.ts";
 
 const PASSWORD = "canary-password-1";
@@ -129,7 +129,7 @@ function breaking(failing: Failing) {
     throw new Error(`told ${JSON.stringify(values)} ${values.join()}`);
   };
   return (deps: Deps): Deps => {
-    if (failing === "D1") return { ...deps, db: openDb(failingDatabase()) };
+    if (failing === "D1") return { ...deps, db: createDb(failingDatabase()) };
     if (failing === "R2") return { ...deps, bytes: { ...deps.bytes, put: fail, remove: fail, head: fail, read: fail } };
     if (failing === "the queue") return { ...deps, jobs: { send: fail, sendAll: fail } };
     if (failing === "the limiter") return { ...deps, limiter: { token: fail, address: fail, login: fail } };
@@ -209,7 +209,7 @@ describe("no log line and no failure tells a secret", () => {
   test("and recovery does not either", async () => {
     const ran: Promise<unknown>[] = [];
     const worker = startWorker((deps) => {
-      ran.push(recover({ ...deps, db: openDb(failingDatabase()) }));
+      ran.push(recover({ ...deps, db: createDb(failingDatabase()) }));
       return deps;
     });
     await worker.call("GET", "/docs/v1/usage");

@@ -1,8 +1,8 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import worker from "../../src/index.ts";
+import { operations as api } from "../support/contract.ts";
 import { type Effects, watch } from "../support/effects.ts";
 import { type CallOptions, form, newTeam, OPERATOR, type Team } from "../support/harness.ts";
 

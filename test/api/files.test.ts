@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { openByteStore } from "../../src/platform/byte-store.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
 import {
@@ -89,7 +89,7 @@ describe("uploading", () => {
   });
 
   test("is refused while the isolate holds too many large ones, and leaves nothing behind", async () => {
-    const bytes = openByteStore(env.BUCKET, realSystem);
+    const bytes = createByteStore(env.BUCKET, realSystem);
     const team = await newTeam(startWorker((deps) => ({ ...deps, bytes })));
     const ended = Promise.withResolvers<void>();
     const given = Array.from({ length: 10 }, () => Promise.withResolvers<void>());

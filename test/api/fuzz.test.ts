@@ -26,7 +26,13 @@ const DEFAULT_MILLISECONDS = 12_000;
 const worker = startWorker((deps) => ({
   ...withoutJobs(deps),
   secrets: { ...withoutHashing(deps).secrets, verifyPassword: async () => false },
-  limiter: { token: async () => true, address: async () => true, login: async () => true },
+  limiter: {
+    token: async () => true,
+    address: async () => true,
+    isRefused: () => false,
+    authenticated: () => {},
+    login: async () => true,
+  },
 }));
 
 interface Schema {

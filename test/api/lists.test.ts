@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { openDb } from "../../src/platform/db.ts";
+import { createDb } from "../../src/platform/db.ts";
 import { watch } from "../support/effects.ts";
 import { type Answer, fill, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
 
@@ -145,7 +145,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     const costs: number[] = [];
     for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {
       const { bindings, effects } = watch(env);
-      const counted = startWorker((deps) => ({ ...deps, db: openDb(bindings.DB) }));
+      const counted = startWorker((deps) => ({ ...deps, db: createDb(bindings.DB) }));
       const page: Answer = await counted.call("GET", next, { token: team.token });
       costs.push(effects.rowsRead);
       next = nextOf(page);

@@ -1,11 +1,12 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { api, createApp } from "../../src/app.ts";
+import { createApp } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { openByteStore } from "../../src/platform/byte-store.ts";
-import { openDb } from "../../src/platform/db.ts";
-import { type Job, openJobs } from "../../src/platform/jobs.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { createDb } from "../../src/platform/db.ts";
+import { createJobs, type Job } from "../../src/platform/jobs.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
+import { operations as api } from "../support/contract.ts";
 import { watch } from "../support/effects.ts";
 import { form, newTeam, newUser, OPERATOR, PASSWORD, startWorker, type Team } from "../support/harness.ts";
 
@@ -61,10 +62,16 @@ const sink = { send: async () => {}, sendBatch: async () => {} } as unknown as Q
 const { bindings, effects } = watch({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink as Queue });
 const worker = startWorker((deps) => ({
   ...deps,
-  db: openDb(bindings.DB),
-  bytes: openByteStore(bindings.BUCKET, realSystem),
-  jobs: openJobs(bindings.JOBS as Queue<Job>),
-  limiter: { token: async () => true, address: async () => true, login: async () => true },
+  db: createDb(bindings.DB),
+  bytes: createByteStore(bindings.BUCKET, realSystem),
+  jobs: createJobs(bindings.JOBS as Queue<Job>),
+  limiter: {
+    token: async () => true,
+    address: async () => true,
+    isRefused: () => false,
+    authenticated: () => {},
+    login: async () => true,
+  },
 }));
 
 /** Everything there is: every row of every table, every object. */

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
-import { api, createApp } from "../../src/app.ts";
+import { createApp } from "../../src/app.ts";
+import { STATUS } from "../../src/http/failures.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
-import { STATUS } from "../../src/http/render.ts";
-import { compile } from "../support/contract.ts";
+import { operations as api, compile } from "../support/contract.ts";
 import { call } from "../support/harness.ts";
 
 /*
@@ -102,7 +102,7 @@ describe("GET /openapi.json", () => {
     const { securitySchemes } = document.components;
     expect(Object.values(securitySchemes)).toEqual([expect.objectContaining({ type: "http", scheme: "bearer" })]);
     for (const { described, operation, route } of operations) {
-      const wanted = operation.access === "open" ? [] : Object.keys(securitySchemes).map((name) => ({ [name]: [] }));
+      const wanted = operation.access === "public" ? [] : Object.keys(securitySchemes).map((name) => ({ [name]: [] }));
       expect(described.security, route).toEqual(wanted);
     }
   });
@@ -169,7 +169,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     const { access, body, query, takesFile } = operation;
     const wanted = [
       ...["200", "401", "429", "500", "503"],
-      ...(access === "open" ? [] : ["403"]),
+      ...(access === "public" ? [] : ["403"]),
       ...(path.includes("{") ? ["404"] : []),
       ...(body || query ? ["400"] : []),
       ...(body ? ["408", "413", "415"] : []),

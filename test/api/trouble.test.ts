@@ -1,10 +1,10 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import type { Deps } from "../../src/deps.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { openByteStore } from "../../src/platform/byte-store.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { operations as api } from "../support/contract.ts";
 import {
   type Answered,
   type Ask,
@@ -75,7 +75,7 @@ async function sender({ route, method, path, operation }: Route) {
     team,
     async send(wire?: Wire, change?: (deps: Deps) => Deps): Promise<Answered> {
       const target = path.includes("{id}") ? path.replace("{id}", await record()) : path;
-      const token = operation.access === "open" ? {} : { token: team.token };
+      const token = operation.access === "public" ? {} : { token: team.token };
       return world.must(world.ask(method, target, { ...token, ...(await input()) }, wire, change));
     },
   };
@@ -211,7 +211,7 @@ describe("while the bucket is away", () => {
     const answer = await world.must(
       world.upload(team, await encodeForm("note.txt", "note"), {}, undefined, (deps) => ({
         ...deps,
-        bytes: openByteStore(away, deps.system),
+        bytes: createByteStore(away, deps.system),
       })),
     );
     expectUnavailable(answer);

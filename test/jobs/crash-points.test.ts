@@ -337,7 +337,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
         [state.processing, "completed"],
       ].sort(),
     );
-    if (!fault) expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, resealed: expect.any(Number) });
+    if (!fault) expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, reencrypted: expect.any(Number) });
   },
 };
 

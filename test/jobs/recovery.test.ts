@@ -127,7 +127,7 @@ describe("a run", () => {
     for (const state of STATES) await leave(world, team, state, -1);
     expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
     const rows = await rowsOf(team.teamId);
-    expect(await world.recover()).toEqual({ sent: 0, erased: 0, loginsRemoved: 0, resealed: 0 });
+    expect(await world.recover()).toEqual({ sent: 0, erased: 0, loginsRemoved: 0, reencrypted: 0 });
     expect(await rowsOf(team.teamId)).toEqual(rows);
   });
 
@@ -146,7 +146,7 @@ describe("a run", () => {
     for (const state of STATES) await leave(world, team, state, -1);
     await world.recover();
     expect(world.lines.filter(({ event }) => event === "recovery")).toEqual([
-      { level: "info", event: "recovery", counts: { sent: 2, erased: 2, loginsRemoved: 0, resealed: 0 } },
+      { level: "info", event: "recovery", counts: { sent: 2, erased: 2, loginsRemoved: 0, reencrypted: 0 } },
     ]);
   });
 
@@ -213,7 +213,7 @@ async function insertKey(team: Founded, { userId = null as string | null, expire
         id,
         team.teamId,
         newUuid(realSystem),
-        secrets.seal(token, `api-key/${id}/${team.teamId}`),
+        secrets.encrypt(token, `api-key/${id}/${team.teamId}`),
         secrets.currentKeyId,
         userId,
         expiresAt,

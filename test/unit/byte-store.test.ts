@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { expect, test } from "vitest";
-import { openByteStore } from "../../src/platform/byte-store.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
 import { realSystem } from "../../src/platform/system.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -19,7 +19,7 @@ function held(size: number) {
 }
 
 test("what uploads hold together is limited: one too many is refused, unless it is small, and no other suffers", async () => {
-  const store = openByteStore(env.BUCKET, realSystem);
+  const store = createByteStore(env.BUCKET, realSystem);
   const key = () => `byte-store/${crypto.randomUUID()}`;
   const put = (stream: ReturnType<typeof held>) => store.put(key(), stream.bytes, 8 * MEBIBYTE, describe);
   const streams = Array.from({ length: 10 }, () => held(8 * MEBIBYTE));
@@ -40,7 +40,7 @@ test("what uploads hold together is limited: one too many is refused, unless it 
 });
 
 test("a stream that fails gives its memory back", async () => {
-  const store = openByteStore(env.BUCKET, realSystem);
+  const store = createByteStore(env.BUCKET, realSystem);
   async function* broken() {
     yield new Uint8Array(8 * MEBIBYTE);
     throw new Error("broke off");

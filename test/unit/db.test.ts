@@ -1,14 +1,14 @@
 import { env } from "cloudflare:workers";
 import { and, eq } from "drizzle-orm";
 import { describe, expect, test, vi } from "vitest";
-import { prove, scopedRead } from "../../src/domain/proof.ts";
-import { isUniqueViolation, openDb, runBatch, type Slot, statement } from "../../src/platform/db.ts";
+import { prove, scopedRead } from "../../src/domain/accounts/authorization.ts";
+import { createDb, isUniqueViolation, runBatch, type Slot, statement } from "../../src/platform/db.ts";
 import { users } from "../../src/platform/schema.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { newTeam, type Team } from "../support/harness.ts";
 
-const deps = { db: openDb(env.DB), system: realSystem };
+const deps = { db: createDb(env.DB), system: realSystem };
 
 async function newUser(team: Team): Promise<string> {
   const json = { email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" };

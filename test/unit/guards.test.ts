@@ -1,17 +1,17 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { api } from "../../src/app.ts";
 import { readDeps } from "../../src/deps.ts";
 import { readAudio } from "../../src/domain/audio.ts";
-import { cleanName } from "../../src/domain/intake.ts";
+import { cleanName } from "../../src/domain/files/upload.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { openByteStore } from "../../src/platform/byte-store.ts";
-import { openDb } from "../../src/platform/db.ts";
-import { type Job, openJobs } from "../../src/platform/jobs.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { createDb } from "../../src/platform/db.ts";
+import { createJobs, type Job } from "../../src/platform/jobs.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
+import { operations as api } from "../support/contract.ts";
 import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
 
 /* What Cloudflare refuses in production, and the local runtime or a passing test would not tell. */
@@ -69,7 +69,7 @@ describe("the source", () => {
       expect(from, name).toBeGreaterThan(0);
       expect(secrets.slice(from, from + 700), name).toContain(guard);
     }
-    expect(filesWith(/sameSecret\(token, operatorToken\)/)).toEqual(["src/domain/proof.ts"]);
+    expect(filesWith(/sameSecret\(token, operatorToken\)/)).toEqual(["src/domain/accounts/authorization.ts"]);
   });
 
   test("reads the environment in one place", () => {
@@ -159,9 +159,9 @@ describe("what the service sends", () => {
   });
   const deps = {
     ...readDeps(env, { waitUntil: () => {} }),
-    db: openDb(recorded(env.DB, sent)),
-    jobs: openJobs(queue),
-    bytes: openByteStore(bucket, realSystem),
+    db: createDb(recorded(env.DB, sent)),
+    jobs: createJobs(queue),
+    bytes: createByteStore(bucket, realSystem),
   };
   const worker = startWorker((real) => ({ ...real, db: deps.db, jobs: deps.jobs, bytes: deps.bytes }));
   let team: Team;
@@ -218,7 +218,7 @@ describe("what the service sends", () => {
     await env.DB.batch(rows(["receiving", "pending", "processing", "deleting"]));
     const keys = Array.from({ length: 700 }, (_, i) => {
       const id = (i + 1).toString(16).padStart(24, "0");
-      return { id, sealed: old.seal(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), login: i % 2 };
+      return { id, sealed: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), login: i % 2 };
     });
     await env.DB.prepare(
       `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, sealed_token, sealed_with, user_id, created_at, expires_at)
@@ -236,7 +236,7 @@ describe("what the service sends", () => {
     expect(messages.flat().length).toBeGreaterThanOrEqual(1400);
     expect(removed.flat().length).toBeGreaterThanOrEqual(1400);
     expect(recovered).toMatchObject({ sent: 1400, erased: 1400, loginsRemoved: 350 });
-    expect(recovered.resealed).toBeGreaterThan(100);
+    expect(recovered.reencrypted).toBeGreaterThan(100);
   });
 
   test("has 100 bound parameters in a statement at most", () => {

@@ -2,7 +2,7 @@ import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
-import { type Limiter, openLimiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
+import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 
 const PERMITS = 5;
@@ -30,7 +30,7 @@ let now: number;
 let limiter: Limiter;
 const isolate = () => {
   const system = { ...realSystem, now: () => now };
-  return openLimiter({ TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits }, system);
+  return createLimiter({ TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits }, system);
 };
 beforeEach(() => {
   permits = new Permits();
@@ -119,7 +119,7 @@ test.each([
 });
 
 test("as it is set up, a token has 6,000 requests a minute", async () => {
-  const real = openLimiter(env, realSystem);
+  const real = createLimiter(env, realSystem);
   const token = crypto.randomUUID();
   const minute = () => Math.floor(Date.now() / MINUTE);
   // The whole count within one minute.

@@ -2,7 +2,7 @@ import { Busboy } from "@fastify/busboy";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { AppError } from "../../src/errors.ts";
-import { readMultipartFile } from "../../src/platform/multipart.ts";
+import { readMultipartFile } from "../../src/http/multipart.ts";
 
 const BOUNDARY = "----boundary7MA4YWxk";
 const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;

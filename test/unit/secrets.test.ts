@@ -1,6 +1,6 @@
 import { createCipheriv } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
-import { CannotOpen, fingerprint, loadSecrets, type Secrets, sameSecret } from "../../src/platform/secrets.ts";
+import { DecryptionError, fingerprint, loadSecrets, type Secrets, sameSecret } from "../../src/platform/secrets.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
 
 const master = (fill: string) => btoa(fill.repeat(32));
@@ -51,12 +51,12 @@ describe("MASTER_KEY", () => {
 describe("a sealed value", () => {
   test("opens to what was sealed, any text of any length", () => {
     for (const text of ["", "a", TEXT, "Früh 早 🎧\0", "x".repeat(100_000)]) {
-      expect(secrets.open(secrets.seal(text, "context"), "context")).toBe(text);
+      expect(secrets.decrypt(secrets.encrypt(text, "context"), "context")).toBe(text);
     }
   });
 
   test("looks different each time, and shows neither text nor context", () => {
-    const sealed = Array.from({ length: 100 }, () => secrets.seal(TEXT, "context"));
+    const sealed = Array.from({ length: 100 }, () => secrets.encrypt(TEXT, "context"));
     expect(new Set(sealed).size).toBe(100);
     const bytes = Buffer.from(sealed[0]?.split(".")[1] ?? "", "base64url").toString("latin1");
     expect(bytes).not.toContain(TEXT.slice(0, 8));
@@ -65,7 +65,7 @@ describe("a sealed value", () => {
 
   test("never uses a nonce twice", () => {
     const nonces = Array.from({ length: 2_000 }, () =>
-      Buffer.from(secrets.seal("", "c").split(".")[1] ?? "", "base64url")
+      Buffer.from(secrets.encrypt("", "c").split(".")[1] ?? "", "base64url")
         .subarray(0, 12)
         .toString("hex"),
     );
@@ -73,35 +73,35 @@ describe("a sealed value", () => {
   });
 
   test("opens for its own record only", () => {
-    const sealed = secrets.seal(TEXT, "api-key/1/team");
+    const sealed = secrets.encrypt(TEXT, "api-key/1/team");
     for (const context of ["api-key/2/team", "api-key/1/other", "", "api-key/1/team ", "API-KEY/1/TEAM"]) {
-      expect(() => secrets.open(sealed, context)).toThrow(CannotOpen);
+      expect(() => secrets.decrypt(sealed, context)).toThrow(DecryptionError);
     }
   });
 
   test("with any one bit changed does not open", () => {
-    const sealed = secrets.seal(TEXT, "context");
+    const sealed = secrets.encrypt(TEXT, "context");
     const { length } = Buffer.from(sealed.split(".")[1] ?? "", "base64url");
     for (let i = 0; i < length; i++) {
       for (const mask of [1, 128]) {
         const changed = tampered(sealed, (box) => box.map((byte, at) => (at === i ? byte ^ mask : byte)));
-        expect(() => secrets.open(changed, "context"), `byte ${i}`).toThrow(CannotOpen);
+        expect(() => secrets.decrypt(changed, "context"), `byte ${i}`).toThrow(DecryptionError);
       }
     }
   });
 
   test("cut, lengthened or put together from two does not open", () => {
-    const [one, two] = [secrets.seal(TEXT, "context"), secrets.seal(TEXT, "context")];
+    const [one, two] = [secrets.encrypt(TEXT, "context"), secrets.encrypt(TEXT, "context")];
     const { length } = Buffer.from(one.split(".")[1] ?? "", "base64url");
     for (let end = 0; end < length; end++) {
       expect(
         () =>
-          secrets.open(
+          secrets.decrypt(
             tampered(one, (box) => box.subarray(0, end)),
             "context",
           ),
         `${end} bytes`,
-      ).toThrow(CannotOpen);
+      ).toThrow(DecryptionError);
     }
     const other = Buffer.from(two.split(".")[1] ?? "", "base64url");
     for (const change of [
@@ -109,7 +109,7 @@ describe("a sealed value", () => {
       (box: Buffer) => Buffer.concat([box.subarray(0, 12), other.subarray(12)]),
       (box: Buffer) => Buffer.concat([box.subarray(0, -16), other.subarray(-16)]),
     ]) {
-      expect(() => secrets.open(tampered(one, change), "context")).toThrow(CannotOpen);
+      expect(() => secrets.decrypt(tampered(one, change), "context")).toThrow(DecryptionError);
     }
   });
 
@@ -121,14 +121,14 @@ describe("a sealed value", () => {
     expect(cipher.getAuthTag()).toHaveLength(16);
     for (let bytes = 0; bytes < 28; bytes++) {
       const sealed = `${secrets.currentKeyId}.${Buffer.alloc(bytes).toString("base64url")}`;
-      expect(() => secrets.open(sealed, "context")).toThrow(CannotOpen);
+      expect(() => secrets.decrypt(sealed, "context")).toThrow(DecryptionError);
     }
   });
 
   test.each(["", ".", "..", "x", "00000000.AAAA", "no-such-key.AAAA", `${load(B).currentKeyId}.AAAA`])(
     "%j does not open, nor crash",
     (sealed) => {
-      expect(() => secrets.open(sealed, "context")).toThrow(CannotOpen);
+      expect(() => secrets.decrypt(sealed, "context")).toThrow(DecryptionError);
     },
   );
 });
@@ -137,20 +137,20 @@ describe("rotation", () => {
   test("opens what older keys sealed, and seals with the new one", () => {
     const old = load(A).seal(TEXT, "c");
     const rotated = load(B, A);
-    expect(rotated.open(old, "c")).toBe(TEXT);
-    const renewed = rotated.seal(rotated.open(old, "c"), "c");
+    expect(rotated.decrypt(old, "c")).toBe(TEXT);
+    const renewed = rotated.encrypt(rotated.decrypt(old, "c"), "c");
     expect(load(B).open(renewed, "c")).toBe(TEXT);
-    expect(() => load(A).open(renewed, "c")).toThrow(CannotOpen);
+    expect(() => load(A).open(renewed, "c")).toThrow(DecryptionError);
   });
 
   test("once an old key is gone, what it sealed says so and does not open", () => {
-    expect(() => load(B, C).open(load(A).seal(TEXT, "c"), "c")).toThrow(CannotOpen);
+    expect(() => load(B, C).open(load(A).seal(TEXT, "c"), "c")).toThrow(DecryptionError);
   });
 
   test("a value under another key's name does not open", () => {
     const rotated = load(B, A);
     const box = load(A).seal(TEXT, "c").split(".")[1];
-    expect(() => rotated.open(`${rotated.currentKeyId}.${box}`, "c")).toThrow(CannotOpen);
+    expect(() => rotated.decrypt(`${rotated.currentKeyId}.${box}`, "c")).toThrow(DecryptionError);
   });
 
   test("verifies passwords and signatures of older keys, and knows them as such", async () => {

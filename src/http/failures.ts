@@ -1,8 +1,8 @@
-import type { Context, NotFoundHandler } from "hono";
+import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import * as z from "zod";
 import { AppError, type Code } from "../errors.ts";
-import type { AppEnv } from "./operation.ts";
+import type { AppEnv } from "./app-env.ts";
 
 /** The one map from code to status. It has no default: a new code does not compile until it has a status. */
 export const STATUS = {
@@ -64,13 +64,9 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
   return c.json(errors ? { ...body, errors } : body, status);
 }
 
-/** Tells a path that is not there from a method that it does not take (RFC 9110, section 15.5.6, asks for `Allow`). */
-export function notFound(methodsAt: (path: string) => string[]): NotFoundHandler<AppEnv> {
-  return (c) => {
-    const methods = methodsAt(c.req.path);
-    if (methods.length === 0) return renderError(c, new AppError("route_not_found"));
-    c.header("Allow", [...methods, ...(methods.includes("GET") ? ["HEAD"] : []), "OPTIONS"].join(", "));
-    const message = `This address takes ${methods.join(" and ")}.`;
-    return renderError(c, new AppError("method_not_allowed", { message }));
-  };
+/** RFC 9110, section 15.5.6, asks for `Allow`. */
+export function renderMethodNotAllowed(c: Context, methods: readonly string[]): Response {
+  c.header("Allow", [...methods, "OPTIONS"].join(", "));
+  const message = `This address takes ${methods.filter((method) => method !== "HEAD").join(" and ")}.`;
+  return renderError(c, new AppError("method_not_allowed", { message }));
 }

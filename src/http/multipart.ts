@@ -144,14 +144,14 @@ class FormParser {
     if (this.#headers.startsWith("--")) {
       this.#state = "epilogue";
     } else if (end !== -1) {
-      this.#openPart(Buffer.from(this.#headers.slice(0, end), "latin1").toString());
+      this.#beginPart(Buffer.from(this.#headers.slice(0, end), "latin1").toString());
       this.#take(bytes.subarray(end + 4 - before));
     } else if (this.#headers.length === MAX_HEADER_BYTES) {
       throw malformed(`The headers of a part are larger than ${MAX_HEADER_BYTES} bytes.`);
     }
   }
 
-  #openPart(headers: string): void {
+  #beginPart(headers: string): void {
     const parameters = parametersOf(dispositionOf(headers));
     const fileName = fileNameOf(parameters);
     const isFile = fileName !== undefined;

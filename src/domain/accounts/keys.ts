@@ -1,0 +1,208 @@
+import { and, eq, inArray, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type Db, given, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { apiKeys } from "../../platform/schema.ts";
+import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
+import { newId, newToken, newUuid } from "../../platform/system.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
+
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const KEY_LIFETIME_DAYS = 365;
+export const MAX_KEY_LIFETIME_DAYS = 3650;
+
+/** A key with its token decrypted. Instants are milliseconds since the epoch. */
+export interface ApiKey {
+  id: string;
+  /** The token; empty in a list or a deletion where it can't be decrypted. */
+  key: string;
+  name: string;
+  teamId: string;
+  uuid: string;
+  isPublic: boolean;
+  createdAt: number;
+  expiresAt: number;
+}
+
+type KeyRow = typeof apiKeys.$inferSelect;
+
+const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
+
+function view({ id, name, teamId, uuid, isPublic, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
+  return { id, key, name, teamId, uuid, isPublic, createdAt, expiresAt };
+}
+
+const decryptKey = (deps: Deps, row: KeyRow) =>
+  view(row, deps.secrets.decrypt(row.encryptedToken, encryptionContext(row)));
+
+/** For a list or a deletion, which one token that can't be decrypted must not stop: it is shown empty, and logged. */
+function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
+  try {
+    return decryptKey(deps, row);
+  } catch (cause) {
+    if (!(cause instanceof DecryptionError)) throw cause;
+    deps.log("error", "token can't be decrypted", { keyId: row.id, teamId: row.teamId, cause });
+    return view(row, "");
+  }
+}
+
+/** The columns that depend on the master key. */
+function encryptToken(deps: Deps, key: { id: string; teamId: string }, token: string) {
+  return {
+    encryptedToken: deps.secrets.encrypt(token, encryptionContext(key)),
+    encryptedWith: deps.secrets.currentKeyId,
+  };
+}
+
+/** A key that is not stored yet, and the row to store. */
+export function newKey(
+  deps: Deps,
+  wish: Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">,
+): [ApiKey, KeyRow] {
+  const { system } = deps;
+  const { key: token, ...columns } = {
+    id: newId(system),
+    key: newToken(system, wish.isPublic),
+    uuid: newUuid(system),
+    ...wish,
+  };
+  const row = { ...columns, tokenHash: fingerprint(token), ...encryptToken(deps, columns, token), userId: null };
+  return [{ key: token, ...columns }, row];
+}
+
+export interface NewKey {
+  name: string;
+  isPublic: boolean;
+  expiresAt?: number | undefined;
+  /** The operator's alone; left out by the operator, a new team is founded. */
+  teamId?: string | undefined;
+}
+
+/** The id makes it idempotent: a repeated insert of the same row changes nothing. */
+const insertKey = preparedQuery((db, param: Param<KeyRow>) =>
+  db.insert(apiKeys).values(rowOf(apiKeys, param)).onConflictDoNothing({ target: apiKeys.id }),
+);
+
+const notYourTeam = () => new AppError("forbidden", { message: "Only the operator chooses the team." });
+
+/** @throws `forbidden` where a team's key names a team; `invalid_input` where the expiry is past or ten years away */
+export async function createKey(
+  deps: Deps,
+  actor: Actor,
+  { name, isPublic, expiresAt, teamId }: NewKey,
+): Promise<ApiKey> {
+  const now = deps.system.now();
+  if (actor.kind !== "operator" && teamId !== undefined) throw notYourTeam();
+  if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY_MILLISECONDS)) {
+    const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
+    throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
+  }
+  const [key, row] = newKey(deps, {
+    name,
+    isPublic,
+    teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
+    createdAt: now,
+    expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
+  });
+  await write(deps, [insertKey(row)], { isIdempotent: true });
+  return key;
+}
+
+function selectPage(db: Db, param: Param<KeysetValues>) {
+  const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
+  return { query: db.select().from(apiKeys).orderBy(by).limit(limit).offset(offset).$dynamic(), where };
+}
+const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => selectPage(db, param));
+const keysPageOfTeam = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues & { teamId: string }>) => {
+  const { query, where } = selectPage(db, param);
+  return { query, where: and(eq(apiKeys.teamId, param("teamId")), where) };
+});
+
+/**
+ * Keys of the caller's team, newest first; for the operator of all teams, or of the one named.
+ * @throws `forbidden` where a team's key names a team; `invalid_input` for a cursor of another list
+ */
+export async function listKeys(
+  deps: Deps,
+  credential: Credential<"keys">,
+  { teamId, ...request }: PageRequest & { teamId?: string | undefined },
+): Promise<Page<ApiKey>> {
+  if (teamId !== undefined && credential.tokenHash !== null) {
+    await authorize(deps, credential);
+    throw notYourTeam();
+  }
+  const list = teamId === undefined ? "keys" : `keys-${teamId}`;
+  const values = keysetValues(list, "newest first", request);
+  const wanted = teamId === undefined ? keysPage(values) : keysPageOfTeam({ ...values, teamId });
+  const rows = await authorizeRead(deps, credential, wanted);
+  return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));
+}
+
+const keyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) => ({
+  query: db.select().from(apiKeys).$dynamic(),
+  where: eq(apiKeys.id, param("id")),
+}));
+
+/** @throws `not_found` */
+export async function fetchKey(deps: Deps, credential: Credential<"keys">, id: string): Promise<ApiKey> {
+  const [row] = await authorizeRead(deps, credential, keyById({ id }));
+  if (!row) throw new AppError("not_found");
+  return decryptKey(deps, row);
+}
+
+/** Of a null team it deletes a key of any: the operator's. */
+const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: string | null }>) =>
+  db
+    .delete(apiKeys)
+    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, sql`coalesce(${param("teamId")}, ${apiKeys.teamId})`)))
+    .returning(),
+);
+
+/** Revokes the key from the next request on, and returns what it was. @throws `not_found` */
+export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
+  const teamId = actor.kind === "operator" ? null : actor.teamId;
+  const [[row]] = await write(deps, [deleteKeyById({ id, teamId })], { isIdempotent: false });
+  if (!row) throw new AppError("not_found");
+  return decryptKeyOrBlank(deps, row);
+}
+
+/** Stands in `encryptedWith` for a token that can't be decrypted, so that no later run stumbles over it. */
+const UNREADABLE = "unreadable";
+
+const keysEncryptedWith = preparedQuery((db, param: Param<{ keyIds: string; limit: number }>) =>
+  db
+    .select()
+    .from(apiKeys)
+    .where(inArray(apiKeys.encryptedWith, sql`(select value from json_each(${param("keyIds")}))`))
+    .limit(param("limit")),
+);
+
+type Reencryption = Pick<KeyRow, "id" | "encryptedToken" | "encryptedWith"> & { before: string };
+const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
+  db
+    .update(apiKeys)
+    .set(given(param, "encryptedToken", "encryptedWith"))
+    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.encryptedToken, param("before")))),
+);
+
+/**
+ * Encrypts tokens anew that an older master key encrypted, so that it can be retired.
+ * @returns how many; one that can't be decrypted is logged, and left out from then on
+ */
+export async function reencryptTokens(deps: Deps, limit: number): Promise<number> {
+  const { secrets } = deps;
+  if (secrets.olderKeyIds.length === 0) return 0;
+  const [rows] = await read(deps, [keysEncryptedWith({ keyIds: JSON.stringify(secrets.olderKeyIds), limit })]);
+  if (rows.length === 0) return 0;
+  let count = 0;
+  const updates = rows.map((row) => {
+    const { key: token } = decryptKeyOrBlank(deps, row);
+    if (token !== "") count++;
+    const columns =
+      token === "" ? { encryptedToken: row.encryptedToken, encryptedWith: UNREADABLE } : encryptToken(deps, row, token);
+    return replaceEncryptedToken({ id: row.id, before: row.encryptedToken, ...columns });
+  });
+  await write(deps, updates, { isIdempotent: true });
+  return count;
+}

@@ -1,0 +1,89 @@
+import { and, eq, exists, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { given, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { apiKeys, users } from "../../platform/schema.ts";
+import { type ApiKey, newKey } from "./keys.ts";
+import { emailKey } from "./users.ts";
+
+const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
+
+export interface Login {
+  teamId: string;
+  email: string;
+  password: string;
+}
+
+/**
+ * A key named after the user that lives 12 hours and dies with the user or the password. A wrong password, an unknown
+ * email and an unknown team get the same answer after the same work (OWASP, Authentication Cheat Sheet).
+ * @throws `login_failed`
+ */
+export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
+  // Where the stored hash changed in between, it is looked at once more: another login may have renewed it.
+  const key = (await tryLogIn(deps, login)) ?? (await tryLogIn(deps, login));
+  if (!key) throw new AppError("login_failed");
+  return key;
+}
+
+const userByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
+  db
+    .select()
+    .from(users)
+    .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
+);
+
+type LoginKeyValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: string; password: string };
+
+/** Only while the password is still the one that was checked: hashing took long enough for a change to slip in. */
+const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
+  const sameUser = db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, param("userId")), eq(users.password, param("password"))));
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), exists(sameUser));
+});
+
+const keyExists = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(eq(apiKeys.id, param("id"))),
+);
+
+/** @returns null where the stored hash changed while it was being checked */
+async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
+  const { secrets, system } = deps;
+  const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
+  const isRight = await secrets.verifyPassword(password, user?.password ?? null);
+  if (!user || !isRight) throw new AppError("login_failed");
+
+  const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
+  const now = system.now();
+  const [key, row] = newKey(deps, {
+    name: `${user.firstName} ${user.lastName}`.trim() || user.email,
+    teamId: user.teamId,
+    isPublic: false,
+    createdAt: now,
+    expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
+  });
+  const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
+  const [, stored] = await write(deps, [insert, keyExists(key)], { isIdempotent: true });
+  return stored.length > 0 ? key : null;
+}
+
+type HashValues = { id: string; before: string; password: string; updatedAt: number };
+const replaceHash = preparedQuery((db, param: Param<HashValues>) =>
+  db
+    .update(users)
+    .set({ ...given(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
+    .where(and(eq(users.id, param("id")), eq(users.password, param("before")))),
+);
+
+/** A hash can't be moved to another master key; the password, which only a login brings, can be hashed again. */
+async function renewHash(deps: Deps, user: { id: string; password: string }, password: string): Promise<string> {
+  const hash = await deps.secrets.hashPassword(password);
+  const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
+  await write(deps, [replaceHash(values)], { isIdempotent: true });
+  return hash;
+}

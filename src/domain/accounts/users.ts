@@ -1,0 +1,200 @@
+import { and, eq, exists, notExists, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { given, type Param, preparedQuery, rowOf, write } from "../../platform/db.ts";
+import { isUniqueViolation } from "../../platform/retry.ts";
+import { apiKeys, users } from "../../platform/schema.ts";
+import { newId } from "../../platform/system.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
+
+/** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
+const STREAM_STEP_ROWS = 500;
+
+type UserRow = typeof users.$inferSelect;
+
+/** `password` is its PHC string. Instants are milliseconds since the epoch. */
+export type User = Omit<UserRow, "emailKey">;
+
+/** As an email is compared within its team. */
+export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
+
+const view = ({ emailKey: _, ...user }: UserRow): User => user;
+
+/** The versions that will do, from `If-Match`; undefined asks for none. */
+export type ExpectedVersions = number[] | undefined;
+
+type TargetValues = { id: string; teamId: string; versions: string | null };
+
+/** `versions` is one parameter, however many there are: D1 takes 100 in a query. */
+const targetOf = (actor: TeamActor, id: string, versions: ExpectedVersions): TargetValues => ({
+  id,
+  teamId: actor.teamId,
+  versions: versions ? `,${versions.join()},` : null,
+});
+const isTarget = (param: Param<TargetValues>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
+const hasExpectedVersion = (param: Param<TargetValues>) =>
+  sql`(${param("versions")} is null or instr(${param("versions")}, ',' || ${users.version} || ',') > 0)`;
+
+const targetExists = preparedQuery((db, param: Param<TargetValues>) =>
+  db.select({ id: users.id }).from(users).where(isTarget(param)),
+);
+
+export interface NewUser {
+  email: string;
+  password: string;
+  firstName: string;
+  lastName: string;
+}
+
+const insertUser = preparedQuery((db, param: Param<UserRow>) => db.insert(users).values(rowOf(users, param)));
+
+/** @throws `email_taken`: the unique index decides, also between two requests at once */
+export async function createUser(deps: Deps, actor: TeamActor, { password, ...wish }: NewUser): Promise<User> {
+  const now = deps.system.now();
+  const user: User = {
+    id: newId(deps.system),
+    teamId: actor.teamId,
+    ...wish,
+    password: await deps.secrets.hashPassword(password),
+    createdAt: now,
+    updatedAt: now,
+    version: 0,
+  };
+  const insert = insertUser({ ...user, emailKey: emailKey(user.email) });
+  await refuseTakenEmail(() => write(deps, [insert], { isIdempotent: false }));
+  return user;
+}
+
+async function refuseTakenEmail<T>(change: () => Promise<T>): Promise<T> {
+  try {
+    return await change();
+  } catch (error) {
+    throw isUniqueViolation(error) ? new AppError("email_taken") : error;
+  }
+}
+
+const usersPage = teamRead(users.teamId, (db, param: Param<KeysetValues>) => {
+  const { where, by, limit, offset } = keyset(users.id, "oldest first", param);
+  return { query: db.select().from(users).orderBy(by).limit(limit).offset(offset).$dynamic(), where };
+});
+
+/** Oldest first. */
+export async function listUsers(deps: Deps, credential: Credential<"team">, request: PageRequest): Promise<Page<User>> {
+  const rows = await authorizeRead(deps, credential, usersPage(keysetValues("users", "oldest first", request)));
+  return cutPage("users", request, rows, view);
+}
+
+/**
+ * The whole team, oldest first, in steps: the caller is authorised, and the first step read, before this resolves;
+ * each further step is read when it is asked for.
+ */
+export async function streamUsers(deps: Deps, credential: Credential<"team">): Promise<AsyncIterable<User[]>> {
+  const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
+  const first = await listUsers(deps, credential, request);
+  return (async function* () {
+    let page = first;
+    yield page.items;
+    // The key may expire or be revoked meanwhile: then the stream breaks off, as every request of it would be refused.
+    while (page.next !== null) {
+      page = await listUsers(deps, credential, { ...request, cursor: page.next });
+      yield page.items;
+    }
+  })();
+}
+
+const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
+  query: db.select().from(users).$dynamic(),
+  where: eq(users.id, param("id")),
+}));
+
+/** @throws `not_found` */
+export async function fetchUser(deps: Deps, credential: Credential<"team">, id: string): Promise<User> {
+  const [user] = await authorizeRead(deps, credential, userById({ id }));
+  if (!user) throw new AppError("not_found");
+  return view(user);
+}
+
+/** What may change; null leaves a field as it is. `password` is a hash. */
+type ChangeValues = { [F in "firstName" | "lastName" | "email" | "emailKey" | "password"]: string | null };
+
+const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues & { updatedAt: number }>) => {
+  const changed = (name: keyof ChangeValues) => sql`coalesce(${param(name)}, ${users[name]})`;
+  return db
+    .update(users)
+    .set({
+      firstName: changed("firstName"),
+      lastName: changed("lastName"),
+      email: changed("email"),
+      emailKey: changed("emailKey"),
+      password: changed("password"),
+      ...given(param, "updatedAt"),
+      version: sql`${users.version} + 1`,
+    })
+    .where(and(isTarget(param), hasExpectedVersion(param)))
+    .returning();
+});
+
+/** The salt makes a new hash unique: it is there only if the update took place. */
+const endLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { password: string }>) => {
+  const changed = db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(isTarget(param), eq(users.password, param("password"))));
+  return db.delete(apiKeys).where(and(eq(apiKeys.userId, param("id")), exists(changed)));
+});
+
+/**
+ * A new password ends the keys that logging in with the old one gave.
+ * @throws `not_found`, `version_mismatch`, `email_taken`
+ */
+export async function updateUser(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { firstName, lastName, email, password }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
+  versions?: ExpectedVersions,
+): Promise<User> {
+  const target = targetOf(actor, id, versions);
+  const hash = password === undefined ? null : await deps.secrets.hashPassword(password);
+  const update = updateTarget({
+    ...target,
+    firstName: firstName ?? null,
+    lastName: lastName ?? null,
+    email: email ?? null,
+    emailKey: email === undefined ? null : emailKey(email),
+    password: hash,
+    updatedAt: deps.system.now(),
+  });
+  const endLogins = hash === null ? [] : [endLoginsOfNewPassword({ ...target, password: hash })];
+  const [existing, [user]] = await refuseTakenEmail(() =>
+    write(deps, [targetExists(target), update, ...endLogins], { isIdempotent: false }),
+  );
+  if (existing.length === 0) throw new AppError("not_found");
+  if (!user) throw new AppError("version_mismatch");
+  return view(user);
+}
+
+const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
+  db
+    .delete(users)
+    .where(and(isTarget(param), hasExpectedVersion(param)))
+    .returning({ id: users.id }),
+);
+
+const endLoginsOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
+  const remaining = db
+    .select({ id: users.id })
+    .from(users)
+    .where(eq(users.id, param("id")));
+  return db.delete(apiKeys).where(and(eq(apiKeys.userId, param("id")), notExists(remaining)));
+});
+
+/** The keys that the user's logins gave go with the user. @throws `not_found`, `version_mismatch` */
+export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versions?: ExpectedVersions): Promise<void> {
+  const target = targetOf(actor, id, versions);
+  const queries = [targetExists(target), deleteTarget(target), endLoginsOfDeleted(target)] as const;
+  const [existing, deleted] = await write(deps, queries, { isIdempotent: false });
+  if (existing.length === 0) throw new AppError("not_found");
+  if (deleted.length === 0) throw new AppError("version_mismatch");
+}

@@ -1,0 +1,240 @@
+import { and, eq, inArray, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { given, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { files, isListed, teamUsage } from "../../platform/schema.ts";
+import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import type { Audio } from "../audio.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { objectKey, storedName } from "./names.ts";
+
+/*
+ * The life of a file:
+ *
+ *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
+ *
+ * Each arrow is one conditional update. `due_at` says when recovery is to look at a file that has not moved on since.
+ */
+
+/** How long each state may last before recovery looks. */
+export const MAX_RECEIVING_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const MAX_PENDING_MILLISECONDS = 2 * 60 * 1000;
+export const MAX_DELETING_MILLISECONDS = 60 * 1000;
+
+/** Why a file failed. */
+export const FAILURE_CODES = ["bytes_missing", "bytes_altered", "audio_unreadable", "retries_exhausted"] as const;
+export type FailureCode = (typeof FAILURE_CODES)[number];
+
+export type FileRow = typeof files.$inferSelect;
+
+/** The columns that a list shows; what was found in a file may be many times as large. */
+const SHOWN = {
+  id: files.id,
+  teamId: files.teamId,
+  originalName: files.originalName,
+  fileType: files.fileType,
+  status: files.status,
+  createdAt: files.createdAt,
+  updatedAt: files.updatedAt,
+  version: files.version,
+};
+type ShownRow = Pick<FileRow, keyof typeof SHOWN>;
+
+/** A file as its team sees it. Instants are milliseconds since the epoch. */
+export interface StoredFile extends ShownRow {
+  filename: string;
+  fileType: string;
+  /** Its private address at the S3 endpoint. */
+  path: string;
+}
+
+export interface FileMetadata extends StoredFile {
+  sizeBytes: number;
+  mimeType: string;
+  sha256: string;
+  processedAt: number | null;
+  failure: { code: FailureCode; message: string } | null;
+  audio: Audio | null;
+}
+
+function view(deps: Deps, row: ShownRow): StoredFile {
+  const { id, teamId, originalName, status, createdAt, updatedAt, version } = row;
+  return {
+    id,
+    teamId,
+    originalName,
+    filename: storedName(row),
+    path: deps.signer.address(objectKey(row)),
+    fileType: row.fileType ?? "other file",
+    status,
+    createdAt,
+    updatedAt,
+    version,
+  };
+}
+
+const filesPage = teamRead(files.teamId, (db, param: Param<KeysetValues>) => {
+  const { where, by, limit, offset } = keyset(files.id, "newest first", param);
+  const query = db.select(SHOWN).from(files).orderBy(by).limit(limit).offset(offset).$dynamic();
+  return { query, where: and(isListed, where) };
+});
+
+/** Newest first. */
+export async function listFiles(
+  deps: Deps,
+  credential: Credential<"team">,
+  request: PageRequest,
+): Promise<Page<StoredFile>> {
+  const rows = await authorizeRead(deps, credential, filesPage(keysetValues("files", "newest first", request)));
+  return cutPage("files", request, rows, (row) => view(deps, row));
+}
+
+const hasId = (param: Param<{ id: string }>) => and(eq(files.id, param("id")), isListed);
+
+const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
+  query: db.select(SHOWN).from(files).$dynamic(),
+  where: hasId(param),
+}));
+const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
+  query: db.select().from(files).$dynamic(),
+  where: hasId(param),
+}));
+
+/** @throws `not_found` */
+export async function fetchMetadata(deps: Deps, credential: Credential<"team">, id: string): Promise<FileMetadata> {
+  const [row] = await authorizeRead(deps, credential, metadataById({ id }));
+  if (!row) throw new AppError("not_found");
+  return {
+    ...view(deps, row),
+    sizeBytes: row.sizeBytes ?? 0,
+    mimeType: row.mimeType ?? "application/octet-stream",
+    sha256: row.sha256 ?? "",
+    processedAt: row.processedAt,
+    failure:
+      row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
+    audio: row.audio === null ? null : JSON.parse(row.audio),
+  };
+}
+
+/** An address that gives the file to whoever holds it, in any state of processing. @throws `not_found` */
+export async function signFile(
+  deps: Deps,
+  credential: Credential<"team">,
+  id: string,
+  expiresInSeconds: number,
+): Promise<string> {
+  const [row] = await authorizeRead(deps, credential, fileById({ id }));
+  if (!row) throw new AppError("not_found");
+  return deps.signer.sign(objectKey(row), expiresInSeconds);
+}
+
+/** What every update sets that shows: the version counts it. */
+export const changed = (param: Param<{ updatedAt: number }>) => ({
+  ...given(param, "updatedAt"),
+  version: sql`${files.version} + 1`,
+});
+
+type FileValues = { id: string; teamId: string; updatedAt: number; dueAt: number };
+
+/** A file whose bytes still arrive keeps its time: the upload is to clear it away, and recovery only after that. */
+const markDeleting = preparedQuery((db, param: Param<FileValues>) =>
+  db
+    .update(files)
+    .set({
+      status: "deleting",
+      idempotencyKey: null,
+      dueAt: sql`case when ${files.sizeBytes} is null then ${files.dueAt} else ${param("dueAt")} end`,
+      ...changed(param),
+    })
+    .where(and(eq(files.id, param("id")), eq(files.teamId, param("teamId"))))
+    .returning(),
+);
+
+/**
+ * Decided by one update; from then on the file is hidden, and what is left to do recovery would do too. A file whose
+ * deletion broke off may be deleted again. While bytes still arrive the row stays, so that nothing can come back:
+ * the upload finds it at its point of no return, and clears it away.
+ * @throws `not_found`, `unavailable` where the bytes could not be removed yet
+ */
+export async function deleteFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const now = deps.system.now();
+  const dueAt = now + MAX_DELETING_MILLISECONDS;
+  const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt });
+  const [[row]] = await write(deps, [mark], { isIdempotent: true });
+  if (!row) throw new AppError("not_found");
+  if (row.sizeBytes === null) return;
+  await deps.bytes.remove([objectKey(row)]);
+  // The caller need not wait for this: the file is hidden and its bytes are gone.
+  deps.after(removeRows(deps, [id]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
+}
+
+const deleteRows = preparedQuery((db, param: Param<{ ids: string }>) =>
+  db
+    .delete(files)
+    .where(and(inArray(files.id, sql`(select value from json_each(${param("ids")}))`), eq(files.status, "deleting"))),
+);
+
+/** The end of a deletion, once the bytes are gone. */
+export async function removeRows(deps: Deps, ids: string[]): Promise<void> {
+  if (ids.length > 0) await write(deps, [deleteRows({ ids: JSON.stringify(ids) })], { isIdempotent: true });
+}
+
+const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
+  db
+    .update(files)
+    .set({
+      status: "pending",
+      audio: null,
+      failureCode: null,
+      failureMessage: null,
+      processedAt: null,
+      attempts: 0,
+      ...given(param, "dueAt"),
+      ...changed(param),
+    })
+    .where(
+      and(eq(files.id, param("id")), eq(files.teamId, param("teamId")), inArray(files.status, ["completed", "failed"])),
+    ),
+);
+
+const listedStatus = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db
+    .select({ status: files.status })
+    .from(files)
+    .where(and(hasId(param), eq(files.teamId, param("teamId")))),
+);
+
+/** Makes a completed or failed file pending again; one that is on its way already is left so. @throws `not_found` */
+export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const now = deps.system.now();
+  const values = { id, teamId: actor.teamId, updatedAt: now, dueAt: now + MAX_PENDING_MILLISECONDS };
+  const [, [row]] = await write(deps, [markPendingAgain(values), listedStatus(values)], { isIdempotent: true });
+  if (!row) throw new AppError("not_found");
+  // Also for one that was pending already: the message it waits for may be lost.
+  if (row.status === "pending") await enqueue(deps, id);
+}
+
+/** Sends the file's message. If that fails, the file is pending all the same, and recovery sends it. */
+export async function enqueue(deps: Deps, fileId: string): Promise<void> {
+  try {
+    await deps.jobs.send(fileId);
+  } catch (cause) {
+    deps.log("warn", "message left to recovery", { fileId, cause });
+  }
+}
+
+export interface Usage {
+  files: number;
+  bytes: number;
+  maxFiles: number;
+  maxBytes: number;
+}
+
+const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({ query: db.select().from(teamUsage).$dynamic() }));
+
+/** What the team keeps, uploads under way included, and what it may keep. */
+export async function fetchUsage(deps: Deps, credential: Credential<"team">): Promise<Usage> {
+  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes } = deps.settings;
+  const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
+  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, maxFiles, maxBytes };
+}

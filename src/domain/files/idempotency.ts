@@ -1,0 +1,119 @@
+import { createHash } from "node:crypto";
+import { and, eq, lt, or, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { files } from "../../platform/schema.ts";
+
+/*
+ * An upload that is repeated with the same idempotency key: one file is stored, and both get its answer. The unique
+ * index decides, also where both arrive at once.
+ */
+
+const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
+/** An upload with an idempotency key says so often that it goes on. */
+const PROGRESS_MILLISECONDS = 60 * 1000;
+/** One that has not said so for this long is given up for the one that repeats it: its Worker may have died. */
+const MAX_STANDSTILL_MILLISECONDS = 10 * 60 * 1000;
+/** How often, once a second, a repeated upload looks whether the first has ended. */
+const MAX_REPLAY_LOOKS = 10;
+
+export interface EarlierUpload {
+  id: string;
+}
+
+/** What has become of an upload, begun or ended. */
+export const uploadState = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ status: files.status, sha256: files.sha256 })
+    .from(files)
+    .where(eq(files.id, param("id"))),
+);
+
+type KeyValues = {
+  teamId: string;
+  idempotencyKey: string;
+  /** Uploads from before then have lost their key. */
+  expired: number;
+  /** And so have those that have stood still since before then. */
+  abandoned: number;
+};
+const hasSameKey = (param: Param<KeyValues>) =>
+  and(eq(files.teamId, param("teamId")), eq(files.idempotencyKey, param("idempotencyKey")));
+
+const freeOldKey = preparedQuery((db, param: Param<KeyValues>) =>
+  db
+    .update(files)
+    .set({ idempotencyKey: null, status: sql`case status when 'receiving' then 'deleting' else status end` })
+    .where(
+      and(
+        hasSameKey(param),
+        or(
+          lt(files.createdAt, param("expired")),
+          and(eq(files.status, "receiving"), lt(files.updatedAt, param("abandoned"))),
+        ),
+      ),
+    ),
+);
+
+const uploadWithSameKey = preparedQuery((db, param: Param<KeyValues>) =>
+  db.select({ id: files.id }).from(files).where(hasSameKey(param)),
+);
+
+/**
+ * The queries around the insert of an upload with an idempotency key: the first takes the key from an upload that is too
+ * old, or that has stood still for minutes and was given up; the second finds the upload that has it then.
+ */
+export function claimKey({ settings, system }: Deps, teamId: string, idempotencyKey: string) {
+  const now = system.now();
+  const standstill = Math.max(MAX_STANDSTILL_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
+  const values = { teamId, idempotencyKey, expired: now - IDEMPOTENCY_MILLISECONDS, abandoned: now - standstill };
+  return [freeOldKey(values), uploadWithSameKey(values)] as const;
+}
+
+/** A repeated upload is read to its end, to tell whether it is the same, and stored nowhere. */
+export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
+  const digest = createHash("sha256");
+  for await (const chunk of bytes) digest.update(chunk);
+  return digest.digest("hex");
+}
+
+/** Waits a little for the first upload to end, if both came at once, and gives its answer. */
+export async function settleReplay(deps: Deps, { id }: EarlierUpload, sha256: string): Promise<{ id: string }> {
+  for (let looks = 0; ; looks++) {
+    const [[row]] = await read(deps, [uploadState({ id })]);
+    if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
+    if (row.status !== "receiving") {
+      if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
+      return { id };
+    }
+    if (looks === MAX_REPLAY_LOOKS) {
+      const message = "The first upload with this Idempotency-Key is still under way.";
+      throw new AppError("idempotency_conflict", { message, retryAfterSeconds: 10 });
+    }
+    await deps.system.sleep(1000);
+  }
+}
+
+const touchUpload = preparedQuery((db, param: Param<{ id: string; updatedAt: number }>) =>
+  db
+    .update(files)
+    .set(given(param, "updatedAt"))
+    .where(and(eq(files.id, param("id")), eq(files.status, "receiving"))),
+);
+
+/** Passes the bytes on, and lets a repetition of the upload know that it still goes on. */
+export async function* reportProgress(deps: Deps, id: string, bytes: AsyncIterable<Uint8Array>) {
+  let reportedAt = deps.system.now();
+  for await (const chunk of bytes) {
+    const now = deps.system.now();
+    if (now - reportedAt >= PROGRESS_MILLISECONDS) {
+      reportedAt = now;
+      // An upload does not fail for this: the next report may reach the database.
+      await write(deps, [touchUpload({ id, updatedAt: now })], { isIdempotent: true }).catch((cause) =>
+        deps.log("warn", "upload progress not stored", { fileId: id, cause }),
+      );
+    }
+    yield chunk;
+  }
+}

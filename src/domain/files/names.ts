@@ -1,0 +1,37 @@
+/** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
+const MAX_NAME_BYTES = 200;
+
+/** The base name, whatever its script, without control and text-direction characters, cut to 200 bytes, extension kept. */
+export function cleanName(name: string): string {
+  const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
+  const clean = base.replace(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "").trim();
+  const kept = Buffer.byteLength(clean) <= MAX_NAME_BYTES ? clean : shorten(clean);
+  return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
+}
+
+/** Cuts a name between characters as people see them. */
+function shorten(name: string): string {
+  const dot = name.lastIndexOf(".");
+  const extension = dot > 0 && Buffer.byteLength(name.slice(dot)) <= 32 ? name.slice(dot) : "";
+  let room = MAX_NAME_BYTES - Buffer.byteLength(extension);
+  let stem = "";
+  for (const { segment } of new Intl.Segmenter().segment(name.slice(0, name.length - extension.length))) {
+    room -= Buffer.byteLength(segment);
+    if (room < 0) break;
+    stem += segment;
+  }
+  // A first character that alone is too long (letters take any number of marks) goes without its marks.
+  if (stem === "") stem = [...name][0] ?? "";
+  return stem + extension;
+}
+
+interface Named {
+  id: string;
+  teamId: string;
+  originalName: string;
+}
+
+export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string => `${id}-${originalName}`;
+
+/** The key of a file's bytes in R2. It holds the id, so no key is ever used for another file. */
+export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;

@@ -1,0 +1,216 @@
+import { and, eq, gt, lt, lte, or, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import type { ObjectFacts } from "../../platform/byte-store.ts";
+import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { retryDelaySeconds } from "../../platform/jobs.ts";
+import { files } from "../../platform/schema.ts";
+import { readAudio } from "../audio.ts";
+import { UnreadableAudio } from "../bytes.ts";
+import { type FileType, servedContentType } from "../kind.ts";
+import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { objectKey } from "./names.ts";
+
+/** Longer than the slowest job, a full read of a 100 MB MP3 that states no duration. */
+export const LEASE_MILLISECONDS = 5 * 60 * 1000;
+/** More than one message is ever delivered (11), so that it ends a file only where worker after worker died over it. */
+export const MAX_ATTEMPTS = 20;
+
+export type Outcome = "completed" | "failed" | "not ours" | { retryAfterSeconds: number };
+
+type Failure = { failureCode: FailureCode; failureMessage: string };
+
+const EXHAUSTED: Failure = {
+  failureCode: "retries_exhausted",
+  failureMessage: "Processing failed again and again, and was given up.",
+};
+
+/** What processing found, as the columns that hold it; those of a failed file keep what the upload found. */
+interface Findings {
+  etag: string;
+  mimeType: string;
+  fileType: string;
+  /** JSON. */
+  audio: string | null;
+}
+
+/** `updatedAt` is the time of the job. */
+type JobValues = { id: string; updatedAt: number };
+/** `version` is the fencing token of a claim. */
+type ClaimValues = JobValues & { version: number };
+
+/** Pending, or left behind by a worker whose lease has run out. */
+const isClaimable = (param: Param<JobValues>) =>
+  and(
+    eq(files.id, param("id")),
+    or(eq(files.status, "pending"), and(eq(files.status, "processing"), lte(files.dueAt, param("updatedAt")))),
+  );
+const isHeld = (param: Param<ClaimValues>) =>
+  and(eq(files.id, param("id")), eq(files.status, "processing"), eq(files.version, param("version")));
+
+/** The columns of a file whose processing has ended. */
+const ended = (param: Param<JobValues>) => ({
+  processedAt: sql`${param("updatedAt")}`,
+  dueAt: null,
+  ...changed(param),
+});
+const failed = (param: Param<JobValues & Failure>) => ({
+  status: "failed" as const,
+  ...given(param, "failureCode", "failureMessage"),
+  ...ended(param),
+});
+
+const failExhausted = preparedQuery((db, param: Param<JobValues & Failure>) =>
+  db
+    .update(files)
+    .set(failed(param))
+    .where(and(isClaimable(param), sql`${files.attempts} >= ${MAX_ATTEMPTS}`))
+    .returning(),
+);
+const failClaimed = preparedQuery((db, param: Param<JobValues & Failure>) =>
+  db
+    .update(files)
+    .set(failed(param))
+    .where(and(isClaimable(param), gt(files.attempts, 0)))
+    .returning({ id: files.id }),
+);
+const claim = preparedQuery((db, param: Param<JobValues & { dueAt: number }>) =>
+  db
+    .update(files)
+    .set({
+      status: "processing",
+      attempts: sql`${files.attempts} + 1`,
+      ...given(param, "dueAt"),
+      ...changed(param),
+    })
+    .where(and(isClaimable(param), lt(files.attempts, MAX_ATTEMPTS)))
+    .returning(),
+);
+const complete = preparedQuery((db, param: Param<ClaimValues & Findings>) =>
+  db
+    .update(files)
+    .set({
+      status: "completed",
+      ...given(param, "etag", "mimeType", "fileType", "audio"),
+      ...ended(param),
+    })
+    .where(isHeld(param))
+    .returning({ id: files.id }),
+);
+const fail = preparedQuery((db, param: Param<ClaimValues & Failure>) =>
+  db.update(files).set(failed(param)).where(isHeld(param)).returning({ id: files.id }),
+);
+const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
+  db
+    .update(files)
+    .set({ status: "pending", ...given(param, "dueAt"), ...changed(param) })
+    .where(isHeld(param)),
+);
+const remaining = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ id: files.id })
+    .from(files)
+    .where(and(eq(files.id, param("id")), sql`${files.status} <> 'deleting'`)),
+);
+
+/**
+ * One job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that comes twice, late or out
+ * of order finds nothing to claim and changes nothing ("not ours"). An error once the file is claimed does not throw:
+ * the file goes back to `pending`, and the outcome says when to try again.
+ *
+ * What is verified of the bytes: of a file that one `put` stored, that R2 checked the SHA-256 of what came in while it
+ * wrote, and still states the same SHA-256 and size; of a larger one that the object is the very one that R2 put
+ * together from the parts of this upload (size and etag; R2 keeps no whole-object checksum of these).
+ */
+export async function processFile(deps: Deps, fileId: string): Promise<Outcome> {
+  const now = deps.system.now();
+  const job = { id: fileId, updatedAt: now };
+  const failIt = failExhausted({ ...job, ...EXHAUSTED });
+  const claimIt = claim({ ...job, dueAt: now + LEASE_MILLISECONDS });
+  const [[exhausted], [file]] = await write(deps, [failIt, claimIt], { isIdempotent: false });
+  if (exhausted) return "failed";
+  if (!file) return "not ours";
+  try {
+    return await finish(deps, file, await examine(deps, file));
+  } catch (cause) {
+    const retryAfterSeconds = retryDelaySeconds(file.attempts);
+    deps.log("warn", "job put off", { fileId, teamId: file.teamId, attempts: file.attempts, cause });
+    await release(deps, file, retryAfterSeconds);
+    return { retryAfterSeconds };
+  }
+}
+
+/**
+ * For a message that used up its tries. @returns "not ours" where the file has moved on, or another worker is at it.
+ * One that was never claimed since it became pending is left to recovery: the message may be from before it was
+ * reprocessed, or D1 was away all the time.
+ */
+export async function giveUpFile(deps: Deps, fileId: string): Promise<Outcome> {
+  const values = { id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED };
+  const [given] = await write(deps, [failClaimed(values)], { isIdempotent: false });
+  return given.length > 0 ? "failed" : "not ours";
+}
+
+/** Throws only what another try may mend. */
+async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
+  const key = objectKey(file);
+  const object = await deps.bytes.head(key);
+  if (!object) return { failureCode: "bytes_missing", failureMessage: "The stored bytes are not there." };
+  const isSame = object.sha256 === null ? object.etag === file.etag : object.sha256 === file.sha256;
+  if (!isSame || object.sizeBytes !== file.sizeBytes) {
+    return { failureCode: "bytes_altered", failureMessage: "The stored bytes are not those that were uploaded." };
+  }
+  const readRange = async (offset: number, length: number) => {
+    const bytes = await deps.bytes.read(key, offset, length);
+    if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
+    return bytes;
+  };
+  const known = { mimeType: file.mimeType ?? "", fileType: file.fileType as FileType };
+  try {
+    const { kind, audio } = await readAudio(readRange, object.sizeBytes, known);
+    const etag = await serveAs(deps, file, object, servedContentType(kind.mimeType));
+    return { ...kind, etag, audio: audio && JSON.stringify(audio) };
+  } catch (error) {
+    if (error instanceof UnreadableAudio) return { failureCode: "audio_unreadable", failureMessage: error.message };
+    throw error;
+  }
+}
+
+/**
+ * Where only the whole file told its type, or another release tells it differently, the object is served as what the
+ * metadata says from now on.
+ * @returns the object's etag
+ */
+async function serveAs(deps: Deps, file: FileRow, object: ObjectFacts, contentType: string): Promise<string> {
+  if (object.contentType === contentType) return object.etag;
+  const stored = { etag: object.etag, sha256: file.sha256 ?? "" };
+  const etag = await deps.bytes.setContentType(objectKey(file), stored, contentType);
+  if (etag === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was stored.") });
+  return etag;
+}
+
+/** Nothing happens where the claim is no longer ours: the file was deleted, or the lease ran out and another has it. */
+async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
+  const { id, version } = file;
+  const held = { id, version, updatedAt: deps.system.now() };
+  const outcome = "failureCode" in findings ? "failed" : "completed";
+  const query = "failureCode" in findings ? fail({ ...held, ...findings }) : complete({ ...held, ...findings });
+  const [rows] = await write(deps, [query], { isIdempotent: false });
+  if (rows.length > 0) return outcome;
+  // A deletion may have removed the bytes just before they were stored again under another content type.
+  const [[row]] = await read(deps, [remaining({ id })]);
+  if (!row) await deps.bytes.remove([objectKey(file)]);
+  return "not ours";
+}
+
+/** If even this fails, the lease runs out and recovery sends the file again. */
+async function release(deps: Deps, { id, version }: FileRow, retryAfterSeconds: number): Promise<void> {
+  const now = deps.system.now();
+  // Recovery is to wait for the retry, and the usual time beyond it.
+  const dueAt = now + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
+  try {
+    await write(deps, [putBack({ id, version, updatedAt: now, dueAt })], { isIdempotent: true });
+  } catch (cause) {
+    deps.log("warn", "job left to its lease", { fileId: id, cause });
+  }
+}

@@ -1,0 +1,54 @@
+import type { Context } from "hono";
+import { type Credential, type Right, readCredential } from "../domain/accounts/authorization.ts";
+import { AppError } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
+
+const RETRY_AFTER_SECONDS = 60; // the period of the limits in wrangler.toml
+
+export function rateLimited(): AppError {
+  return new AppError("rate_limited", { retryAfterSeconds: RETRY_AFTER_SECONDS });
+}
+
+/** The client's address as Cloudflare saw it. Of IPv6 the /64, since whoever has one address has all of those. */
+export function clientAddress(c: Context<AppEnv>): string {
+  const address = c.req.header("CF-Connecting-IP") ?? "unknown";
+  if (!address.includes(":") || address.includes(".")) return address;
+  const [before = "", after] = address.toLowerCase().split("::");
+  const head = before.split(":").filter(Boolean);
+  const tail = after?.split(":").filter(Boolean) ?? [];
+  const groups =
+    after === undefined ? head : [...head, ...Array(Math.max(0, 8 - head.length - tail.length)).fill("0"), ...tail];
+  return `${groups.slice(0, 4).join(":")}::/64`;
+}
+
+/** The scheme's name is case-insensitive (RFC 9110, section 11.1). */
+function bearerToken(c: Context<AppEnv>): string | undefined {
+  return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
+}
+
+/**
+ * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request
+ * whose token turns out to be missing or invalid is counted for its address.
+ * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
+ */
+export async function withCredential<R extends Right, T>(
+  c: Context<AppEnv>,
+  right: R,
+  run: (credential: Credential<R>) => Promise<T>,
+): Promise<T> {
+  const { limiter } = c.var.deps;
+  const address = clientAddress(c);
+  try {
+    const credential = readCredential(c.var.deps, bearerToken(c), right, (actor) => {
+      c.set("actor", actor);
+      limiter.authenticated(credential.tokenHash ?? "operator");
+    });
+    const subject = credential.tokenHash ?? "operator";
+    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw rateLimited();
+    return await run(credential);
+  } catch (error) {
+    const isUnauthenticated =
+      error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
+    throw isUnauthenticated && !(await limiter.address(address)) ? rateLimited() : error;
+  }
+}

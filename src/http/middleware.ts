@@ -1,0 +1,60 @@
+import type { MiddlewareHandler } from "hono";
+import { cors } from "hono/cors";
+import { routePath } from "hono/route";
+import { secureHeaders } from "hono/secure-headers";
+import type { AppEnv } from "./app-env.ts";
+
+/** The log's one line for each request. */
+export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
+  const startedAt = Date.now();
+  await next();
+  const { actor, code, log, requestId } = c.var;
+  log("info", "request", {
+    requestId,
+    method: c.req.method,
+    route: routePath(c, -1),
+    status: c.res.status,
+    ...(code && { code }),
+    durationMilliseconds: Date.now() - startedAt,
+    ...(actor && "keyId" in actor && { keyId: actor.keyId, teamId: actor.teamId }),
+  });
+};
+
+/** OWASP's headers for an API: nothing here is a page, to be kept, framed, or sniffed into one. */
+export const apiSecureHeaders = secureHeaders({
+  contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
+  strictTransportSecurity: "max-age=63072000",
+  // For pages only; the answers are for pages of any origin.
+  crossOriginResourcePolicy: false,
+  crossOriginOpenerPolicy: false,
+  originAgentCluster: false,
+  xDnsPrefetchControl: false,
+  xDownloadOptions: false,
+  xFrameOptions: false,
+  xPermittedCrossDomainPolicies: false,
+  xXssProtection: false,
+});
+
+/**
+ * The other headers of every response. Any origin may read it: callers authenticate by header, so a page has no more
+ * rights than its visitor's token.
+ */
+export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await next();
+  const { headers } = c.res;
+  headers.set("Cache-Control", "no-store");
+  headers.set("X-Request-Id", c.var.requestId);
+  headers.set("Access-Control-Allow-Origin", "*");
+  headers.set("Access-Control-Expose-Headers", "Location, Link, ETag, Retry-After, X-Request-Id");
+};
+
+const answerPreflight = cors({
+  origin: "*",
+  allowMethods: ["GET", "POST", "PATCH", "DELETE"],
+  allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"],
+  maxAge: 86_400,
+});
+
+/** Only preflights: on every other request the middleware would build a response just to set two headers. */
+export const preflight: MiddlewareHandler<AppEnv> = (c, next) =>
+  c.req.method === "OPTIONS" ? answerPreflight(c, next) : next();

@@ -1,0 +1,207 @@
+import { zValidator } from "@hono/zod-validator";
+import type { Context, MiddlewareHandler } from "hono";
+import { HTTPException } from "hono/http-exception";
+import * as z from "zod";
+import { cursorPattern, type PageRequest } from "../domain/paging.ts";
+import { AppError, type FieldError } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
+
+/** Larger than any record; JSON of any depth is parsed quickly at this size. */
+export const JSON_BODY_BYTES = 64 * 1024;
+
+/** The answer to a body of nothing but unknown fields must not be larger than the body. */
+const MAX_ERRORS = 100;
+
+/** Zod's findings as the error shape has them: an unknown field is named by its own path. */
+function fieldErrors(error: z.core.$ZodError): FieldError[] {
+  return error.issues.flatMap((issue) => {
+    const path = issue.path.map(String);
+    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: plainMessage(issue) }];
+    return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "Unknown field." }));
+  });
+}
+
+/** Zod's own words for a wrong type are a programmer's. */
+function plainMessage(issue: z.core.$ZodIssue): string {
+  if (issue.code !== "invalid_type") return issue.message;
+  return issue.message.endsWith("received undefined") ? "Required." : `Must be of type ${issue.expected}.`;
+}
+
+type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
+
+/**
+ * The one use of zValidator: answers what the schema made of the query or the JSON body; undefined without a schema.
+ * It rejects with `invalid_input` or `malformed_json`.
+ */
+export function validator<S extends z.ZodType | undefined>(
+  target: "query" | "json",
+  schema: S,
+): (c: Context<AppEnv>) => Promise<Output<S>> {
+  if (!schema) return async () => undefined as Output<S>;
+  const middleware = zValidator(target, schema, (result) => {
+    if (result.success) return;
+    throw new AppError("invalid_input", { errors: fieldErrors(result.error).slice(0, MAX_ERRORS) });
+  }) as MiddlewareHandler<AppEnv>;
+  return async (c) => {
+    try {
+      await middleware(c, async () => {});
+    } catch (error) {
+      // Hono's own validator throws this where the body is not JSON, and no other.
+      throw error instanceof HTTPException ? new AppError("malformed_json") : error;
+    }
+    return c.req.valid(target as never) as Output<S>;
+  };
+}
+
+/** Of a body that is too large so much is still read: a client that is answered midway often sees a reset instead. */
+const DRAINED_BYTES = 1024 * 1024;
+
+/** Keeps a body up to the limit, whatever its Content-Length says. */
+async function readLimited(body: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const reader = body?.getReader();
+  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
+    size += read.value.length;
+    if (size <= JSON_BODY_BYTES) chunks.push(read.value);
+    if (size > DRAINED_BYTES) break;
+  }
+  if (size > JSON_BODY_BYTES) {
+    throw new AppError("body_too_large", { message: `A JSON body may have ${JSON_BODY_BYTES} bytes at most.` });
+  }
+  return Buffer.concat(chunks);
+}
+
+/** The work's result, or `upload_timeout` where it takes longer. */
+async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new AppError("upload_timeout")), milliseconds);
+  });
+  try {
+    return await Promise.race([work, timeout]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/**
+ * Reads the JSON body, within its limits of size and time, before it is validated: 415 for another type, 413 above the
+ * limit, `malformed_json` for what is not UTF-8. Puts the text in place of the stream, for Hono to parse.
+ */
+export async function readJson(c: Context<AppEnv>): Promise<void> {
+  const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") {
+    throw new AppError("unsupported_media_type", { message: "Send the body as application/json." });
+  }
+  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body));
+  if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
+  const { method, headers } = c.req.raw;
+  c.req.raw = new Request(c.req.url, { method, headers, body: decodeUtf8(bytes) });
+}
+
+function decodeUtf8(bytes: Uint8Array): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
+  } catch {
+    throw new AppError("malformed_json");
+  }
+}
+
+// SQLite cuts text at NUL, and no UTF-8 exists for a lone surrogate.
+const isStorable = (text: string) => text.isWellFormed() && !text.includes("\0");
+/** In code points, as JSON Schema counts them. */
+const length = (text: string) => [...text].length;
+
+// In the document a pattern is written so that every language's regular expressions read it alike.
+const NO_NUL = "^[^\\u0000]*$";
+const CONTROL = "\\u0000-\\u001f\\u007f-\\u009f";
+const SPACE = " \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff";
+const VISIBLE = `[^${CONTROL}${SPACE}]`;
+/** What `trim` takes off. */
+const WHITE = `[\\t-\\r${SPACE}]*`;
+
+/** Text of so many characters (code points), stored as it is. */
+export function text(minLength: number, maxLength: number) {
+  return z
+    .string()
+    .refine(isStorable, "Must not hold NUL or half a surrogate pair.")
+    .refine(
+      (value) => length(value) >= minLength && length(value) <= maxLength,
+      `Must have ${minLength} to ${maxLength} characters.`,
+    )
+    .meta({ minLength, maxLength, pattern: NO_NUL });
+}
+
+const MAX_NAME_LENGTH = 100;
+const NAME = `${VISIBLE}([^${CONTROL}]{0,${MAX_NAME_LENGTH - 2}}${VISIBLE})?`;
+
+/** A name: trimmed, on one line. */
+export function name(minLength: 0 | 1) {
+  const limits = `${minLength} to ${MAX_NAME_LENGTH} characters`;
+  return z
+    .string()
+    .trim()
+    .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
+    .refine((value) => !/\p{Cc}/u.test(value), "Must not hold control characters.")
+    .refine((value) => length(value) >= minLength && length(value) <= MAX_NAME_LENGTH, `Must have ${limits}.`)
+    .meta({
+      description: `On one line, of ${limits} without the white space around it.`,
+      pattern: `^${WHITE}(${NAME})${minLength === 0 ? "?" : ""}${WHITE}$`,
+    });
+}
+
+/** An instant as the interface writes it. */
+export const timestamp = z.iso.datetime({ offset: true, error: "Must be an ISO 8601 date-time with an offset or Z." });
+
+/** The same from milliseconds since the epoch. */
+export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+export const id = z
+  .string()
+  .regex(/^[0-9a-f]{24}$/, "Must be 24 lower-case hex characters.")
+  .meta({ example: "0193477be8a01f9c3ad5e7b2" });
+
+const wholeNumber = (description: string, max: number) =>
+  z
+    .string()
+    .regex(/^\d+$/, "Must be a whole number from 1.")
+    .transform(Number)
+    .refine((value) => value >= 1, "Must be a whole number from 1.")
+    .transform((value) => Math.min(value, max))
+    .optional()
+    .meta({ type: "integer", minimum: 1, description });
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 100;
+/** Beyond any list, and small enough for its offset to be a whole number. */
+const MAX_PAGE = 1e12;
+
+/** The parameters of every list. `list` is its name in cursors. */
+export const pageQuery = (list: string) =>
+  z.object({
+    limit: wholeNumber("Items on a page. Above 100 is cut to 100; default 20.", MAX_LIMIT),
+    page: wholeNumber("Page number from 1; default 1. The deeper, the slower: follow `Link` instead.", MAX_PAGE),
+    cursor: z
+      .string()
+      .optional()
+      .meta({
+        pattern: cursorPattern(list),
+        description: "Opaque, from the `Link` of the page before. `page` counts from there.",
+      }),
+  });
+
+export const pageRequest = ({
+  limit = DEFAULT_LIMIT,
+  page = 1,
+  cursor,
+}: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
+
+/** A page's `Link` to the next (RFC 8288), with the same limit and filters; none on the last page, where `cursor` is null. */
+export function nextLink(c: Context<AppEnv>, cursor: string | null): Record<string, string> {
+  if (cursor === null) return {};
+  const url = new URL(c.req.url);
+  url.searchParams.delete("page");
+  url.searchParams.set("cursor", cursor);
+  return { Link: `<${url}>; rel="next"` };
+}
