@@ -10,7 +10,7 @@ export interface DeployConfig {
     producers?: { binding: string; queue?: string }[];
     consumers?: { queue: string; dead_letter_queue?: string }[];
   };
-  ratelimits: { name: string }[];
+  ratelimits: { name: string; namespace_id: string }[];
   triggers: { crons?: string[] };
 }
 
@@ -88,6 +88,11 @@ export function findProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of the consumer of "${jobs}".`);
   }
+  const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
+  check(
+    counters.size === config.ratelimits.length,
+    "Rate limits of one namespace_id count together: each needs its own.",
+  );
   check((config.triggers.crons ?? []).length > 0, "There is no cron trigger: recovery would never run.");
   return problems;
 }

@@ -49,13 +49,13 @@ test("its key is accepted, and the state folder keeps the key's id and team, not
 test("its curl line uploads a file when pasted", async () => {
   const line = printedCurl();
   if (hasCurl) {
-    expect(execFileSync(line, { shell: true, encoding: "utf8", stdio: "pipe" })).toMatch(
+    expect(execFileSync(line, { shell: true, cwd: server.folder, encoding: "utf8", stdio: "pipe" })).toMatch(
       /^HTTP\/1\.1 200 OK.*^Location: \/docs\/v1\/uploads\/[0-9a-f]{24}\r$.*"message":"File uploaded\./ims,
     );
   } else {
     const [, token, path, url] = line.match(/Bearer (\w+)['"] -F ['"]file=@"?([^"']+)"?['"] (\S+)$/) ?? [];
     const body = new FormData();
-    body.append("file", new File([readFileSync(path ?? "")], "tone-vbr.mp3"));
+    body.append("file", new File([readFileSync(join(server.folder, path ?? ""))], "tone-vbr.mp3"));
     const answer = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
     expect(answer.status).toBe(200);
   }
