@@ -6,7 +6,6 @@
 import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { enableCompileCache } from "node:module";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { parseArgs, promisify } from "node:util";
@@ -19,17 +18,14 @@ const url = `http://localhost:${port}`;
 const stateDir = resolve(process.env.STATE_DIR || join(root, ".wrangler/state"));
 const RECOVERY_MILLISECONDS = 5 * 60 * 1000;
 
-// Set before wrangler is loaded, which would print warnings of what is meant to be so, and use the network.
+// For wrangler, before it is loaded: it would warn of what is meant to be so, and use the network.
 Object.assign(process.env, {
   WRANGLER_LOG: "error",
   WRANGLER_HIDE_BANNER: "true",
   WRANGLER_SEND_METRICS: "false",
   WRANGLER_WRITE_LOGS: "false",
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
-  // A third of a start is compiling wrangler: 15 MB of JavaScript.
-  NODE_COMPILE_CACHE: join(root, "node_modules/.cache/wrangler"),
 });
-enableCompileCache(process.env.NODE_COMPILE_CACHE);
 
 function fail(error: Error & { code?: string }): never {
   const isExplained = error instanceof Refusal || error.code?.startsWith("ERR_PARSE_ARGS");
@@ -42,8 +38,8 @@ async function checkPort(): Promise<void> {
     throw new Refusal(`PORT is "${port}"; it must be 1 to 65535.`);
   const probe = createServer().listen(+port, "localhost");
   await once(probe, "listening").catch(({ code }) => {
-    const why = code === "EADDRINUSE" ? "is in use" : `can't be opened (${code})`;
-    throw new Refusal(`Port ${port} ${why}. Choose another one: PORT=8788 npm run dev`);
+    const problem = code === "EADDRINUSE" ? "is in use" : `can't be opened (${code})`;
+    throw new Refusal(`Port ${port} ${problem}. Choose another one: PORT=8788 npm run dev`);
   });
   probe.close();
 }
@@ -60,6 +56,9 @@ async function migrate(): Promise<void> {
 async function startWorker(vars: Record<string, string>, log: (level: string, line: string) => void): Promise<void> {
   const { unstable_DevEnv } = await import("wrangler");
   const wrangler = new unstable_DevEnv();
+  wrangler.on("error", fail);
+  // After a first build that fails wrangler would wait for ever; after a later one it takes the next that works.
+  wrangler.on("buildFailed", () => fail(new Refusal("The service could not be built.")));
   const started = wrangler.startWorker({
     config,
     bindings: Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, { type: "plain_text", value }])),
@@ -68,15 +67,11 @@ async function startWorker(vars: Record<string, string>, log: (level: string, li
       persist: stateDir,
       watch: true,
       inspector: false,
-      structuredLogsHandler: ({ level, message }: Record<string, string>) => log(level ?? "", message ?? ""),
+      structuredLogsHandler: ({ level = "", message = "" }) => log(level, message),
     },
   });
-  // After a first build that fails wrangler would wait for ever; after a later one it takes the next that works.
-  const failed = once(wrangler, "buildFailed").then(() => {
-    throw new Refusal("The service could not be built.");
-  });
-  await Promise.race([Promise.all([started, once(wrangler, "reloadComplete")]), failed]);
-  wrangler.on("error", fail);
+  await Promise.all([started, once(wrangler, "reloadComplete")]);
+  wrangler.removeAllListeners("buildFailed");
   // In place of wrangler's own handlers, which end with an error code.
   const stop = () => wrangler.teardown().finally(() => process.exit());
   for (const signal of ["SIGINT", "SIGTERM"]) process.removeAllListeners(signal).on(signal, stop);
