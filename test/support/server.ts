@@ -44,8 +44,7 @@ export async function freePort(): Promise<string> {
 
 /** Runs what `npm run dev` runs, without waiting for anything. */
 export function runDev(folder: string, env: Record<string, string>, args: string[] = []) {
-  // A free inspector port is looked for, where several servers start at once.
-  const child = spawn(process.execPath, ["src/cli/dev.ts", "--inspector-port", "0", ...args], {
+  const child = spawn(process.execPath, ["src/dev/dev.ts", ...args], {
     cwd: folder,
     env: { ...process.env, ...env },
     detached: true,

@@ -50,7 +50,7 @@ describe("the source", () => {
   });
 
   test("prints in log.ts only, and on the command line", () => {
-    const printing = filesWith(/\bconsole\s*(\.|\[)/).filter((path) => !path.startsWith("src/cli/"));
+    const printing = filesWith(/\bconsole\s*(\.|\[)/).filter((path) => !path.startsWith("src/dev/"));
     expect(printing).toEqual(["src/platform/log.ts"]);
   });
 
@@ -73,7 +73,7 @@ describe("the source", () => {
   });
 
   test("reads the environment in one place", () => {
-    expect(filesWith(/process\.env|from "cloudflare:workers"/).filter((path) => !path.startsWith("src/cli/"))).toEqual(
+    expect(filesWith(/process\.env|from "cloudflare:workers"/).filter((path) => !path.startsWith("src/dev/"))).toEqual(
       [],
     );
   });

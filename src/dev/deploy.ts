@@ -1,0 +1,44 @@
+/**
+ * `npm run deploy`: checks the configuration, applies the migrations, deploys. Arguments go to `wrangler deploy`; the
+ * environment and the configuration file that they name are those of all three steps.
+ */
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { unstable_readConfig } from "wrangler";
+import { findProblems } from "./check-deploy.ts";
+
+const args = process.argv.slice(2);
+const { values } = parseArgs({
+  args,
+  strict: false,
+  options: {
+    config: { type: "string", short: "c" },
+    env: { type: "string", short: "e" },
+    "dry-run": { type: "boolean" },
+  },
+});
+const { config, env } = values as { config?: string; env?: string };
+
+function readProblems(): string[] {
+  try {
+    return findProblems(unstable_readConfig({ config, env }, { hideWarnings: true }));
+  } catch (error) {
+    return [error instanceof Error ? error.message : String(error)];
+  }
+}
+
+function wrangler(...command: string[]): void {
+  const script = join(import.meta.dirname, "../../node_modules/wrangler/bin/wrangler.js");
+  const { status } = spawnSync(process.execPath, [script, ...command], { stdio: "inherit" });
+  if (status !== 0) process.exit(status ?? 1);
+}
+
+const problems = readProblems();
+if (problems.length > 0) {
+  console.error(["Not deployed:", ...problems].join("\n- "));
+  process.exit(1);
+}
+const target = [...(config ? ["--config", config] : []), ...(env ? ["--env", env] : [])];
+if (!values["dry-run"]) wrangler("d1", "migrations", "apply", "DB", "--remote", ...target);
+wrangler("deploy", ...args);

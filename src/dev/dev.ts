@@ -1,0 +1,119 @@
+/**
+ * `npm run dev`: the whole service on this machine, without an account or the network. Data, secrets and key are kept
+ * from one start to the next. The environment's PORT (8787) and STATE_DIR (.wrangler/state) say where;
+ * `npm run dev -- --var UPLOAD_IDLE_SECONDS:5` overrides a setting.
+ */
+import { execFile } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { createServer } from "node:net";
+import { join, resolve } from "node:path";
+import { parseArgs, promisify } from "node:util";
+import { firstKey, prepareSecrets, Refusal } from "./first-start.ts";
+
+const root = join(import.meta.dirname, "../..");
+const config = join(root, "wrangler.toml");
+const port = process.env.PORT || "8787";
+const url = `http://localhost:${port}`;
+const stateDir = resolve(process.env.STATE_DIR || join(root, ".wrangler/state"));
+const RECOVERY_MILLISECONDS = 5 * 60 * 1000;
+
+// For wrangler, before it is loaded: it would warn of what is meant to be so, and use the network.
+Object.assign(process.env, {
+  WRANGLER_LOG: "error",
+  WRANGLER_HIDE_BANNER: "true",
+  WRANGLER_SEND_METRICS: "false",
+  WRANGLER_WRITE_LOGS: "false",
+  CLOUDFLARE_CF_FETCH_ENABLED: "false",
+});
+
+function fail(error: Error & { code?: string }): never {
+  const isExplained = error instanceof Refusal || error.code?.startsWith("ERR_PARSE_ARGS");
+  console.error(isExplained ? error.message : error);
+  process.exit(1);
+}
+
+async function checkPort(): Promise<void> {
+  if (!/^\d{1,5}$/.test(port) || +port < 1 || +port > 65_535)
+    throw new Refusal(`PORT is "${port}"; it must be 1 to 65535.`);
+  const probe = createServer().listen(+port, "localhost");
+  await once(probe, "listening").catch(({ code }) => {
+    const problem = code === "EADDRINUSE" ? "is in use" : `can't be opened (${code})`;
+    throw new Refusal(`Port ${port} ${problem}. Choose another one: PORT=8788 npm run dev`);
+  });
+  probe.close();
+}
+
+async function migrate(): Promise<void> {
+  const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
+  const args = ["d1", "migrations", "apply", "DB", "--local", "--config", config, "--persist-to", stateDir];
+  const env = { ...process.env, WRANGLER_LOG: "log" };
+  await promisify(execFile)(process.execPath, [wrangler, ...args], { env }).catch(({ stdout, stderr }) => {
+    throw new Refusal(`${stdout}${stderr}The migrations could not be applied.`);
+  });
+}
+
+async function startWorker(vars: Record<string, string>, log: (level: string, line: string) => void): Promise<void> {
+  const { unstable_DevEnv } = await import("wrangler");
+  const wrangler = new unstable_DevEnv();
+  wrangler.on("error", fail);
+  // After a first build that fails wrangler would wait for ever; after a later one it takes the next that works.
+  wrangler.on("buildFailed", () => fail(new Refusal("The service could not be built.")));
+  const started = wrangler.startWorker({
+    config,
+    bindings: Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, { type: "plain_text", value }])),
+    dev: {
+      server: { hostname: "localhost", port: +port },
+      persist: stateDir,
+      watch: true,
+      inspector: false,
+      structuredLogsHandler: ({ level = "", message = "" }) => log(level, message),
+    },
+  });
+  await Promise.all([started, once(wrangler, "reloadComplete")]);
+  wrangler.removeAllListeners("buildFailed");
+  // In place of wrangler's own handlers, which end with an error code.
+  const stop = () => wrangler.teardown().finally(() => process.exit());
+  for (const signal of ["SIGINT", "SIGTERM"]) process.removeAllListeners(signal).on(signal, stop);
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({ options: { var: { type: "string", multiple: true, default: [] } } });
+  await checkPort();
+  const secrets = prepareSecrets(join(root, ".dev.vars"));
+  const isDataKept = existsSync(join(stateDir, "v3/d1"));
+  console.log(`Starting on port ${port} …`);
+  await migrate();
+
+  let isStarting = true;
+  const vars = {
+    S3_ENDPOINT: `${url}/cdn-cgi/local/r2/s3`,
+    S3_ACCESS_KEY_ID: "local",
+    S3_SECRET_ACCESS_KEY: "local-secret",
+    ...Object.fromEntries(values.var.map((pair) => pair.split(/:(.*)/s, 2))),
+  };
+  await startWorker(vars, (level, line) => (!isStarting || level === "error") && console.log(line));
+  const { key, isKept } = await firstKey(url, secrets.operatorToken, stateDir);
+  isStarting = false;
+
+  const parts = { [`data in ${stateDir}`]: isDataKept, "secrets in .dev.vars": secrets.areKept, key: isKept };
+  const which = (kept: boolean) => Object.keys(parts).filter((part) => parts[part] === kept);
+  console.log(`
+Stowage answers at ${url}, and describes itself at ${url}/openapi.json
+
+Your secret key: ${key}
+
+Upload a file, from the project's folder:
+
+  curl -i -H "Authorization: Bearer ${key}" -F "file=@test/audio/tone-vbr.mp3" ${url}/docs/v1/uploads
+`);
+  if (which(false).length > 0) console.log(`Made: ${which(false).join(", ")}`);
+  if (which(true).length > 0) console.log(`Kept: ${which(true).join(", ")}`);
+
+  // Production's cron trigger, which the local runtime does not have.
+  const recover = () => fetch(`${url}/cdn-cgi/local/scheduled`).catch(() => undefined);
+  await recover();
+  setInterval(recover, RECOVERY_MILLISECONDS);
+}
+
+await main().catch(fail);
