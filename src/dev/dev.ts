@@ -27,9 +27,8 @@ Object.assign(process.env, {
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
 });
 
-function fail(error: Error & { code?: string }): never {
-  const isExplained = error instanceof Refusal || error.code?.startsWith("ERR_PARSE_ARGS");
-  console.error(isExplained ? error.message : error);
+function fail(error: unknown): never {
+  console.error(error instanceof Refusal ? error.message : error);
   process.exit(1);
 }
 
@@ -78,7 +77,14 @@ async function startWorker(vars: Record<string, string>, log: (level: string, li
 }
 
 async function main(): Promise<void> {
-  const { values } = parseArgs({ options: { var: { type: "string", multiple: true, default: [] } } });
+  const { values, tokens } = parseArgs({
+    options: { var: { type: "string", multiple: true } },
+    strict: false,
+    tokens: true,
+  });
+  for (const token of tokens) {
+    if (token.kind === "option" && token.name !== "var") console.error(`Ignored, unknown here: ${token.rawName}`);
+  }
   await checkPort();
   const secrets = prepareSecrets(join(root, ".dev.vars"));
   const isDataKept = existsSync(join(stateDir, "v3/d1"));
@@ -90,7 +96,7 @@ async function main(): Promise<void> {
     S3_ENDPOINT: `${url}/cdn-cgi/local/r2/s3`,
     S3_ACCESS_KEY_ID: "local",
     S3_SECRET_ACCESS_KEY: "local-secret",
-    ...Object.fromEntries(values.var.map((pair) => pair.split(/:(.*)/s, 2))),
+    ...Object.fromEntries((values.var ?? []).map((pair) => String(pair).split(/:(.*)/s, 2))),
   };
   await startWorker(vars, (level, line) => (!isStarting || level === "error") && console.log(line));
   const { key, isKept } = await firstKey(url, secrets.operatorToken, stateDir);

@@ -121,10 +121,10 @@ test("code that can't be built ends the start with the compiler's message", asyn
   rmSync(folder, { recursive: true, maxRetries: 5 });
 });
 
-test("an unknown argument is refused", async () => {
-  const { exited, output } = runDev(server.folder, {}, ["--prot", "1"]);
+test("an argument that it does not know is ignored, and named", async () => {
+  const { exited, output } = runDev(server.folder, { PORT: "0" }, ["--prot", "1"]);
   expect(await exited).toBe(1);
-  expect(output()).toBe("Unknown option '--prot'\n");
+  expect(output()).toBe('Ignored, unknown here: --prot\nPORT is "0"; it must be 1 to 65535.\n');
 });
 
 test.each(["0", "65536", "http", "-1", "80.5"])("PORT=%s is refused", async (port) => {
