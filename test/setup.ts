@@ -2,14 +2,16 @@ import { applyD1Migrations } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
 import { afterAll, expect } from "vitest";
 import { leaksInDatabase, watcher } from "./support/canaries.ts";
+import { emptyStores } from "./support/stores.ts";
 
 await applyD1Migrations(env.DB, env.TEST_MIGRATIONS);
+await emptyStores();
 
-// The queue consumer loads the Worker at its first event. Should that be while the file ends, the run hangs for ever.
+// The queue consumer loads the Worker at its first event. If that happens while a file ends, the run hangs for ever.
 await exports.default.fetch("https://stowage.test/openapi.json");
 
-// Of every file, whatever it tests: no secret is printed, and none is stored as it is.
+// Every file checks at its end that no secret was printed, and that none is stored in clear.
 afterAll(async () => {
-  expect(watcher.leaks).toEqual([]);
+  expect(watcher.leaks.splice(0)).toEqual([]);
   expect(await leaksInDatabase()).toEqual([]);
 });

@@ -1,8 +1,8 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { splitRoute } from "../../src/http/operation.ts";
-import { operations as api } from "../support/contract.ts";
 import { newTeam, newUser, refused, sendText, startWorker, type Team, withoutHashing } from "../support/harness.ts";
+import { operations as api } from "../support/routes.ts";
 
 /* What a caller with a good token may try with a body. */
 

@@ -1,7 +1,6 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import type { Deps } from "../../src/deps.ts";
 import { splitRoute } from "../../src/http/operation.ts";
-import { operations as api } from "../support/contract.ts";
 import {
   type CallOptions,
   fieldsOf,
@@ -12,6 +11,7 @@ import {
   startWorker,
   type Team,
 } from "../support/harness.ts";
+import { operations as api } from "../support/routes.ts";
 
 /*
  * Input that no honest client sends: each is answered with a clear 4xx, and nothing is stored.

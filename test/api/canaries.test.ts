@@ -7,8 +7,8 @@ import { createDb } from "../../src/platform/db.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
-import { operations as api } from "../support/contract.ts";
 import { type CallOptions, form, newTeam, OPERATOR, startWorker, withoutJobs } from "../support/harness.ts";
+import { operations as api } from "../support/routes.ts";
 
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
@@ -100,7 +100,7 @@ describe("the watcher", () => {
   });
 });
 
-type Failing = "no trouble" | "D1" | "R2" | "the queue" | "hashing" | "opening" | "the limiter";
+type Failing = "no trouble" | "D1" | "R2" | "the queue" | "hashing" | "decryption" | "the limiter";
 
 /** A database whose every statement fails with its SQL and values in the message, as Drizzle's errors have them. */
 function failingDatabase(): D1Database {
@@ -132,12 +132,13 @@ function breaking(failing: Failing) {
     if (failing === "D1") return { ...deps, db: createDb(failingDatabase()) };
     if (failing === "R2") return { ...deps, bytes: { ...deps.bytes, put: fail, remove: fail, head: fail, read: fail } };
     if (failing === "the queue") return { ...deps, jobs: { send: fail, sendAll: fail } };
-    if (failing === "the limiter") return { ...deps, limiter: { token: fail, address: fail, login: fail } };
-    if (failing === "opening") {
-      const open = () => {
-        throw new Error("can't be opened");
+    if (failing === "the limiter")
+      return { ...deps, limiter: { ...deps.limiter, token: fail, address: fail, login: fail } };
+    if (failing === "decryption") {
+      const decrypt = () => {
+        throw new Error("can't be decrypted");
       };
-      return { ...deps, secrets: { ...deps.secrets, open } };
+      return { ...deps, secrets: { ...deps.secrets, decrypt } };
     }
     if (failing === "hashing") {
       const broken = async () => {
@@ -150,7 +151,7 @@ function breaking(failing: Failing) {
 }
 
 describe("no log line and no failure tells a secret", () => {
-  test.each<Failing>(["no trouble", "D1", "R2", "the queue", "hashing", "opening", "the limiter"])(
+  test.each<Failing>(["no trouble", "D1", "R2", "the queue", "hashing", "decryption", "the limiter"])(
     "on any route, with trouble in: %s",
     async (failing) => {
       const team = await newTeam(quiet);

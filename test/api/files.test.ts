@@ -10,6 +10,7 @@ import {
   form,
   newTeam,
   processed,
+  queueing,
   refused,
   snapshot,
   startWorker,
@@ -78,7 +79,7 @@ describe("uploading", () => {
   });
 
   test("stores a large file in parts, and every byte of it", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
     const id = await upload(team, "large.bin", bytes);
     const found = await processed(team, id);
@@ -99,7 +100,7 @@ describe("uploading", () => {
         resolve();
         await ended.promise;
       }
-      return bytes.put(`slow/${i}`, slow(), 8 * 1024 * 1024, async () => ({}));
+      return bytes.put(`slow/${i}`, slow(), 8 * 1024 * 1024, { name: "slow", contentType: async () => "text/plain" });
     });
     await Promise.all(given.map(({ promise }) => promise));
 
@@ -248,7 +249,7 @@ describe("the signed address of a file", () => {
 
 describe("the metadata of a file", () => {
   test("holds what processing found in an audio file", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const { bytes, audio, title } = sample("tone-vbr.mp3");
     const id = await upload(team, "tone.mp3", bytes);
     const found = await processed(team, id);
@@ -263,13 +264,13 @@ describe("the metadata of a file", () => {
   });
 
   test("of a file that is no audio has none, and the file is completed", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "note.txt", "hello"));
     expect(found).toMatchObject({ status: "completed", audio: null, failure: null });
   });
 
   test("of what calls itself audio and can't be read says why it failed", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "tone.flac", `fLaC${"\u0000\u0081".repeat(2000)}`));
     expect(found).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
     expect(fieldsOf(found.failure)).toEqual(["code", "message"]);
@@ -309,7 +310,7 @@ describe("deleting a file", () => {
 
 describe("processing a file again", () => {
   test.each(["completed", "failed"])("makes a %s file pending, and it is processed", async (status) => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const id = await upload(team, "tone.wav", sample("tone.wav").bytes);
     const first = await processed(team, id);
     await env.DB.prepare("update files set status = ?, audio = null where id = ?").bind(status, id).run();
@@ -320,7 +321,7 @@ describe("processing a file again", () => {
     const { status: code, body } = await again(deaf);
     expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
     expect(await metadata(team, id)).toMatchObject({ status: "pending", audio: null, processedAt: null });
-    await again({ call });
+    await again(queueing);
     const second = await processed(team, id);
     expect(second.audio).toEqual(first.audio);
     expect(second.__v).toBeGreaterThan(first.__v);

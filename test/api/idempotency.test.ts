@@ -1,26 +1,19 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import {
-  type Answered,
-  encodeForm,
-  expectSettled,
-  expectSound,
-  type Founded,
-  rowsOf,
-  World,
-} from "../support/faults.ts";
+import type { Answer, Team } from "../support/client.ts";
+import { encodeForm, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* `Idempotency-Key`: the same key in the same team within 24 hours stores one file. */
 
 const DAY = 24 * 60 * 60 * 1000;
 
-async function begin(): Promise<{ world: World; team: Founded; send: typeof send }> {
+async function begin(): Promise<{ world: World; team: Team; send: typeof send }> {
   const world = new World();
-  const team = await world.foundTeam();
-  async function send(text: string, key?: string, from: Founded = team, cut = 0): Promise<Answered> {
+  const team = await world.newTeam();
+  async function send(text: string, key?: string, from: Team = team, cut = 0): Promise<Answer> {
     const { body, contentType } = await encodeForm("note.txt", text);
     const form = { body: body.slice(0, body.length - cut), contentType };
-    return world.must(world.upload(from, form, key === undefined ? {} : { "Idempotency-Key": key }));
+    return must(world.upload(from, form, key === undefined ? {} : { "Idempotency-Key": key }));
   }
   return { world, team, send };
 }
@@ -130,7 +123,7 @@ describe("the same key again", () => {
 describe("a key", () => {
   test("of another team is another key", async () => {
     const { world, team, send } = await begin();
-    const other = await world.foundTeam();
+    const other = await world.newTeam();
     const [mine, theirs] = [await send("text", "k"), await send("another text", "k", other)];
     expect([mine.status, theirs.status]).toEqual([200, 200]);
     expect(theirs.id).not.toBe(mine.id);

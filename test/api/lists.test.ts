@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { createDb } from "../../src/platform/db.ts";
-import { watch } from "../support/effects.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { withBindings } from "../support/deps.ts";
 import { type Answer, fill, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
 
 /*
@@ -144,10 +144,10 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     const [team] = await filled(300);
     const costs: number[] = [];
     for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {
-      const { bindings, effects } = watch(env);
-      const counted = startWorker((deps) => ({ ...deps, db: createDb(bindings.DB) }));
+      const bindings = new ProxiedBindings();
+      const counted = startWorker((deps) => withBindings(deps, bindings.wrap(env)));
       const page: Answer = await counted.call("GET", next, { token: team.token });
-      costs.push(effects.rowsRead);
+      costs.push(bindings.effects.rowsRead);
       next = nextOf(page);
     }
     expect(costs).toHaveLength(table === "api_keys" ? 31 : 30);

@@ -2,8 +2,9 @@ import { describe, expect, test } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { STATUS } from "../../src/http/failures.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
-import { operations as api, compile } from "../support/contract.ts";
+import { compile } from "../support/contract.ts";
 import { call } from "../support/harness.ts";
+import { operations as api } from "../support/routes.ts";
 
 /*
  * GET /openapi.json says all that a client needs, and says nothing that is not so. That every answer seen in any test

@@ -312,7 +312,7 @@ describe("listing users", () => {
     const team = await newTeam(worker);
     await fill(team, "users", 2600);
     const headers = { Authorization: `Bearer ${team.token}` };
-    const { body } = await worker.fetch(new Request("https://stowage.test/auth/v1/users", { headers }));
+    const { body } = await worker.send(new Request("https://stowage.test/auth/v1/users", { headers }));
     const reader = body!.getReader();
     expect(new TextDecoder().decode((await reader.read()).value)).toMatch(/^\[\{/);
     await team.call("DELETE", `/auth/v1/apikeys/${team.keyId}`);

@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Effects } from "../support/effects.ts";
+import type { Effects } from "../support/bindings.ts";
 import { repeat, type Shot } from "./load.ts";
 import { type Bill, bill, total } from "./prices.ts";
 import {

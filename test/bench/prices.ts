@@ -1,4 +1,4 @@
-import type { Effects } from "../support/effects.ts";
+import type { Effects } from "../support/bindings.ts";
 
 /**
  * Cloudflare's list prices in US dollars, Workers Paid plan, as its documentation stated them on PRICES.date.

@@ -1,6 +1,6 @@
 import { scrypt } from "node:crypto";
 import service from "../../src/index.ts";
-import { type Effects, watch } from "../support/effects.ts";
+import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 
 /*
  * Ours, beside bare handlers that do for each operation the least that the platform can do for it: no token, no checks,
@@ -99,14 +99,14 @@ let watched: { env: BenchEnv; effects: Effects } | undefined;
 /** For the bench itself: what calls cost, by proxies around the bindings. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
-    const { bindings, effects } = watch(env);
-    watched = { env: { ...env, ...bindings }, effects };
+    const bindings = new ProxiedBindings();
+    watched = { env: bindings.wrap(env), effects: bindings.effects };
     return Response.json({});
   },
   effects: async () => {
-    const { statements: _, ...counts } = watched?.effects ?? { statements: undefined };
+    const effects = watched?.effects ?? {};
     watched = undefined;
-    return Response.json(counts);
+    return Response.json(effects);
   },
 };
 

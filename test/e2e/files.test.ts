@@ -111,7 +111,7 @@ describe("a signed address", () => {
         const opened = await fetch(url);
         return opened.status === 403 && opened.text();
       },
-      { timeout: 10_000, interval: 100 },
+      { timeout: 100_000, interval: 100 },
     );
     expect(refused).toMatch(/expired/i);
   });

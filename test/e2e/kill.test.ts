@@ -55,7 +55,7 @@ async function listAll(team: TestTeam): Promise<Listed[]> {
 }
 
 test(`${KILLS} kills lose no upload that was acknowledged, and leave none half done`, {
-  timeout: 120_000,
+  timeout: 600_000,
 }, async () => {
   const team = await server.newTeam();
   const acknowledged = new Map<string, string>();
@@ -66,7 +66,7 @@ test(`${KILLS} kills lose no upload that was acknowledged, and leave none half d
     const enough = acknowledged.size + randomInt(3, 30);
     const senders = SENDERS.map((size) => keepUploading(team, size, acknowledged));
     // In full flow, at a moment of chance.
-    await vi.waitUntil(() => acknowledged.size >= enough, { timeout: 30_000, interval: 1 });
+    await vi.waitUntil(() => acknowledged.size >= enough, { timeout: 100_000, interval: 1 });
     await server.kill();
     for (const count of await Promise.all(senders)) sent += count;
     brokenOff += server.sql("D1Database", "select id from files where status = 'receiving'").length;

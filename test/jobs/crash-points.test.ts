@@ -3,24 +3,23 @@ import { describe, expect, test } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
+import { FAILURES, type Fault, MOMENTS, ProxiedBindings } from "../support/bindings.ts";
+import type { Answer, Team } from "../support/client.ts";
+import type { Change } from "../support/deps.ts";
 import {
-  type Answered,
-  type Change,
+  AFTER_PERMANENT_FAILURE,
   type Ended,
   encodeForm,
   expectSettled,
   expectSound,
-  type Fault,
   type Form,
-  type Founded,
   forget,
-  MOMENTS,
+  must,
   type Row,
   sha256,
-  TROUBLES,
-  Wire,
+  UNAVAILABLE,
   World,
-} from "../support/faults.ts";
+} from "../support/world.ts";
 
 /*
  * Every crash point: each scenario runs once in peace, which counts the calls that it makes to D1, R2 and the Queue.
@@ -29,11 +28,11 @@ import {
  */
 
 interface Scenario<S, R> {
-  prepare(world: World, team: Founded): Promise<S>;
-  act(world: World, team: Founded, state: S, wire: Wire): Promise<R>;
+  prepare(world: World, team: Team): Promise<S>;
+  act(world: World, team: Team, state: S, bindings: ProxiedBindings): Promise<R>;
   /** What must hold at the end beside the invariants. */
   judge(rows: Row[], run: Run<S, R>): void;
-  /** A trouble that is always there; the calls from it on are the ones to enumerate. */
+  /** A fault that is always there; the calls from it on are the ones to enumerate. */
   given?(calls: string[]): Fault;
   /** It acts on rows of every team, so each run is brought to its end before the next. */
   alone?: true;
@@ -42,7 +41,7 @@ interface Scenario<S, R> {
 }
 
 interface Run<S, R> {
-  team: Founded;
+  team: Team;
   state: S;
   result: R;
   fault: Fault | undefined;
@@ -56,28 +55,32 @@ interface Run<S, R> {
 
 const isListed = ({ status }: Row) => status !== "receiving" && status !== "deleting";
 
-async function runOnce<S, R>(scenario: Scenario<S, R>, world: World, faults: Fault[]): Promise<[Run<S, R>, Wire]> {
-  const team = await world.foundTeam();
+async function runOnce<S, R>(
+  scenario: Scenario<S, R>,
+  world: World,
+  faults: Fault[],
+): Promise<[Run<S, R>, ProxiedBindings]> {
+  const team = await world.newTeam();
   const state = await scenario.prepare(world, team);
-  const wire = new Wire(...faults);
-  const result = await scenario.act(world, team, state, wire);
+  const bindings = new ProxiedBindings(...faults);
+  const result = await scenario.act(world, team, state, bindings);
   const rows = await expectSound(team.teamId, scenario);
   const listed = rows.filter(isListed).map(({ id }) => id);
   const fault = faults.at(-1);
-  const call = fault ? (wire.calls[fault.call - 1] ?? "") : "";
-  return [{ team, state, result, fault, call, listed, rowsLeft: rows.length }, wire];
+  const call = fault ? (bindings.calls[fault.call - 1] ?? "") : "";
+  return [{ team, state, result, fault, call, listed, rowsLeft: rows.length }, bindings];
 }
 
 async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S, R>[]): Promise<void> {
   await world.heal(runs.map(({ team }) => team.teamId));
   for (const run of runs) {
     const { fault, call, team, listed } = run;
-    const where = fault ? `${fault.trouble} ${fault.moment} call ${fault.call}, ${call}` : "in peace";
+    const where = fault ? `${fault.failure} ${fault.moment} call ${fault.call}, ${call}` : "in peace";
     try {
       const rows = await expectSettled(team.teamId, scenario);
       const reappeared = rows.filter(({ id }) => !listed.includes(id));
       expect(reappeared, "what was hidden stays hidden").toEqual([]);
-      const { body } = await world.get("/docs/v1/uploads?limit=100", team);
+      const { body } = await team.call("GET", "/docs/v1/uploads?limit=100");
       expect(body.data.map(({ _id }: { _id: string }) => _id).sort()).toEqual(rows.map(({ id }) => id));
       scenario.judge(rows, run);
     } catch (error) {
@@ -96,9 +99,9 @@ async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: num
   const given: Fault[] = scenario.given ? [scenario.given(calls)] : [];
   const runs = [first];
   if (given.length > 0) {
-    const [run, wire] = await runOnce(scenario, peace, given);
+    const [run, bindings] = await runOnce(scenario, peace, given);
     runs.push(run);
-    calls = wire.calls;
+    calls = bindings.calls;
   }
   await settle(scenario, peace, runs);
 
@@ -108,8 +111,8 @@ async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: num
   const from = given[0]?.call ?? 0;
   for (let call = from + 1; call <= calls.length; call++) {
     for (const moment of MOMENTS) {
-      for (const trouble of TROUBLES) {
-        const [run] = await runOnce(scenario, world, [...given, { call, moment, trouble }]);
+      for (const failure of FAILURES) {
+        const [run] = await runOnce(scenario, world, [...given, { call, moment, failure }]);
         expect(run.call, "the scenario repeats itself").toBe(calls[call - 1]);
         open.push(run);
         done++;
@@ -125,7 +128,13 @@ async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: num
   return { points: calls.length - from, runs: done, calls };
 }
 
-type Told = Ended<Answered>;
+type Told = Ended<Answer>;
+/** What a client may be answered beside the answer in peace. */
+function failureStatuses(fault: Fault | undefined): (number | "dead")[] {
+  if (!fault) return [];
+  if (fault.failure === "death") return ["dead"];
+  return [fault.failure === "permanent" ? AFTER_PERMANENT_FAILURE[0] : UNAVAILABLE[0]];
+}
 const status = (told: Told) => (told === "dead" ? "dead" : told.status);
 
 /** Of an upload: promised is promised; otherwise nothing is there, or all of it where the answer was lost with its Worker. */
@@ -138,7 +147,7 @@ function judgeUpload(rows: Row[], digest: string, told: Told, mayBeThere: boolea
 
 /** The commit took effect, its answer was lost, and the undoing could not reach D1. */
 const isLostCommit = ({ call, fault }: { call: string; fault: Fault | undefined }) =>
-  call === "D1 batch" && fault?.moment === "after" && fault.trouble === "outage";
+  call === "D1 batch" && fault?.moment === "after" && fault.failure === "outage";
 
 const tone = sample("tone.m4a").bytes;
 /** Read from one end to the other, piece by piece. */
@@ -157,21 +166,20 @@ function uploading(bytes: Uint8Array<ArrayBuffer>, headers: Record<string, strin
   }));
   return {
     prepare: () => prepared,
-    act: (world, team, { form }, wire) => world.upload(team, form, headers, wire),
+    act: (world, team, { form }, bindings) => world.upload(team, form, headers, { bindings }),
     judge: (rows, run) => judgeUpload(rows, run.state.digest, run.result, isLostCommit(run)),
   };
 }
 
-/** Its answer is a refusal, or trouble: nothing is ever there. */
+/** The answer is a refusal, or tells of the failure: nothing is ever there. */
 function refused(prepare: () => Promise<Form>, answer: number, change?: Change): Scenario<Form, Told> {
   return {
     prepare,
-    act: (world, team, form, wire) => world.upload(team, form, {}, wire, change),
+    act: (world, team, form, bindings) => world.upload(team, form, {}, { bindings, change }),
     judge: (rows, { fault, result, rowsLeft }) => {
-      expect(fault ? [answer, 503, "dead"] : [answer]).toContain(status(result));
-      // After trouble in a store a write may still be under way there, so the row stays until recovery.
-      const isTrouble = status(result) === 503;
-      if (!fault || (fault.trouble === "passing" && !isTrouble)) {
+      expect([answer, ...failureStatuses(fault)]).toContain(status(result));
+      // After a store has failed a write may still be under way there, so the row stays until recovery.
+      if (!fault || (fault.failure === "transient" && status(result) === answer)) {
         expect(rowsLeft, "cleared away before the answer").toBe(0);
       }
       expect(rows).toEqual([]);
@@ -188,8 +196,8 @@ function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scena
       if (end === "bytes_missing") await env.BUCKET.delete(`${team.teamId}/${id}-file`);
       return id;
     },
-    async act(world, _, id, wire) {
-      const again = await world.deliver(id, wire);
+    async act(world, _, id, bindings) {
+      const again = await world.deliver(id, bindings);
       // The message of a Worker that died is lost: it is for recovery to find the file.
       if (typeof again === "number") world.messages.push(id);
       return again;
@@ -202,9 +210,9 @@ function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scena
   };
 }
 
-const gone = (rows: Row[], told: Told) => {
+const gone = (rows: Row[], told: Told, fault: Fault | undefined) => {
   if (status(told) === 200) expect(rows).toEqual([]);
-  else expect(["dead", 503]).toContain(status(told));
+  else expect(failureStatuses(fault)).toContain(status(told));
 };
 
 const deleting: Scenario<string, Told> = {
@@ -213,8 +221,9 @@ const deleting: Scenario<string, Told> = {
     await world.drain();
     return id;
   },
-  act: (world, team, id, wire) => world.ask("DELETE", `/docs/v1/uploads/${id}`, { token: team.token }, wire),
-  judge: (rows, { result }) => gone(rows, result),
+  act: (world, team, id, bindings) =>
+    world.ask("DELETE", `/docs/v1/uploads/${id}`, { token: team.token }, { bindings }),
+  judge: (rows, { result, fault }) => gone(rows, result, fault),
 };
 
 /** A form that comes halfway, and goes on when it is told to. */
@@ -234,13 +243,13 @@ async function slowForm(): Promise<{ form: Form; goOn: () => void }> {
 }
 
 /** An upload that is refused reads its body to the end before it says so; so it is not to be waited for. */
-async function rowAppears(team: Founded, upload: Wire): Promise<string | undefined> {
+async function rowAppears(team: Team, upload: ProxiedBindings): Promise<string | undefined> {
   for (;;) {
-    const { isLost } = upload;
+    const { isBroken } = upload;
     const row = await env.DB.prepare("select id from files where team_id = ?")
       .bind(team.teamId)
       .first<{ id: string }>();
-    if (row || isLost) return row?.id;
+    if (row || isBroken) return row?.id;
     await realSystem.sleep(1);
   }
 }
@@ -248,16 +257,16 @@ async function rowAppears(team: Founded, upload: Wire): Promise<string | undefin
 function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { uploaded: Told; deleted: Told }> {
   return {
     prepare: async () => null,
-    async act(world, team, _, wire) {
+    async act(world, team, _, bindings) {
       const { form, goOn } = await slowForm();
-      const uploadWire = whose === "upload" ? wire : new Wire();
-      const upload = world.upload(team, form, {}, uploadWire);
-      const id = await rowAppears(team, uploadWire);
+      const uploadBindings = whose === "upload" ? bindings : new ProxiedBindings();
+      const upload = world.upload(team, form, {}, { bindings: uploadBindings });
+      const id = await rowAppears(team, uploadBindings);
       const deleted = await world.ask(
         "DELETE",
         `/docs/v1/uploads/${id ?? "none"}`,
         { token: team.token },
-        whose === "delete" ? wire : undefined,
+        { bindings: whose === "delete" ? bindings : undefined },
       );
       goOn();
       return { uploaded: await upload, deleted };
@@ -280,24 +289,25 @@ const reprocessing: Scenario<string, Told> = {
     await world.drain();
     return id;
   },
-  act: (world, team, id, wire) => world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token }, wire),
+  act: (world, team, id, bindings) =>
+    world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token }, { bindings }),
   judge(rows, { result, fault }) {
     expect(rows.map((row) => [row.status, row.audio !== null])).toEqual([["completed", true]]);
-    expect(fault ? [200, 503, "dead"] : [200]).toContain(status(result));
+    expect([200, ...failureStatuses(fault)]).toContain(status(result));
   },
 };
 
 /** The same client, told nothing or told to try again, tries again with the same key. */
-const withKey: Scenario<Prepared, { first: Told; second: Answered }> = {
+const withKey: Scenario<Prepared, { first: Told; second: Answer }> = {
   prepare: uploading(tone).prepare,
-  async act(world, team, { form }, wire) {
+  async act(world, team, { form }, bindings) {
     const headers = { "Idempotency-Key": "once" };
-    const first = await world.upload(team, form, headers, wire);
-    return { first, second: await world.must(world.upload(team, form, headers)) };
+    const first = await world.upload(team, form, headers, { bindings });
+    return { first, second: await must(world.upload(team, form, headers)) };
   },
   judge(rows, { state, result: { first, second } }) {
     // Of a first that died midway, the second is told that it may be under way still.
-    expect([200, 409, 503]).toContain(second.status);
+    expect([200, 409, UNAVAILABLE[0]]).toContain(second.status);
     if (second.status !== 200) expect(second.headers.get("Retry-After")).not.toBeNull();
     if (first !== "dead" && first.status === 200) expect(second.id).toBe(first.id);
     expect(rows).toHaveLength(status(first) === 200 || second.status === 200 ? 1 : 0);
@@ -329,7 +339,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
     world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
     return ids;
   },
-  act: (world, _, __, wire) => world.recover(wire),
+  act: (world, _, __, bindings) => world.recover(bindings),
   judge(rows, { state, result, fault }) {
     expect(rows.map(({ id, status: end }) => [id, end]).sort()).toEqual(
       [
@@ -363,7 +373,7 @@ const smallLimit: Change = (deps) => ({ ...deps, settings: { ...deps.settings, m
 
 const lostCommit: Scenario<Prepared, Told> = {
   ...uploading(tone),
-  given: (calls) => ({ call: calls.lastIndexOf("D1 batch") + 1, moment: "after", trouble: "lasting" }),
+  given: (calls) => ({ call: calls.lastIndexOf("D1 batch") + 1, moment: "after", failure: "permanent" }),
   judge(rows, { result, state, fault }) {
     if (status(result) === 200) expect(fault).toBeUndefined();
     // Before the undoing has hidden it, whatever ends the undoing leaves a whole file.
@@ -391,10 +401,10 @@ const scenarios: [string, Scenario<any, any>][] = [
 ];
 
 describe("whatever fails or dies at whichever call, nothing is lost and nothing is left, of", () => {
-  test.for(scenarios)("%s", { timeout: 60_000 }, async ([name, scenario], { annotate }) => {
+  test.for(scenarios)("%s", { timeout: 600_000 }, async ([name, scenario], { annotate }) => {
     const { points, runs, calls } = await everyPoint(scenario);
     await annotate(`crash points of ${name}: ${points} calls, ${runs} runs passed (${calls.join(", ")})`);
     expect(points).toBeGreaterThan(0);
-    expect(runs).toBe(points * MOMENTS.length * TROUBLES.length);
+    expect(runs).toBe(points * MOMENTS.length * FAILURES.length);
   });
 });

@@ -2,16 +2,9 @@ import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
-import {
-  type Answered,
-  encodeForm,
-  expectSettled,
-  expectSound,
-  type Founded,
-  sha256,
-  Wire,
-  World,
-} from "../support/faults.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import type { Answer, Team } from "../support/client.ts";
+import { encodeForm, expectSettled, expectSound, must, sha256, World } from "../support/world.ts";
 
 /*
  * Random sequences of what clients, the queue, the clock and dying Workers do to one team, beside a map in memory that
@@ -50,9 +43,9 @@ class Model {
 class Stage {
   readonly world = new World();
   readonly model = new Model();
-  readonly #team: Founded;
+  readonly #team: Team;
 
-  constructor(team: Founded) {
+  constructor(team: Team) {
     this.#team = team;
   }
 
@@ -60,18 +53,21 @@ class Stage {
     return this.#team.teamId;
   }
 
-  ask(method: string, path: string, wire?: Wire) {
-    return this.world.ask(method, `/docs/v1/uploads${path}`, { token: this.#team.token }, wire);
+  ask(method: string, path: string, bindings?: ProxiedBindings) {
+    return this.world.ask(method, `/docs/v1/uploads${path}`, { token: this.#team.token }, { bindings });
   }
 
-  async send(content: number, { key, keep = 1, wire }: { key?: string; keep?: number; wire?: Wire } = {}) {
+  async send(
+    content: number,
+    { key, keep = 1, bindings }: { key?: string; keep?: number; bindings?: ProxiedBindings } = {},
+  ) {
     const { body, contentType } = await encodeForm("file", contents[content] ?? "");
     const form = { body: body.slice(0, Math.floor(body.length * keep)), contentType };
-    return this.world.upload(this.#team, form, key === undefined ? {} : { "Idempotency-Key": key }, wire);
+    return this.world.upload(this.#team, form, key === undefined ? {} : { "Idempotency-Key": key }, { bindings });
   }
 
   async listed(): Promise<string[]> {
-    const { status, body } = await this.world.must(this.ask("GET", "?limit=100"));
+    const { status, body } = await must(this.ask("GET", "?limit=100"));
     expect(status).toBe(200);
     return body.data.map(({ _id }: { _id: string }) => _id);
   }
@@ -103,12 +99,12 @@ const index = fc.nat(1000);
 const content = fc.nat(contents.length - 1);
 const death = fc
   .record({ call: fc.integer({ min: 1, max: 7 }), moment: fc.constantFrom("before" as const, "after" as const) })
-  .map((where) => ({ ...where, trouble: "death" as const }));
+  .map((where) => ({ ...where, failure: "death" as const }));
 const told = ({ call, moment }: { call: number; moment: string }) => `${moment} call ${call}`;
 
 const upload = content.map((what) =>
   step(`upload ${what}`, async (stage) => {
-    const { status, id } = await stage.world.must(stage.send(what));
+    const { status, id } = await must(stage.send(what));
     expect(status).toBe(200);
     expect(stage.model.files.has(id) || stage.model.gone.has(id)).toBe(false);
     stage.model.files.set(id, what);
@@ -119,14 +115,14 @@ const brokenUpload = fc
   .record({ what: content, keep: fc.double({ min: 0, max: 0.99, noNaN: true }) })
   .map(({ what, keep }) =>
     step(`upload ${what} up to ${keep}`, async (stage) => {
-      const { status } = await stage.world.must(stage.send(what, { keep }));
+      const { status } = await must(stage.send(what, { keep }));
       expect(status).toBe(400);
     }),
   );
 
 const dyingUpload = fc.record({ what: content, fault: death }).map(({ what, fault }) =>
   step(`upload ${what}, dead ${told(fault)}`, async (stage) => {
-    const answer = await stage.send(what, { wire: new Wire(fault) });
+    const answer = await stage.send(what, { bindings: new ProxiedBindings(fault) });
     if (answer === "dead") return stage.learn(what);
     expect(answer.status).toBe(200);
     stage.model.files.set(answer.id, what);
@@ -137,7 +133,7 @@ const keyedUpload = fc.record({ what: content, key: fc.constantFrom("k", "l") })
   step(`upload ${what} with key ${key}`, async (stage) => {
     const { model, world } = stage;
     const first = model.keys.get(key);
-    const answer: Answered = await world.must(stage.send(what, { key }));
+    const answer: Answer = await must(stage.send(what, { key }));
     if (first && first.at >= world.system.now() - DAY) {
       if (first.content === what) expect([answer.status, answer.id]).toEqual([200, first.id]);
       else expect([answer.status, answer.code]).toEqual([409, "idempotency_conflict"]);
@@ -155,7 +151,7 @@ const list = fc.constant(step("list", (stage) => stage.expectAgreement()));
 const sign = index.map((at) =>
   step(`sign ${at}`, async (stage) => {
     const id = stage.pick(at) ?? "none";
-    const { status } = await stage.world.must(stage.ask("GET", `/${id}`));
+    const { status } = await must(stage.ask("GET", `/${id}`));
     expect(status).toBe(stage.model.files.has(id) ? 200 : 404);
   }),
 );
@@ -164,7 +160,7 @@ const remove = index.map((at) =>
   step(`delete ${at}`, async (stage) => {
     const id = stage.pick(at);
     if (!id) return;
-    const { status } = await stage.world.must(stage.ask("DELETE", `/${id}`));
+    const { status } = await must(stage.ask("DELETE", `/${id}`));
     // A deletion that broke off may be asked for again.
     expect(stage.model.files.has(id) ? [200] : [200, 404]).toContain(status);
     stage.model.remove(id);
@@ -175,7 +171,7 @@ const dyingRemove = fc.record({ at: index, fault: death }).map(({ at, fault }) =
   step(`delete ${at}, dead ${told(fault)}`, async (stage) => {
     const id = stage.pick(at);
     if (!id) return;
-    await stage.ask("DELETE", `/${id}`, new Wire(fault));
+    await stage.ask("DELETE", `/${id}`, new ProxiedBindings(fault));
     if (!(await stage.listed()).includes(id)) stage.model.remove(id);
   }),
 );
@@ -183,7 +179,7 @@ const dyingRemove = fc.record({ at: index, fault: death }).map(({ at, fault }) =
 const reprocess = index.map((at) =>
   step(`reprocess ${at}`, async (stage) => {
     const id = stage.pick(at) ?? "none";
-    const { status } = await stage.world.must(stage.ask("POST", `/${id}/reprocess`));
+    const { status } = await must(stage.ask("POST", `/${id}/reprocess`));
     expect(status).toBe(stage.model.files.has(id) ? 200 : 404);
   }),
 );
@@ -204,7 +200,7 @@ const dyingJob = fc.record({ at: index, fault: death, redelivered: fc.boolean() 
   step(`deliver ${at}, dead ${told(fault)}${redelivered ? ", to be delivered again" : ""}`, async (stage) => {
     const message = take(stage, at);
     if (!message) return;
-    const ended = await stage.world.deliver(message, new Wire(fault));
+    const ended = await stage.world.deliver(message, new ProxiedBindings(fault));
     if (ended === "dead" ? redelivered : ended !== null) stage.world.messages.push(message);
   }),
 );
@@ -243,7 +239,7 @@ const recovery = fc.constant(
 
 const dyingRecovery = death.map((fault) =>
   step(`recovery, dead ${told(fault)}`, async ({ world }) => {
-    await world.recover(new Wire(fault));
+    await world.recover(new ProxiedBindings(fault));
   }),
 );
 
@@ -271,7 +267,7 @@ const steps = fc.array(
 );
 
 async function play(names: [string, Step][]): Promise<void> {
-  const stage = new Stage(await new World().foundTeam());
+  const stage = new Stage(await new World().newTeam());
   for (const [, run] of names) await run(stage);
   await expectSound(stage.teamId);
   await stage.expectAgreement();
@@ -287,7 +283,7 @@ async function play(names: [string, Step][]): Promise<void> {
 }
 
 describe("the service and a map in memory", () => {
-  test("agree, whatever is done in whatever order", { timeout: 60_000 + RUNS * 1000 }, async ({ annotate }) => {
+  test("agree, whatever is done in whatever order", { timeout: 120_000 + RUNS * 5000 }, async ({ annotate }) => {
     let ran = 0;
     await fc.assert(
       fc.asyncProperty(steps, async (names) => {

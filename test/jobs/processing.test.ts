@@ -8,8 +8,10 @@ import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
 import { receiveJobs } from "../../src/platform/jobs.ts";
 import { sample, samples } from "../audio/samples.ts";
-import { expectSettled, type Founded, type Row, rowsOf, Wire, World } from "../support/faults.ts";
-import { newTeam, processed, upload } from "../support/harness.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import type { Team } from "../support/client.ts";
+import { newTeam, processed, queueing, upload } from "../support/harness.ts";
+import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
 
 /*
  * The consumer: what becomes of a message, and of the file that it is about. Where the test delivers the messages
@@ -21,7 +23,7 @@ const tone = sample("tone.m4a").bytes;
 
 interface Stored {
   world: World;
-  team: Founded;
+  team: Team;
   id: string;
   key: string;
   row(): Promise<Row>;
@@ -30,7 +32,7 @@ interface Stored {
 /** A file whose message has not been delivered. */
 async function stored(bytes: Uint8Array<ArrayBuffer> | string = tone): Promise<Stored> {
   const world = new World();
-  const team = await world.foundTeam();
+  const team = await world.newTeam();
   const id = await world.store(team, "file", bytes);
   const row = async () => {
     const [found, ...others] = await rowsOf(team.teamId);
@@ -68,7 +70,7 @@ function watchRetries(batch: MessageBatch): () => unknown[][] {
 
 describe("through the real queue", () => {
   test.each(samples.map((one) => [one.file, one] as const))("%s comes to be completed, described", async (_, one) => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const file = await processed(team, await upload(team, one.file, one.bytes));
     expect(file).toMatchObject({
       status: "completed",
@@ -89,13 +91,13 @@ describe("through the real queue", () => {
   });
 
   test("a file that is no audio is completed without a description", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const file = await processed(team, await upload(team, "note.txt", "hello"));
     expect(file).toMatchObject({ status: "completed", fileType: "text file", audio: null, failure: null });
   });
 
   test("bytes that call themselves audio and can't be read as such fail", async () => {
-    const team = await newTeam();
+    const team = await newTeam(queueing);
     const file = await processed(team, await upload(team, "tone.m4a", tone.slice(0, 600)));
     expect(file).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
   });
@@ -180,10 +182,10 @@ describe("a message", () => {
       const world = new World();
       const { log } = world.deps();
       const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
-      await receiveJobs(batch, log, () => world.deps(), { process: processFile, giveUp: giveUpFile });
+      await receiveJobs(batch, log, (fileId) => processFile(world.deps(), fileId));
       const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
       expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
-      expect(world.lines).toEqual([{ level: "error", event: "message not understood", outcome: "acked" }]);
+      expect(world.lines).toEqual([{ level: "error", event: "message invalid", outcome: "acked" }]);
     },
   );
 
@@ -201,12 +203,9 @@ describe("a message", () => {
       message("good", { fileId: id }),
     ]);
     const retries = watchRetries(batch);
-    await receiveJobs(batch, world.deps().log, () => world.deps(), {
-      process: (deps, fileId) => {
-        if (fileId === UNKNOWN) throw new Error("poison");
-        return processFile(deps, fileId);
-      },
-      giveUp: giveUpFile,
+    await receiveJobs(batch, world.deps().log, async (fileId) => {
+      if (fileId === UNKNOWN) throw new Error("poison");
+      return processFile(world.deps(), fileId);
     });
     const { explicitAcks, ackAll, retryBatch } = await getQueueResult(batch, createExecutionContext());
     expect(explicitAcks.sort()).toEqual(["good", "junk"]);
@@ -274,7 +273,7 @@ describe("trouble that passes", () => {
 
   test("of D1 at the claim has the message retried", async () => {
     const { world, id } = await stored();
-    const again = await world.deliver(id, new Wire({ call: 1, moment: "before", trouble: "outage" }));
+    const again = await world.deliver(id, new ProxiedBindings({ call: 1, moment: "before", failure: "outage" }));
     expect(again).toBe(10);
     expect(await world.deliver(id)).toBeNull();
   });
@@ -286,7 +285,7 @@ describe("trouble that lasts", () => {
     await env.BUCKET.delete(key);
     expect(await processFile(world.deps(), id)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_missing", due_at: null });
-    const { body } = await world.get(`/docs/v1/uploads/${id}/metadata`, team);
+    const { body } = await team.call("GET", `/docs/v1/uploads/${id}/metadata`);
     expect(body.data.failure).toEqual({ code: "bytes_missing", message: "The stored bytes are not there." });
   });
 
@@ -322,7 +321,7 @@ describe("trouble that lasts", () => {
 
 describe("tries", () => {
   /** A try that R2 fails. */
-  const away = () => new Wire({ call: 2, moment: "before", trouble: "lasting" });
+  const away = () => new ProxiedBindings({ call: 2, moment: "before", failure: "permanent" });
 
   test("that are used up fail a file that waits for the next", async () => {
     const { world, id, row } = await stored();
@@ -371,7 +370,7 @@ describe("tries", () => {
     const { world, id, row } = await stored();
     let deaths = 0;
     while ((await row()).status !== "failed" && deaths < 100) {
-      await world.deliver(id, new Wire({ call: 2, moment: "after", trouble: "death" }));
+      await world.deliver(id, new ProxiedBindings({ call: 2, moment: "after", failure: "death" }));
       if ((await row()).status === "processing") deaths++;
       world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     }
@@ -417,7 +416,7 @@ describe("what is read of a file", () => {
     const { etag } = await row();
     const reads: number[] = [];
     const deps = withBytes(world.deps(), {
-      head: async () => ({ sizeBytes, etag: etag ?? "", sha256: null }),
+      head: async () => ({ sizeBytes, etag: etag ?? "", sha256: null, contentType: "audio/wav" }),
       read: async (_, offset, length) => {
         const bytes = Uint8Array.from({ length: Math.min(length, sizeBytes - offset) }, (_, i) =>
           offset + i < head.length ? (head[offset + i] ?? 0) : at(offset + i),

@@ -1,4 +1,5 @@
 import { env } from "cloudflare:workers";
+import { tableNames } from "./stores.ts";
 
 /*
  * The secrets that the tests use, all of them recognisable. None may show up in a log line, and none in a column of the
@@ -83,10 +84,8 @@ export const watcher = watchConsole(console);
 
 /** Every column of every table: what lies there that may not, each as `table.column: what`. */
 export async function leaksInDatabase(): Promise<string[]> {
-  const tables = await env.DB.prepare(
-    "select name from sqlite_master where type = 'table' and name not like '\\_%' escape '\\' and name not like 'sqlite\\_%' escape '\\'",
-  ).all<{ name: string }>();
-  const selects = tables.results.map(({ name }) => env.DB.prepare(`select * from "${name}"`));
+  const names = await tableNames();
+  const selects = names.map((name) => env.DB.prepare(`select * from "${name}"`));
   const answers = selects.length > 0 ? await env.DB.batch<Record<string, unknown>>(selects) : [];
   const leaks = new Set<string>();
   answers.forEach(({ results }, i) => {
@@ -94,7 +93,7 @@ export async function leaksInDatabase(): Promise<string[]> {
     if (named(SECRETS, JSON.stringify(results)).length === 0) return;
     for (const row of results) {
       for (const [column, value] of Object.entries(row)) {
-        for (const leak of named(SECRETS, String(value))) leaks.add(`${tables.results[i]?.name}.${column}: ${leak}`);
+        for (const leak of named(SECRETS, String(value))) leaks.add(`${names[i]}.${column}: ${leak}`);
       }
     }
   });

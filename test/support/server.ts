@@ -127,7 +127,7 @@ export class Server {
     const isEmpty = () => {
       if (killGroup(this.#run.child, 0)) throw new Error("A process of the server is left over.");
     };
-    await vi.waitFor(isEmpty, { timeout: 5000 }).finally(() => killGroup(this.#run.child));
+    await vi.waitFor(isEmpty, { timeout: 100_000 }).finally(() => killGroup(this.#run.child));
     running.delete(this.#run.child);
     if (code !== 0) throw new Error(`The server ended with code ${code}:\n${this.output}`);
   }
@@ -135,7 +135,7 @@ export class Server {
   /** As a power cut does: nothing gets to say goodbye. */
   async kill(): Promise<void> {
     killGroup(this.#run.child);
-    await vi.waitUntil(() => !killGroup(this.#run.child, 0), { timeout: 5000 });
+    await vi.waitUntil(() => !killGroup(this.#run.child, 0), { timeout: 100_000 });
     running.delete(this.#run.child);
   }
 
@@ -197,7 +197,7 @@ export class Server {
             const { data } = await read(`/docs/v1/uploads/${id}/metadata`);
             return ["completed", "failed"].includes(data?.status) && data;
           },
-          { timeout: 30_000, interval: 50 },
+          { timeout: 100_000, interval: 50 },
         ),
       sign: async (id, expiresIn = 3600) => (await read(`/docs/v1/uploads/${id}?expiresIn=${expiresIn}`)).signedUrl,
     };
@@ -219,7 +219,7 @@ export class Server {
         if (code !== undefined) throw new Error(`The server ended with code ${code}:\n${output()}`);
         return output().includes('"event":"recovery"');
       },
-      { timeout: 60_000, interval: 50 },
+      { timeout: 170_000, interval: 50 },
     );
   }
 }

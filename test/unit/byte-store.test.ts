@@ -4,7 +4,7 @@ import { createByteStore } from "../../src/platform/byte-store.ts";
 import { realSystem } from "../../src/platform/system.ts";
 
 const MEBIBYTE = 1024 * 1024;
-const describe = async () => ({ contentType: "application/octet-stream" });
+const describe = { name: "held.bin", contentType: async () => "application/octet-stream" };
 
 /** A stream that gives so many bytes, and ends when it is told to. */
 function held(size: number) {

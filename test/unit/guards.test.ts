@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { readDeps } from "../../src/deps.ts";
 import { readAudio } from "../../src/domain/audio.ts";
-import { cleanName } from "../../src/domain/files/upload.ts";
+import { cleanName } from "../../src/domain/files/names.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { splitRoute } from "../../src/http/operation.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
@@ -11,8 +11,8 @@ import { createJobs, type Job } from "../../src/platform/jobs.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
-import { operations as api } from "../support/contract.ts";
 import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
+import { operations as api } from "../support/routes.ts";
 
 /* What Cloudflare refuses in production, and the local runtime or a passing test would not tell. */
 

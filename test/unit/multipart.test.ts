@@ -1,6 +1,6 @@
 import { Busboy } from "@fastify/busboy";
 import fc from "fast-check";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { AppError } from "../../src/errors.ts";
 import { readMultipartFile } from "../../src/http/multipart.ts";
 
@@ -8,7 +8,7 @@ const BOUNDARY = "----boundary7MA4YWxk";
 const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
 const NEARLY = `\r\n--${BOUNDARY.slice(0, -1)}\r\n--\r\n\r`;
 const NESTED = "--x\r\nContent-Type: text/plain\r\n\r\nwithin\r\n--x--\r\n";
-const LIMITS = { maxFileBytes: 100_000, idleMilliseconds: 10_000 };
+const LIMITS = { maxFileBytes: 100_000, idleMilliseconds: 600_000 };
 const ALLOWED_BODY_BYTES = LIMITS.maxFileBytes + 64 * 1024;
 
 type Bytes = Uint8Array<ArrayBuffer>;
@@ -38,6 +38,7 @@ const text = (name: string, content = "value") => part(`Content-Disposition: for
 function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error = "close") {
   const iterator = chunks[Symbol.iterator]();
   const seen = { chunks: 0, cancelled: false };
+  const stalled = Promise.withResolvers<void>();
   const body = new ReadableStream<Uint8Array>(
     {
       pull(controller) {
@@ -47,7 +48,10 @@ function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error =
           controller.enqueue(value);
         } else if (end === "close") controller.close();
         else if (end instanceof Error) controller.error(end);
-        else return new Promise(() => {});
+        else {
+          stalled.resolve();
+          return new Promise(() => {});
+        }
       },
       cancel() {
         seen.cancelled = true;
@@ -55,7 +59,7 @@ function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error =
     },
     { highWaterMark: 0 },
   );
-  return { body, seen };
+  return { body, seen, stalled: stalled.promise };
 }
 
 function* cut(bytes: Uint8Array, size: number) {
@@ -102,6 +106,24 @@ const refusal = async (result: Promise<unknown>): Promise<AppError> => {
   expect(error).toBeInstanceOf(AppError);
   return error as AppError;
 };
+
+/** The clock stands still until it is told to go on: how long a read really takes does not matter. */
+const stopClock = () => vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
+afterEach(() => void vi.useRealTimers());
+
+/** Whatever can happen without time passing has happened. */
+async function quiet(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Reads a body that comes to stand still, lets the time that it may do so go by, and gives the refusal. */
+async function refusalOfStalled({ body, stalled }: ReturnType<typeof streamOf>): Promise<AppError> {
+  stopClock();
+  const error = refusal(read(body));
+  await stalled;
+  await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
+  return error;
+}
 
 const never = async () => expect.fail("take was called");
 
@@ -319,7 +341,7 @@ describe("the Content-Type", () => {
 describe("limits", () => {
   it("counts the file while it arrives and names the limit", async () => {
     const chunks = [file(new Uint8Array(60_000)).slice(0, -2), new Uint8Array(60_000)];
-    const error = await refusal(read(streamOf(chunks, "stall").body, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
+    const error = await refusalOfStalled(streamOf(chunks, "stall"));
     expect(error.code).toBe("file_too_large");
     expect(error.message).toContain("100000 bytes");
   });
@@ -346,8 +368,7 @@ describe("limits", () => {
   it.each([1, 1000, 1_000_000])("gives up endless headers early, in pieces of %i bytes", async (size) => {
     // Not given up within these 18,000 bytes, it would end in a timeout.
     const endless = concat(`--${BOUNDARY}\r\nX: `, "x".repeat(18_000)).slice(0, 18_000);
-    const { body } = streamOf(cut(endless, size), "stall");
-    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 20 }));
+    const error = await refusalOfStalled(streamOf(cut(endless, size), "stall"));
     expect(error.code).toBe("malformed_multipart");
     expect(error.message).toContain("16384 bytes");
   });
@@ -510,7 +531,7 @@ describe("a body that is refused", () => {
     const { body, seen } = streamOf([file(), file(), ...rest]);
     const result = readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
       await collect(name, bytes).catch(() => {});
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await quiet();
       expect(seen.chunks).toBe(2);
       throw new Error("cleaned up");
     });
@@ -530,26 +551,35 @@ describe("a body that is refused", () => {
     ["stands still", "stall"],
     ["breaks off", new Error("gone")],
   ])("keeps its error where the rest %s", async (_, end) => {
-    const { body, seen } = streamOf([part("broken"), ...rest], end);
-    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
+    const stream = streamOf([part("broken"), ...rest], end);
+    const { body, seen } = stream;
+    const error = await (end === "stall" ? refusalOfStalled(stream) : refusal(read(body)));
     expect(error.message).toContain("broken header");
     expect(seen).toEqual({ chunks: 1 + REST, cancelled: false });
   });
 
   it("isn't read on after a timeout", async () => {
     let reads = 0;
+    const asked = Promise.withResolvers<void>();
+    const late = Promise.withResolvers<void>();
     const body = new ReadableStream<Uint8Array>(
       {
         async pull(controller) {
           reads += 1;
-          await new Promise((resolve) => setTimeout(resolve, 30));
+          asked.resolve();
+          await late.promise;
           controller.enqueue(file());
         },
       },
       { highWaterMark: 0 },
     );
-    expect((await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 5 }))).code).toBe("upload_timeout");
-    await new Promise((resolve) => setTimeout(resolve, 60));
+    stopClock();
+    const error = refusal(read(body));
+    await asked.promise;
+    await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
+    expect((await error).code).toBe("upload_timeout");
+    late.resolve();
+    await quiet();
     expect(reads).toBe(1);
   });
 });
@@ -567,16 +597,19 @@ describe("a body that goes wrong by itself", () => {
     ["within the file", [file().slice(0, -4)]],
     ["after the closing boundary", [form(file())]],
   ])("that stands still %s is given up", async (_, chunks) => {
-    const { body, seen } = streamOf(chunks, "stall");
-    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
-    expect(error.code).toBe("upload_timeout");
-    expect(seen.cancelled).toBe(false);
+    const stream = streamOf(chunks, "stall");
+    expect((await refusalOfStalled(stream)).code).toBe("upload_timeout");
+    expect(stream.seen.cancelled).toBe(false);
   });
 
   it("is given up and breaks off as a byte stream too, where workerd can't let go of a read", async () => {
     const still = new IdentityTransformStream();
-    const timeout = refusal(read(still.readable, TYPE, { ...LIMITS, idleMilliseconds: 5 }));
+    stopClock();
+    const timeout = refusal(read(still.readable));
+    await quiet();
+    await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
     expect((await timeout).code).toBe("upload_timeout");
+    vi.useRealTimers();
     const broken = new IdentityTransformStream();
     const error = refusal(read(broken.readable));
     const writer = broken.writable.getWriter();
@@ -588,9 +621,11 @@ describe("a body that goes wrong by itself", () => {
   it("is given up when it only trickles, although no single pause is too long", async () => {
     const bytes = form(file(new Uint8Array(1000)));
     let at = 0;
+    stopClock();
     const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        await new Promise((resolve) => setTimeout(resolve, 2));
+      pull(controller) {
+        // Between two bytes far less than the pause that is allowed, and far more than a byte at 8 KiB a second takes.
+        vi.advanceTimersByTime(2);
         if (at === bytes.length) controller.close();
         else controller.enqueue(bytes.slice(at, ++at));
       },
@@ -601,10 +636,10 @@ describe("a body that goes wrong by itself", () => {
   });
 
   it("isn't given up while take is slow", async () => {
-    const idleMilliseconds = 5;
     const { body } = streamOf(cut(form(file()), 100));
-    const taken = await readMultipartFile(body, TYPE, { ...LIMITS, idleMilliseconds }, async (name, bytes) => {
-      await new Promise((resolve) => setTimeout(resolve, 10 * idleMilliseconds));
+    stopClock();
+    const taken = await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
+      await vi.advanceTimersByTimeAsync(10 * LIMITS.idleMilliseconds);
       return collect(name, bytes);
     });
     expect(decode(taken.bytes)).toBe("content");

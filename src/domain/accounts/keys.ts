@@ -1,4 +1,4 @@
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, given, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
@@ -170,11 +170,11 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
 /** Stands in `encryptedWith` for a token that can't be decrypted, so that no later run stumbles over it. */
 const UNREADABLE = "unreadable";
 
-const keysEncryptedWith = preparedQuery((db, param: Param<{ keyIds: string; limit: number }>) =>
+const keysEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
   db
     .select()
     .from(apiKeys)
-    .where(inArray(apiKeys.encryptedWith, sql`(select value from json_each(${param("keyIds")}))`))
+    .where(eq(apiKeys.encryptedWith, param("keyId")))
     .limit(param("limit")),
 );
 
@@ -192,8 +192,8 @@ const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
  */
 export async function reencryptTokens(deps: Deps, limit: number): Promise<number> {
   const { secrets } = deps;
-  if (secrets.olderKeyIds.length === 0) return 0;
-  const [rows] = await read(deps, [keysEncryptedWith({ keyIds: JSON.stringify(secrets.olderKeyIds), limit })]);
+  const queries = secrets.olderKeyIds.map((keyId) => keysEncryptedWith({ keyId, limit }));
+  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat();
   if (rows.length === 0) return 0;
   let count = 0;
   const updates = rows.map((row) => {

@@ -168,15 +168,14 @@ export async function deleteFile(deps: Deps, actor: TeamActor, id: string): Prom
   deps.after(removeRows(deps, [id]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
 }
 
-const deleteRows = preparedQuery((db, param: Param<{ ids: string }>) =>
-  db
-    .delete(files)
-    .where(and(inArray(files.id, sql`(select value from json_each(${param("ids")}))`), eq(files.status, "deleting"))),
+const deleteRow = preparedQuery((db, param: Param<{ id: string }>) =>
+  db.delete(files).where(and(eq(files.id, param("id")), eq(files.status, "deleting"))),
 );
 
 /** The end of a deletion, once the bytes are gone. */
 export async function removeRows(deps: Deps, ids: string[]): Promise<void> {
-  if (ids.length > 0) await write(deps, [deleteRows({ ids: JSON.stringify(ids) })], { isIdempotent: true });
+  const queries = ids.map((id) => deleteRow({ id }));
+  if (queries.length > 0) await write(deps, queries, { isIdempotent: true });
 }
 
 const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>

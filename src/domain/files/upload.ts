@@ -194,16 +194,17 @@ const hideUpload = preparedQuery((db, param: Param<{ id: string; dueAt: number }
 
 /**
  * Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes.
- * Where a store failed, a write may still be under way in it; the row then stays, for recovery to clear away both again.
+ * After a transient error of a store a write may still be under way in it; the row then stays, for recovery to clear away
+ * both again.
  */
 async function undo(deps: Deps, upload: Upload, failure: unknown): Promise<void> {
   const { id, teamId } = upload;
-  const isRefusal = failure instanceof AppError && (failure.code !== "unavailable" || failure instanceof NoMemory);
+  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable" && !(failure instanceof NoMemory);
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     await write(deps, [hideUpload({ id, dueAt })], { isIdempotent: true });
     await deps.bytes.remove([objectKey(upload)]);
-    if (isRefusal) await removeRows(deps, [id]);
+    if (!mayStillWrite) await removeRows(deps, [id]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: id, teamId, cause });
   }

@@ -2,16 +2,19 @@ import { createExecutionContext, createMessageBatch, waitOnExecutionContext } fr
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import worker from "../../src/index.ts";
-import { operations as api } from "../support/contract.ts";
-import { type Effects, watch } from "../support/effects.ts";
+import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
+import { buildRequest } from "../support/client.ts";
+import { sink } from "../support/deps.ts";
 import { type CallOptions, form, newTeam, OPERATOR, type Team } from "../support/harness.ts";
+import { newRecord, pathTo, requestFor, routeNamed, routes } from "../support/routes.ts";
 
 /*
  * What each call costs: round trips to D1 (a round trip is the latency that a client far away feels), rows (they are
- * billed), R2 and queue operations. And of every statement that the service sends: that an index serves it.
+ * billed), R2 and queue operations. And for every query that the service sends: that an index serves it, and that it keeps
+ * within what Cloudflare takes.
  */
 
-/** Reading the credential, once to prove the caller and once for the team in the other statement's WHERE. */
+/** Reading the credential, once to authenticate the caller and once for the team in the WHERE of the other query. */
 const CREDENTIAL_ROWS = 2;
 const MEBIBYTE = 1024 * 1024;
 /** As in domain/users.ts. */
@@ -19,40 +22,28 @@ const STEP_ROWS = 500;
 
 type Counts = Pick<Effects, "trips" | "rowsRead" | "r2" | "messages">;
 
-/** Every statement of every call in this file; explained at its end. */
-const statements = new Map<string, unknown[]>();
+/** Every query of every call in this file; explained at its end. */
+const queries: Sent[] = [];
+/** The routes that were driven. */
+const driven = new Set<string>();
 
-/** A queue that takes messages and delivers none: the test runs the jobs itself, watched. */
-const deaf = { send: async () => {}, sendBatch: async () => {} } as unknown as Queue;
-
-/** Runs work on watched bindings: what it has cost by its answer, and what in all. */
+/** Runs work on proxied bindings: what it has cost by its answer, and what in all. The test runs the jobs itself. */
 async function watched<T>(work: (env: Env, ctx: ExecutionContext) => Promise<T>, change: Partial<Env> = {}) {
-  const { bindings, effects } = watch({ ...env, JOBS: deaf, ...change });
+  const bindings = new ProxiedBindings();
   const ctx = createExecutionContext();
-  const result = await work({ ...env, ...change, ...bindings }, ctx);
-  const byAnswer: Counts = { ...effects, r2: [...effects.r2] };
+  const result = await work(bindings.wrap({ ...env, JOBS: sink, ...change }), ctx);
+  const byAnswer: Counts = { ...bindings.effects, r2: [...bindings.effects.r2] };
   await waitOnExecutionContext(ctx);
-  for (const [sql, values] of effects.statements) statements.set(sql, values);
-  return { result, byAnswer, inAll: effects };
+  queries.push(...bindings.queries);
+  return { result, byAnswer, inAll: bindings.effects };
 }
 
 async function send(route: string, path: string, options: CallOptions, change?: Partial<Env>) {
-  const { token, json, body, headers } = options;
-  const request = new Request(new URL(path, "https://stowage.test"), {
-    method: route.split(" ")[0] ?? "",
-    headers: {
-      ...(token && { Authorization: `Bearer ${token}` }),
-      ...(json !== undefined && { "Content-Type": "application/json" }),
-      ...headers,
-    },
-    ...(json !== undefined && { body: JSON.stringify(json) }),
-    ...(body !== undefined && { body: body as BodyInit }),
-  });
+  const request = buildRequest(route.split(" ")[0] ?? "", path, options);
   driven.add(route);
   const counted = await watched(async (bindings, ctx) => worker.fetch(request, bindings, ctx), change);
   return { ...counted, response: counted.result };
 }
-const driven = new Set<string>();
 
 function runJobs(fileIds: string[], queue = "stowage-jobs", change?: Partial<Env>) {
   const messages = fileIds.map((fileId, i) => ({ id: `${i}`, timestamp: new Date(), attempts: 1, body: { fileId } }));
@@ -87,35 +78,40 @@ beforeAll(async () => {
   publicToken = body.data.key;
 });
 
-describe("by its answer", () => {
-  const fileId = async () => (await put()).id;
-  const keyId = async () =>
-    (await team.call("POST", "/auth/v1/apikeys", { json: { name: "brief" } })).body.data.id as string;
-
-  test.each<[string, () => Promise<string>, { trips: number; r2?: string[]; messages?: number; json?: unknown }]>([
-    ["GET /auth/v1/apikeys", async () => "", { trips: 1 }],
-    ["GET /auth/v1/apikeys/{id}", async () => team.keyId, { trips: 1 }],
-    ["GET /auth/v1/users/{id}", async () => userId, { trips: 1 }],
-    ["GET /auth/v1/users", async () => "", { trips: 1 }],
-    ["GET /docs/v1/uploads", async () => "", { trips: 1 }],
-    ["GET /docs/v1/uploads/{id}", fileId, { trips: 1 }],
-    ["GET /docs/v1/uploads/{id}/metadata", fileId, { trips: 1 }],
-    ["GET /docs/v1/usage", async () => "", { trips: 1 }],
-    ["POST /auth/v1/apikeys", async () => "", { trips: 2, json: { name: "one" } }],
-    ["DELETE /auth/v1/apikeys/{id}", keyId, { trips: 2 }],
-    ["POST /auth/v1/users", async () => "", { trips: 2, json: account() }],
-    ["PATCH /auth/v1/users/{id}", async () => userId, { trips: 2, json: { ...account(), lastname: "King" } }],
-    ["DELETE /auth/v1/users/{id}", () => newUser(), { trips: 2 }],
-    ["DELETE /docs/v1/uploads/{id}", fileId, { trips: 2, r2: ["delete"] }],
-    ["POST /docs/v1/uploads/{id}/reprocess", fileId, { trips: 2, messages: 1 }],
-  ])("%s has cost so much, and no more", async (route, prepare, { trips, r2 = [], messages = 0, json }) => {
-    const path = (route.split(" ")[1] ?? "").replace("{id}", await prepare());
-    const { response, byAnswer } = await send(route, path, { token: team.token, json });
+describe("By the time of its answer", () => {
+  test.each<[string, { trips: number; r2?: string[]; messages?: number }]>([
+    ["GET /auth/v1/apikeys", { trips: 1 }],
+    ["GET /auth/v1/apikeys/{id}", { trips: 1 }],
+    ["GET /auth/v1/users/{id}", { trips: 1 }],
+    ["GET /auth/v1/users", { trips: 1 }],
+    ["GET /docs/v1/uploads", { trips: 1 }],
+    ["GET /docs/v1/uploads/{id}", { trips: 1 }],
+    ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
+    ["GET /docs/v1/usage", { trips: 1 }],
+    ["POST /auth/v1/apikeys", { trips: 2 }],
+    ["DELETE /auth/v1/apikeys/{id}", { trips: 2 }],
+    ["POST /auth/v1/users", { trips: 2 }],
+    ["PATCH /auth/v1/users/{id}", { trips: 2 }],
+    ["DELETE /auth/v1/users/{id}", { trips: 2 }],
+    ["DELETE /docs/v1/uploads/{id}", { trips: 2, r2: ["delete"] }],
+    ["POST /docs/v1/uploads/{id}/reprocess", { trips: 2, messages: 1 }],
+  ])("%s has cost so much, and no more.", async (name, { trips, r2 = [], messages = 0 }) => {
+    const route = routeNamed(name);
+    const path = route.path.includes("{id}") ? pathTo(route, await newRecord(team, route)) : route.path;
+    const { response, byAnswer } = await send(name, path, { ...requestFor(route), token: team.token });
     expect(response.status).toBe(200);
     expect(byAnswer).toMatchObject({ trips, r2, messages });
   });
 
-  test("a login has read the user and stored the key", async () => {
+  test("A change of a user's email and password has cost two round trips.", async () => {
+    const json = { ...account(), lastname: "King" };
+    const name = "PATCH /auth/v1/users/{id}";
+    const { response, byAnswer } = await send(name, `/auth/v1/users/${userId}`, { token: team.token, json });
+    expect(response.status).toBe(200);
+    expect(byAnswer).toMatchObject({ trips: 2, r2: [], messages: 0 });
+  });
+
+  test("A login has read the user and stored the key.", async () => {
     const json = account();
     await newUser(json);
     const { response, byAnswer } = await send("POST /auth/v1/login", "/auth/v1/login", {
@@ -127,7 +123,7 @@ describe("by its answer", () => {
 
   test.each<[string, number, Record<string, string>, string[]]>([
     ["64 bytes is one object", 64, {}, ["put"]],
-    ["8 MiB, of which Content-Length tells, is one object", 8 * MEBIBYTE, { "Content-Length": "8400000" }, ["put"]],
+    ["8 MiB, announced by Content-Length, is one object", 8 * MEBIBYTE, { "Content-Length": "8400000" }, ["put"]],
     ["5 MiB without Content-Length is one object", 5 * MEBIBYTE, {}, ["put"]],
     [
       "more goes in parts of 5 MiB",
@@ -136,29 +132,29 @@ describe("by its answer", () => {
       ["createMultipartUpload", "uploadPart", "uploadPart", "uploadPart", "complete"],
     ],
     [
-      "more than its Content-Length told goes in parts of 8 MiB",
+      "more than its Content-Length announces goes in parts of 8 MiB",
       11 * MEBIBYTE,
       { "Content-Length": "1000" },
       ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
     ],
-  ])("an upload of %s, three round trips and a message", async (_, size, headers, r2) => {
+  ])("An upload of %s, three round trips and a message.", async (_, size, headers, r2) => {
     const { response, byAnswer } = await put(size, headers);
     expect(response.status).toBe(200);
     expect(byAnswer).toMatchObject({ trips: 3, r2, messages: 1 });
   });
 
-  test("an upload with an idempotency key costs no more, and its repetition stores nothing", async () => {
+  test("An upload with an Idempotency-Key costs no more, and its repetition stores nothing.", async () => {
     const headers = { "Idempotency-Key": crypto.randomUUID() };
     expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: ["put"], messages: 1 });
     expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: [], messages: 0 });
   });
 
-  test("a refusal for what the request says of itself has read nothing", async () => {
+  test("A refusal of a malformed token has read nothing.", async () => {
     const { byAnswer } = await send("GET /docs/v1/uploads", "/docs/v1/uploads", { token: "hello" });
     expect(byAnswer).toMatchObject({ trips: 0, r2: [], messages: 0 });
   });
 
-  test("a refusal of what a caller may not do has cost one round trip, and no more of its body", async () => {
+  test("A refusal of what a caller may not do has cost one round trip, and no more of its body.", async () => {
     const route = "POST /auth/v1/users";
     const { response, byAnswer } = await send(route, "/auth/v1/users", { token: publicToken, json: account() });
     expect(response.status).toBe(403);
@@ -166,8 +162,8 @@ describe("by its answer", () => {
   });
 });
 
-describe("a job", () => {
-  test("claims and finishes, and asks R2 for the object's facts and a few ranges", async () => {
+describe("A job", () => {
+  test("A job claims and finishes in two round trips, and asks R2 for the object's facts and a few ranges.", async () => {
     const { id } = await put();
     const { inAll } = await runJobs([id]);
     expect(inAll).toMatchObject({ trips: 2, messages: 0 });
@@ -175,13 +171,13 @@ describe("a job", () => {
     expect(inAll.r2.length).toBeLessThanOrEqual(3);
   });
 
-  test("that finds nothing to do has made one round trip", async () => {
+  test("A job that finds nothing to do makes one round trip.", async () => {
     const { inAll } = await runJobs(["0193477be8a01f9c3ad5e7b2"]);
     expect(inAll).toMatchObject({ trips: 1, r2: [], messages: 0 });
   });
 });
 
-describe("with 100,000 files and users in a team", () => {
+describe("With 100,000 files and users in a team", () => {
   const ROWS = 100_000;
   let large: Team;
 
@@ -202,7 +198,7 @@ describe("with 100,000 files and users in a team", () => {
   });
 
   test.each(["/docs/v1/uploads?limit=20", "/auth/v1/users?limit=20"])(
-    "GET %s reads its page, at any depth",
+    "GET %s reads its page alone, at any depth.",
     async (path) => {
       const route = `GET ${path.split("?")[0]}`;
       const next = async (at: string) => {
@@ -221,7 +217,7 @@ describe("with 100,000 files and users in a team", () => {
     },
   );
 
-  test("the list of all users reads each row once, and one more in each step", async () => {
+  test("The list of all users reads each row once, and one more in each step.", async () => {
     const { result, inAll } = await watched(async (bindings, ctx) => {
       const headers = { Authorization: `Bearer ${large.token}` };
       const response = await worker.fetch(
@@ -244,7 +240,7 @@ describe("with 100,000 files and users in a team", () => {
     ["DELETE /docs/v1/uploads/{id}", 5],
     ["PATCH /auth/v1/users/{id}", 5],
     ["DELETE /auth/v1/users/{id}", 5],
-  ])("%s reads the credential and at most %i rows", async (route, rows) => {
+  ])("%s reads the credential and at most %i rows.", async (route, rows) => {
     const path = (route.split(" ")[1] ?? "").replace("{id}", "0193477be8a000000000c350");
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;
     const { response, inAll } = await send(route, path, { token: large.token, json });
@@ -253,24 +249,25 @@ describe("with 100,000 files and users in a team", () => {
   });
 });
 
-describe("every statement of the service", () => {
+describe("Every query of the service", () => {
   beforeAll(async () => {
     await driveTheRest();
   });
 
-  test("was sent in this file", () => {
-    expect([...driven].sort()).toEqual(Object.keys(api).sort());
+  test("Every operation was driven in this file.", () => {
+    expect([...driven].sort()).toEqual(routes.map(({ name }) => name).sort());
   });
 
-  test("searches by an index: no scan, no temporary B-tree", async () => {
+  test("Every query searches by an index: it makes no scan and no temporary B-tree.", async () => {
+    const last = new Map(queries.map(({ sql, parameters }) => [sql, parameters]));
     const plans = await Promise.all(
-      [...statements].map(async ([sql, values]) => ({ sql, plan: await explain(sql, values) })),
+      [...last].map(async ([sql, parameters]) => ({ sql, plan: await explain(sql, parameters) })),
     );
     expect(plans.length).toBeGreaterThan(40);
     expect(plans.filter(({ plan }) => plan.some(isCostly))).toEqual([]);
   });
 
-  test("and every statement of its triggers, too", async () => {
+  test("Every query of a trigger searches by an index, too.", async () => {
     const { results } = await env.DB.prepare("select sql from sqlite_schema where type = 'trigger'").all<{
       sql: string;
     }>();
@@ -285,9 +282,9 @@ describe("every statement of the service", () => {
 
 const isCostly = (step: string) => /^SCAN (?!CONSTANT ROW)|USE TEMP B-TREE/.test(step);
 
-async function explain(sql: string, values: unknown[]): Promise<string[]> {
+async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
   const { results } = await env.DB.prepare(`explain query plan ${sql}`)
-    .bind(...values)
+    .bind(...parameters)
     .all<{ detail: string }>();
   return results.map(({ detail }) => detail);
 }

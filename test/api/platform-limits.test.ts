@@ -1,0 +1,134 @@
+import { env } from "cloudflare:workers";
+import { beforeAll, describe, expect, test } from "vitest";
+import { recover } from "../../src/domain/recovery.ts";
+import { loadSecrets } from "../../src/platform/secrets.ts";
+import { newToken, realSystem } from "../../src/platform/system.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { readDeps, sink, withBindings } from "../support/deps.ts";
+import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
+import { deletionsLast, nounOf, pathTo } from "../support/routes.ts";
+
+/*
+ * What Cloudflare refuses in production and the local runtime may not: every operation is driven with as much as it takes,
+ * and recovery with more than one batch of everything; what went to the bindings must keep within the platform's limits.
+ */
+
+const MAX_PARAMETERS = 100;
+const MAX_QUERY_BYTES = 100_000;
+const MAX_VALUE_BYTES = 2_000_000;
+const MAX_BATCH_MESSAGES = 100;
+const MAX_DELETED_KEYS = 1000;
+
+const bindings = new ProxiedBindings();
+const { queries, messages, deletedKeys } = bindings;
+const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
+const worker = startWorker((deps) => withBindings(deps, bound));
+let recovered: Record<string, number>;
+
+beforeAll(async () => {
+  const team = await newTeam(worker);
+  await driveWithTheLargest(team);
+  recovered = await recoverMuch(team);
+});
+
+/** The longest names, the longest password, as many versions as a header holds. */
+async function driveWithTheLargest(team: Team): Promise<void> {
+  const name = "早".repeat(100);
+  const many = Array.from({ length: 300 }, (_, i) => `"${i}"`).join();
+  const email = `${"a".repeat(64)}@${"b".repeat(60)}.example`;
+  const password = "早".repeat(256);
+  const user = await team.call("POST", "/auth/v1/users", {
+    json: { email, password, firstName: name, lastName: name },
+  });
+  await team.call("POST", "/auth/v1/login", { json: { teamId: team.teamId, email, password } });
+  const key = await team.call("POST", "/auth/v1/apikeys", { json: { name } });
+  const headers = { "Idempotency-Key": "k".repeat(255) };
+  const file = await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
+  await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
+  const records = { apikeys: key.body.data.id, users: user.body.data._id, uploads: file.id };
+  for (const answer of [user, key, file]) expect(answer.status).toBe(200);
+
+  for (const route of deletionsLast) {
+    const { method, path } = route;
+    if (method === "POST" && !path.includes("{id}")) continue;
+    const body = method === "PATCH" ? { json: { firstName: name, lastName: name, email, password: PASSWORD } } : {};
+    const target = pathTo(route, records[nounOf(route)]);
+    for (const query of ["", "?limit=100&page=1000", "?limit=100&cursor=x.y"]) {
+      await team.call(method, target + query, { ...body, headers: { "If-Match": method === "PATCH" ? "*" : many } });
+    }
+    // Refused or not, what is sent must be sendable.
+    if (method === "PATCH") await team.call(method, target, { ...body, headers: { "If-Match": many } });
+  }
+}
+
+/** Recovery with much to do: overdue, broken, half deleted, expired, sealed with an old key. */
+async function recoverMuch(team: Team): Promise<Record<string, number>> {
+  const COUNT = 700;
+  const numbers = JSON.stringify(Array.from({ length: COUNT }, (_, i) => i));
+  const insertFiles = env.DB.prepare(
+    `insert into files (id, team_id, original_name, status, reserved_bytes, due_at, created_at, updated_at)
+     select printf('%012x%012x', ?3, value), ?1, 'a.mp3', ?2, 1, 1, 1, 1 from json_each(?4)`,
+  );
+  const states = ["receiving", "pending", "processing", "deleting"];
+  await env.DB.batch(states.map((status, i) => insertFiles.bind(team.teamId, status, i + 1, numbers)));
+
+  const oldKey = btoa("z".repeat(32));
+  const old = loadSecrets(oldKey, realSystem);
+  const keys = Array.from({ length: COUNT }, (_, i) => {
+    const id = (i + 1).toString(16).padStart(24, "0");
+    return { id, sealed: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), login: i % 2 };
+  });
+  await env.DB.prepare(
+    `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, sealed_token, sealed_with, user_id, created_at, expires_at)
+     select value->>'id', ?1, ?1, 'old', 0, value->>'id', value->>'sealed', ?2, iif(value->>'login', 'gone', null), 1, 2
+     from json_each(?3)`,
+  )
+    .bind(team.teamId, old.currentKeyId, JSON.stringify(keys))
+    .run();
+  const secrets = loadSecrets(`${env.MASTER_KEY},${oldKey}`, realSystem);
+  return { ...(await recover({ ...withBindings(readDeps(env, { waitUntil: () => {} }), bound), secrets })) };
+}
+
+describe("What the service sends to its bindings", () => {
+  test("Many queries, messages and deletions were looked at.", () => {
+    expect(new Set(queries.map(({ sql }) => sql)).size).toBeGreaterThan(25);
+    expect(messages.flat().length).toBeGreaterThanOrEqual(1400);
+    expect(deletedKeys.flat().length).toBeGreaterThanOrEqual(1400);
+    expect(recovered).toMatchObject({ sent: 1400, erased: 1400, loginsRemoved: 350 });
+    expect(recovered.reencrypted).toBeGreaterThan(100);
+  });
+
+  test("A query has at most 100 bound parameters.", () => {
+    const widest = queries.reduce((a, b) => (b.parameters.length > a.parameters.length ? b : a));
+    expect(widest.parameters.length, widest.sql).toBeLessThanOrEqual(MAX_PARAMETERS);
+  });
+
+  test("A query is far shorter than 100 KB, and holds no text of a caller.", () => {
+    for (const { sql } of queries) {
+      expect(Buffer.byteLength(sql)).toBeLessThan(MAX_QUERY_BYTES / 10);
+      expect(sql).not.toMatch(/早|aaaa|bbbb|kkkk/);
+    }
+  });
+
+  test("A parameter is far shorter than the 2 MB of D1.", () => {
+    for (const { sql, parameters } of queries) {
+      for (const parameter of parameters) {
+        expect(Buffer.byteLength(String(parameter)), sql).toBeLessThan(MAX_VALUE_BYTES / 20);
+      }
+    }
+  });
+
+  test("A message names a file and nothing else, and at most 100 go in a batch.", () => {
+    for (const batch of messages) {
+      expect(batch.length).toBeLessThanOrEqual(MAX_BATCH_MESSAGES);
+      for (const message of batch) {
+        expect(Object.keys(message as object)).toEqual(["fileId"]);
+        expect(JSON.stringify(message).length).toBeLessThan(100);
+      }
+    }
+  });
+
+  test("A call to R2 deletes at most 1,000 keys.", () => {
+    for (const keys of deletedKeys) expect(keys.length).toBeLessThanOrEqual(MAX_DELETED_KEYS);
+  });
+});

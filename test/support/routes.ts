@@ -1,0 +1,84 @@
+import { api } from "../../src/app.ts";
+import { type Operation, splitRoute } from "../../src/http/operation.ts";
+import { type CallOptions, form, type Team } from "./client.ts";
+
+/*
+ * The one fixture that drives every route of the API: what the routes are, a record of each kind for them to act on, and
+ * for each a request that is right in every way.
+ */
+
+export interface Route {
+  /** As in `GET /auth/v1/users/{id}`. */
+  name: string;
+  method: string;
+  path: string;
+  operation: Operation;
+}
+
+export const routes: readonly Route[] = Object.values(api).map(([name, operation]) => ({
+  name,
+  ...splitRoute(name),
+  operation,
+}));
+
+/** By their names. */
+export const operations: Record<string, Operation> = Object.fromEntries(Object.values(api));
+
+export const routeNamed = (name: string): Route => {
+  const found = routes.find((route) => route.name === name);
+  if (!found) throw new Error(`There is no route ${name}.`);
+  return found;
+};
+
+/** Those that take JSON, each with an example of it. */
+export const jsonRoutes = routes
+  .filter(({ operation }) => operation.body)
+  .map((route) => ({ ...route, example: route.operation.bodyExample as object }));
+
+/** Those that delete come last, so that the others find their records. */
+export const deletionsLast = routes.toSorted((a, b) => Number(a.method === "DELETE") - Number(b.method === "DELETE"));
+
+/** An id of each kind of record, by the word for it in the path. */
+export interface Records {
+  apikeys: string;
+  users: string;
+  uploads: string;
+}
+export type Noun = keyof Records;
+
+export const nounOf = ({ path }: Pick<Route, "path">): Noun => path.split("/")[3] as Noun;
+export const pathTo = (route: Pick<Route, "path">, id: string): string => route.path.replace("{id}", id);
+export const pathIn = (route: Pick<Route, "path">, records: Records): string => pathTo(route, records[nounOf(route)]);
+
+export const PASSWORD = "correct horse battery";
+export const newEmail = () => `${crypto.randomUUID()}@canary.example`;
+
+const makers: Record<Noun, (team: Team) => Promise<string>> = {
+  apikeys: async (team) => (await team.call("POST", "/auth/v1/apikeys", { json: { name: "record" } })).body.data.id,
+  users: async (team) =>
+    (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
+  uploads: async (team) => (await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") })).id,
+};
+
+/** A record of the kind that the route is about. */
+export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);
+
+export async function newRecords(team: Team): Promise<Records> {
+  const [apikeys, users, uploads] = await Promise.all([makers.apikeys(team), makers.users(team), makers.uploads(team)]);
+  return { apikeys, users, uploads };
+}
+
+/** A request that is right in all but its token and id: each about an email of its own. */
+export function requestFor({ name, operation }: Route): CallOptions {
+  if (operation.takesFile) return { body: form("sent.txt", "sent") };
+  if (name === "POST /auth/v1/users") return { json: { email: newEmail(), password: PASSWORD } };
+  return operation.bodyExample === undefined ? {} : { json: operation.bodyExample };
+}
+
+/** The routes that the app has mounted, as its router tells; without middleware and the answer to preflights. */
+export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {
+  const mounted = app.routes
+    .filter(({ method }) => method !== "ALL" && method !== "OPTIONS")
+    .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`);
+  return [...new Set(mounted)].sort();
+}

@@ -1,0 +1,302 @@
+import { env } from "cloudflare:workers";
+import { expect } from "vitest";
+import { createApp } from "../../src/app.ts";
+import { giveUpFile, processFile } from "../../src/domain/files/processing.ts";
+import { recover } from "../../src/domain/recovery.ts";
+import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
+import type { LogFields } from "../../src/platform/log.ts";
+import type { Secrets } from "../../src/platform/secrets.ts";
+import { realSystem, type System } from "../../src/platform/system.ts";
+import { ProxiedBindings } from "./bindings.ts";
+import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
+import { type Change, type Deps, readDeps, withBindings } from "./deps.ts";
+import { OPERATOR } from "./harness.ts";
+
+/*
+ * A `World` is all that is outside of an invocation of the Worker: a clock that a test sets ahead, a queue that delivers
+ * when a test says so. D1 and R2 are the real ones; each invocation may have them behind a `ProxiedBindings` of its own,
+ * which fails a call or kills the invocation.
+ */
+
+/** What a client is answered when a binding fails for now, and for good. */
+export const UNAVAILABLE = [503, "unavailable"] as const;
+export const AFTER_PERMANENT_FAILURE = [500, "internal"] as const;
+
+/** What an invocation came to: its answer, or nothing where it died. */
+export type Ended<T> = T | "dead";
+
+export interface Line extends LogFields {
+  level: string;
+  event: string;
+}
+
+/** A form with one file, as the bytes that a client sends. */
+export interface Form {
+  body: Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
+  contentType: string;
+}
+
+export async function encodeForm(
+  name: string,
+  bytes: Uint8Array<ArrayBuffer> | string,
+): Promise<Form & { body: Uint8Array<ArrayBuffer> }> {
+  const encoded = new Response(form(name, bytes));
+  const contentType = encoded.headers.get("Content-Type") ?? "";
+  return { contentType, body: new Uint8Array(await encoded.arrayBuffer()) };
+}
+
+interface Invocation {
+  bindings?: ProxiedBindings | undefined;
+  change?: Change | undefined;
+}
+
+/** For an invocation that can't die. */
+export async function must<T>(ended: Promise<Ended<T>>): Promise<T> {
+  const answer = await ended;
+  if (answer === "dead") throw new Error("The invocation died.");
+  return answer;
+}
+
+export class World {
+  readonly #startedAt = realSystem.now();
+  /** How far the world's clock has gone. It stands still otherwise: how long a test takes does not matter in it. */
+  aheadMilliseconds = 0;
+  /** File ids of the messages that wait to be delivered, in the order they were sent. */
+  messages: string[] = [];
+  readonly lines: Line[] = [];
+  /** In place of the secrets of the environment, where a test rotates them. */
+  secrets: Secrets | undefined;
+
+  readonly system: System = {
+    ...realSystem,
+    now: () => this.#startedAt + this.aheadMilliseconds,
+    // Time passes at once, and whatever else is under way gets its turn.
+    sleep: async (milliseconds) => {
+      this.aheadMilliseconds += Math.ceil(milliseconds);
+      await realSystem.sleep(0);
+    },
+  };
+
+  readonly queue = {
+    send: async ({ fileId }: Job) => {
+      this.messages.push(fileId);
+    },
+    sendBatch: async (batch: Iterable<MessageSendRequest<Job>>) => {
+      for (const { body } of batch) this.messages.push(body.fileId);
+    },
+  } as unknown as Queue<Job>;
+
+  /** What one invocation depends on. Its `waitUntil` goes to `after`. */
+  deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
+    const deps: Deps = {
+      ...readDeps(env, { waitUntil: after }),
+      ...(this.secrets && { secrets: this.secrets }),
+      system: this.system,
+      log: (level, event, fields) => {
+        // Its own copy: what is dead says nothing either.
+        if (!bindings.isDead) this.lines.push({ level, event, ...fields });
+      },
+    };
+    return withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: this.queue as Queue }));
+  }
+
+  /** One request, with all that goes on after its answer. */
+  async ask(
+    method: string,
+    path: string,
+    options: CallOptions = {},
+    { bindings = new ProxiedBindings(), change = (deps) => deps }: Invocation = {},
+  ): Promise<Ended<Answer>> {
+    const afters: Promise<unknown>[] = [];
+    const after = (work: Promise<unknown>) => void afters.push(work);
+    const app = createApp(() => change(this.deps(bindings, after)));
+    const ctx = { waitUntil: after, passThroughOnException: () => undefined, props: {} } as unknown as ExecutionContext;
+    const send = createCall(async (request) => app.fetch(request, env, ctx));
+    const invocation = async () => {
+      const answer = await send(method, path, options);
+      if (!bindings.hasFailedPermanently) {
+        expect(answer.status, "a transient failure of a binding is never a bug of ours").not.toBe(500);
+      }
+      await Promise.all(afters);
+      return answer;
+    };
+    return Promise.race([invocation(), bindings.death]);
+  }
+
+  /** The same of an invocation that nothing happens to. */
+  readonly call = (method: string, path: string, options?: CallOptions): Promise<Answer> =>
+    must(this.ask(method, path, options));
+
+  newTeam(): Promise<Team> {
+    return foundTeam(this.call, OPERATOR);
+  }
+
+  async upload(team: Team, { body, contentType }: Form, headers: Record<string, string> = {}, invocation?: Invocation) {
+    const length = body instanceof Uint8Array && { "Content-Length": String(body.byteLength) };
+    const options = { token: team.token, body, headers: { "Content-Type": contentType, ...length, ...headers } };
+    return this.ask("POST", "/docs/v1/uploads", options, invocation);
+  }
+
+  /** An upload that nothing happens to, and its message. @returns the file's id */
+  async store(team: Team, name: string, bytes: Uint8Array<ArrayBuffer> | string): Promise<string> {
+    const { status, id } = await must(this.upload(team, await encodeForm(name, bytes)));
+    expect(status).toBe(200);
+    return id;
+  }
+
+  /**
+   * Delivers one message to a consumer. Answers the seconds after which it wants the message again, null where it is
+   * done with it. A message whose consumer died is for the caller to deliver again, or to forget.
+   */
+  async deliver(
+    fileId: string,
+    bindings = new ProxiedBindings(),
+    queue = "stowage-jobs",
+  ): Promise<Ended<number | null>> {
+    let again: number | null = null;
+    const message = {
+      id: "1",
+      timestamp: new Date(this.system.now()),
+      attempts: 1,
+      body: { fileId },
+      ack: () => undefined,
+      retry: (options?: QueueRetryOptions) => {
+        again = options?.delaySeconds ?? 0;
+      },
+    };
+    const batch = { queue, messages: [message] } as unknown as MessageBatch;
+    const deps = this.deps(bindings);
+    const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
+    const work = receiveJobs(batch, deps.log, (id) => handle(deps, id)).then(() => again);
+    return Promise.race([work, bindings.death]);
+  }
+
+  /** Delivers what waits, and what is sent meanwhile; what wants to be tried again is, after its delay. */
+  async drain(): Promise<void> {
+    for (let next = this.messages.shift(); next !== undefined; next = this.messages.shift()) {
+      const again = await this.deliver(next);
+      if (typeof again === "number") {
+        this.aheadMilliseconds += again * 1000;
+        this.messages.push(next);
+      }
+    }
+  }
+
+  async recover(bindings = new ProxiedBindings()): Promise<Ended<Record<string, number>>> {
+    return Promise.race([recover(this.deps(bindings)), bindings.death]);
+  }
+
+  /** The bindings are well again and a day goes by, with recovery at work, until nothing is left to do. */
+  async heal(teamIds: string[]): Promise<void> {
+    this.aheadMilliseconds += 25 * 60 * 60 * 1000;
+    for (let round = 0; round < 10; round++) {
+      await this.drain();
+      await this.recover();
+      await this.drain();
+      if (!(await hasUnfinished(teamIds))) return;
+      this.aheadMilliseconds += 60 * 60 * 1000;
+    }
+  }
+}
+
+export interface Row {
+  id: string;
+  team_id: string;
+  original_name: string;
+  status: string;
+  reserved_bytes: number;
+  size_bytes: number | null;
+  sha256: string | null;
+  etag: string | null;
+  failure_code: string | null;
+  audio: string | null;
+  idempotency_key: string | null;
+  attempts: number;
+  due_at: number | null;
+  version: number;
+}
+
+export const IN_TRANSIT = ["receiving", "pending", "processing", "deleting"];
+
+export async function rowsOf(teamId: string): Promise<Row[]> {
+  const { results } = await env.DB.prepare("select * from files where team_id = ? order by id").bind(teamId).all<Row>();
+  return results;
+}
+
+async function hasUnfinished(teamIds: string[]): Promise<boolean> {
+  for (let i = 0; i < teamIds.length; i += 90) {
+    const some = teamIds.slice(i, i + 90);
+    const marks = some.map(() => "?").join();
+    const found = await env.DB.prepare(
+      `select 1 from files where team_id in (${marks}) and status in ('${IN_TRANSIT.join("','")}') limit 1`,
+    )
+      .bind(...some)
+      .first();
+    if (found) return true;
+  }
+  return false;
+}
+
+export async function sha256(bytes: ArrayBuffer | Uint8Array): Promise<string> {
+  return Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
+}
+
+/** SHA-256 by etag, which R2 takes from the bytes: each content, and each way to cut it into parts, is read once. */
+const digests = new Map<string, string>();
+
+async function digestOf(object: R2Object | undefined): Promise<string | undefined> {
+  if (!object) return undefined;
+  const known = digests.get(object.etag);
+  if (known) return known;
+  const stored = await env.BUCKET.get(object.key);
+  if (!stored) return undefined;
+  const digest = await sha256(await stored.arrayBuffer());
+  digests.set(object.etag, digest);
+  return digest;
+}
+
+/** Everything that must hold of a team at any moment, whatever died; unless the test itself took bytes away. @returns its rows */
+export async function expectSound(teamId: string, { whole = false, bytesLost = false } = {}): Promise<Row[]> {
+  const [rows, { objects }, usage] = await Promise.all([
+    rowsOf(teamId),
+    env.BUCKET.list({ prefix: `${teamId}/` }),
+    env.DB.prepare("select files, bytes from team_usage where team_id = ?").bind(teamId).first(),
+  ]);
+  const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
+  const keys = new Set(rows.map(keyOf));
+  expect(
+    objects.filter(({ key }) => !keys.has(key)),
+    "objects without a row",
+  ).toEqual([]);
+  const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
+  expect(usage ?? { files: 0, bytes: 0 }, "team_usage is the sum of the rows").toEqual({ files: rows.length, bytes });
+  for (const row of rows) {
+    if (row.status !== "completed" && row.status !== "failed") {
+      expect(row.due_at, `a file ${row.status} has a fate`).not.toBeNull();
+    }
+    if (["receiving", "deleting"].includes(row.status) || bytesLost) continue;
+    const object = objects.find(({ key }) => key === keyOf(row));
+    expect([object?.size, object?.etag], "a listed file has its bytes").toEqual([row.size_bytes, row.etag]);
+    if (whole) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
+  }
+  return rows;
+}
+
+/** What must hold once the bindings are well and recovery has run: every row has come to an end. */
+export async function expectSettled(teamId: string, { bytesLost = false } = {}): Promise<Row[]> {
+  const rows = await expectSound(teamId, { whole: true, bytesLost });
+  expect(
+    rows.filter(({ status }) => status !== "completed" && status !== "failed").map(({ status }) => status),
+    "files without an end",
+  ).toEqual([]);
+  return rows;
+}
+
+/** The team's objects, rows and keys, gone: room for the next run. */
+export async function forget(teamId: string): Promise<void> {
+  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
+  if (objects.length > 0) await env.BUCKET.delete(objects.map(({ key }) => key));
+  await env.DB.batch(
+    ["files", "api_keys"].map((table) => env.DB.prepare(`delete from ${table} where team_id = ?`).bind(teamId)),
+  );
+}
