@@ -150,3 +150,29 @@ describe("a key", () => {
     expect(await expectSound(team.teamId)).toHaveLength(1);
   });
 });
+
+test("An upload that goes on is not taken over, however long it takes.", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const { body, contentType } = await encodeForm("slow.txt", "slow but steady");
+  const lastOfFile = Buffer.from(body).indexOf("steady") + "steady".length;
+  let sent = 0;
+  const minutes: number[] = [];
+  const slow = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      // Two minutes go by before each byte of the file.
+      if (sent < lastOfFile) world.aheadMilliseconds += 120_000;
+      controller.enqueue(body.subarray(sent, ++sent));
+      if (sent === lastOfFile) {
+        minutes.push(world.aheadMilliseconds / 60_000);
+        const repeated = await must(world.upload(team, { body, contentType }, { "Idempotency-Key": "k" }));
+        expect([repeated.status, repeated.code]).toEqual([409, "idempotency_conflict"]);
+      }
+      if (sent === body.length) controller.close();
+    },
+  });
+  const first = await must(world.upload(team, { body: slow, contentType }, { "Idempotency-Key": "k" }));
+  expect(first.status, first.text).toBe(200);
+  expect(minutes[0]).toBeGreaterThan(10);
+  expect(await expectSound(team.teamId)).toMatchObject([{ id: first.id, status: "pending" }]);
+});

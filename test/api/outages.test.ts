@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { createDb } from "../../src/platform/db.ts";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
@@ -188,4 +189,27 @@ test("An upload while the bucket is away is unavailable, and leaves nothing that
   await world.heal([team.teamId]);
   expect(await expectSettled(team.teamId)).toEqual([]);
   expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
+});
+
+test.each([
+  ["D1_ERROR: no such table: files: SQLITE_ERROR", 500],
+  ["D1_ERROR: no such column: etag at offset 7: SQLITE_ERROR", 500],
+  ["D1_ERROR: too many SQL variables", 500],
+  ["Network connection lost.", 503],
+  ["D1_ERROR: D1 DB storage operation exceeded timeout which caused object to be reset.", 503],
+  ["D1_ERROR: D1 DB reset because its code was updated.", 503],
+  ["D1_ERROR: D1 DB is overloaded. Requests queued for too long.", 503],
+])("A database that fails with “%s” is answered with %i.", async (message, status) => {
+  const world = new World();
+  const team = await world.newTeam();
+  const batch = async () => {
+    throw new Error(message);
+  };
+  const DB = { prepare: (sql: string) => env.DB.prepare(sql), batch } as unknown as D1Database;
+  const change: Change = (deps) => ({ ...deps, db: createDb(DB) });
+  const broken = new ProxiedBindings({ call: 1, moment: "before", failure: "permanent" });
+  broken.calls.push("D1 batch"); // The proxy is not in the way here, and a 500 is expected.
+  const answer = await must(world.ask("GET", "/docs/v1/usage", { token: team.token }, { bindings: broken, change }));
+  expect([answer.status, answer.headers.has("Retry-After")]).toEqual([status, status === 503]);
+  expect(answer.text).not.toContain(message);
 });

@@ -2,7 +2,9 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
 import { fieldsOf, fill, newTeam, newUser, PASSWORD, refused, startWorker, type Team } from "../support/harness.ts";
+import { must, World } from "../support/world.ts";
 
 const CREATED_FIELDS = ["_id", "createdAt", "email", "firstName", "lastName", "password", "teamId", "updatedAt"];
 const FIELDS = ["__v", ...CREATED_FIELDS];
@@ -320,4 +322,17 @@ describe("listing users", () => {
       while (!(await reader.read()).done);
     }).rejects.toThrow();
   });
+});
+
+test("A new password goes to the database as its hash alone, in no column and no condition.", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "a@b.de", password: PASSWORD } });
+  const bindings = new ProxiedBindings();
+  const json = { password: "canary-password-of-an-update", lastName: "King" };
+  const options = { token: team.token, json };
+  const { status } = await must(world.ask("PATCH", `/auth/v1/users/${body.data._id}`, options, { bindings }));
+  expect(status).toBe(200);
+  expect(JSON.stringify(bindings.queries)).toContain("King");
+  expect(JSON.stringify(bindings.queries)).not.toContain(json.password);
 });

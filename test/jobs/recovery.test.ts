@@ -286,3 +286,40 @@ describe("keys", () => {
     expect(named).toEqual([spoilt?.id]);
   });
 });
+
+describe("a file that waits", () => {
+  const waiting = async (world: World) => {
+    const team = await world.newTeam();
+    const id = await world.store(team, "a.txt", "text");
+    world.messages = [];
+    const row = () =>
+      env.DB.prepare("select status, version, created_at, updated_at from files where id = ?").bind(id).first();
+    return { team, id, row };
+  };
+
+  test("Recovery sends the message of a waiting file again and changes nothing that shows.", async () => {
+    const world = new World();
+    const { team, id, row } = await waiting(world);
+    const [before, shown] = [await row(), await team.call("GET", `/docs/v1/uploads/${id}/metadata`)];
+    world.aheadMilliseconds += 3 * 60_000;
+    await world.recover();
+    expect(world.messages).toContain(id);
+    expect(await row()).toEqual(before);
+    expect((await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).text).toBe(shown.text);
+  });
+
+  test("A message that is merely late is sent again ever less often, four times an hour at most.", async () => {
+    const world = new World();
+    const { id } = await waiting(world);
+    const sentIn = async (minutes: number) => {
+      world.messages = [];
+      for (let i = 0; i < minutes; i++) {
+        world.aheadMilliseconds += 60_000;
+        await world.recover();
+      }
+      return world.messages.filter((message) => message === id).length;
+    };
+    expect(await sentIn(60)).toBeLessThanOrEqual(7);
+    for (let hour = 0; hour < 3; hour++) expect(await sentIn(60)).toBe(4);
+  });
+});

@@ -4,7 +4,9 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
 import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
-import { withinOneMinute } from "../support/harness.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { buildRequest, randomAddress } from "../support/client.ts";
+import { newTeam, withinOneMinute } from "../support/harness.ts";
 
 const PERMITS = 5;
 const MINUTE = 60_000;
@@ -140,4 +142,57 @@ test("requests of one isolate share what a permit pays for", async () => {
   const [one, another] = [await ask(), await ask()];
   for (const send of [one, one, another, one]) expect((await send()).status).toBe(401);
   expect(permits.asked).toHaveLength(2);
+});
+
+test("Whoever was refused is refused without asking the binding, until the minute ends.", async () => {
+  for (const subject of ["token", "address", "login"] as const) {
+    while (await limiter[subject](subject));
+    permits.asked.length = 0;
+    for (let i = 0; i < 100; i++) expect(await limiter[subject](subject)).toBe(false);
+    expect(permits.asked).toEqual([]);
+  }
+  expect(limiter.isRefused("address", "another token")).toBe(true);
+  expect(limiter.isRefused("another address", "another token")).toBe(false);
+  now += MINUTE;
+  permits.startNextMinute();
+  expect(limiter.isRefused("address", "another token")).toBe(false);
+  expect(await limiter.address("address")).toBe(true);
+});
+
+test("A token that was authenticated this minute is not refused for its address.", async () => {
+  limiter.authenticated("good");
+  while (await limiter.address("shared"));
+  expect([limiter.isRefused("shared", "good"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
+  now += MINUTE;
+  expect(limiter.isRefused("shared", "made up")).toBe(false);
+});
+
+test("A limit whose binding fails lets requests pass, and says so in the log.", async () => {
+  const lines: string[] = [];
+  const failing = { limit: () => Promise.reject(new Error("away")) };
+  const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing };
+  const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
+  expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
+  expect(lines).toEqual(Array(3).fill("warn rate limit not applied"));
+});
+
+test("A flood of made-up tokens costs a round trip each until its address is refused, and none from then on.", async () => {
+  await withinOneMinute(async () => {
+    const proxied = new ProxiedBindings();
+    const environment = { ...proxied.wrap(env), ADDRESS_LIMIT: new Permits() };
+    const address = randomAddress();
+    const send = async (token: string) => {
+      const request = buildRequest("GET", "/docs/v1/usage", { token, address });
+      return (await worker.fetch(request, environment, createExecutionContext())).status;
+    };
+    const { token } = await newTeam();
+    expect(await send(token)).toBe(200);
+    const before = proxied.effects.trips;
+    const statuses = [];
+    for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false)));
+    expect(statuses).toEqual([...Array(PERMITS).fill(401), ...Array(100 - PERMITS).fill(429)]);
+    // The request that used up the address's minute had asked as well.
+    expect(proxied.effects.trips - before).toBe(PERMITS + 1);
+    expect(await send(token)).toBe(200);
+  });
 });

@@ -1,0 +1,73 @@
+import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { expect, test, vi } from "vitest";
+import worker from "../../src/index.ts";
+import { buildRequest } from "../support/client.ts";
+import { newTeam, upload } from "../support/harness.ts";
+import { rowsOf } from "../support/world.ts";
+
+/* What the Worker makes of its bindings and settings. */
+
+/** Every binding and setting but the operator's token, which may be missing; one that is new does not compile until here. */
+const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${string}` | `STOWAGE_${string}`>, true> = {
+  DB: true,
+  BUCKET: true,
+  JOBS: true,
+  TOKEN_LIMIT: true,
+  ADDRESS_LIMIT: true,
+  LOGIN_LIMIT: true,
+  S3_ENDPOINT: true,
+  S3_BUCKET: true,
+  S3_ACCESS_KEY_ID: true,
+  S3_SECRET_ACCESS_KEY: true,
+  MASTER_KEY: true,
+  MAX_UPLOAD_BYTES: true,
+  UPLOAD_IDLE_SECONDS: true,
+  MAX_TEAM_BYTES: true,
+  MAX_TEAM_FILES: true,
+  DEAD_LETTER_QUEUE: true,
+};
+
+/** What the Worker answers under the environment, and the lines of its log. */
+async function answerUnder(environment: Env) {
+  const lines: string[] = [];
+  const spy = vi.spyOn(console, "error").mockImplementation((line: string) => void lines.push(line));
+  const request = buildRequest("GET", "/docs/v1/usage", { token: "none" });
+  const response = await worker.fetch(request, environment, createExecutionContext());
+  spy.mockRestore();
+  return { status: response.status, headers: response.headers, body: (await response.json()) as object, lines };
+}
+
+test.each(Object.keys(NEEDED))(
+  "A Worker without %s answers 503 to every request, and its log says which.",
+  async (name) => {
+    const { status, headers, body, lines } = await answerUnder({ ...env, [name]: undefined });
+    expect([status, headers.get("Retry-After")]).toEqual([503, expect.any(String)]);
+    expect(body).toMatchObject({ code: "unavailable" });
+    expect(JSON.stringify(body)).not.toContain(name);
+    expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
+  },
+);
+
+test("A Worker that lacks several bindings names them all, and the value of none.", async () => {
+  const missing = { DB: undefined, ADDRESS_LIMIT: undefined } as unknown as Env;
+  const { status, lines } = await answerUnder({ ...env, ...missing, S3_ENDPOINT: "canary endpoint" });
+  expect(status).toBe(503);
+  expect(lines.join()).toMatch(/DB: .* ADDRESS_LIMIT: .* S3_ENDPOINT: /);
+  expect(lines.join()).not.toContain("canary endpoint");
+});
+
+test.each([
+  ["given-up", "failed", "the queue that the setting names is that of dead letters, whatever it is called"],
+  ["jobs-dead", "completed", "another queue is one of jobs, whatever it is called"],
+])("Of a message of the queue %s the file is %s: %s.", async (queue, status) => {
+  const team = await newTeam();
+  const fileId = await upload(team, "a.txt", "text");
+  await env.DB.prepare("update files set attempts = 1 where id = ?").bind(fileId).run();
+  const messages = [{ id: "1", timestamp: new Date(), attempts: 1, body: { fileId } }];
+  const batch = createMessageBatch<{ fileId: string }>(queue, messages);
+  const ctx = createExecutionContext();
+  await worker.queue(batch, { ...env, DEAD_LETTER_QUEUE: "given-up" }, ctx);
+  expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual(["1"]);
+  expect(await rowsOf(team.teamId)).toMatchObject([{ id: fileId, status }]);
+});
