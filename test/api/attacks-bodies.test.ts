@@ -22,7 +22,7 @@ beforeAll(async () => {
   userId = (await newUser(team, { email: "first@canary.example", password: "canary-password" }))._id;
 });
 
-describe("a body made to be expensive", () => {
+describe("A body that is made to be expensive", () => {
   const nested = (open: string, close: string, depth: number) =>
     `{"name":${open.repeat(depth)}${close === "}" ? "1" : ""}${close.repeat(depth)}}`;
 
@@ -34,12 +34,12 @@ describe("a body made to be expensive", () => {
     ["a name of combining marks", `{"name":"a${"\u0301".repeat(30_000)}"}`],
     ["an email to slow a pattern down", `{"email":"${"a.".repeat(30_000)}@${"a-".repeat(100)}"}`],
     ["a time to slow a pattern down", `{"name":"a","expiresAt":"2027-01-01T00:00:00.${"0".repeat(60_000)}"}`],
-  ])("%s is refused at once", async (_, text) => {
+  ])("A body with %s is refused with 400.", async (_, text) => {
     await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
     await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text));
   });
 
-  test("8,000 unknown fields do not make an answer larger than the body", async () => {
+  test("A body of 8,000 unknown fields does not make an answer larger than itself.", async () => {
     const text = `{${Array.from({ length: 8_000 }, (_, i) => `"${i.toString(36)}":1`).join()}}`;
     const answer = await refused(
       team,
@@ -55,11 +55,11 @@ describe("a body made to be expensive", () => {
     ["one byte over 64 KiB", `{"name":"${"x".repeat(64 * 1024 - 10)}"}`],
     ["2 MB of white space before a good body", `${" ".repeat(2_000_000)}{"name":"a"}`],
     ["arrays 300,000 deep", nested("[", "]", 300_000)],
-  ])("%s is too large", async (_, text) => {
+  ])("A body of %s is refused with 413.", async (_, text) => {
     await refused(team, 413, "body_too_large", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 
-  test("without an end, it is cut off by what was read and not by what was announced", async () => {
+  test("A body without an end is cut off by what was read, not by what was announced.", async () => {
     let sent = 0;
     const endless = new ReadableStream<Uint8Array>({
       pull(controller) {
@@ -73,7 +73,7 @@ describe("a body made to be expensive", () => {
   });
 });
 
-describe("a body that says it is something else", () => {
+describe("A body that says it is something else", () => {
   test.each([
     "text/plain",
     "application/x-www-form-urlencoded",
@@ -83,15 +83,18 @@ describe("a body that says it is something else", () => {
     "application/jsonp",
     "",
     "application/xml",
-  ])("is refused as %j, so no form of another site can send it", async (type) => {
+  ])("A body sent as %j is refused with 415, so no form of another site can send it.", async (type) => {
     await refused(team, 415, "unsupported_media_type", () =>
       sendText(team, "POST", "/auth/v1/apikeys", '{"name":"a"}', type),
     );
   });
 
-  test.each(["null", "[]", '"a"', "1", "true", '[{"name":"a"}]'])("is refused as %s: not an object", async (text) => {
-    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
-  });
+  test.each(["null", "[]", '"a"', "1", "true", '[{"name":"a"}]'])(
+    "A body of %s is refused with 400, since it is no object.",
+    async (text) => {
+      await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    },
+  );
 
   test.each([
     "",
@@ -102,15 +105,15 @@ describe("a body that says it is something else", () => {
     '{"name":"a"}{"name":"b"}',
     '/**/{"name":"a"}',
     '{"name":"\n"}',
-  ])("is refused as %j: not JSON", async (text) => {
+  ])("A body of %j is refused with 400, since it is not JSON.", async (text) => {
     await refused(team, 400, "malformed_json", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 });
 
-describe("values in the place of others", () => {
+describe("Values in the place of others", () => {
   const wrong: unknown[] = [null, 1, true, [], {}, ["a"], { $gt: "" }, { toString: "a" }, { length: 5 }];
   test.each(["firstName", "email", "password"])(
-    "no operator, array or object passes for the text of %s",
+    "No operator, array or object passes for the text of %s.",
     async (field) => {
       for (const value of wrong) {
         const json = { email: "o@canary.example", password: "canary-password", [field]: value };
@@ -119,14 +122,14 @@ describe("values in the place of others", () => {
     },
   );
 
-  test("isPublic is a boolean, and nothing that counts as one", async () => {
+  test("A value that only counts as a boolean is refused for isPublic.", async () => {
     for (const isPublic of [null, 0, 1, "true", "", [], {}]) {
       const json = { name: "a", isPublic };
       await refused(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["isPublic"]);
     }
   });
 
-  test("no expiry is taken that never comes or has been", async () => {
+  test("An expiry that never comes or has been is refused.", async () => {
     for (const expiresAt of [
       "2000-01-01T00:00:00Z",
       "9999-12-31T23:59:59Z",
@@ -141,7 +144,7 @@ describe("values in the place of others", () => {
   });
 
   test.each(["'; drop table users; --", "%' or 1=1 --", '"; select * from api_keys', "\\'; --", "{{7*7}}<%= 7*7 %>"])(
-    "SQL and templates are text: %s",
+    "SQL and templates are stored as text: %s",
     async (text) => {
       const json = { firstName: text, email: `${crypto.randomUUID()}@canary.example`, password: "canary-password" };
       const { body } = await team.call("POST", "/auth/v1/users", { json });
@@ -152,7 +155,7 @@ describe("values in the place of others", () => {
   );
 });
 
-describe("the version in If-Match", () => {
+describe("The version in If-Match", () => {
   const patch = (tags: string): Promise<Answer> =>
     team.call("PATCH", `/auth/v1/users/${userId}`, { json: { lastname: "x" }, headers: { "If-Match": tags } });
 
@@ -164,12 +167,12 @@ describe("the version in If-Match", () => {
     ["a float", '"0.0"'],
     ["a negative number", '"-0"'],
     ["a number beyond whole numbers", `"${"9".repeat(40)}"`],
-  ])("matches nothing as %s", async (_, tags) => {
+  ])("An If-Match header with %s matches nothing.", async (_, tags) => {
     await refused(team, 412, "version_mismatch", () => patch(tags));
   });
 
   // D1 takes 100 bound parameters in a statement.
-  test.each([99, 101, 5_000])("may be one of %i", async (count) => {
+  test.each([99, 101, 5_000])("An If-Match header may name %i versions.", async (count) => {
     const tags = Array.from({ length: count }, (_, i) => `"${i + 1_000_000}"`).join();
     await refused(team, 412, "version_mismatch", () => patch(tags));
   });

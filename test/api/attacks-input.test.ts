@@ -31,10 +31,10 @@ const DOCUMENTED: Record<string, string[]> = {
   "POST /auth/v1/login": ["teamId"],
 };
 
-describe.each(bodies)(
-  "mass assignment: $route takes no field of the service's own",
-  ({ route, method, path, example }) => {
-    test.each(SERVICE_FIELDS.filter((field) => !DOCUMENTED[route]?.includes(field)))("%s", async (field) => {
+describe.each(bodies)("Mass assignment by $name", ({ route, method, path, example }) => {
+  test.each(SERVICE_FIELDS.filter((field) => !DOCUMENTED[route]?.includes(field)))(
+    "The service's own field %s is refused.",
+    async (field) => {
       // As text: in an object literal `__proto__` would not be a field.
       const text = `${JSON.stringify(example).slice(0, -1)},${JSON.stringify(field)}:"0193477be8a01f9c3ad5e7b2"}`;
       const answer = await refused(
@@ -46,11 +46,11 @@ describe.each(bodies)(
       );
       expect(answer.text).not.toContain("0193477be8a01f9c3ad5e7b2");
       expect(({} as Record<string, unknown>).polluted).toBeUndefined();
-    });
-  },
-);
+    },
+  );
+});
 
-test("prototype pollution: nested __proto__ and constructor.prototype reach no object", async () => {
+test("A nested __proto__ or constructor.prototype reaches no object.", async () => {
   for (const text of [
     '{"name":"a","__proto__":{"isPublic":true,"polluted":1}}',
     '{"name":"a","constructor":{"prototype":{"polluted":1}}}',
@@ -64,8 +64,8 @@ test("prototype pollution: nested __proto__ and constructor.prototype reach no o
   expect(({} as Record<string, unknown>).polluted).toBeUndefined();
 });
 
-describe("duplicate JSON keys", () => {
-  test("one value counts, the last: what was checked is what is stored", async () => {
+describe("Duplicate JSON keys", () => {
+  test("The last of two values counts: what was checked is what is stored.", async () => {
     const text = '{"email":"not an email","email":"last@canary.example","password":"x","password":"canary-password"}';
     const { body } = await sendText(team, "POST", "/auth/v1/users", text);
     expect(body.data.email).toBe("last@canary.example");
@@ -73,12 +73,12 @@ describe("duplicate JSON keys", () => {
     expect(row).toEqual({ email: "last@canary.example", email_key: "last@canary.example" });
   });
 
-  test("a bad last value is not saved by a good first one", async () => {
+  test("A bad last value is not saved by a good first one.", async () => {
     const text = '{"email":"good@canary.example","email":"bad","password":"canary-password"}';
     await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text), ["email"]);
   });
 
-  test("an escaped spelling of a key is the same key", async () => {
+  test("An escaped spelling of a key is the same key.", async () => {
     const { body } = await sendText(
       team,
       "POST",
@@ -89,7 +89,7 @@ describe("duplicate JSON keys", () => {
   });
 });
 
-describe("an email that looks like another's is that other's", () => {
+describe("An email that looks like another's", () => {
   test.each([
     ["upper case", "FIRST@CANARY.EXAMPLE"],
     ["white space around it", " \t first@canary.example \u00a0\u3000\ufeff\n"],
@@ -98,7 +98,7 @@ describe("an email that looks like another's is that other's", () => {
     ["mathematical letters", "𝐟𝐢𝐫𝐬𝐭@canary.example"],
     ["circled letters", "ⓕⓘⓡⓢⓣ@canary.example"],
     ["a long s", "firſt@canary.example"],
-  ])("%s", async (_, email) => {
+  ])("An email with %s is the email that it looks like.", async (_, email) => {
     const json = { email, password: "canary-password" };
     await refused(team, 409, "email_taken", () => team.call("POST", "/auth/v1/users", { json }));
     const { body } = await team.call("POST", "/auth/v1/users", {
@@ -123,13 +123,13 @@ describe("an email that looks like another's is that other's", () => {
     ["a name and angle brackets", "First <first@canary.example>"],
     ["one label", "first@localhost"],
     ["255 characters", `${"a".repeat(50)}@${`${"b".repeat(60)}.`.repeat(3)}${"c".repeat(21)}`],
-  ])("%s is no email", async (_, email) => {
+  ])("An email with %s is refused.", async (_, email) => {
     const json = { email, password: "canary-password" };
     await refused(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/users", { json }), ["email"]);
   });
 });
 
-describe("text that a database would cut or corrupt", () => {
+describe("Text that a database would cut or corrupt", () => {
   const fields = [
     ["POST", "/auth/v1/users", "firstName", { email: "n@canary.example", password: "canary-password" }],
     ["POST", "/auth/v1/users", "password", { email: "n@canary.example" }],
@@ -145,7 +145,7 @@ describe("text that a database would cut or corrupt", () => {
     ["surrogates the wrong way round", "admin\\udc00\\ud800@canary.example"],
   ] as const;
   test.each(fields.flatMap((field) => texts.map(([what, text]) => [what, ...field, text] as const)))(
-    "%s: %s %s refuses it in %s",
+    "Text with %s is refused by %s %s in %s.",
     async (_, method, path, field, rest, text) => {
       const body = `${JSON.stringify({ ...rest, "": 0 }).replace(/,?"":0}$/, "")}${Object.keys(rest).length > 0 ? "," : ""}"${field}":"${text}"}`;
       await refused(team, 400, "invalid_input", () => sendText(team, method, path.replace("{id}", userId), body), [
@@ -154,7 +154,7 @@ describe("text that a database would cut or corrupt", () => {
     },
   );
 
-  test("bytes that are not UTF-8 are refused, not replaced", async () => {
+  test("Bytes that are not UTF-8 are refused, not replaced.", async () => {
     const bytes = new Uint8Array([
       ...new TextEncoder().encode('{"name":"a'),
       0xff,

@@ -119,10 +119,10 @@ describe("a token", () => {
   });
 });
 
-describe("a login", () => {
+describe("An attack on a login", () => {
   const login = (json: object) => call("POST", "/auth/v1/login", { json });
 
-  test("tells no wrong password from an unknown email or team", async () => {
+  test("A login tells no wrong password from an unknown email or team.", async () => {
     const home = await newTeam();
     const { email } = await newUser(home);
     const right = { teamId: home.teamId, email, password: PASSWORD };
@@ -140,7 +140,7 @@ describe("a login", () => {
     expect(new Set(answers.map(({ text }) => text.replace(/"requestId":"[^"]+"/, ""))).size).toBe(1);
   });
 
-  test("is not to be had with the hash that the interface shows", async () => {
+  test("A login is not to be had with the hash that the interface shows.", async () => {
     const home = await newTeam();
     const user = await newUser(home);
     expect((await login({ teamId: home.teamId, email: user.email, password: user.password })).body.code).toBe(
@@ -149,8 +149,8 @@ describe("a login", () => {
   });
 });
 
-describe("after its end nothing lives on", () => {
-  test("a deleted key is refused from the next request on, also in its own deletion", async () => {
+describe("What lives on after its end", () => {
+  test("A deleted key is refused from the next request on, also in its own deletion.", async () => {
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "brief" } });
     const { key: token, id } = body.data;
     expect((await team.call("DELETE", `/auth/v1/apikeys/${id}`, { token })).status).toBe(200);
@@ -164,7 +164,7 @@ describe("after its end nothing lives on", () => {
   test.each<[string, (home: Team, path: string) => Promise<unknown>]>([
     ["the user is deleted", (home, path) => home.call("DELETE", path)],
     ["the password changes", (home, path) => home.call("PATCH", path, { json: { password: "canary-password" } })],
-  ])("the key of a login dies when %s", async (_, end) => {
+  ])("The key of a login dies when %s.", async (_, end) => {
     const home = await newTeam();
     const user = await newUser(home);
     const json = { teamId: home.teamId, email: user.email, password: PASSWORD };
@@ -175,7 +175,7 @@ describe("after its end nothing lives on", () => {
     expect((await call("POST", "/auth/v1/login", { json })).body.code).toBe("login_failed");
   });
 
-  test("a deleted file has no address, no metadata and no bytes, and its id comes to nothing", async () => {
+  test("A deleted file has no address, no metadata and no bytes, and its id comes to nothing.", async () => {
     const id = await upload(team, "gone.txt", "gone");
     expect((await team.call("DELETE", `/docs/v1/uploads/${id}`)).status).toBe(200);
     for (const [method, path] of [

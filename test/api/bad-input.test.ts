@@ -46,7 +46,7 @@ describe.each(
   Object.entries(api)
     .filter(([, { body }]) => body)
     .map(([route, { bodyExample }]) => ({ route, ...splitRoute(route), example: bodyExample as object })),
-)("the JSON of $route", ({ method, path, example }) => {
+)("The JSON of $name", ({ method, path, example }) => {
   const send = (options: CallOptions) => team.call(method, path.replace("{id}", userId), options);
 
   test.each([
@@ -61,19 +61,22 @@ describe.each(
     ["in UTF-16", new Uint8Array(new Uint16Array([0x7b, 0x7d]).buffer)],
     ["not UTF-8", new Uint8Array([...bytes('{"name": "'), 0xff, 0xc0, 0x80, ...bytes('"}')])],
     ["thirty thousand brackets", "[".repeat(30_000)],
-  ])("that is %s is malformed", async (_, body) => {
+  ])("JSON that is %s is malformed.", async (_, body) => {
     await refused(team, 400, "malformed_json", () => send(raw(body)));
   });
 
-  test.each(["[]", "[{}]", '"text"', "null", "true", "7"])("that is no object but %s is refused", async (body) => {
-    await refused(team, 400, "invalid_input", () => send(raw(body)), [""]);
-  });
+  test.each(["[]", "[{}]", '"text"', "null", "true", "7"])(
+    "JSON that is no object but %s is refused.",
+    async (body) => {
+      await refused(team, 400, "invalid_input", () => send(raw(body)), [""]);
+    },
+  );
 
   test.each([
     ["with a true Content-Length", (body: string) => raw(body, { "Content-Length": `${body.length}` })],
     ["without a Content-Length", (body: string) => raw(streamOf(bytes(body)))],
     ["with too small a Content-Length", (body: string) => raw(body, { "Content-Length": "10" })],
-  ])("of more than 64 KiB is refused %s", async (_, send413) => {
+  ])("JSON of more than 64 KiB is refused %s.", async (_, send413) => {
     const body = JSON.stringify(example).padEnd(JSON_BYTES + 1);
     await refused(team, 413, "body_too_large", () => send(send413(body)));
   });
@@ -83,18 +86,18 @@ describe.each(
     "application/x-www-form-urlencoded",
     "multipart/form-data; boundary=b",
     "application/json5",
-  ])("is refused as %s", async (type) => {
+  ])("JSON sent as %s is refused with 415.", async (type) => {
     const body = JSON.stringify(example);
     await refused(team, 415, "unsupported_media_type", () => send(raw(body, { "Content-Type": type })));
   });
 
-  test("is refused without a Content-Type", async () => {
+  test("JSON without a Content-Type is refused with 415.", async () => {
     await refused(team, 415, "unsupported_media_type", () => send({ body: bytes(JSON.stringify(example)) }));
     await refused(team, 415, "unsupported_media_type", () => send({}));
   });
 
   test.each(["isAdmin", "_id", "__v", "createdAt", "userId", "__proto__", "constructor", "toString", "", "a.b"])(
-    "with the unknown field %j is refused by its name",
+    "JSON with the unknown field %j is refused by its name.",
     async (field) => {
       const body = `{${JSON.stringify(field)}: {"teamId": "x"}, ${JSON.stringify(example).slice(1)}`;
       await refused(team, 400, "invalid_input", () => send(raw(body)), [field]);
@@ -102,14 +105,17 @@ describe.each(
   );
 
   const textFields = Object.entries(example).filter(([, value]) => typeof value === "string");
-  test.each(textFields.map(([field]) => field))("with NUL or half a surrogate pair in %s is refused", async (field) => {
-    for (const wrong of ["\\u0000", "\\ud800", "\\udc00", "\\ud83d x"]) {
-      const body = JSON.stringify({ ...example, [field]: "PLACE@example.com" }).replace("PLACE", `12345678${wrong}`);
-      await refused(team, 400, "invalid_input", () => send(raw(body)), [field]);
-    }
-  });
+  test.each(textFields.map(([field]) => field))(
+    "JSON with NUL or half a surrogate pair in %s is refused.",
+    async (field) => {
+      for (const wrong of ["\\u0000", "\\ud800", "\\udc00", "\\ud83d x"]) {
+        const body = JSON.stringify({ ...example, [field]: "PLACE@example.com" }).replace("PLACE", `12345678${wrong}`);
+        await refused(team, 400, "invalid_input", () => send(raw(body)), [field]);
+      }
+    },
+  );
 
-  test.each(textFields.map(([field]) => field))("with %s of a wrong kind is refused", async (field) => {
+  test.each(textFields.map(([field]) => field))("JSON with %s of a wrong type is refused.", async (field) => {
     for (const wrong of [null, 7, true, {}, ["a"]]) {
       const json = { ...example, [field]: wrong };
       await refused(team, 400, "invalid_input", () => send({ json }), [field]);
@@ -117,20 +123,20 @@ describe.each(
   });
 });
 
-describe("the JSON of a new user", () => {
-  test.each(["application/json; charset=utf-8", "APPLICATION/JSON"])("is taken as %s", async (type) => {
+describe("The JSON of a new user", () => {
+  test.each(["application/json; charset=utf-8", "APPLICATION/JSON"])("JSON sent as %s is taken.", async (type) => {
     const own = await newTeam();
     const body = JSON.stringify({ email: "a@example.com", password: PASSWORD });
     expect((await own.call("POST", USERS, raw(body, { "Content-Type": type }))).status).toBe(200);
   });
 
-  test("may have 64 KiB exactly", async () => {
+  test("JSON may have 64 KiB exactly.", async () => {
     const own = await newTeam();
     const body = JSON.stringify({ email: "a@example.com", password: PASSWORD }).padEnd(JSON_BYTES);
     expect((await own.call("POST", USERS, raw(body))).status).toBe(200);
   });
 
-  test("with a key twice counts the last, once", async () => {
+  test("JSON with a key twice counts the last, once.", async () => {
     const own = await newTeam();
     const body = `{"email": "a@example.com", "password": "${PASSWORD}", "email": "b@example.com"}`;
     expect((await own.call("POST", USERS, raw(body))).body.data.email).toBe("b@example.com");
@@ -140,12 +146,12 @@ describe("the JSON of a new user", () => {
   test.each([
     ["arrays", (inner: string) => "[".repeat(30_000) + inner + "]".repeat(30_000)],
     ["objects", (inner: string) => '{"a":'.repeat(10_000) + inner + "}".repeat(10_000)],
-  ])("of thousands of %s in each other is refused", async (_, nest) => {
+  ])("JSON of thousands of nested %s is refused.", async (_, nest) => {
     const body = `{"email": "a@example.com", "password": "${PASSWORD}", "firstName": ${nest("1")}}`;
     await refused(team, 400, "invalid_input", () => team.call("POST", USERS, raw(body)), ["firstName"]);
   });
 
-  test("with five wrong fields names all five", async () => {
+  test("JSON with five wrong fields is answered with all five.", async () => {
     const json = { firstName: 1, lastName: null, email: "x", password: "x", extra: true };
     await refused(team, 400, "invalid_input", () => team.call("POST", USERS, { json }), Object.keys(json));
   });
@@ -161,7 +167,7 @@ const formOf = (body: string | ReadableStream<Uint8Array>, type = "multipart/for
 });
 const END = "--b--\r\n";
 
-describe("a form", () => {
+describe("The form of an upload", () => {
   test.each<[string, CallOptions, number, string]>([
     ["without a boundary", formOf(filePart() + END, "multipart/form-data"), 400, "malformed_multipart"],
     [
@@ -190,13 +196,13 @@ describe("a form", () => {
     ["sent as bytes", formOf("hello", "audio/mpeg"), 415, "unsupported_media_type"],
     ["sent as multipart/mixed", formOf(filePart() + END, "multipart/mixed; boundary=b"), 415, "unsupported_media_type"],
     ["sent as nothing", { body: bytes(filePart() + END) }, 415, "unsupported_media_type"],
-  ])("%s is refused", async (_, options, status, code) => {
+  ])("A form %s is refused, and nothing is kept.", async (_, options, status, code) => {
     const own = await newTeam();
     await refused(own, status, code, () => own.call("POST", UPLOADS, options));
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("whose body breaks off is refused, if anyone still listens", async () => {
+  test("A form whose body breaks off is refused, if anyone still listens.", async () => {
     const own = await newTeam();
     const broken = () => {
       let isFirst = true;
@@ -216,10 +222,10 @@ describe("a form", () => {
 const teamWith = (settings: Partial<Deps["settings"]>) =>
   newTeam(startWorker((deps) => ({ ...deps, settings: { ...deps.settings, ...settings } })));
 
-describe("a file over the limit, which is 1,000 bytes here,", () => {
+describe("A file over the limit of 1,000 bytes", () => {
   const tooLarge = filePart("x".repeat(1001)) + END;
 
-  test("is refused by its Content-Length before a byte of it is read", async () => {
+  test("A file over the limit is refused by its Content-Length before a byte of it is read.", async () => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     let reads = 0;
     const pull = () => {
@@ -239,7 +245,7 @@ describe("a file over the limit, which is 1,000 bytes here,", () => {
     ["without a Content-Length", () => formOf(streamOf(bytes(tooLarge)))],
     ["with a true one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "1100" } })],
     ["with a lying one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "10" } })],
-  ])("is refused by counting, %s", async (_, options) => {
+  ])("A file over the limit is refused by counting, %s.", async (_, options) => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     const answer = await refused(own, 413, "file_too_large", () => own.call("POST", UPLOADS, options()));
     expect(answer.body.message).toMatch(/\b1000 bytes/);
@@ -247,7 +253,7 @@ describe("a file over the limit, which is 1,000 bytes here,", () => {
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("is not one of 1,000 bytes", async () => {
+  test("A file of exactly the limit is stored.", async () => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     const options = formOf(filePart("x".repeat(1000)) + END);
     expect((await own.call("POST", UPLOADS, options)).status).toBe(200);
@@ -255,10 +261,10 @@ describe("a file over the limit, which is 1,000 bytes here,", () => {
 });
 
 test.each<[string, string, string, (body: ReadableStream<Uint8Array>) => CallOptions]>([
-  ["an upload that stands still before the file", UPLOADS, "", formOf],
-  ["an upload that stands still within the file", UPLOADS, filePart().slice(0, -4), formOf],
+  ["An upload that stands still before the file", UPLOADS, "", formOf],
+  ["An upload that stands still within the file", UPLOADS, filePart().slice(0, -4), formOf],
   ["JSON that stands still", USERS, '{"email":', raw],
-])("%s is given up", async (_, path, start, send) => {
+])("%s is given up with 408.", async (_, path, start, send) => {
   const own = await teamWith({ uploadIdleMilliseconds: 20 });
   const idle = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(bytes(start)) });
   await refused(own, 408, "upload_timeout", () => own.call("POST", path, send(idle())));

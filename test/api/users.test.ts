@@ -34,8 +34,8 @@ const wrong: [field: string, value: unknown][] = [
   ]),
 ];
 
-describe("creating a user", () => {
-  test("answers the documented fields, which are without __v, and the version as ETag", async () => {
+describe("Creating a user", () => {
+  test("A new user is answered with the documented fields, which are without __v, and the version as ETag.", async () => {
     const team = await newTeam();
     const json = { firstName: "Ada", lastName: "Lovelace", email: "Ada@Example.com", password: PASSWORD };
     const { status, headers, body } = await create(team, json);
@@ -47,11 +47,11 @@ describe("creating a user", () => {
     expect(body.data.createdAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   });
 
-  test("takes email and password alone: the names are empty then", async () => {
+  test("A user needs email and password alone, and has empty names then.", async () => {
     expect(await newUser(await newTeam())).toMatchObject({ firstName: "", lastName: "" });
   });
 
-  test("trims names and email, and keeps them as written otherwise", async () => {
+  test("Names and email are trimmed, and kept as written otherwise.", async () => {
     const user = await newUser(await newTeam(), { firstName: " Ünïcødé 录音 ", lastName: "\t", email: " ÄDA@B.de " });
     expect(user).toMatchObject({ firstName: "Ünïcødé 录音", lastName: "", email: "ÄDA@B.de" });
   });
@@ -63,45 +63,45 @@ describe("creating a user", () => {
     ],
     ["a password of eight characters that are more than eight bytes", { password: "🔑".repeat(8) }],
     ["names of 100 characters", { firstName: "🎧".repeat(100), lastName: "y".repeat(100) }],
-  ])("takes %s", async (_, fields) => {
+  ])("A user may have %s.", async (_, fields) => {
     const { password, ...shown } = fields as Record<string, string>;
     const user = await newUser(await newTeam(), fields as Record<string, string>);
     expect(user).toMatchObject(shown);
     expect(await verifies(password ?? PASSWORD, user.password)).toBe(true);
   });
 
-  test.each(["email", "password"])("without %s is refused", async (field) => {
+  test.each(["email", "password"])("A user without %s is refused.", async (field) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: undefined };
     await refused(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 
-  test.each(wrong)("refuses as %s %j", async (field, value) => {
+  test.each(wrong)("A new user is refused as %s %j.", async (field, value) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: value };
     await refused(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 });
 
-describe("an email", () => {
+describe("An email", () => {
   test.each([
     ["the same", "ada@example.com"],
     ["in another case", "ADA@Example.COM"],
     ["between spaces", " ada@example.com "],
     ["in full-width letters", "ａｄａ@example.com"],
     ["with a mathematical letter", "𝒶da@example.com"],
-  ])("is taken once in a team: %s again is refused", async (_, email) => {
+  ])("An email that is %s again is taken in the team.", async (_, email) => {
     const team = await quickTeam();
     await newUser(team, { email: "Ada@example.com" });
     await refused(team, 409, "email_taken", () => create(team, { email, password: PASSWORD }));
   });
 
-  test("may be used by two teams", async () => {
+  test("An email may be used by two teams.", async () => {
     const users = [await newUser(await quickTeam()), await newUser(await quickTeam())];
     expect(users[0].email).toBe(users[1].email);
   });
 
-  test("created fifty times at once makes one user", async () => {
+  test("An email that is created fifty times at once makes one user.", async () => {
     const team = await quickTeam();
     const json = { email: "ada@example.com", password: PASSWORD };
     const answers = await Promise.all(Array.from({ length: 50 }, () => create(team, json)));
@@ -110,8 +110,8 @@ describe("an email", () => {
   });
 });
 
-describe("a password", () => {
-  test("is never shown: every answer has the same PHC string of scrypt, which verifies it", async () => {
+describe("A password", () => {
+  test("A password is never shown: every answer has the same PHC string of scrypt, which verifies it.", async () => {
     const team = await newTeam();
     const { _id, password } = await newUser(team);
     expect(password).toMatch(PHC);
@@ -128,15 +128,15 @@ describe("a password", () => {
     }
   });
 
-  test("is salted: the same one of two users looks different", async () => {
+  test("A password is salted, so the same one of two users looks different.", async () => {
     const team = await newTeam();
     const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
     expect(a.password).not.toBe(b.password);
   });
 });
 
-describe("fetching a user", () => {
-  test("answers what was created, with __v and the version as ETag", async () => {
+describe("Fetching a user", () => {
+  test("A user is fetched as created, with __v and the version as ETag.", async () => {
     const team = await quickTeam();
     const user = await newUser(team, { firstName: "Ada" });
     const { status, headers, body } = await team.call("GET", `/auth/v1/users/${user._id}`);
@@ -145,11 +145,11 @@ describe("fetching a user", () => {
   });
 });
 
-describe("updating a user", () => {
+describe("Updating a user", () => {
   test.each([
     ["firstname, lastname and email, as documented", { firstname: " Augusta ", lastname: "King", email: "K@b.de" }],
     ["firstName and lastName, as everywhere else", { firstName: "Augusta", lastName: "King", email: "K@b.de" }],
-  ])("takes %s, and answers the bare user", async (_, changes) => {
+  ])("An update takes %s, and answers the bare user.", async (_, changes) => {
     const later = startWorker((deps) => ({
       ...deps,
       system: { ...deps.system, now: () => deps.system.now() + 60_000 },
@@ -167,13 +167,13 @@ describe("updating a user", () => {
     expect(await fetchUser(team, user._id)).toEqual(answer.body);
   });
 
-  test("changes nothing but what is given", async () => {
+  test("An update changes nothing but what is given.", async () => {
     const team = await quickTeam();
     const { updatedAt: _, ...user } = await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     expect((await patch(team, user._id, { lastname: "" })).body).toMatchObject({ ...user, lastName: "", __v: 1 });
   });
 
-  test("takes a new password", async () => {
+  test("An update takes a new password.", async () => {
     const team = await newTeam();
     const { _id, password } = await newUser(team);
     const { body } = await patch(team, _id, { password: "a new password" });
@@ -184,7 +184,7 @@ describe("updating a user", () => {
     ]);
   });
 
-  test("takes the user's own email in another case, and no other user's", async () => {
+  test("An update takes the user's own email in another case, and no other user's.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     await newUser(team, { email: "grace@example.com" });
@@ -202,11 +202,11 @@ describe("updating a user", () => {
       [field],
     ]),
     ...wrong.map(([field, value]): [string, object, string[]] => [
-      `as ${field} ${JSON.stringify(value)}`,
+      `${JSON.stringify(value)} as ${field}`,
       { [field]: value },
       [field],
     ]),
-  ])("refuses %s", async (_, json, paths) => {
+  ])("An update that gives %s is refused.", async (_, json, paths) => {
     const team = await wronged();
     await refused(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
   });
@@ -222,27 +222,27 @@ const wronged = (() => {
   return () => (made ??= make());
 })();
 
-describe("If-Match", () => {
+describe("The If-Match header of a user", () => {
   const call = { PATCH: (t: Team, id: string, h: object) => patch(t, id, { firstname: "B" }, h), DELETE: remove };
   const methods = ["PATCH", "DELETE"] as const;
   const each = (tags: string[]) =>
     methods.flatMap((method) => tags.map((tag): [typeof method, string] => [method, tag]));
 
-  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("lets %s go on with %j", async (method, tag) => {
+  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("%s goes on with %j in If-Match.", async (method, tag) => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     expect((await call[method](team, _id, { "If-Match": tag })).status).toBe(200);
   });
 
   test.each(each(['"1"', '"1", "2"', 'W/"0"', "0", "'0'", '"00x"', '""', "", ","]))(
-    "refuses %s with %j",
+    "%s is refused with %j in If-Match.",
     async (method, tag) => {
       const team = await wronged();
       await refused(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
     },
   );
 
-  test("lets one of two updates at once win", async () => {
+  test("One of two updates at once of the same version wins.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const answers = await Promise.all(
@@ -253,8 +253,8 @@ describe("If-Match", () => {
   });
 });
 
-describe("deleting a user", () => {
-  test("answers a message and no more; the user is gone, the email free again", async () => {
+describe("Deleting a user", () => {
+  test("A deletion is answered with a message and no more; the user is gone, the email free again.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { status, body } = await remove(team, _id);
@@ -264,23 +264,23 @@ describe("deleting a user", () => {
     expect((await newUser(team))._id).not.toBe(_id);
   });
 
-  test("twice at once deletes once", async () => {
+  test("A user that is deleted twice at once is deleted once.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     expect(statuses(await Promise.all([remove(team, _id), remove(team, _id)]))).toEqual([200, 404]);
   });
 });
 
-describe("listing users", () => {
+describe("Listing users", () => {
   const numbersOf = (users: { lastName: string }[]) => users.map(({ lastName }) => Number(lastName));
   const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
 
-  test("answers an array: of a team without users an empty one", async () => {
+  test("The list of a team without users is an empty array.", async () => {
     const { status, text } = await (await quickTeam()).call("GET", "/auth/v1/users");
     expect([status, text]).toEqual([200, "[]"]);
   });
 
-  test("answers bare users as fetching does", async () => {
+  test("The list shows bare users as fetching does.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { headers, body } = await team.call("GET", "/auth/v1/users");
@@ -289,7 +289,7 @@ describe("listing users", () => {
     expect(body).toEqual([await fetchUser(team, _id)]);
   });
 
-  test("answers the whole team, oldest first, however large, and no other team's", async () => {
+  test("The list shows the whole team, oldest first, however large, and no other team's users.", async () => {
     const [team, other] = [await quickTeam(), await quickTeam()];
     await Promise.all([fill(team, "users", 1200), fill(other, "users", 3)]);
     const { headers, body } = await team.call("GET", "/auth/v1/users");
@@ -297,7 +297,7 @@ describe("listing users", () => {
     expect(headers.has("Link")).toBe(false);
   });
 
-  test.each(["limit=50", "limit=50&page=1"])("answers a page where %s is given", async (query) => {
+  test.each(["limit=50", "limit=50&page=1"])("The list shows a page where %s is given.", async (query) => {
     const team = await quickTeam();
     await fill(team, "users", 120);
     const { headers, body } = await team.call("GET", `/auth/v1/users?${query}`);
@@ -307,7 +307,7 @@ describe("listing users", () => {
     );
   });
 
-  test("breaks off, as JSON that does not end, where the key is revoked meanwhile", async () => {
+  test("The list breaks off, as JSON that does not end, where the key is revoked meanwhile.", async () => {
     const worker = startWorker();
     const team = await newTeam(worker);
     await fill(team, "users", 2600);

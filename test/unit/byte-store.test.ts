@@ -18,7 +18,7 @@ function held(size: number) {
   return { bytes: bytes(), given: given.promise, end: end.resolve };
 }
 
-test("what uploads hold together is limited: one too many is refused, unless it is small, and no other suffers", async () => {
+test("One upload too many is refused, unless it is small, and no other suffers.", async () => {
   const store = openByteStore(env.BUCKET, realSystem);
   const key = () => `byte-store/${crypto.randomUUID()}`;
   const put = (stream: ReturnType<typeof held>) => store.put(key(), stream.bytes, 8 * MEBIBYTE, describe);
@@ -39,7 +39,7 @@ test("what uploads hold together is limited: one too many is refused, unless it 
   expect(await put(another)).toMatchObject({ sizeBytes: 8 * MEBIBYTE });
 });
 
-test("a stream that fails gives its memory back", async () => {
+test("A stream that fails gives its memory back.", async () => {
   const store = openByteStore(env.BUCKET, realSystem);
   async function* broken() {
     yield new Uint8Array(8 * MEBIBYTE);

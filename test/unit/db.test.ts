@@ -15,7 +15,7 @@ async function newUser(team: Team): Promise<string> {
   return (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
 }
 
-describe("a statement", () => {
+describe("A prepared query", () => {
   type ById = { id: string; teamId: string };
   const write = vi.fn((db: typeof deps.db, slot: Slot<ById>) =>
     db
@@ -25,7 +25,7 @@ describe("a statement", () => {
   );
   const byId = statement(write);
 
-  test("is written once, and each use has its own values", async () => {
+  test("A prepared query is written once, and each use has its own parameters.", async () => {
     const [one, another] = [await newTeam(), await newTeam()];
     const [first, second] = [await newUser(one), await newUser(another)];
     const bound = [
@@ -37,11 +37,11 @@ describe("a statement", () => {
     expect(write).toHaveBeenCalledTimes(1);
   });
 
-  test("without one of its values is a bug, not trouble that passes", () => {
+  test("A prepared query without one of its parameters is a bug, not a transient failure.", () => {
     expect(() => byId({ id: "x" } as ById)).toThrow(/teamId/);
   });
 
-  test("that breaks a rule of uniqueness tells so, and the others of its batch are undone", async () => {
+  test("A prepared query that breaks a rule of uniqueness tells so, and the others of its batch are undone.", async () => {
     const team = await newTeam();
     const id = await newUser(team);
     const rename = statement((db, slot: Slot<{ id: string }>) =>
@@ -69,11 +69,11 @@ describe("a statement", () => {
   });
 });
 
-describe("a scoped read", () => {
+describe("A scoped read", () => {
   const operatorOf = { ...deps, settings: {} } as never;
   const caller = (team: Team) => ({ kind: "bearer" as const, tokenHash: fingerprint(team.token) });
 
-  test("takes the team from the caller's credential, whatever its values say", async () => {
+  test("A scoped read takes the team from the caller's credential, whatever its parameters say.", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
     const id = await newUser(other);
     const byId = scopedRead((db, scope, slot: Slot<{ id: string; tokenHash?: string; now?: number }>) =>
@@ -87,7 +87,7 @@ describe("a scoped read", () => {
     expect((await prove(operatorOf, caller(team), "team", byId(values)))[1]).toEqual([]);
   });
 
-  test("that asks for no team can't be made", async () => {
+  test("A scoped read that asks for no team can't be made.", async () => {
     const all = scopedRead((db) => db.select({ id: users.id }).from(users));
     const team = await newTeam();
     await expect(prove(operatorOf, caller(team), "team", all({}))).rejects.toThrow(TypeError);

@@ -45,48 +45,48 @@ async function granted(requests: number, by = limiter): Promise<number> {
   return count;
 }
 
-describe("a token", () => {
-  test("has ten requests for each permit, and no more", async () => {
+describe("The limit of a token", () => {
+  test("A token has ten requests for each permit, and no more.", async () => {
     expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("is asked for once in ten requests", async () => {
+  test("A token is asked for once in ten requests.", async () => {
     await granted(PERMITS * REQUESTS_PER_PERMIT);
     expect(permits.asked).toHaveLength(PERMITS);
   });
 
-  test.each([20, 50, 200])("has as many when %i come at once", async (requests) => {
+  test.each([20, 50, 200])("A token has as many requests when %i come at once.", async (requests) => {
     const answers = await Promise.all(Array.from({ length: requests }, () => limiter.token("token")));
     const atOnce = answers.filter(Boolean).length;
     expect(atOnce).toBe(Math.min(requests, PERMITS * REQUESTS_PER_PERMIT));
     expect(atOnce + (await granted(1000))).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("has no more requests of several isolates together", async () => {
+  test("A token has no more requests of several isolates together.", async () => {
     const isolates = [limiter, isolate(), isolate()];
     let count = 0;
     for (let i = 0; i < 300; i++) count += await granted(1, isolates[i % 3]);
     expect(count).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("loses with the minute what it has not used", async () => {
+  test("A token loses with the minute what it has not used.", async () => {
     await Promise.all(Array.from({ length: PERMITS }, () => limiter.token("token")));
     now += MINUTE - (now % MINUTE);
     permits.startNextMinute();
     expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("spends nothing of another's", async () => {
+  test("A token spends nothing of another's.", async () => {
     await granted(1000);
     expect(await limiter.token("another")).toBe(true);
   });
 
-  test("is let through while the binding fails", async () => {
+  test("A token is let through while the binding fails.", async () => {
     permits.limit = () => Promise.reject(new Error("away"));
     expect(await granted(1000)).toBe(1000);
   });
 
-  test("can't fill the memory by being made up: who has asked least recently is forgotten", async () => {
+  test("Made-up tokens can't fill the memory: the one that has asked least recently is forgotten.", async () => {
     await granted(1);
     for (let i = 0; i < 9999; i++) await limiter.token(`made up ${i}`);
     await granted(REQUESTS_PER_PERMIT);
@@ -96,7 +96,7 @@ describe("a token", () => {
     expect(permits.asked).toEqual(["made up 0"]);
   });
 
-  test("loses nothing of a minute to an answer from the one before", async () => {
+  test("A token loses nothing of a minute to an answer from the one before.", async () => {
     const { promise, resolve } = Promise.withResolvers<{ success: boolean }>();
     const slow = vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
     const late = limiter.token("token");
@@ -112,14 +112,14 @@ describe("a token", () => {
 test.each([
   ["an address", "address", "192.0.2.1", "192.0.2.1"],
   ["a login", "login", "ada@example.com", expect.stringMatching(/^[0-9a-f]{64}$/)],
-] as const)("%s is asked for each time", async (_, kind, subject, key) => {
+] as const)("The limit of %s is asked for each time.", async (_, kind, subject, key) => {
   const answers = [];
   for (let i = 0; i <= PERMITS; i++) answers.push(await limiter[kind](subject));
   expect(answers).toEqual([...Array(PERMITS).fill(true), false]);
   expect(permits.asked).toEqual(Array(PERMITS + 1).fill(key));
 });
 
-test("as it is set up, a token has 6,000 requests a minute", async () => {
+test("A token has 6,000 requests a minute, as the limit is set up.", async () => {
   const real = openLimiter(env, realSystem);
   const count = await withinOneMinute(async () => {
     const token = crypto.randomUUID();
@@ -130,7 +130,7 @@ test("as it is set up, a token has 6,000 requests a minute", async () => {
   expect(count).toBe(6000);
 });
 
-test("requests of one isolate share what a permit pays for", async () => {
+test("The requests of one isolate share what a permit pays for.", async () => {
   const bindings = { ...env, TOKEN_LIMIT: permits, ADDRESS_LIMIT: new Permits() };
   const ask = async () => {
     const headers = { Authorization: `Bearer ${newToken(realSystem, false)}` };

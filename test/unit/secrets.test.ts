@@ -15,7 +15,7 @@ function tampered(sealed: string, change: (box: Buffer) => Uint8Array): string {
   return `${id}.${Buffer.from(change(Buffer.from(box, "base64url"))).toString("base64url")}`;
 }
 
-describe("MASTER_KEY", () => {
+describe("The master key", () => {
   test.each([
     ["nothing", ""],
     ["commas only", " , ,"],
@@ -24,7 +24,7 @@ describe("MASTER_KEY", () => {
     ["what is no base64", "!".repeat(44)],
     ["a good key and a bad one", `${A},short`],
     ["a key with something behind its end", `${A}canary`],
-  ])("is refused as %s, without being quoted", (_, value) => {
+  ])("A master key that is %s is refused, without being quoted.", (_, value) => {
     let message = "accepted";
     try {
       loadSecrets(value, realSystem);
@@ -35,27 +35,27 @@ describe("MASTER_KEY", () => {
     if (value.length > 5) expect(message).not.toContain(value);
   });
 
-  test("may hold several keys, with white space between; the first makes new values", () => {
+  test("The variable may hold several master keys, with white space between; the first makes new values.", () => {
     const several = loadSecrets(` ${B} ,\n${A} , ${C}`, realSystem);
     expect(several.currentKeyId).toBe(load(B).currentKeyId);
     expect(several.olderKeyIds).toEqual([load(A).currentKeyId, load(C).currentKeyId]);
   });
 
-  test("is named by an id that does not give it away", () => {
+  test("A master key is named by an id that does not give it away.", () => {
     expect(secrets.currentKeyId).toMatch(/^[0-9a-f]{8}$/);
     expect(new Set([A, B, C].map((key) => load(key).currentKeyId)).size).toBe(3);
     expect(Buffer.from(A, "base64").toString("hex")).not.toContain(secrets.currentKeyId);
   });
 });
 
-describe("a sealed value", () => {
-  test("opens to what was sealed, any text of any length", () => {
+describe("An encrypted value", () => {
+  test("An encrypted value is decrypted to the same text, of any length.", () => {
     for (const text of ["", "a", TEXT, "Früh 早 🎧\0", "x".repeat(100_000)]) {
       expect(secrets.open(secrets.seal(text, "context"), "context")).toBe(text);
     }
   });
 
-  test("looks different each time, and shows neither text nor context", () => {
+  test("An encrypted value looks different each time, and shows neither text nor context.", () => {
     const sealed = Array.from({ length: 100 }, () => secrets.seal(TEXT, "context"));
     expect(new Set(sealed).size).toBe(100);
     const bytes = Buffer.from(sealed[0]?.split(".")[1] ?? "", "base64url").toString("latin1");
@@ -63,7 +63,7 @@ describe("a sealed value", () => {
     expect(bytes).not.toContain("context");
   });
 
-  test("never uses a nonce twice", () => {
+  test("An encrypted value never uses a nonce twice.", () => {
     const nonces = Array.from({ length: 2_000 }, () =>
       Buffer.from(secrets.seal("", "c").split(".")[1] ?? "", "base64url")
         .subarray(0, 12)
@@ -72,14 +72,14 @@ describe("a sealed value", () => {
     expect(new Set(nonces).size).toBe(2_000);
   });
 
-  test("opens for its own record only", () => {
+  test("An encrypted value is decrypted for its own record only.", () => {
     const sealed = secrets.seal(TEXT, "api-key/1/team");
     for (const context of ["api-key/2/team", "api-key/1/other", "", "api-key/1/team ", "API-KEY/1/TEAM"]) {
       expect(() => secrets.open(sealed, context)).toThrow(CannotOpen);
     }
   });
 
-  test("with any one bit changed does not open", () => {
+  test("An encrypted value with any one bit changed is not decrypted.", () => {
     const sealed = secrets.seal(TEXT, "context");
     const { length } = Buffer.from(sealed.split(".")[1] ?? "", "base64url");
     for (let i = 0; i < length; i++) {
@@ -90,7 +90,7 @@ describe("a sealed value", () => {
     }
   });
 
-  test("cut, lengthened or put together from two does not open", () => {
+  test("An encrypted value that is cut, lengthened or put together from two is not decrypted.", () => {
     const [one, two] = [secrets.seal(TEXT, "context"), secrets.seal(TEXT, "context")];
     const { length } = Buffer.from(one.split(".")[1] ?? "", "base64url");
     for (let end = 0; end < length; end++) {
@@ -113,7 +113,7 @@ describe("a sealed value", () => {
     }
   });
 
-  test("with a shortened tag does not open: fewer bytes to guess are no tag", () => {
+  test("An encrypted value with a shortened tag is not decrypted, since fewer bytes to guess are no tag.", () => {
     // A box so short that its "tag" would be under 16 bytes, right as far as it goes.
     const key = Buffer.alloc(32);
     const cipher = createCipheriv("aes-256-gcm", key, Buffer.alloc(12));
@@ -126,15 +126,15 @@ describe("a sealed value", () => {
   });
 
   test.each(["", ".", "..", "x", "00000000.AAAA", "no-such-key.AAAA", `${load(B).currentKeyId}.AAAA`])(
-    "%j does not open, nor crash",
+    "The value %j is not decrypted, and crashes nothing.",
     (sealed) => {
       expect(() => secrets.open(sealed, "context")).toThrow(CannotOpen);
     },
   );
 });
 
-describe("rotation", () => {
-  test("opens what older keys sealed, and seals with the new one", () => {
+describe("Rotation of the master key", () => {
+  test("A new master key decrypts what older ones encrypted, and encrypts anew.", () => {
     const old = load(A).seal(TEXT, "c");
     const rotated = load(B, A);
     expect(rotated.open(old, "c")).toBe(TEXT);
@@ -143,17 +143,17 @@ describe("rotation", () => {
     expect(() => load(A).open(renewed, "c")).toThrow(CannotOpen);
   });
 
-  test("once an old key is gone, what it sealed says so and does not open", () => {
+  test("A value of a master key that is gone says so, and is not decrypted.", () => {
     expect(() => load(B, C).open(load(A).seal(TEXT, "c"), "c")).toThrow(CannotOpen);
   });
 
-  test("a value under another key's name does not open", () => {
+  test("A value under the name of another master key is not decrypted.", () => {
     const rotated = load(B, A);
     const box = load(A).seal(TEXT, "c").split(".")[1];
     expect(() => rotated.open(`${rotated.currentKeyId}.${box}`, "c")).toThrow(CannotOpen);
   });
 
-  test("verifies passwords and signatures of older keys, and knows them as such", async () => {
+  test("Passwords and signatures of older master keys are verified, and known as such.", async () => {
     const hash = await load(A).hashPassword("canary-password");
     const rotated = load(B, A);
     expect(await rotated.verifyPassword("canary-password", hash)).toBe(true);
@@ -164,36 +164,36 @@ describe("rotation", () => {
   });
 });
 
-describe("a password's hash", () => {
+describe("The hash of a password", () => {
   let hash: string;
   beforeAll(async () => {
     hash = await secrets.hashPassword("canary-password-Ä");
   });
 
-  test("is one PHC string with its cost, its key and a salt of 16 bytes", () => {
+  test("The hash is one PHC string with its cost, its key and a salt of 16 bytes.", () => {
     expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
     expect(hash).toContain(`keyid=${secrets.currentKeyId}`);
     expect(hash).not.toContain("canary-password");
   });
 
-  test("is made with a new salt each time", async () => {
+  test("The hash is made with a new salt each time.", async () => {
     expect(await secrets.hashPassword("canary-password-Ä")).not.toBe(hash);
   });
 
-  test("verifies the password, however its characters are composed", async () => {
+  test("The hash verifies the password, however its characters are composed.", async () => {
     expect(await secrets.verifyPassword("canary-password-Ä", hash)).toBe(true);
     expect(await secrets.verifyPassword("canary-password-A\u0308", hash)).toBe(true);
     expect(await secrets.verifyPassword("ｃanary-password-Ä", hash)).toBe(true);
   });
 
   test.each(["canary-password-ä", "canary-password-A", "canary-password-Ä ", "canary-password", ""])(
-    "does not verify %j",
+    "The hash does not verify %j.",
     async (password) => {
       expect(await secrets.verifyPassword(password, hash)).toBe(false);
     },
   );
 
-  test("is worthless under another pepper: the database alone allows no guessing", async () => {
+  test("The hash is worthless under another pepper: the database alone allows no guessing.", async () => {
     expect(await load(B).verifyPassword("canary-password-Ä", hash)).toBe(false);
     const renamed = hash.replace(secrets.currentKeyId, load(B).currentKeyId);
     expect(await load(B).verifyPassword("canary-password-Ä", renamed)).toBe(false);
@@ -204,25 +204,25 @@ describe("a password's hash", () => {
     "plain",
     "$scrypt$ln=1,r=1,p=1,keyid=00000000$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "$2b$10$abcdefghijklmnopqrstuv",
-  ])("that is none of ours verifies nothing, and does not crash: %j", async (other) => {
+  ])("A hash that is none of ours verifies nothing, and crashes nothing: %j", async (other) => {
     expect(await secrets.verifyPassword("", other)).toBe(false);
     expect(await secrets.verifyPassword("canary-password", other)).toBe(false);
   });
 
-  test("of zeros is not the hash of nobody", async () => {
+  test("A hash of zeros is not the hash of nobody.", async () => {
     const zeros = `$scrypt$ln=14,r=8,p=5,keyid=${secrets.currentKeyId}$${"A".repeat(22)}$${"A".repeat(43)}`;
     expect(await secrets.verifyPassword("canary-password", zeros)).toBe(false);
   });
 });
 
-describe("a signature", () => {
-  test("is 16 bytes, the same each time, and of its text and key only", () => {
+describe("A signature", () => {
+  test("A signature is 16 bytes, the same each time, and of its text and key only.", () => {
     expect(Buffer.from(secrets.sign("a"), "base64url")).toHaveLength(16);
     expect(secrets.sign("a")).toBe(secrets.sign("a"));
     expect(new Set([secrets.sign("a"), secrets.sign("b"), load(B).sign("a")]).size).toBe(3);
   });
 
-  test("is known again, and with any character changed is not", () => {
+  test("A signature is known again, and with any character changed is not.", () => {
     const signature = secrets.sign("list/id");
     expect(secrets.isSigned("list/id", signature)).toBe(true);
     for (let i = 0; i < signature.length; i++) {
@@ -236,8 +236,8 @@ describe("a signature", () => {
   });
 });
 
-describe("randomness", () => {
-  test("comes from the system, and its failure is a failure", async () => {
+describe("Randomness", () => {
+  test("Randomness comes from the system, and its failure is a failure.", async () => {
     const dry: System = {
       ...realSystem,
       randomBytes: () => {
@@ -250,8 +250,8 @@ describe("randomness", () => {
   });
 });
 
-describe("comparing secrets", () => {
-  test("says whether two texts are the same, of whatever length", () => {
+describe("Comparing secrets", () => {
+  test("Two secrets are compared whole, of whatever length.", () => {
     const pairs: [string, string][] = [
       ["", ""],
       ["a", "a"],
@@ -263,7 +263,7 @@ describe("comparing secrets", () => {
     for (const [a, b] of pairs) expect(sameSecret(a, b)).toBe(a === b);
   });
 
-  test("a fingerprint is SHA-256 in hex", () => {
+  test("A fingerprint is SHA-256 in hex.", () => {
     expect(fingerprint("abc")).toBe("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   });
 });
