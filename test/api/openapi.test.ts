@@ -113,7 +113,7 @@ describe("GET /openapi.json", () => {
   });
 });
 
-describe.each(operations)("$name", ({ route, path, described, operation }) => {
+describe.each(operations)("$route", ({ route, path, described, operation }) => {
   const { parameters, requestBody, responses } = described;
 
   test("The operation has a summary and a tag.", () => {

@@ -414,6 +414,30 @@ describe("A delete", () => {
   });
 });
 
+describe("What is kept of a file", () => {
+  test("The tags of a recording are kept in less than 16 KiB, of whatever number and length.", async () => {
+    // An ID3v2.3 tag of 13 frames of 4,000 bytes each, before a real recording.
+    const frame = (id: string) => {
+      const text = new TextEncoder().encode(`\0${"\u00e9".repeat(2_000)}`);
+      const head = new Uint8Array(10);
+      head.set(new TextEncoder().encode(id));
+      new DataView(head.buffer).setUint32(4, text.length);
+      return Buffer.concat([head, text]);
+    };
+    const ids = "TIT2 TPE1 TALB TPE2 TCOM TCON TYER TRCK TPOS TBPM TSRC TCOP TXXX".split(" ");
+    const frames = Buffer.concat(ids.map(frame));
+    const size = [21, 14, 7, 0].map((shift) => (frames.length >> shift) & 0x7f);
+    const header = Buffer.from([0x49, 0x44, 0x33, 3, 0, 0, ...size]);
+    const { world, id, row } = await stored(
+      new Uint8Array(Buffer.concat([header, frames, sample("tone-cbr.mp3").bytes])),
+    );
+    expect(await processFile(world.deps(), id)).toBe("completed");
+    const { audio } = await row();
+    expect(Object.keys(JSON.parse(audio ?? "{}").tags).length).toBeGreaterThan(3);
+    expect(Buffer.byteLength(audio ?? "")).toBeLessThan(16 * 1024);
+  });
+});
+
 describe("What is read of a file", () => {
   /** `head` bytes, and as many more as make `sizeBytes`, without anybody storing them. */
   async function describeLarge(head: Uint8Array, sizeBytes: number, at: (offset: number) => number) {
