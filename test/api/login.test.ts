@@ -97,6 +97,7 @@ describe("A wrong password, an unknown email and an unknown team", () => {
     { ...right(team), email: "grace@example.com" },
     { ...right(team), teamId: "0193477be89f4d2e6b8a0c13" },
     { ...right(team), teamId: "nonsense" },
+    { ...right(team), teamId: "' or 1=1 --" },
   ];
 
   test("A failed login gets the same answer, byte for byte, and no key.", async () => {
@@ -122,7 +123,17 @@ describe("A wrong password, an unknown email and an unknown team", () => {
       return real(password, hash);
     });
     for (const wrong of wrongs(team)) await logIn(wrong, worker);
-    expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null]);
+    expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
+  });
+});
+
+describe("The hash of a password", () => {
+  test("A login is not to be had with the hash that the interface shows.", async () => {
+    const team = await newTeam();
+    const user = await newUser(team);
+    expect((await logIn({ teamId: team.teamId, email: user.email, password: user.password })).body.code).toBe(
+      "login_failed",
+    );
   });
 });
 
