@@ -19,7 +19,7 @@ export const upload = write(
       "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
       "The file is listed once its bytes are stored, and is processed after the answer. A public key may do this.",
     takesFile: true,
-    query: z.object({ limit: z.unknown().optional().meta({ description: "Accepted and ignored." }) }),
+    query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
     requestHeaders: {
       "Idempotency-Key": {
         description: "The same key and bytes within 24 hours store one file and get the first answer.",

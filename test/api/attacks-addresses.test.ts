@@ -14,7 +14,7 @@ beforeAll(async () => {
   team = await newTeam(worker);
 });
 
-describe("a signed address", () => {
+describe("A signed address", () => {
   const settings = {
     endpoint: "https://s3.example",
     bucket: "files",
@@ -52,7 +52,7 @@ describe("a signed address", () => {
     return url.href;
   };
 
-  test("is genuine, names one key, one method and an end", async () => {
+  test("A signed address is genuine, and names one key, one method and an end.", async () => {
     const address = await signer.sign("team/id-Früh (1)'!*+ %41.mp3", 60);
     expect(isGenuine(address)).toBe(true);
     const { searchParams } = new URL(address);
@@ -65,7 +65,7 @@ describe("a signed address", () => {
   });
 
   test.each(["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"])(
-    "is worthless with another X-Amz-%s, or without it",
+    "A signed address is worthless with another X-Amz-%s, or without it.",
     async (name) => {
       const parameter = `X-Amz-${name}`;
       const address = await signer.sign("team/id-a.mp3", 60);
@@ -124,15 +124,15 @@ describe("a signed address", () => {
         url.host = "evil.example";
       },
     ],
-  ])("opens nothing else: %s", async (_, change) => {
+  ])("A signed address does not open %s.", async (_, change) => {
     expect(isGenuine(changed(await signer.sign("team/id-a.mp3", 60), change))).toBe(false);
   });
 
-  test.each(["PUT", "POST", "DELETE", "HEAD"])("is not one for %s", async (method) => {
+  test.each(["PUT", "POST", "DELETE", "HEAD"])("A signed address is not one for %s.", async (method) => {
     expect(isGenuine(await signer.sign("team/id-a.mp3", 60), { method })).toBe(false);
   });
 
-  test("lasts as long as the caller asked, within S3's limit and no longer", async () => {
+  test("A signed address lives as long as the caller asked, within S3's limit.", async () => {
     const { headers } = await sendForm(team, fileForm("x"));
     const path = headers.get("Location") ?? "";
     for (const expiresIn of ["0", "-1", "604801", "1e3", "1.5", "abc", "999999999999", "60&expiresIn=9", ""]) {

@@ -48,7 +48,7 @@ async function store(body: Uint8Array<ArrayBuffer>): Promise<Stored> {
   };
 }
 
-describe("a file name can't lead out of its team's folder", () => {
+describe("The name of a file", () => {
   test.each<[string, string]>([
     ["../../../etc/passwd", "passwd"],
     ["..\\..\\windows\\system.ini", "system.ini"],
@@ -74,7 +74,7 @@ describe("a file name can't lead out of its team's folder", () => {
     ["<script>alert(1)</script>.mp3", "script>.mp3"],
     ["$(reboot).mp3", "$(reboot).mp3"],
     ["+ !'()*&=@:,.mp3", "+ !'()*&=@:,.mp3"],
-  ])("%j is stored as %j", async (sent, kept) => {
+  ])("A file sent as %j is stored as %j.", async (sent, kept) => {
     const stored = await store(fileForm("x", `filename="${sent}"`));
     expect(stored.name).toBe(kept);
     const { pathname } = new URL(stored.path);
@@ -88,7 +88,7 @@ describe("a file name can't lead out of its team's folder", () => {
     ["filename* in Latin-1", "filename*=ISO-8859-1''..%5C%E9.mp3", "é.mp3"],
     ["filename* with NUL", "filename*=UTF-8''a.mp3%00.html", "a.mp3.html"],
     ["both, one of them harmless", "filename=\"a.mp3\"; filename*=UTF-8''..%2Fb.mp3", "b.mp3"],
-  ])("not in %s either", async (_, parameters, kept) => {
+  ])("A file name sent by %s does not lead out of the team's folder.", async (_, parameters, kept) => {
     expect((await store(fileForm("x", parameters))).name).toBe(kept);
   });
 
@@ -100,7 +100,7 @@ describe("a file name can't lead out of its team's folder", () => {
     ["dots only between letters", "a.".repeat(200)],
     ["one letter under 2,000 marks, with extension", `a${"\u0301".repeat(2000)}.mp3`],
     ["one letter under 2,000 marks", `a${"\u0301".repeat(2000)}`],
-  ])("nor be too long for R2, nor end up empty: %s", async (_, sent) => {
+  ])("A file name is never too long for R2, nor empty, when it is sent as %s.", async (_, sent) => {
     const { name, key } = await store(fileForm("x", `filename="${sent}"`));
     expect(Buffer.byteLength(name)).toBeLessThanOrEqual(200);
     expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
@@ -108,7 +108,7 @@ describe("a file name can't lead out of its team's folder", () => {
   });
 });
 
-describe("a file name can't inject a header", () => {
+describe("The header with a file's name", () => {
   test.each([
     ["a line break as forms encode it", 'filename="a%0D%0AX-Evil: 1%0D%0A%0D%0A<script>.mp3"'],
     ["a line break in filename*", "filename*=UTF-8''a%0D%0AX-Evil:%201.mp3"],
@@ -121,7 +121,7 @@ describe("a file name can't inject a header", () => {
     ["a semicolon and inline", "filename*=UTF-8''a;%20inline.html"],
     ["an RFC 2047 word", 'filename="=?utf-8?b?ZXZpbC5odG1s?="'],
     ["percent signs", "filename*=UTF-8''%2522%250d%250a.mp3"],
-  ])("with %s", async (_, parameters) => {
+  ])("A file name with %s does not inject a header.", async (_, parameters) => {
     const { disposition, name } = await store(fileForm("x", parameters));
     // One quoted ASCII string without escapes, one RFC 5987 value, nothing else.
     expect(disposition).toMatch(
@@ -136,7 +136,7 @@ const HTML = "<!doctype html><html><script>fetch('/auth/v1/apikeys')</script></h
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>';
 const ACTIVE = /html|svg|xml|script|css|flash|pdf$|wasm|json/;
 
-describe("bytes can't pass for what they are not", () => {
+describe("The bytes of a file", () => {
   const text = "text/plain; charset=utf-8";
   test.each<[string, string | Uint8Array, string | RegExp]>([
     ["HTML", HTML, text],
@@ -163,7 +163,7 @@ describe("bytes can't pass for what they are not", () => {
     ["WebAssembly", bytesOf("\0asm", new Uint8Array([1, 0, 0, 0])), "application/octet-stream"],
     ["Flash", bytesOf("FWS", new Uint8Array(100)), "application/octet-stream"],
     ["HTML behind zero bytes", bytesOf(new Uint8Array(300), HTML), "application/octet-stream"],
-  ])("%s sent as audio is stored as what can't run", async (_, content, type) => {
+  ])("%s, sent as audio, is stored as what can't run.", async (_, content, type) => {
     const stored = await store(fileForm(content, 'filename="song.mp3"', "audio/mpeg"));
     expect(stored.contentType).toMatch(type);
     expect(stored.fileType).not.toBe("audio file");
@@ -187,14 +187,14 @@ describe("bytes can't pass for what they are not", () => {
       /^application\/octet-stream$/,
     ],
     ["a RIFF of an unknown form", bytesOf("RIFF\x24\0\0\0HTML", HTML), /^application\/octet-stream$|^text\/plain/],
-  ])("%s is served as nothing that runs", async (_, content, type) => {
+  ])("%s is served as nothing that runs.", async (_, content, type) => {
     const stored = await store(fileForm(content, 'filename="song.html"', "text/html"));
     expect(stored.contentType).toMatch(type);
     expect(stored.contentType).not.toMatch(stored.contentType === "application/pdf" ? /html/ : ACTIVE);
     expect(stored.disposition).toMatch(/^attachment; /);
   });
 
-  test("whatever the client declares", async () => {
+  test("The media type that a client declares changes nothing.", async () => {
     for (const declared of [
       "text/html",
       "image/svg+xml",

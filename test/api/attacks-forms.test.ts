@@ -13,7 +13,7 @@ beforeAll(async () => {
   team = await newTeam(worker);
 });
 
-describe("a form made to break its parser", () => {
+describe("A form that is made to break its parser", () => {
   const good = (more: string | Uint8Array, type = TYPE): [Uint8Array<ArrayBuffer>, string] => [bytesOf(more), type];
   test.each<[string, [Uint8Array<ArrayBuffer>, string]]>([
     // CVE-2022-24434, and what was found after it in dicer, busboy, multer, formidable and others.
@@ -66,7 +66,7 @@ describe("a form made to break its parser", () => {
     ["two files under one name", good(bytesOf(fileForm("x").slice(0, -END.length), fileForm("y")))],
     ["a file cut off", good(fileForm("x".repeat(5000)).slice(0, 3000))],
     ["a closing boundary cut off", good(fileForm("x").slice(0, -5))],
-  ])("is refused, and leaves nothing: %s", async (_, [body, type]) => {
+  ])("A hostile form is refused and leaves nothing: %s.", async (_, [body, type]) => {
     const home = await newTeam(worker);
     const answer = await refusedUpload(home, body, type);
     expect(answer.status).toBeGreaterThanOrEqual(400);
@@ -81,7 +81,7 @@ describe("a form made to break its parser", () => {
     ["quotes in a file name without end", `filename=${'"\\"'.repeat(2000)}`],
     ["a charset that does not exist", "filename*=utf-99''%41"],
     ["spaces between parameters without end", `${" ;".repeat(3000)}filename="a"${" ".repeat(3000)}`],
-  ])("is read or refused at once: %s", async (_, parameters) => {
+  ])("A hostile form is read or refused: %s.", async (_, parameters) => {
     expect([200, 400]).toContain((await sendForm(team, fileForm("x", parameters))).status);
   });
 
@@ -94,7 +94,7 @@ describe("a form made to break its parser", () => {
   }
 
   test.each(["application/json", "text/plain", "multipart/mixed; boundary=x", "multipart/form-data-evil", ""])(
-    "is refused as %j before it is read",
+    "A form sent as %j is refused with 415 before it is read.",
     async (type) => {
       await refused(team, 415, "unsupported_media_type", () => sendForm(team, fileForm("x"), type));
     },
@@ -103,7 +103,7 @@ describe("a form made to break its parser", () => {
   test.each([
     ["empty", ""],
     ["256 characters", "k".repeat(256)],
-  ])("an Idempotency-Key that is %s is refused", async (_, key) => {
+  ])("An Idempotency-Key that is %s is refused with 400.", async (_, key) => {
     await refused(team, 400, "invalid_input", () => sendForm(team, fileForm("x"), TYPE, { "Idempotency-Key": key }), [
       "Idempotency-Key",
     ]);

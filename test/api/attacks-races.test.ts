@@ -37,8 +37,8 @@ function tally(answers: Answer[]): Record<string, number> {
 
 const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage")).body.data;
 
-describe("users", () => {
-  test("50 creates of one email at once make one user", async () => {
+describe("Changes of users at once", () => {
+  test("Fifty creations of one email at once make one user.", async () => {
     const team = await newTeam(plain);
     const spellings = ["race@canary.example", "RACE@canary.example", "ｒace@canary.example", " race@canary.example "];
     const answers = await atOnce(50, (i) =>
@@ -48,7 +48,7 @@ describe("users", () => {
     expect((await team.call("GET", "/auth/v1/users")).body).toHaveLength(1);
   });
 
-  test("20 users that take one email at once: one has it, the others keep theirs", async () => {
+  test("Of twenty users that take one email at once, one has it and the others keep theirs.", async () => {
     const team = await newTeam(plain);
     const users = await Promise.all(
       Array.from({ length: 20 }, (_, i) => newUser(team, { email: `${i}@canary.example` })),
@@ -62,7 +62,7 @@ describe("users", () => {
     expect(new Set(emails).size).toBe(20);
   });
 
-  test("20 updates of the same version: one wins, no update is lost", async () => {
+  test("Of twenty updates of the same version one wins, and none is lost.", async () => {
     const team = await newTeam(plain);
     const user = await newUser(team);
     const path = `/auth/v1/users/${user._id}`;
@@ -74,7 +74,7 @@ describe("users", () => {
     expect(winner.__v).toBe(1);
   });
 
-  test("20 updates that ask for no version all count", async () => {
+  test("Twenty updates that ask for no version all count.", async () => {
     const team = await newTeam(plain);
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     const answers = await atOnce(20, (i) => team.call("PATCH", path, { json: { lastname: `${i}` } }));
@@ -83,7 +83,7 @@ describe("users", () => {
     expect(versions).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
   });
 
-  test("a version that was seen before a change does not delete what came after", async () => {
+  test("A version that was seen before a change does not delete what came after.", async () => {
     const team = await newTeam(plain);
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     await team.call("PATCH", path, { json: { lastname: "new" } });
@@ -94,13 +94,13 @@ describe("users", () => {
     expect((await team.call("DELETE", path, { headers: { "If-Match": '"1"' } })).status).toBe(404);
   });
 
-  test("20 deletions at once: one finds the user", async () => {
+  test("Of twenty deletions of a user at once, one finds the user.", async () => {
     const team = await newTeam(plain);
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     expect(tally(await atOnce(20, () => team.call("DELETE", path)))).toEqual({ 200: 1, not_found: 19 });
   });
 
-  test("an update and a deletion at once: the user is gone, and does not come back", async () => {
+  test("A user that is updated and deleted at once is gone, and does not come back.", async () => {
     const team = await newTeam(plain);
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     const answers = await atOnce(20, (i) =>
@@ -112,15 +112,15 @@ describe("users", () => {
   });
 });
 
-describe("keys", () => {
-  test("20 deletions of a key at once: one finds it", async () => {
+describe("Changes of keys at once", () => {
+  test("Of twenty deletions of a key at once, one finds it.", async () => {
     const team = await newTeam(plain);
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "raced" } });
     const answers = await atOnce(20, () => team.call("DELETE", `/auth/v1/apikeys/${body.data.id}`));
     expect(tally(answers)).toEqual({ 200: 1, not_found: 19 });
   });
 
-  test("a key that deletes itself 20 times at once does it once", async () => {
+  test("A key that deletes itself twenty times at once does it once.", async () => {
     const team = await newTeam(plain);
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "raced" } });
     const { id, key: token } = body.data;
@@ -132,7 +132,7 @@ describe("keys", () => {
     expect((await team.call("GET", "/docs/v1/usage", { token })).status).toBe(401);
   });
 
-  test("a login and the end of its user at once leave no key that works", async () => {
+  test("A login during which its user is deleted leaves no key that works.", async () => {
     // The user ends between the check of the password and the making of the key.
     const team = await newTeam(plain);
     const { _id, email } = await newUser(team);
@@ -155,8 +155,8 @@ describe("keys", () => {
   });
 });
 
-describe("files", () => {
-  test("20 deletions of a file at once: it is gone once, and counted once", async () => {
+describe("Changes of files at once", () => {
+  test("A file that is deleted twenty times at once is gone once, and counted once.", async () => {
     const team = await newTeam(plain);
     await team.call("POST", "/docs/v1/uploads", { body: form("kept.txt", "kept") });
     const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
@@ -168,7 +168,7 @@ describe("files", () => {
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(1);
   });
 
-  test("a deletion and a reprocessing at once leave nothing", async () => {
+  test("A file that is deleted and reprocessed at once leaves nothing.", async () => {
     const team = await newTeam(plain);
     const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
     const path = headers.get("Location") ?? "";
@@ -211,10 +211,10 @@ function watched(settings: Partial<Settings>) {
   return { worker, peak };
 }
 
-describe("the quota", () => {
+describe("The quota of a team", () => {
   const room = { maxTeamFiles: 5, maxTeamBytes: 1_000_000, maxUploadBytes: 100_000 };
 
-  test("of files is not overdrawn by 30 uploads at once", async () => {
+  test("The quota of files is not overdrawn by thirty uploads at once.", async () => {
     const { worker, peak } = watched(room);
     const team = await newTeam(worker);
     const uploads = await atOnce(30, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
@@ -225,7 +225,7 @@ describe("the quota", () => {
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(5);
   });
 
-  test("of bytes is not overdrawn by 30 uploads at once", async () => {
+  test("The quota of bytes is not overdrawn by thirty uploads at once.", async () => {
     const one = sized("x".repeat(1000));
     const maxTeamBytes = 3 * one.bytes + 10;
     const { worker, peak } = watched({ ...room, maxTeamFiles: 100, maxTeamBytes });
@@ -239,14 +239,14 @@ describe("the quota", () => {
     expect((await usageOf(team)).bytes).toBeLessThanOrEqual(maxTeamBytes);
   });
 
-  test("counts an upload of unknown length by the largest that it may become", async () => {
+  test("An upload of unknown length counts by the largest that it may become.", async () => {
     const team = await newTeam(workerWith({ ...room, maxTeamBytes: room.maxUploadBytes - 1 }));
     const answer = await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "small") });
     expect([answer.status, answer.body.code]).toEqual([413, "quota_exceeded"]);
   });
 
   test.each(["-1000000", "NaN", "1e3", "0x10", "", "9".repeat(30)])(
-    "is not tricked by a Content-Length of %j",
+    "The quota is not tricked by a Content-Length of %j.",
     async (stated) => {
       const { worker, peak } = watched(room);
       const team = await newTeam(worker);
@@ -263,7 +263,7 @@ describe("the quota", () => {
     ["are empty", () => sized("")],
     ["are too large", () => sized("x".repeat(100_001))],
     ["have no file", () => ({ ...sized("x"), body: `--${BOUNDARY}--\r\n` })],
-  ])("is given back by 20 uploads that %s", async (_, broken) => {
+  ])("The quota is given back by twenty uploads that %s.", async (_, broken) => {
     const team = await newTeam(workerWith(room));
     const answers = await atOnce(20, (i) => team.call("POST", "/docs/v1/uploads", broken(i)));
     for (const { status } of answers) expect([400, 413]).toContain(status);
@@ -272,7 +272,7 @@ describe("the quota", () => {
     expect((await team.call("POST", "/docs/v1/uploads", sized("fits again"))).status).toBe(200);
   });
 
-  test("is given back when storing fails", async () => {
+  test("The quota is given back when storing fails.", async () => {
     const team = await newTeam(workerWith(room));
     const broken = startWorker((deps) => ({
       ...deps,
@@ -290,7 +290,7 @@ describe("the quota", () => {
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("is given back by deletions, once each, however often they are sent", async () => {
+  test("The quota is given back by deletions once each, however often they are sent.", async () => {
     const team = await newTeam(workerWith(room));
     const uploads = await atOnce(5, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
     expect((await team.call("POST", "/docs/v1/uploads", sized("one more"))).body.code).toBe("quota_exceeded");
@@ -301,7 +301,7 @@ describe("the quota", () => {
     expect(tally(again)).toEqual({ 200: 1, quota_exceeded: 4 });
   });
 
-  test("of one team is nothing to another", async () => {
+  test("The quota of one team is nothing to another.", async () => {
     const worker = workerWith(room);
     const [full, empty] = await Promise.all([newTeam(worker), newTeam(worker)]);
     await atOnce(5, () => full.call("POST", "/docs/v1/uploads", sized("x")));

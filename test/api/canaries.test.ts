@@ -2,13 +2,12 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import type { Deps } from "../../src/deps.ts";
 import { recover } from "../../src/domain/recovery.ts";
-import { splitRoute } from "../../src/http/operation.ts";
 import { createDb } from "../../src/platform/db.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
 import { type CallOptions, form, newTeam, OPERATOR, startWorker, withoutJobs } from "../support/harness.ts";
-import { operations as api } from "../support/routes.ts";
+import { deletionsLast } from "../support/routes.ts";
 
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
@@ -29,12 +28,12 @@ const LEAKS: [what: string, line: string][] = [
   ["an email", `no user ${EMAIL}`],
 ];
 
-describe("the watcher", () => {
-  test.each(LEAKS)("catches %s: %s", (what, line) => {
+describe("The watcher", () => {
+  test.each(LEAKS)("The watcher catches %s: %s", (what, line) => {
     expect(leaksInLine(line)).toContain(what);
   });
 
-  test("looks into all that is printed, by any method, and still prints it", () => {
+  test("The watcher looks into all that is printed, by any method, and still prints it.", () => {
     const printed: unknown[] = [];
     const print = (...values: unknown[]) => printed.push(...values);
     const fake = { debug: print, log: print, info: print, warn: print, error: print, trace: print };
@@ -47,13 +46,13 @@ describe("the watcher", () => {
     );
   });
 
-  test("sees what this file prints", async () => {
+  test("The watcher sees what this file prints.", async () => {
     expect(await watcher.catching(() => console.info(`a planted ${EMAIL}`))).toHaveLength(1);
     expect(await watcher.catching(() => consoleLog("info", "planted", { outcome: PASSWORD }))).toHaveLength(1);
     expect(await watcher.catching(() => console.info("nothing"))).toEqual([]);
   });
 
-  test("sees what the Worker prints", async () => {
+  test("The watcher sees what the Worker prints.", async () => {
     const leaky = startWorker((deps) => ({
       ...deps,
       limiter: {
@@ -69,7 +68,7 @@ describe("the watcher", () => {
     expect(caught.join()).toMatch(/^a password in the line: .*"request failed"/);
   });
 
-  test("finds a secret in any column", async () => {
+  test("The watcher finds a secret in any column.", async () => {
     const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", team_usage: "team_id" };
     const team = await newTeam(quiet);
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
@@ -150,9 +149,9 @@ function breaking(failing: Failing) {
   };
 }
 
-describe("no log line and no failure tells a secret", () => {
+describe("Log lines and failures", () => {
   test.each<Failing>(["no trouble", "D1", "R2", "the queue", "hashing", "decryption", "the limiter"])(
-    "on any route, with trouble in: %s",
+    "No log line and no failure tells a secret on any route, with %s.",
     async (failing) => {
       const team = await newTeam(quiet);
       const email = `${crypto.randomUUID()}@canary.example`;
@@ -176,9 +175,7 @@ describe("no log line and no failure tells a secret", () => {
       const worker = startWorker((deps) => breaking(failing)(withoutJobs(deps)));
       const lines = watcher.lines;
       // Deletions last. Each with the team's key, a public one, a stranger's, the operator's, and secrets in the query.
-      const routes = Object.keys(api).sort((a, b) => Number(a.startsWith("DELETE")) - Number(b.startsWith("DELETE")));
-      for (const route of routes) {
-        const { method, path } = splitRoute(route);
+      for (const { name: route, method, path } of deletionsLast) {
         const id = ids[path.split("/")[3] ?? ""] ?? "";
         const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
         for (const token of [newToken(realSystem, false), page.body.data.key, OPERATOR, team.token]) {
@@ -191,11 +188,11 @@ describe("no log line and no failure tells a secret", () => {
           if (status >= 500) expect(failing, `${route} answered ${text}`).not.toBe("no trouble");
         }
       }
-      expect(watcher.lines).toBeGreaterThan(lines + routes.length * 4 - 1);
+      expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * 4 - 1);
     },
   );
 
-  test("an error of Drizzle's is told by its name: its message holds SQL and values", async () => {
+  test("An error of Drizzle's is logged by its name, since its message holds SQL and values.", async () => {
     const values = `params: ${PASSWORD}, ${EMAIL}`;
     const cause = new Error(`Failed query: insert into users values (?)\n${values}`, {
       cause: new Error("D1_ERROR: no"),
@@ -207,7 +204,7 @@ describe("no log line and no failure tells a secret", () => {
     expect(caught).toEqual([]);
   });
 
-  test("and recovery does not either", async () => {
+  test("A recovery without a database tells no secret.", async () => {
     const ran: Promise<unknown>[] = [];
     const worker = startWorker((deps) => {
       ran.push(recover({ ...deps, db: createDb(failingDatabase()) }));
@@ -218,7 +215,7 @@ describe("no log line and no failure tells a secret", () => {
     expect(ran).toHaveLength(1);
   });
 
-  test("not even where a Worker is set up wrongly", async () => {
+  test("A Worker that is set up wrongly tells no secret.", async () => {
     const { createApp } = await import("../../src/app.ts");
     const { readDeps } = await import("../../src/deps.ts");
     for (const wrong of [

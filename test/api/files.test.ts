@@ -51,8 +51,8 @@ function rawForm(parameters: string, bytes = "hello", more = "") {
 const textParts = (count: number, text = "x") =>
   Array.from({ length: count }, (_, i) => `--b\r\nContent-Disposition: form-data; name="t${i}"\r\n\r\n${text}\r\n`);
 
-describe("uploading", () => {
-  test("answers a message and no more; Location names the file", async () => {
+describe("Uploading a file", () => {
+  test("An upload is answered with a message and no more, and Location names the file.", async () => {
     const team = await newTeam();
     const { status, headers, body } = await team.call("POST", UPLOADS, { body: form("tone.mp3", "hello") });
     expect([status, fieldsOf(body)]).toEqual([200, ["message"]]);
@@ -61,13 +61,13 @@ describe("uploading", () => {
     expect((await list(team)).map(({ _id }: { _id: string }) => _id)).toEqual([headers.get("Location")?.slice(-24)]);
   });
 
-  test.each(["limit=5", "limit=nonsense"])("accepts %s in the query, and ignores it", async (query) => {
+  test.each(["limit=5", "limit=nonsense"])("An upload accepts %s in the query, and ignores it.", async (query) => {
     const team = await newTeam();
     const { status } = await team.call("POST", `${UPLOADS}?${query}`, { body: form("a.txt", "hello") });
     expect(status).toBe(200);
   });
 
-  test("by a public key is possible, and nothing else is; the file belongs to the key's team", async () => {
+  test("A public key may upload and nothing else, and the file belongs to the key's team.", async () => {
     const team = await newTeam();
     const json = { name: "page", isPublic: true };
     const { key: token } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
@@ -78,7 +78,7 @@ describe("uploading", () => {
     expect((await team.call("GET", at)).status).toBe(200);
   });
 
-  test("stores a large file in parts, and every byte of it", async () => {
+  test("A large file is stored in parts, every byte of it.", async () => {
     const team = await newTeam(queueing);
     const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
     const id = await upload(team, "large.bin", bytes);
@@ -89,7 +89,7 @@ describe("uploading", () => {
     expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
   });
 
-  test("is refused while the isolate holds too many large ones, and leaves nothing behind", async () => {
+  test("An upload is refused while the isolate holds too many large ones, and leaves nothing behind.", async () => {
     const bytes = createByteStore(env.BUCKET, realSystem);
     const team = await newTeam(startWorker((deps) => ({ ...deps, bytes })));
     const ended = Promise.withResolvers<void>();
@@ -114,7 +114,7 @@ describe("uploading", () => {
     await upload(team, "a.bin", new Uint8Array(2_000_000));
   });
 
-  test("ignores up to ten text parts of 1 KiB", async () => {
+  test("An upload may have up to ten text parts of 1 KiB, which are ignored.", async () => {
     const team = await newTeam();
     const more = textParts(10, "x".repeat(1024)).join("");
     const options = rawForm('name="file"; filename="a.txt"', "hello", more);
@@ -127,7 +127,7 @@ describe("uploading", () => {
   });
 });
 
-describe("the name of a file", () => {
+describe("The name of a file", () => {
   const letters = (count: number) => "é".repeat(count);
   test.each([
     ["Ünïcødé 录音 (1)+final's #3 100%.mp3", undefined],
@@ -145,7 +145,7 @@ describe("the name of a file", () => {
     ["..", "unnamed"],
     ["\u0001", "unnamed"],
     ["", "unnamed"],
-  ])("sent as %j is kept, or cut to its safe part", async (sent, kept = sent) => {
+  ])("A file sent as %j keeps its name, or the safe part of it.", async (sent, kept = sent) => {
     const team = await newTeam();
     const { status, headers, text } = await team.call("POST", UPLOADS, rawForm(`name="file"; filename="${sent}"`));
     expect(status, text).toBe(200);
@@ -164,7 +164,7 @@ describe("the name of a file", () => {
     expect(decodeURIComponent(disposition.split("''")[1] ?? "")).toBe(kept);
   });
 
-  test("can't put a header or a second parameter into Content-Disposition", async () => {
+  test("A file name can't put a header or a second parameter into Content-Disposition.", async () => {
     const team = await newTeam();
     const name = "a%22; filename=%22evil.html%0D%0ASet-Cookie: x=1";
     const { headers } = await team.call("POST", UPLOADS, rawForm(`name="file"; filename="${name}"`));
@@ -175,7 +175,7 @@ describe("the name of a file", () => {
   });
 });
 
-describe("the type of a file", () => {
+describe("The media type of a file", () => {
   const zip = "PK\u0003\u0004\u0014\u0000\u0000\u0000\u0000\u0000";
   test.each([
     ["HTML called song.mp3", "audio/mpeg", "song.mp3", "<!DOCTYPE html><script>alert(1)</script>", "text file"],
@@ -186,22 +186,25 @@ describe("the type of a file", () => {
     ["a PDF", "", "a.mp3", "%PDF-1.7\n%\u0081\n1 0 obj", "document file", "application/pdf"],
     ["a ZIP", "", "a.mp3", zip.padEnd(60, "\u0000"), "archive file", "application/zip"],
     ["noise", "", "a.mp3", new Uint8Array([1, 0, 2, 255, 254, 7, 0, 0]), "other file", "application/octet-stream"],
-  ])("is told from the bytes: %s", async (_, type, name, bytes, fileType, stored = "text/plain; charset=utf-8") => {
-    const team = await pendingTeam();
-    const body = new FormData();
-    body.append("file", new File([bytes], name, { type }));
-    await team.call("POST", UPLOADS, { body });
-    const [file] = await list(team);
-    expect(file.fileType).toBe(fileType);
-    expect((await metadata(team, file._id)).mimeType).toBe(stored.split(";")[0]);
-    const { httpMetadata } = (await objectOf(team, file))!;
-    expect(httpMetadata?.contentType).toBe(stored);
-    expect(httpMetadata?.contentDisposition).toMatch(/^attachment;/);
-  });
+  ])(
+    "The media type of %s is detected from its content.",
+    async (_, type, name, bytes, fileType, stored = "text/plain; charset=utf-8") => {
+      const team = await pendingTeam();
+      const body = new FormData();
+      body.append("file", new File([bytes], name, { type }));
+      await team.call("POST", UPLOADS, { body });
+      const [file] = await list(team);
+      expect(file.fileType).toBe(fileType);
+      expect((await metadata(team, file._id)).mimeType).toBe(stored.split(";")[0]);
+      const { httpMetadata } = (await objectOf(team, file))!;
+      expect(httpMetadata?.contentType).toBe(stored);
+      expect(httpMetadata?.contentDisposition).toMatch(/^attachment;/);
+    },
+  );
 });
 
-describe("listing files", () => {
-  test("answers the ten documented fields of each, newest first, and no more", async () => {
+describe("Listing files", () => {
+  test("A list of files shows the ten documented fields of each, newest first, and no more.", async () => {
     const team = await pendingTeam();
     expect((await team.call("GET", UPLOADS)).body.data).toEqual([]);
     const ids = [await upload(team, "a.txt", "a"), await upload(team, "b.mp3", sample("tone-vbr.mp3").bytes)];
@@ -215,10 +218,10 @@ describe("listing files", () => {
   });
 });
 
-describe("the signed address of a file", () => {
+describe("The signed address of a file", () => {
   const sign = (team: Team, id: string, query = "") => team.call("GET", `${UPLOADS}/${id}${query}`);
 
-  test("is on the storage host, for the file's own path, for an hour; it is there before the file is processed", async () => {
+  test("A signed address is on the storage host, for the file's own path and for an hour, before the file is processed.", async () => {
     const team = await pendingTeam();
     const id = await upload(team, "my song.mp3", "hello");
     const { body } = await sign(team, id);
@@ -231,14 +234,14 @@ describe("the signed address of a file", () => {
     expect(url.searchParams.get("X-Amz-Signature")).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  test.each([1, 604_800])("lives for expiresIn=%d seconds", async (seconds) => {
+  test.each([1, 604_800])("A signed address lives for expiresIn=%d seconds.", async (seconds) => {
     const team = await pendingTeam();
     const { body } = await sign(team, await upload(team, "a.txt", "hello"), `?expiresIn=${seconds}`);
     expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(`${seconds}`);
   });
 
   test.each(["0", "604801", "-1", "1.5", "1e3", "abc", "", "%201", "٣", "1&expiresIn=2", "99999999999999999999"])(
-    "is refused for expiresIn=%s",
+    "A signed address is refused for expiresIn=%s.",
     async (value) => {
       const team = await pendingTeam();
       const id = await upload(team, "a.txt", "hello");
@@ -247,8 +250,8 @@ describe("the signed address of a file", () => {
   );
 });
 
-describe("the metadata of a file", () => {
-  test("holds what processing found in an audio file", async () => {
+describe("The metadata of a file", () => {
+  test("The metadata of an audio file hold what processing found.", async () => {
     const team = await newTeam(queueing);
     const { bytes, audio, title } = sample("tone-vbr.mp3");
     const id = await upload(team, "tone.mp3", bytes);
@@ -263,13 +266,13 @@ describe("the metadata of a file", () => {
     expect(found.__v).toBeGreaterThan(0);
   });
 
-  test("of a file that is no audio has none, and the file is completed", async () => {
+  test("The metadata of a file that is no audio hold none, and the file is completed.", async () => {
     const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "note.txt", "hello"));
     expect(found).toMatchObject({ status: "completed", audio: null, failure: null });
   });
 
-  test("of what calls itself audio and can't be read says why it failed", async () => {
+  test("The metadata of a file that calls itself audio and can't be read say why it failed.", async () => {
     const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "tone.flac", `fLaC${"\u0000\u0081".repeat(2000)}`));
     expect(found).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
@@ -277,9 +280,9 @@ describe("the metadata of a file", () => {
   });
 });
 
-describe("deleting a file", () => {
+describe("Deleting a file", () => {
   test.each(["pending", "processing", "completed", "failed"])(
-    "works while it is %s: its bytes are gone",
+    "A file that is %s can be deleted, and its bytes are gone.",
     async (status) => {
       const team = await pendingTeam();
       const id = await upload(team, "a.txt", "hello");
@@ -299,7 +302,7 @@ describe("deleting a file", () => {
     },
   );
 
-  test("twice at once answers each that it is gone", async () => {
+  test("A file that is deleted twice at once is gone for each.", async () => {
     const team = await pendingTeam();
     const id = await upload(team, "a.txt", "hello");
     const answers = await Promise.all([1, 2].map(() => team.call("DELETE", `${UPLOADS}/${id}`)));
@@ -308,8 +311,8 @@ describe("deleting a file", () => {
   });
 });
 
-describe("processing a file again", () => {
-  test.each(["completed", "failed"])("makes a %s file pending, and it is processed", async (status) => {
+describe("Processing a file again", () => {
+  test.each(["completed", "failed"])("A %s file is made pending, and is processed.", async (status) => {
     const team = await newTeam(queueing);
     const id = await upload(team, "tone.wav", sample("tone.wav").bytes);
     const first = await processed(team, id);
@@ -327,7 +330,7 @@ describe("processing a file again", () => {
     expect(second.__v).toBeGreaterThan(first.__v);
   });
 
-  test("leaves a file that is being processed as it is", async () => {
+  test("A file that is being processed is left as it is.", async () => {
     const team = await pendingTeam();
     const id = await upload(team, "a.txt", "hello");
     await env.DB.prepare("update files set status = 'processing' where id = ?").bind(id).run();
@@ -337,7 +340,7 @@ describe("processing a file again", () => {
   });
 });
 
-test("the usage of a team counts its files and their bytes, beside what it may keep", async () => {
+test("The usage of a team counts its files and their bytes, beside what it may keep.", async () => {
   const team = await pendingTeam();
   const usage = async () => (await team.call("GET", "/docs/v1/usage")).body;
   const allowed = { maxFiles: Number(env.MAX_TEAM_FILES), maxBytes: Number(env.MAX_TEAM_BYTES) };

@@ -256,7 +256,7 @@ beforeAll(async () => {
   };
 });
 
-test(`no request made from the document is answered by a 5xx, or by what the document does not describe (seed ${SEED})`, {
+test(`A request made from the document is answered by no 5xx, and by nothing that the document does not describe (seed ${SEED}).`, {
   timeout: 120_000 + RUNS * 1000,
 }, async () => {
   console.log(`fuzz: ${RUNS} runs, seed ${SEED}`);

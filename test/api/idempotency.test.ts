@@ -18,8 +18,8 @@ async function begin(): Promise<{ world: World; team: Team; send: typeof send }>
   return { world, team, send };
 }
 
-describe("the same key again", () => {
-  test("with the same bytes gets the first answer, and one file is stored", async () => {
+describe("The same Idempotency-Key again", () => {
+  test("A repetition with the same bytes gets the first answer, and one file is stored.", async () => {
     const { team, send } = await begin();
     const first = await send("text", "k");
     const second = await send("text", "k");
@@ -29,7 +29,7 @@ describe("the same key again", () => {
     expect(await expectSound(team.teamId)).toMatchObject([{ id: first.id }]);
   });
 
-  test("with the same bytes gets the first answer in every state of the file", async () => {
+  test("A repetition gets the first answer in every state of the file.", async () => {
     const { world, team, send } = await begin();
     const first = await send("text", "k");
     await world.drain();
@@ -37,7 +37,7 @@ describe("the same key again", () => {
     expect((await send("text", "k")).id).toBe(first.id);
   });
 
-  test("with other bytes is a conflict, and stores nothing", async () => {
+  test("A repetition with other bytes is a conflict, and stores nothing.", async () => {
     const { team, send } = await begin();
     await send("text", "k");
     const before = await rowsOf(team.teamId);
@@ -47,7 +47,7 @@ describe("the same key again", () => {
     await expectSound(team.teamId);
   });
 
-  test.each([2, 5])("at the same moment stores one file: %i requests", async (count) => {
+  test.each([2, 5])("%i requests at the same moment store one file.", async (count) => {
     const { world, team, send } = await begin();
     const answers = await Promise.all(Array.from({ length: count }, () => send("text", "k")));
     expect(answers.map(({ status }) => status)).toEqual(Array(count).fill(200));
@@ -56,14 +56,14 @@ describe("the same key again", () => {
     expect(await expectSettled(team.teamId)).toHaveLength(1);
   });
 
-  test("at the same moment with other bytes stores one of the two", async () => {
+  test("Two requests with different bytes at the same moment store one of the two.", async () => {
     const { team, send } = await begin();
     const answers = await Promise.all([send("text", "k"), send("another text", "k")]);
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
     expect(await expectSound(team.teamId)).toHaveLength(1);
   });
 
-  test("after a refusal stores the file", async () => {
+  test("A repetition after a refusal stores the file.", async () => {
     const { team, send } = await begin();
     const { status, code } = await send("text", "k", team, 20);
     expect([status, code]).toEqual([400, "malformed_multipart"]);
@@ -72,7 +72,7 @@ describe("the same key again", () => {
     expect(await expectSound(team.teamId)).toMatchObject([{ id: second.id }]);
   });
 
-  test("after the file was deleted stores it anew", async () => {
+  test("A repetition after the file was deleted stores it anew.", async () => {
     const { world, team, send } = await begin();
     const first = await send("text", "k");
     await world.ask("DELETE", `/docs/v1/uploads/${first.id}`, { token: team.token });
@@ -82,7 +82,7 @@ describe("the same key again", () => {
     expect(await expectSound(team.teamId)).toMatchObject([{ id: second.id }]);
   });
 
-  test("takes over, after ten minutes, from a first upload whose Worker died", async () => {
+  test("A repetition takes over, after ten minutes, from a first upload whose Worker died.", async () => {
     const { world, team, send } = await begin();
     const { id } = await send("text", "k");
     await env.DB.prepare("update files set status = 'receiving', size_bytes = null where id = ?").bind(id).run();
@@ -96,7 +96,7 @@ describe("the same key again", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ id: second.id, status: "completed" }]);
   });
 
-  test("is remembered for 24 hours, and then stores a new file", async () => {
+  test("A key is remembered for 24 hours, and then stores a new file.", async () => {
     const { world, team, send } = await begin();
     const first = await send("text", "k");
     world.aheadMilliseconds += DAY - 60_000;
@@ -109,7 +109,7 @@ describe("the same key again", () => {
     expect(await expectSound(team.teamId)).toHaveLength(2);
   });
 
-  test("while the first has no end is a conflict that says when to come again", async () => {
+  test("A repetition while the first upload goes on is a conflict that says when to come again.", async () => {
     const { team, send } = await begin();
     const first = await send("text", "k");
     await env.DB.prepare("update files set status = 'receiving' where id = ?").bind(first.id).run();
@@ -120,8 +120,8 @@ describe("the same key again", () => {
   });
 });
 
-describe("a key", () => {
-  test("of another team is another key", async () => {
+describe("Another Idempotency-Key", () => {
+  test("A key of another team is another key.", async () => {
     const { world, team, send } = await begin();
     const other = await world.newTeam();
     const [mine, theirs] = [await send("text", "k"), await send("another text", "k", other)];
@@ -131,13 +131,13 @@ describe("a key", () => {
     expect(await expectSound(other.teamId)).toHaveLength(1);
   });
 
-  test("that differs stores another file, of the same bytes too; so does none", async () => {
+  test("A different key, or none, stores another file even of the same bytes.", async () => {
     const { team, send } = await begin();
     for (const key of ["k", "K", undefined, undefined]) expect((await send("text", key)).status).toBe(200);
     expect(await expectSound(team.teamId)).toHaveLength(4);
   });
 
-  test("has 255 characters at most", async () => {
+  test("A key has at most 255 characters.", async () => {
     const { team, send } = await begin();
     const longest = "k".repeat(255);
     const first = await send("text", longest);

@@ -46,7 +46,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     return [team, await allIds(team)];
   }
 
-  test("gives pages of 20, or of limit, at most 100", async () => {
+  test("The list gives pages of 20, or of limit, at most 100.", async () => {
     const [team, all] = await filled(120);
     for (const [query, count] of [
       ["page=1", 20],
@@ -59,7 +59,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     }
   });
 
-  test("gives the page that is asked for, and an empty one beyond the end", async () => {
+  test("The list gives the page that is asked for, and an empty one beyond the end.", async () => {
     const [team, all] = await filled(30);
     const page = (n: number | string) => team.call("GET", `${path}?limit=8&page=${n}`);
     for (const n of [1, 2, 3, 4]) expect(idsOf(await page(n))).toEqual(all.slice((n - 1) * 8, n * 8));
@@ -69,7 +69,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     }
   });
 
-  test.each(["limit", "page"])("refuses a %s that is no whole number from 1", async (name) => {
+  test.each(["limit", "page"])("The list refuses a %s that is no whole number from 1.", async (name) => {
     const team = await newTeam();
     const values = ["0", "-1", "1.5", "abc", "", "1e3", "%201", "1%20", "+1", "0x10", "٣", "1,2", "NaN", "null", "%00"];
     for (const value of [...values, `1&${name}=2`]) {
@@ -77,7 +77,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     }
   });
 
-  test("is read to its end by following Link: everything once, in order", async () => {
+  test("The list is read to its end by following Link, everything once and in order.", async () => {
     const [team, all] = await filled(40);
     const seen: string[] = [];
     for await (const page of pages(team, `${path}?limit=7`)) {
@@ -88,13 +88,13 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(seen).toEqual(all);
   });
 
-  test("has no Link on its last page, also where that is full", async () => {
+  test("The list has no Link on its last page, also where that is full.", async () => {
     const [team, all] = await filled(8);
     expect(nextOf(await team.call("GET", `${path}?limit=${all.length}`))).toBeUndefined();
     expect(nextOf(await team.call("GET", `${path}?limit=${all.length - 1}`))).toBeDefined();
   });
 
-  test("shows what stays once, while other rows come and go", async () => {
+  test("The list shows what stays once, while other rows come and go.", async () => {
     const [team, all] = await filled(40);
     const seen: string[] = [];
     const gone: string[] = [];
@@ -112,18 +112,23 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     for (const id of all.filter((one) => !gone.includes(one))) expect(seen).toContain(id);
   });
 
-  test("refuses a cursor that it did not give", async () => {
+  test("The list refuses a cursor that is another list's or malformed.", async () => {
     const [team] = await filled(12);
     const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
-    const [id, signature] = cursor.split(".");
     const others = lists.filter((list) => list.path !== path);
     await Promise.all(others.map((list) => fill(team, list.table, 12)));
     const foreign = await Promise.all(
       others.map(async (other) => cursorOf(await team.call("GET", `${other.path}?limit=5`))),
     );
-    const [otherTeam] = await filled(12);
-    foreign.push(cursorOf(await otherTeam.call("GET", `${path}?limit=5`)));
-    const forged = [`${"0".repeat(24)}.${signature}`, `${id}.${"A".repeat(22)}`, `${id}.`, `${id}`, `.${signature}`];
+    const id = cursor.slice(-24);
+    const forged = [
+      id,
+      `-${id}`,
+      cursor.slice(0, -1),
+      `${cursor}0`,
+      cursor.toUpperCase(),
+      cursor.replace(id, "g".repeat(24)),
+    ];
     const nonsense = ["", "x", "' or 1=1 --", "\u0000", "x".repeat(5000)];
     for (const wrong of [...foreign, ...forged, ...nonsense]) {
       await refused(team, 400, "invalid_input", () => team.call("GET", withCursor(path, wrong)), ["cursor"]);
@@ -131,16 +136,17 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(idsOf(await team.call("GET", withCursor(path, cursor)))).toHaveLength(5);
   });
 
-  test("refuses page and cursor together, and two cursors", async () => {
+  test("The list counts pages from the cursor, and refuses two cursors.", async () => {
     const [team] = await filled(12);
     const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
-    for (const more of ["&page=2", `&cursor=${cursor}`]) {
-      const both = () => team.call("GET", withCursor(path, cursor) + more);
-      await refused(team, 400, "invalid_input", both, ["cursor"]);
-    }
+    const third = idsOf(await team.call("GET", `${path}?limit=5&page=3`));
+    expect(third.length).toBeGreaterThan(0);
+    expect(idsOf(await team.call("GET", `${withCursor(path, cursor)}&page=2`))).toEqual(third);
+    const both = () => team.call("GET", `${withCursor(path, cursor)}&cursor=${cursor}`);
+    await refused(team, 400, "invalid_input", both, ["cursor"]);
   });
 
-  test("reads no more rows of the database deep in the list than at its start, by cursor", async () => {
+  test("The list reads no more rows of the database deep in it than at its start, by cursor.", async () => {
     const [team] = await filled(300);
     const costs: number[] = [];
     for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {

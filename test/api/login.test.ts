@@ -54,8 +54,8 @@ async function isAlive(token: string): Promise<boolean> {
   return status === 200;
 }
 
-describe("logging in", () => {
-  test("gives a secret key of the team, named after the user, for 12 hours", async () => {
+describe("Logging in", () => {
+  test("A login gives a secret key of the team, named after the user, for 12 hours.", async () => {
     const team = await newTeam();
     await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     const { status, body } = await logIn(right(team), { call });
@@ -68,7 +68,7 @@ describe("logging in", () => {
     expect(await isAlive(body.data.key)).toBe(true);
   });
 
-  test("gives a key that is refused after those 12 hours", async () => {
+  test("The key of a login is refused after those 12 hours.", async () => {
     const team = await quickTeam();
     await newUser(team);
     const { key: token, expiresAt } = (await logIn(right(team))).body.data;
@@ -77,29 +77,30 @@ describe("logging in", () => {
     expect((await at(Date.parse(expiresAt)).call("GET", "/auth/v1/users", { token })).status).toBe(401);
   });
 
-  test("takes the email in any case, the password in any normal form, and names a nameless user by email", async () => {
+  test("A login takes the email in any case and the password in any normal form, and names a nameless user by email.", async () => {
     const team = await quickTeam();
     await newUser(team, { email: "Ada@Example.com", password: "Ångström-ﬁle" });
     const { status, body } = await logIn({ teamId: team.teamId, email: EMAIL, password: "A\u030angstro\u0308m-file" });
     expect([status, body.data?.name]).toEqual([200, "Ada@Example.com"]);
   });
 
-  test.each(["teamId", "email", "password"])("without %s is refused", async (field) => {
+  test.each(["teamId", "email", "password"])("A login without %s is refused.", async (field) => {
     const team = await quickTeam();
     const json = { ...right(team), [field]: undefined };
     await refused(team, 400, "invalid_input", () => logIn(json), [field]);
   });
 });
 
-describe("a wrong password, an unknown email and an unknown team", () => {
+describe("A wrong password, an unknown email and an unknown team", () => {
   const wrongs = (team: Team) => [
     { ...right(team), password: "wrong" },
     { ...right(team), email: "grace@example.com" },
     { ...right(team), teamId: "0193477be89f4d2e6b8a0c13" },
     { ...right(team), teamId: "nonsense" },
+    { ...right(team), teamId: "' or 1=1 --" },
   ];
 
-  test("get the same answer, byte for byte, and no key", async () => {
+  test("A failed login gets the same answer, byte for byte, and no key.", async () => {
     const team = await quickTeam();
     await newUser(team);
     const texts = new Set<string>();
@@ -113,7 +114,7 @@ describe("a wrong password, an unknown email and an unknown team", () => {
     expect([texts.size, headers.size]).toEqual([1, 1]);
   });
 
-  test("cost the same work: one password check each, with or without a user", async () => {
+  test("A failed login costs one password check, with or without a user.", async () => {
     const team = await quickTeam();
     await newUser(team);
     const hashes: (string | null)[] = [];
@@ -122,12 +123,22 @@ describe("a wrong password, an unknown email and an unknown team", () => {
       return real(password, hash);
     });
     for (const wrong of wrongs(team)) await logIn(wrong, worker);
-    expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null]);
+    expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
   });
 });
 
-describe("the key of a login", () => {
-  test("dies with a change of password, and the team's other keys do not", async () => {
+describe("The hash of a password", () => {
+  test("A login is not to be had with the hash that the interface shows.", async () => {
+    const team = await newTeam();
+    const user = await newUser(team);
+    expect((await logIn({ teamId: team.teamId, email: user.email, password: user.password })).body.code).toBe(
+      "login_failed",
+    );
+  });
+});
+
+describe("The key of a login", () => {
+  test("The key of a login dies with a change of password, and the team's other keys do not.", async () => {
     const team = await quickTeam();
     const [{ _id }] = [await newUser(team), await newUser(team, { email: "grace@example.com" })];
     const mine = (await logIn(right(team))).body.data.key;
@@ -140,7 +151,7 @@ describe("the key of a login", () => {
     expect((await logIn({ ...right(team), password: "a new password" })).status).toBe(200);
   });
 
-  test("outlives a change of password that If-Match refused", async () => {
+  test("The key of a login outlives a change of password that If-Match refused.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { key } = (await logIn(right(team))).body.data;
@@ -149,7 +160,7 @@ describe("the key of a login", () => {
     expect(await isAlive(key)).toBe(true);
   });
 
-  test("dies with the user", async () => {
+  test("The key of a login dies with the user.", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { key } = (await logIn(right(team))).body.data;
@@ -158,7 +169,7 @@ describe("the key of a login", () => {
     expect((await logIn(right(team))).body.code).toBe("login_failed");
   });
 
-  test("is logged out by deleting itself", async () => {
+  test("The key of a login is logged out by deleting itself.", async () => {
     const team = await quickTeam();
     await newUser(team);
     const { key: token, id } = (await logIn(right(team))).body.data;
@@ -169,7 +180,7 @@ describe("the key of a login", () => {
   test.each([
     ["password is changed", "PATCH", { json: { password: "a new password" } }],
     ["user is deleted", "DELETE", {}],
-  ])("is never made where the %s while the old password is checked", async (_, method, options) => {
+  ])("The key of a login is never made where the %s while the old password is checked.", async (_, method, options) => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const changes: number[] = [];
@@ -186,12 +197,12 @@ describe("the key of a login", () => {
   });
 });
 
-describe("after a change of the master key", () => {
+describe("After a change of the master key", () => {
   const newMaster = btoa("fedcba9876543210fedcba9876543210");
   const under = (keys: string) => startWorker((deps) => ({ ...deps, secrets: loadSecrets(keys, deps.system) }));
   const [rotated, bare] = [under(`${newMaster},${env.MASTER_KEY}`), under(newMaster)];
 
-  test("a login moves the password to the new key, after which the old one can go", async () => {
+  test("A login moves the password to the new master key, after which the old one can go.", async () => {
     const team = await quickTeam();
     await newUser(team);
     expect((await logIn(right(team), bare)).body.code).toBe("login_failed");
@@ -201,7 +212,7 @@ describe("after a change of the master key", () => {
     expect(await isAlive(key)).toBe(true);
   });
 
-  test("the first logins may come at once", async () => {
+  test("The first logins under a new master key may come at once.", async () => {
     const team = await quickTeam();
     await newUser(team);
     const answers = await Promise.all([1, 2, 3].map(() => logIn(right(team), rotated)));
@@ -211,12 +222,12 @@ describe("after a change of the master key", () => {
 
 const always = (value: string) => () => value;
 
-describe("logins are limited to 10 a minute", () => {
+describe("The limit of ten logins a minute", () => {
   test.each([
     ["address", (n: number) => `${n}@example.com`],
     // Look-alikes are one account.
     ["account", (n: number) => ["nobody@example.com", "NOBODY@example.com", "ｎobody@example.com"][n % 3]],
-  ])("for each %s, before the password is looked at", async (by, emailOf) => {
+  ])("An %s may try ten logins a minute, before the password is looked at.", async (by, emailOf) => {
     const counts = await withinOneMinute(async () => {
       const team = await quickTeam();
       const addressOf = by === "address" ? always(randomAddress()) : randomAddress;

@@ -1,10 +1,10 @@
 import { describe, expect, test } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { STATUS } from "../../src/http/failures.ts";
-import { type Operation, splitRoute } from "../../src/http/operation.ts";
+import { splitRoute } from "../../src/http/operation.ts";
 import { compile } from "../support/contract.ts";
 import { call } from "../support/harness.ts";
-import { operations as api } from "../support/routes.ts";
+import { routeNamed } from "../support/routes.ts";
 
 /*
  * GET /openapi.json says all that a client needs, and says nothing that is not so. That every answer seen in any test
@@ -40,7 +40,7 @@ const operations = Object.entries(document.paths as Record<string, Record<string
       path,
       method: method.toUpperCase(),
       described,
-      operation: (api as Record<string, Operation>)[route]!,
+      operation: routeNamed(route).operation,
     };
   }),
 );
@@ -57,17 +57,17 @@ const PARAMETERS: Record<string, string[]> = {
 };
 
 describe("GET /openapi.json", () => {
-  test("answers without a token, as JSON", async () => {
+  test("The document is answered without a token, as JSON.", async () => {
     expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "application/json"]);
   });
 
-  test("is OpenAPI 3.1, of the interface's version, at the address it was asked of", () => {
+  test("The document is OpenAPI 3.1, of the interface's version, at the address it was asked of.", () => {
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: "1.0.0" });
     expect(document.servers).toEqual([{ url: "/" }]);
   });
 
-  test("has every route of the router, and no other", () => {
+  test("The document has every route of the router, and no other.", () => {
     const routed = createApp()
       // Middleware, and the answer to every preflight.
       .routes.filter(({ method }) => method !== "ALL" && method !== "OPTIONS")
@@ -77,13 +77,13 @@ describe("GET /openapi.json", () => {
     expect(operations.map(({ route }) => route).sort()).toEqual([...new Set(routed)].sort());
   });
 
-  test("names every operation once", () => {
+  test("The document names every operation once.", () => {
     const ids = operations.map(({ described }) => described.operationId);
     expect(new Set(ids).size).toBe(ids.length);
     for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z0-9]*$/);
   });
 
-  test("has what it refers to", () => {
+  test("The document has what it refers to.", () => {
     const references = [...answer.text.matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference]) => reference ?? "");
     expect(references.length).toBeGreaterThan(0);
     for (const reference of new Set(references)) {
@@ -99,7 +99,7 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("knows one security scheme, a bearer token", () => {
+  test("The document knows one security scheme, a bearer token.", () => {
     const { securitySchemes } = document.components;
     expect(Object.values(securitySchemes)).toEqual([expect.objectContaining({ type: "http", scheme: "bearer" })]);
     for (const { described, operation, route } of operations) {
@@ -108,7 +108,7 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("leaves the login alone open", () => {
+  test("The document leaves the login alone open.", () => {
     const open = operations.filter(({ described }) => described.security.length === 0);
     expect(open.map(({ route }) => route)).toEqual(["POST /auth/v1/login"]);
   });
@@ -117,12 +117,12 @@ describe("GET /openapi.json", () => {
 describe.each(operations)("$route", ({ route, path, described, operation }) => {
   const { parameters, requestBody, responses } = described;
 
-  test("has a summary and a tag", () => {
+  test("The operation has a summary and a tag.", () => {
     expect(described.summary).toMatch(/^[A-Z]/);
     expect(described.tags).toHaveLength(1);
   });
 
-  test("describes its parameters: those of its path, required, and what else it takes", () => {
+  test("The operation describes its parameters: those of its path, required, and what else it takes.", () => {
     const inPath = parameters.filter((parameter) => parameter.in === "path");
     expect(inPath.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
     expect(inPath.every(({ required }) => required)).toBe(true);
@@ -131,7 +131,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     for (const { schema, name } of parameters) expect(schema, name).toHaveProperty("type");
   });
 
-  test("describes its body, where it takes one, with an example that fits", () => {
+  test("The operation describes its body, where it takes one, with an example that fits.", () => {
     if (operation.takesFile) {
       expect(requestBody?.content["multipart/form-data"]?.schema).toMatchObject({ required: ["file"] });
     } else if (operation.body) {
@@ -143,7 +143,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("describes every answer, with an example that fits", () => {
+  test("The operation describes every answer, with an example that fits.", () => {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect(description, status).not.toBe("");
       const { schema, example, examples } = content["application/json"] ?? {};
@@ -153,7 +153,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("has one shape for every failure, and one success", () => {
+  test("The operation has one shape for every failure, and one success.", () => {
     const { 200: success, ...failures } = responses;
     expect(success).toBeDefined();
     for (const [status, { content }] of Object.entries(failures)) {
@@ -166,7 +166,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("names every status that it can answer", () => {
+  test("The operation names every status that it can answer.", () => {
     const { access, body, query, takesFile } = operation;
     const wanted = [
       ...["200", "401", "429", "500", "503"],
@@ -181,7 +181,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     expect(Object.keys(responses)).toEqual([...new Set(wanted)].sort());
   });
 
-  test("tells of the headers that go with its answers", () => {
+  test("The operation tells of the headers that go with its answers.", () => {
     expect(responses[401]?.headers).toHaveProperty("WWW-Authenticate");
     for (const status of [429, 503]) expect(responses[status]?.headers).toHaveProperty("Retry-After");
     const headers = Object.keys(responses[200]?.headers ?? {});
@@ -190,4 +190,10 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     else if (path.includes("users") && splitRoute(route).method !== "DELETE") expect(headers).toEqual(["ETag"]);
     else expect(headers).toEqual([]);
   });
+});
+
+test("The update of a user describes that it needs a field, and no name in both spellings.", () => {
+  const update = document.paths["/auth/v1/users/{id}"].patch.requestBody.content["application/json"].schema;
+  const bothNames = [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }];
+  expect(update).toMatchObject({ minProperties: 1, not: { anyOf: bothNames } });
 });

@@ -57,7 +57,7 @@ const answers: [string, number, () => Promise<Answer>][] = [
 ];
 
 describe.each(answers)("%s", (_, status, act) => {
-  test("has the headers of every answer, and a request id of its own", async () => {
+  test("The answer has the headers of every answer, and a request id of its own.", async () => {
     const [first, second] = [await act(), await act()];
     expect(first.status).toBe(status);
     expect(Object.fromEntries(first.headers)).toMatchObject({
@@ -73,7 +73,7 @@ describe.each(answers)("%s", (_, status, act) => {
     expect(first.headers.get("X-Request-Id")).not.toBe(second.headers.get("X-Request-Id"));
   });
 
-  test("where it is a failure, has the one shape, with the request id of the header", async () => {
+  test("The answer, where it is a failure, has the one shape, with the request id of the header.", async () => {
     const { headers, body } = await act();
     if (status < 400) return;
     const { errors, ...rest } = body;
@@ -91,10 +91,10 @@ describe.each(answers)("%s", (_, status, act) => {
   });
 });
 
-describe("a web page of any origin", () => {
+describe("A web page of any origin", () => {
   const listed = ({ headers }: Answer, name: string) => headers.get(name)?.split(/,\s*/).sort();
 
-  test("may send every method and header that the service knows, after a preflight without a token", async () => {
+  test("A page may send every method and header that the service knows, after a preflight without a token.", async () => {
     const preflight = await call("OPTIONS", USERS, { headers: PREFLIGHT });
     expect([preflight.status, preflight.text]).toEqual([204, ""]);
     expect(preflight.headers.get("Access-Control-Allow-Origin")).toBe("*");
@@ -104,14 +104,17 @@ describe("a web page of any origin", () => {
     expect(Number(preflight.headers.get("Access-Control-Max-Age"))).toBeGreaterThan(0);
   });
 
-  test.each(answers.filter(([, status]) => status !== 204))("may read the headers of %s", async (_, __, act) => {
-    const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
-    expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(exposed);
-  });
+  test.each(answers.filter(([, status]) => status !== 204))(
+    "A page may read the headers of %s.",
+    async (_, __, act) => {
+      const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
+      expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(exposed);
+    },
+  );
 });
 
-describe("a bug", () => {
-  test("tells the caller nothing; the log has it under the request id", async () => {
+describe("A bug", () => {
+  test("A bug tells the caller nothing, and the log has it under the request id.", async () => {
     const log = vi.spyOn(console, "error");
     const { text, body } = await buggy.call("GET", USERS, { token: team.token });
     expect([body.code, body.message]).toEqual(["internal", "Something went wrong on our side."]);
@@ -121,7 +124,7 @@ describe("a bug", () => {
   });
 });
 
-describe("a Worker", () => {
+describe("A Worker that is set up wrongly", () => {
   const wrong: [string, Record<string, string | undefined>][] = [
     ["no master key", { MASTER_KEY: undefined }],
     ["an empty master key", { MASTER_KEY: "" }],
@@ -131,7 +134,7 @@ describe("a Worker", () => {
     ["a storage address that is none", { S3_ENDPOINT: "nowhere" }],
     ["an upload limit that is no number", { MAX_UPLOAD_BYTES: "many" }],
   ];
-  test.each(wrong)("with %s answers 503 and does not say why; the log does", async (_, change) => {
+  test.each(wrong)("A Worker with %s answers 503 and does not say why; the log does.", async (_, change) => {
     const log = vi.spyOn(console, "error");
     const { status, body } = await misconfigured(change).call("GET", USERS, { token: team.token });
     expect([status, body.code]).toEqual([503, "unavailable"]);
@@ -142,14 +145,14 @@ describe("a Worker", () => {
     ]);
   });
 
-  test("without an operator's token serves everyone but the operator", async () => {
+  test("A Worker without an operator's token serves everyone but the operator.", async () => {
     const worker = misconfigured({ OPERATOR_TOKEN: undefined });
     expect((await worker.call("GET", USERS, { token: team.token })).status).toBe(200);
     expect((await worker.call("GET", "/auth/v1/apikeys", { token: env.OPERATOR_TOKEN })).status).toBe(401);
   });
 });
 
-describe("rate limits", () => {
+describe("Rate limits", () => {
   /** A Worker that writes down, in order, what it does that costs something. */
   function recording(allowed: boolean) {
     const steps: string[] = [];
@@ -204,7 +207,7 @@ describe("rate limits", () => {
     expect(headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
   }
 
-  test("of a token are asked before the database, the body and scrypt", async () => {
+  test("The limit of a token is asked before the database, the body and scrypt.", async () => {
     const { answer, steps } = await recording(true)(USERS, user(), team.token);
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
@@ -213,7 +216,7 @@ describe("rate limits", () => {
     expect(limited.steps).toEqual(["token limit"]);
   });
 
-  test("of an address are asked only for a caller who proved nothing, whose body is never read", async () => {
+  test("The limit of an address is asked only for a caller who is not authenticated, whose body is never read.", async () => {
     const { answer, steps } = await recording(true)(USERS, user());
     expect([answer.status, steps]).toEqual([401, ["address limit"]]);
     const limited = await recording(false)(USERS, user(), "no token of ours");
@@ -221,7 +224,7 @@ describe("rate limits", () => {
     expect(limited.steps).toEqual(["address limit"]);
   });
 
-  test("of logins are asked before the database and scrypt", async () => {
+  test("The limit of logins is asked before the database and scrypt.", async () => {
     await newUser(team, { email: "login@example.com" });
     const json = { teamId: team.teamId, email: "login@example.com", password: PASSWORD };
     const { answer, steps } = await recording(true)("/auth/v1/login", json);
@@ -232,7 +235,7 @@ describe("rate limits", () => {
     expect(limited.steps).toEqual(["body", "login limit"]);
   });
 
-  test("count an IPv6 client by its /64, an IPv4 client by its address", async () => {
+  test("An IPv6 client is counted by its /64, an IPv4 client by its address.", async () => {
     const asked: string[] = [];
     const worker = limiting({ address: async (address) => asked.push(address) > 0 });
     const networks = ["2001:db8:0:1::1", "2001:DB8:0:1:ffff::", "2001:db8:0:2::1", "203.0.113.1", "203.0.113.2"];
@@ -241,7 +244,7 @@ describe("rate limits", () => {
     expect(new Set(asked).size).toBe(4);
   });
 
-  test("let 300 requests a minute without a valid token pass from one address", async () => {
+  test("An address may send 300 requests a minute without a valid token.", async () => {
     const passed = await withinOneMinute(async () => {
       const address = randomAddress();
       let count = 0;

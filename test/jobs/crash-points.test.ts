@@ -400,11 +400,15 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["recovery", recovering],
 ];
 
-describe("whatever fails or dies at whichever call, nothing is lost and nothing is left, of", () => {
-  test.for(scenarios)("%s", { timeout: 600_000 }, async ([name, scenario], { annotate }) => {
-    const { points, runs, calls } = await everyPoint(scenario);
-    await annotate(`crash points of ${name}: ${points} calls, ${runs} runs passed (${calls.join(", ")})`);
-    expect(points).toBeGreaterThan(0);
-    expect(runs).toBe(points * MOMENTS.length * FAILURES.length);
-  });
+describe("Whatever fails or dies at whichever call", () => {
+  test.for(scenarios)(
+    "Nothing is lost and nothing is left of %s, whichever call fails or dies.",
+    { timeout: 600_000 },
+    async ([name, scenario], { annotate }) => {
+      const { points, runs, calls } = await everyPoint(scenario);
+      await annotate(`crash points of ${name}: ${points} calls, ${runs} runs passed (${calls.join(", ")})`);
+      expect(points).toBeGreaterThan(0);
+      expect(runs).toBe(points * MOMENTS.length * FAILURES.length);
+    },
+  );
 });

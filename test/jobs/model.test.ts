@@ -282,8 +282,10 @@ async function play(names: [string, Step][]): Promise<void> {
   }
 }
 
-describe("the service and a map in memory", () => {
-  test("agree, whatever is done in whatever order", { timeout: 120_000 + RUNS * 5000 }, async ({ annotate }) => {
+describe("The service and a map in memory", () => {
+  test("The service and a map in memory agree, whatever is done in whatever order.", {
+    timeout: 120_000 + RUNS * 5000,
+  }, async ({ annotate }) => {
     let ran = 0;
     await fc.assert(
       fc.asyncProperty(steps, async (names) => {

@@ -68,50 +68,53 @@ function watchRetries(batch: MessageBatch): () => unknown[][] {
   return () => spies.flatMap(({ id, spy }) => spy.mock.calls.map(([options]) => [id, options?.delaySeconds]));
 }
 
-describe("through the real queue", () => {
-  test.each(samples.map((one) => [one.file, one] as const))("%s comes to be completed, described", async (_, one) => {
-    const team = await newTeam(queueing);
-    const file = await processed(team, await upload(team, one.file, one.bytes));
-    expect(file).toMatchObject({
-      status: "completed",
-      failure: null,
-      mimeType: one.mimeType,
-      fileType: one.fileType,
-      size: one.bytes.length,
-      processedAt: expect.any(String),
-    });
-    if (one.audio === null) {
-      expect(file.audio).toBeNull();
-    } else {
-      const { durationSeconds, ...others } = one.audio;
-      expect(file.audio).toMatchObject(others);
-      expect(Math.abs(file.audio.durationSeconds - durationSeconds)).toBeLessThan(0.1);
-      if (one.title) expect(file.audio.tags.title).toBe(one.title);
-    }
-  });
+describe("Through the real queue", () => {
+  test.each(samples.map((one) => [one.file, one] as const))(
+    "The recording %s comes to be completed and described.",
+    async (_, one) => {
+      const team = await newTeam(queueing);
+      const file = await processed(team, await upload(team, one.file, one.bytes));
+      expect(file).toMatchObject({
+        status: "completed",
+        failure: null,
+        mimeType: one.mimeType,
+        fileType: one.fileType,
+        size: one.bytes.length,
+        processedAt: expect.any(String),
+      });
+      if (one.audio === null) {
+        expect(file.audio).toBeNull();
+      } else {
+        const { durationSeconds, ...others } = one.audio;
+        expect(file.audio).toMatchObject(others);
+        expect(Math.abs(file.audio.durationSeconds - durationSeconds)).toBeLessThan(0.1);
+        if (one.title) expect(file.audio.tags.title).toBe(one.title);
+      }
+    },
+  );
 
-  test("a file that is no audio is completed without a description", async () => {
+  test("A file that is no audio is completed without a description.", async () => {
     const team = await newTeam(queueing);
     const file = await processed(team, await upload(team, "note.txt", "hello"));
     expect(file).toMatchObject({ status: "completed", fileType: "text file", audio: null, failure: null });
   });
 
-  test("bytes that call themselves audio and can't be read as such fail", async () => {
+  test("A file whose bytes call themselves audio and can't be read as such fails.", async () => {
     const team = await newTeam(queueing);
     const file = await processed(team, await upload(team, "tone.m4a", tone.slice(0, 600)));
     expect(file).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
   });
 });
 
-describe("a claim", () => {
-  test("is won by one of two workers at once", async () => {
+describe("A claim", () => {
+  test("A claim is won by one of two workers at once.", async () => {
     const { world, id, row } = await stored();
     const outcomes = await Promise.all([processFile(world.deps(), id), processFile(world.deps(), id)]);
     expect(outcomes.sort()).toEqual(["completed", "not ours"]);
     expect(await row()).toMatchObject({ status: "completed", attempts: 1 });
   });
 
-  test("holds until its lease runs out", async () => {
+  test("A claim holds until its lease runs out.", async () => {
     const { world, id, row } = await stored();
     const slow = paused(world);
     const first = processFile(slow.deps, id);
@@ -131,7 +134,7 @@ describe("a claim", () => {
     ["say what it found", undefined, "not ours"],
     ["say that the bytes are missing", () => null, "not ours"],
     ["put it back", away, { retryAfterSeconds: 10 }],
-  ])("whose lease has run out is another's, and the late worker can't %s", async (_, look, outcome) => {
+  ])("A claim whose lease has run out is another's, and the late worker can't %s.", async (_, look, outcome) => {
     const { world, id, row } = await stored();
     const slow = paused(world, look);
     const late = processFile(slow.deps, id);
@@ -150,8 +153,8 @@ describe("a claim", () => {
   });
 });
 
-describe("a message", () => {
-  test("that comes again changes nothing", async () => {
+describe("A message", () => {
+  test("A message that comes again changes nothing.", async () => {
     const { world, id, row } = await stored();
     expect(await processFile(world.deps(), id)).toBe("completed");
     const ended = await row();
@@ -159,13 +162,13 @@ describe("a message", () => {
     expect(await row()).toEqual(ended);
   });
 
-  test("for a file that was never there is done with", async () => {
+  test("A message for a file that was never there is done with.", async () => {
     expect(await processFile(new World().deps(), UNKNOWN)).toBe("not ours");
     expect(await giveUpFile(new World().deps(), UNKNOWN)).toBe("not ours");
   });
 
   test.each(["receiving", "deleting", "completed", "failed"])(
-    "for a file that is %s changes nothing",
+    "A message for a file that is %s changes nothing.",
     async (status) => {
       const { world, id, row } = await stored();
       await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
@@ -177,7 +180,7 @@ describe("a message", () => {
   );
 
   test.for(["text", null, 7, [], {}, { fileId: "short" }, { fileId: UNKNOWN, more: true }])(
-    "that is not of our schema (%j) is logged and acked",
+    "A message that is not of our schema (%j) is logged and acked.",
     async (body) => {
       const world = new World();
       const { log } = world.deps();
@@ -189,7 +192,7 @@ describe("a message", () => {
     },
   );
 
-  test("that is poison takes none of its batch along", async () => {
+  test("A message that is poison takes none of its batch along.", async () => {
     const { world, id, row } = await stored();
     const message = (name: string, body: unknown, attempts = 1) => ({
       id: name,
@@ -215,7 +218,7 @@ describe("a message", () => {
   });
 
   test.each(["stowage-jobs", "stowage-jobs-dead"])(
-    "of %s is retried by a Worker that is set up wrongly, and nothing is thrown",
+    "A message of %s is retried by a Worker that is set up wrongly, and nothing is thrown.",
     async (queue) => {
       const batch = createMessageBatch<{ fileId: string }>(queue, [
         { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: UNKNOWN } },
@@ -232,7 +235,7 @@ describe("a message", () => {
     },
   );
 
-  test("is delivered to the Worker as it is deployed", async () => {
+  test("A message is delivered to the Worker as it is deployed.", async () => {
     const { id, row } = await stored();
     const batch = createMessageBatch("stowage-jobs", [
       { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: id } },
@@ -244,8 +247,8 @@ describe("a message", () => {
   });
 });
 
-describe("trouble that passes", () => {
-  test("has the file tried again, after a delay that grows", async () => {
+describe("A transient failure", () => {
+  test("A file is tried again after a transient failure, with a delay that grows.", async () => {
     const { world, id, row } = await stored();
     const troubled = withBytes(world.deps(), { head: away });
     const delays: number[] = [];
@@ -264,14 +267,14 @@ describe("trouble that passes", () => {
     expect(await processFile(world.deps(), id)).toBe("completed");
   });
 
-  test("is not taken for damage: bytes that R2 fails to give while audio is read", async () => {
+  test("A failure of R2 while audio is read is not taken for damage.", async () => {
     const { world, id, row } = await stored();
     const failing = withBytes(world.deps(), { read: away });
     expect(await processFile(failing, id)).toEqual({ retryAfterSeconds: 10 });
     expect(await row()).toMatchObject({ status: "pending", failure_code: null });
   });
 
-  test("of D1 at the claim has the message retried", async () => {
+  test("A failure of D1 at the claim has the message retried.", async () => {
     const { world, id } = await stored();
     const again = await world.deliver(id, new ProxiedBindings({ call: 1, moment: "before", failure: "outage" }));
     expect(again).toBe(10);
@@ -279,8 +282,8 @@ describe("trouble that passes", () => {
   });
 });
 
-describe("trouble that lasts", () => {
-  test("fails a file whose bytes are missing", async () => {
+describe("A permanent failure", () => {
+  test("A file whose bytes are missing fails.", async () => {
     const { world, team, id, key, row } = await stored();
     await env.BUCKET.delete(key);
     expect(await processFile(world.deps(), id)).toBe("failed");
@@ -292,20 +295,20 @@ describe("trouble that lasts", () => {
   test.each([
     ["as many others", new Uint8Array(tone.length)],
     ["one more", new Uint8Array(tone.length + 1)],
-  ])("fails a file whose bytes are not those that were uploaded: %s", async (_, bytes) => {
+  ])("A file whose bytes are not those that were uploaded, but %s, fails.", async (_, bytes) => {
     const { world, id, key, row } = await stored();
     await env.BUCKET.put(key, bytes);
     expect(await processFile(world.deps(), id)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_altered" });
   });
 
-  test("fails audio that can't be read", async () => {
+  test("A file of audio that can't be read fails.", async () => {
     const { world, id, row } = await stored(tone.slice(0, 600));
     expect(await processFile(world.deps(), id)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "audio_unreadable", audio: null });
   });
 
-  test("is taken back by a reprocess, once the bytes are well", async () => {
+  test("A failed file is completed by a reprocessing, once the bytes are well.", async () => {
     const { world, team, id, key, row } = await stored();
     const sound = await (await env.BUCKET.get(key))?.arrayBuffer();
     await env.BUCKET.delete(key);
@@ -319,11 +322,11 @@ describe("trouble that lasts", () => {
   });
 });
 
-describe("tries", () => {
+describe("Tries", () => {
   /** A try that R2 fails. */
   const away = () => new ProxiedBindings({ call: 2, moment: "before", failure: "permanent" });
 
-  test("that are used up fail a file that waits for the next", async () => {
+  test("A file that waits for the next try fails when its tries are used up.", async () => {
     const { world, id, row } = await stored();
     await world.deliver(id, away());
     expect(await row()).toMatchObject({ status: "pending", attempts: 1 });
@@ -331,14 +334,14 @@ describe("tries", () => {
     expect(await row()).toMatchObject({ status: "failed", failure_code: "retries_exhausted", due_at: null });
   });
 
-  test("that are used up don't fail a file that was never looked at: D1 was away, and recovery sends it again", async () => {
+  test("A file that was never looked at, since D1 was away, does not fail when its tries are used up: recovery enqueues it again.", async () => {
     const { world, id, row } = await stored();
     expect(await world.deliver(id, undefined, "stowage-jobs-dead")).toBeNull();
     expect(await row()).toMatchObject({ status: "pending", failure_code: null });
     expect((await row()).due_at).not.toBeNull();
   });
 
-  test("from before a file was reprocessed don't fail it", async () => {
+  test("A file does not fail by tries from before it was reprocessed.", async () => {
     const { world, team, id, row } = await stored();
     await world.deliver(id, away());
     await world.deliver(id, undefined, "stowage-jobs-dead");
@@ -349,7 +352,7 @@ describe("tries", () => {
     expect(await row()).toMatchObject({ status: "completed" });
   });
 
-  test("that are used up leave alone what another worker holds, until its lease runs out", async () => {
+  test("A file that another worker holds is left alone when its tries are used up, until the lease runs out.", async () => {
     const { world, id, row } = await stored();
     const slow = paused(world);
     const working = processFile(slow.deps, id);
@@ -366,7 +369,7 @@ describe("tries", () => {
     expect(await row()).toEqual(given);
   });
 
-  test("end with a file over which worker after worker dies", async () => {
+  test("A file over which worker after worker dies fails in the end.", async () => {
     const { world, id, row } = await stored();
     let deaths = 0;
     while ((await row()).status !== "failed" && deaths < 100) {
@@ -379,7 +382,7 @@ describe("tries", () => {
   });
 });
 
-describe("a delete", () => {
+describe("A delete", () => {
   const remove = async ({ world, team, id }: Stored) => {
     const after: Promise<unknown>[] = [];
     const deps = world.deps(undefined, (work) => void after.push(work));
@@ -387,7 +390,7 @@ describe("a delete", () => {
     await Promise.all(after);
   };
 
-  test("while the file is processed is the last word", async () => {
+  test("A delete while the file is processed is the last word.", async () => {
     const file = await stored();
     const slow = paused(file.world);
     const working = processFile(slow.deps, file.id);
@@ -400,7 +403,7 @@ describe("a delete", () => {
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 
-  test("before the message comes leaves it nothing to do", async () => {
+  test("A delete before the message comes leaves it nothing to do.", async () => {
     const file = await stored();
     await remove(file);
     expect(await processFile(file.world.deps(), file.id)).toBe("not ours");
@@ -408,7 +411,31 @@ describe("a delete", () => {
   });
 });
 
-describe("what is read of a file", () => {
+describe("What is kept of a file", () => {
+  test("The tags of a recording are kept in less than 16 KiB, of whatever number and length.", async () => {
+    // An ID3v2.3 tag of 13 frames of 4,000 bytes each, before a real recording.
+    const frame = (id: string) => {
+      const text = new TextEncoder().encode(`\0${"\u00e9".repeat(2_000)}`);
+      const head = new Uint8Array(10);
+      head.set(new TextEncoder().encode(id));
+      new DataView(head.buffer).setUint32(4, text.length);
+      return Buffer.concat([head, text]);
+    };
+    const ids = "TIT2 TPE1 TALB TPE2 TCOM TCON TYER TRCK TPOS TBPM TSRC TCOP TXXX".split(" ");
+    const frames = Buffer.concat(ids.map(frame));
+    const size = [21, 14, 7, 0].map((shift) => (frames.length >> shift) & 0x7f);
+    const header = Buffer.from([0x49, 0x44, 0x33, 3, 0, 0, ...size]);
+    const { world, id, row } = await stored(
+      new Uint8Array(Buffer.concat([header, frames, sample("tone-cbr.mp3").bytes])),
+    );
+    expect(await processFile(world.deps(), id)).toBe("completed");
+    const { audio } = await row();
+    expect(Object.keys(JSON.parse(audio ?? "{}").tags).length).toBeGreaterThan(3);
+    expect(Buffer.byteLength(audio ?? "")).toBeLessThan(16 * 1024);
+  });
+});
+
+describe("What is read of a file", () => {
   /** `head` bytes, and as many more as make `sizeBytes`, without anybody storing them. */
   async function describeLarge(head: Uint8Array, sizeBytes: number, at: (offset: number) => number) {
     const { world, id, row } = await stored(sample("tone.wav").bytes);
@@ -429,7 +456,7 @@ describe("what is read of a file", () => {
     return { audio: JSON.parse((await row()).audio ?? "null"), bytes: reads.reduce((a, b) => a + b, 0) };
   }
 
-  test("of 100 MB of WAV is less than 200 KB", async () => {
+  test("A WAV of 100 MB costs less than 200 KB of reading.", async () => {
     const sizeBytes = 100_000_000;
     const head = sample("tone.wav").bytes.slice(0, 44);
     const view = new DataView(head.buffer);

@@ -61,28 +61,34 @@ const countOf = async (team: Team, where: string) =>
     .bind(team.teamId)
     .first<number>("n")) ?? 0;
 
-describe("an overdue file", () => {
-  test.each(["receiving", "deleting"] as const)("that is %s is removed, bytes and row", async (state) => {
-    const { world, team } = await begin();
-    await leave(world, team, state, -1);
-    await world.recover();
-    expect(await expectSettled(team.teamId)).toEqual([]);
-    expect(world.messages).toEqual([]);
-  });
+describe("An overdue file", () => {
+  test.each(["receiving", "deleting"] as const)(
+    "An overdue file that is %s is removed, bytes and row.",
+    async (state) => {
+      const { world, team } = await begin();
+      await leave(world, team, state, -1);
+      await world.recover();
+      expect(await expectSettled(team.teamId)).toEqual([]);
+      expect(world.messages).toEqual([]);
+    },
+  );
 
-  test.each(["pending", "processing"] as const)("that is %s has its message sent again", async (state) => {
-    const { world, team } = await begin();
-    const id = await leave(world, team, state, -1);
-    await world.recover();
-    expect(world.messages).toEqual([id]);
-    const [row] = await rowsOf(team.teamId);
-    expect(row).toMatchObject({ status: "pending" });
-    expect(row?.due_at).toBeGreaterThan(world.system.now());
-    await world.drain();
-    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
-  });
+  test.each(["pending", "processing"] as const)(
+    "An overdue file that is %s has its message enqueued again.",
+    async (state) => {
+      const { world, team } = await begin();
+      const id = await leave(world, team, state, -1);
+      await world.recover();
+      expect(world.messages).toEqual([id]);
+      const [row] = await rowsOf(team.teamId);
+      expect(row).toMatchObject({ status: "pending" });
+      expect(row?.due_at).toBeGreaterThan(world.system.now());
+      await world.drain();
+      expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
+    },
+  );
 
-  test.each(STATES)("that is %s, and not due yet, is left as it is", async (state) => {
+  test.each(STATES)("A file that is %s, and not due yet, is left as it is.", async (state) => {
     const { world, team } = await begin();
     await leave(world, team, state, MINUTE);
     const before = await rowsOf(team.teamId);
@@ -92,7 +98,7 @@ describe("an overdue file", () => {
     expect(world.messages).toEqual([]);
   });
 
-  test("is due in its time: an upload after a day, a message after two minutes, a lease after five", async () => {
+  test("An upload is due after a day, a message after two minutes, a lease after five.", async () => {
     const { world, team } = await begin();
     const id = await world.store(team, "note.txt", "never announced");
     world.messages = [];
@@ -113,7 +119,7 @@ describe("an overdue file", () => {
     expect(world.messages).toEqual([id]);
   });
 
-  test("is found by the cron trigger of the Worker as it is deployed", async () => {
+  test("An overdue file is found by the cron trigger of the Worker as it is deployed.", async () => {
     const { world, team } = await begin();
     await leave(world, team, "deleting", -1);
     const ctx = createExecutionContext();
@@ -123,8 +129,8 @@ describe("an overdue file", () => {
   });
 });
 
-describe("a run", () => {
-  test("finds nothing to do after another", async () => {
+describe("A run", () => {
+  test("A run finds nothing to do after another.", async () => {
     const { world, team } = await begin();
     for (const state of STATES) await leave(world, team, state, -1);
     expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
@@ -133,7 +139,7 @@ describe("a run", () => {
     expect(await rowsOf(team.teamId)).toEqual(rows);
   });
 
-  test("shares the work with another at the same time", async () => {
+  test("A run shares the work with another at the same time.", async () => {
     const { world, team } = await begin();
     const left: string[] = [];
     for (const state of [...STATES, ...STATES]) left.push(await leave(world, team, state, -1));
@@ -143,7 +149,7 @@ describe("a run", () => {
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(Array(4).fill("completed"));
   });
 
-  test("writes one line, of counts", async () => {
+  test("A run writes one line, of counts.", async () => {
     const { world, team } = await begin();
     for (const state of STATES) await leave(world, team, state, -1);
     await world.recover();
@@ -155,7 +161,7 @@ describe("a run", () => {
   test.each([
     ["the bucket", (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: broken } }), ["erase", "erase"]],
     ["the queue", (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: broken } }), ["send", "send"]],
-  ])("does all else while %s is away, and the rest once it is back", async (_, change, failed) => {
+  ])("A run does all else while %s is away, and the rest once it is back.", async (_, change, failed) => {
     const { world, team } = await begin();
     for (const state of STATES) await leave(world, team, state, -1);
     const counts = await recover(change(world.deps()));
@@ -173,9 +179,9 @@ async function broken(): Promise<never> {
   throw new Error("It is away.");
 }
 
-describe("thousands of overdue files", () => {
+describe("Thousands of overdue files", () => {
   test.each(["pending", "deleting"] as const)(
-    "that are %s are taken in bounded runs, and no other kind waits for them",
+    "Thousands of files that are %s are taken in bounded runs, and no other kind waits for them.",
     async (state) => {
       const { world, team } = await begin();
       await insertMany(team, state, BOUND + 700);
@@ -228,8 +234,8 @@ const keyIds = async ({ teamId }: Team) =>
     ({ id }) => id,
   );
 
-describe("keys", () => {
-  test("of logins go once they have expired; others stay", async () => {
+describe("Keys", () => {
+  test("The keys of logins go once they have expired, and others stay.", async () => {
     const { world, team } = await begin();
     const now = world.system.now();
     const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 1 });
@@ -241,7 +247,7 @@ describe("keys", () => {
     expect(left).not.toContain(gone?.id);
   });
 
-  test("are sealed anew after the master key has changed, some in each run, until the old one can go", async () => {
+  test("Keys are encrypted anew after the master key has changed, some in each run, until the old one can go.", async () => {
     const { world, team } = await begin();
     const keys = await insertKey(team, {}, 450);
     const sealedWith = async (id: string) =>
@@ -266,7 +272,7 @@ describe("keys", () => {
     expect(body.data.key).toBe(keys[0]?.token);
   });
 
-  test("that can't be opened are named in the log once, and left out from then on; the others are sealed anew", async () => {
+  test("Keys that can't be decrypted are named in the log once and left out from then on, and the others are encrypted anew.", async () => {
     const { world, team } = await begin();
     const [spoilt, sound] = await insertKey(team, {}, 2);
     await env.DB.prepare("update api_keys set sealed_token = substr(sealed_token, 1, 20) where id = ?")
@@ -279,7 +285,7 @@ describe("keys", () => {
       .bind(spoilt?.id, sound?.id)
       .all<{ id: string; sealed_with: string }>();
     expect(Object.fromEntries(sealed.results.map((row) => [row.id, row.sealed_with]))).toEqual({
-      [spoilt?.id ?? ""]: "unopenable",
+      [spoilt?.id ?? ""]: "unreadable",
       [sound?.id ?? ""]: world.secrets.currentKeyId,
     });
     const named = world.lines.filter(({ level }) => level === "error").map(({ keyId }) => keyId);

@@ -20,7 +20,9 @@ export const document = describeApi(api) as unknown as Document;
 /** A schema of the document as Zod reads it back: what validates here is what the document says, not our own types. */
 export function compile(schema: object): z.ZodType {
   const $defs = document.components.schemas;
-  const text = JSON.stringify({ ...schema, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
+  // Zod reads no `not`; of the one schema that has it, the update of a user, it is tested over HTTP.
+  const { not: _, ...readable } = schema as { not?: object };
+  const text = JSON.stringify({ ...readable, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
   return z.fromJSONSchema(JSON.parse(text));
 }
 

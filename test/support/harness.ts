@@ -131,3 +131,16 @@ export async function fill(team: Team, table: keyof typeof FILLERS, count: numbe
     .bind(prefix, team.teamId, count, first)
     .run();
 }
+
+export const atOnce = (count: number, act: (i: number) => Promise<Answer>): Promise<Answer[]> =>
+  Promise.all(Array.from({ length: count }, (_, i) => act(i)));
+
+/** How often each code was answered, or each status where there is no code. */
+export function tally(answers: Answer[]): Record<string, number> {
+  const counts: Record<string, number> = {};
+  for (const { status, code } of answers) {
+    const name = code ?? String(status);
+    counts[name] = (counts[name] ?? 0) + 1;
+  }
+  return counts;
+}

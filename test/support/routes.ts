@@ -21,9 +21,6 @@ export const routes: readonly Route[] = Object.values(api).map(([name, operation
   operation,
 }));
 
-/** By their names. */
-export const operations: Record<string, Operation> = Object.fromEntries(Object.values(api));
-
 export const routeNamed = (name: string): Route => {
   const found = routes.find((route) => route.name === name);
   if (!found) throw new Error(`There is no route ${name}.`);

@@ -142,8 +142,8 @@ async function expectEach(bytes: Bytes, expected: unknown, note = "") {
   }
 }
 
-describe("a form, however it arrives,", () => {
-  it("is read", async () => {
+describe("A form, however it arrives", () => {
+  it("A form is read, however it arrives.", async () => {
     const forms: [string, Bytes, string][] = [
       ["one file", form(file("content")), "content"],
       ["text parts around the file", form(text("a"), file("content"), text("b")), "content"],
@@ -277,11 +277,11 @@ describe("a form, however it arrives,", () => {
       ],
     ],
     ["for the size of the file", "file_too_large", [["a file one byte too large", form(file("x".repeat(2001)))]]],
-  ])("is refused %s", async (_, code, forms) => {
+  ])("A form is refused %s.", async (_, code, forms) => {
     for (const [kind, bytes] of forms) await expectEach(bytes, code, kind);
   });
 
-  it("tells the file's name", async () => {
+  it("A form tells the name of its file.", async () => {
     const names: [string, string, string][] = [
       ["any script", 'filename="Früh 早 🎧.mp3"', "Früh 早 🎧.mp3"],
       ["no quotes", "filename=voilà", "voilà"],
@@ -309,16 +309,16 @@ describe("a form, however it arrives,", () => {
   });
 });
 
-describe("the Content-Type", () => {
+describe("The Content-Type of a form", () => {
   it.each([
     ["quoted", `multipart/form-data; boundary="${BOUNDARY}"`],
     ["among other parameters", `multipart/form-data; charset=utf-8; boundary=${BOUNDARY} ; x="y"`],
     ["in upper case", `Multipart/Form-Data; BOUNDARY=${BOUNDARY}`],
-  ])("may give the boundary %s", async (_, type) => {
+  ])("The Content-Type may give the boundary %s.", async (_, type) => {
     expect(decode((await read(streamOf([form(file())]).body, type)).bytes)).toBe("content");
   });
 
-  it("may give a boundary of 70 characters, also with colons and spaces", async () => {
+  it("The Content-Type may give a boundary of 70 characters, also with colons and spaces.", async () => {
     const boundary = `'()+_,-./:=? ${"x".repeat(57)}`;
     const body = encode(decode(form(file())).replaceAll(BOUNDARY, boundary));
     const taken = await read(streamOf([body]).body, `multipart/form-data; boundary="${boundary}"`);
@@ -330,7 +330,7 @@ describe("the Content-Type", () => {
     ["an empty boundary", "multipart/form-data; boundary="],
     ["an empty boundary in quotes", 'multipart/form-data; boundary=""'],
     ["a boundary of 71 characters", `multipart/form-data; boundary=${"x".repeat(71)}`],
-  ])("is refused with %s", async (_, type) => {
+  ])("The Content-Type is refused with %s.", async (_, type) => {
     const { body, seen } = streamOf([form(file())]);
     expect((await refusal(read(body, type))).code).toBe("malformed_multipart");
     expect(seen).toEqual({ chunks: 1, cancelled: false });
@@ -338,8 +338,8 @@ describe("the Content-Type", () => {
   });
 });
 
-describe("limits", () => {
-  it("counts the file while it arrives and names the limit", async () => {
+describe("The limits of a form", () => {
+  it("A file is counted while it arrives, and the refusal names the limit.", async () => {
     const chunks = [file(new Uint8Array(60_000)).slice(0, -2), new Uint8Array(60_000)];
     const error = await refusalOfStalled(streamOf(chunks, "stall"));
     expect(error.code).toBe("file_too_large");
@@ -349,7 +349,7 @@ describe("limits", () => {
   it.each<[string, (padding: Uint8Array) => Bytes]>([
     ["before the first boundary", (padding) => concat(padding, "\r\n", form(file()))],
     ["after the last boundary", (padding) => concat(form(file()), padding)],
-  ])("counts bytes %s into the whole", async (_, pad) => {
+  ])("Bytes %s count into the whole.", async (_, pad) => {
     const spare = ALLOWED_BODY_BYTES - pad(new Uint8Array()).length;
     const exact = pad(new Uint8Array(spare));
     expect(decode((await read(streamOf(cut(exact, 4096)).body)).bytes)).toBe("content");
@@ -357,7 +357,7 @@ describe("limits", () => {
     expect((await refusal(read(streamOf(cut(over, 4096)).body))).code).toBe("body_too_large");
   });
 
-  it("takes a header block of exactly 16 KiB", async () => {
+  it("A header block may have exactly 16 KiB.", async () => {
     const disposition = 'Content-Disposition: form-data; name="file"; filename="a"';
     const filler = 16 * 1024 - `\r\n${disposition}\r\nX: \r\n\r\n`.length;
     const padded = (bytes: number) => form(part(`${disposition}\r\nX: ${"x".repeat(bytes)}`));
@@ -365,7 +365,7 @@ describe("limits", () => {
     expect((await refusal(read(streamOf(cut(padded(filler + 1), 100)).body))).code).toBe("malformed_multipart");
   });
 
-  it.each([1, 1000, 1_000_000])("gives up endless headers early, in pieces of %i bytes", async (size) => {
+  it.each([1, 1000, 1_000_000])("Endless headers are given up early, in pieces of %i bytes.", async (size) => {
     // Not given up within these 18,000 bytes, it would end in a timeout.
     const endless = concat(`--${BOUNDARY}\r\nX: `, "x".repeat(18_000)).slice(0, 18_000);
     const error = await refusalOfStalled(streamOf(cut(endless, size), "stall"));
@@ -373,14 +373,14 @@ describe("limits", () => {
     expect(error.message).toContain("16384 bytes");
   });
 
-  it("says of a hundred parts that there are too many", async () => {
+  it("A hundred parts are too many, and the refusal says so.", async () => {
     const error = await refusal(read(streamOf([form(...Array(100).fill(text("a")), file())]).body));
     expect(error.code).toBe("malformed_multipart");
     expect(error.message).toContain("10 text parts");
   });
 });
 
-describe("take", () => {
+describe("The call that takes the file", () => {
   it.each<[string, Bytes, string]>([
     ["is empty", form(file("")), "file_empty"],
     ["is missing", form(text("a")), "file_missing"],
@@ -389,20 +389,20 @@ describe("take", () => {
       form(file()).slice(0, decode(form(file())).indexOf("content")),
       "malformed_multipart",
     ],
-  ])("isn't called when the file %s", async (_, bytes, code) => {
+  ])("The call is not made when the file %s.", async (_, bytes, code) => {
     const result = readMultipartFile(streamOf(cut(bytes, 1)).body, TYPE, LIMITS, never);
     expect((await refusal(result)).code).toBe(code);
   });
 
-  it("isn't called when there is no body", async () => {
+  it("The call is not made when there is no body.", async () => {
     expect((await refusal(readMultipartFile(null, TYPE, LIMITS, never))).code).toBe("malformed_multipart");
   });
 
-  it("gives the call its result", async () => {
+  it("The call's result is the result.", async () => {
     expect(await readMultipartFile(streamOf([form(file())]).body, TYPE, LIMITS, async () => 42)).toBe(42);
   });
 
-  it("draws the body: nothing is read ahead of it", async () => {
+  it("The call draws the body, of which nothing is read ahead.", async () => {
     const { body, seen } = streamOf(cut(form(file(new Uint8Array(50_000))), 1000));
     await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
       let taken = 0;
@@ -413,7 +413,7 @@ describe("take", () => {
     });
   });
 
-  it("sees the end of the bytes only after the end of the form", async () => {
+  it("The call sees the end of the bytes only after the end of the form.", async () => {
     const { body, seen } = streamOf(cut(form(file(), text("a")), 10));
     const chunks = Math.ceil(form(file(), text("a")).length / 10);
     await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
@@ -427,7 +427,7 @@ describe("take", () => {
     ["a missing end", file(), "close", "malformed_multipart"],
     ["a client that went away", file(), new Error("gone"), "malformed_multipart"],
     ["too large a file", form(file(new Uint8Array(100_001))), "close", "file_too_large"],
-  ])("is told of %s, and the call waits until it has settled", async (_, bytes, end, code) => {
+  ])("The call is told of %s, and its end is waited for.", async (_, bytes, end, code) => {
     const events: unknown[] = [];
     const settle = Promise.withResolvers<void>();
     const told = Promise.withResolvers<void>();
@@ -444,14 +444,14 @@ describe("take", () => {
     expect(events).toEqual([await error, "settled", "rejected"]);
   });
 
-  it("can't hide what is wrong behind an error of its own", async () => {
+  it("The call can't hide what is wrong behind an error of its own.", async () => {
     const result = readMultipartFile(streamOf(cut(file(), 10)).body, TYPE, LIMITS, (name, bytes) =>
       collect(name, bytes).catch(() => Promise.reject(new Error("aborted"))),
     );
     expect((await refusal(result)).code).toBe("malformed_multipart");
   });
 
-  it("that stops early leaves a form that is still checked", async () => {
+  it("A call that stops early leaves a form that is still checked.", async () => {
     for (const bytes of [form(file("x".repeat(1000)), file()), file("x".repeat(1000))]) {
       const first = readMultipartFile(streamOf(cut(bytes, 10)).body, TYPE, LIMITS, async (_, pieces) => {
         for await (const _piece of pieces) break;
@@ -461,7 +461,7 @@ describe("take", () => {
     }
   });
 
-  it("that leaves a read behind does no harm", async () => {
+  it("A call that leaves a read behind does no harm.", async () => {
     const body = new Response(form(file())).body as ReadableStream<Uint8Array>;
     await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
       const iterator = bytes[Symbol.asyncIterator]();
@@ -485,7 +485,7 @@ describe("take", () => {
         throw new Error("disk full");
       },
     ],
-  ])("that throws %s ends the reading with its own error, when the body is drained", async (_, take) => {
+  ])("A call that throws %s ends the reading with its own error, when the body is drained.", async (_, take) => {
     const chunks = [...cut(form(file("x".repeat(1000))), 100)];
     const { body, seen } = streamOf(chunks);
     await expect(readMultipartFile(body, TYPE, LIMITS, take)).rejects.toThrow("disk full");
@@ -493,7 +493,7 @@ describe("take", () => {
     expect(body.locked).toBe(false);
   });
 
-  it("gets pieces that stay as they are when more is read", async () => {
+  it("The call gets pieces that stay as they are when more is read.", async () => {
     const content = encode(`\r\n--${BOUNDARY.slice(0, 9)}\r\n-`.repeat(300));
     const body = new Response(form(file(content))).body as ReadableStream<Uint8Array>;
     const taken = await read(body);
@@ -503,7 +503,7 @@ describe("take", () => {
   });
 });
 
-describe("a body that is refused", () => {
+describe("A body that is refused", () => {
   const REST = 50;
   const rest = Array<Uint8Array>(REST).fill(new Uint8Array(100));
 
@@ -514,7 +514,7 @@ describe("a body that is refused", () => {
     ["a second file", concat(file(), file()), "too_many_files"],
     ["too large a file", file(new Uint8Array(LIMITS.maxFileBytes + 1)), "file_too_large"],
     ["too large a body", concat(form(file()), new Uint8Array(ALLOWED_BODY_BYTES)), "body_too_large"],
-  ])("for %s is read to its end first", async (_, bytes, code) => {
+  ])("A body that is refused for %s is read to its end first.", async (_, bytes, code) => {
     const { body, seen } = streamOf([bytes, ...rest]);
     expect((await refusal(read(body))).code).toBe(code);
     expect(seen).toEqual({ chunks: 1 + REST, cancelled: false });
@@ -527,7 +527,7 @@ describe("a body that is refused", () => {
     expect((await refused).code).toBe(code);
   });
 
-  it("is drained only when take has settled, and before the call rejects", async () => {
+  it("A body that is refused is drained only when the call has settled, and before the reading rejects.", async () => {
     const { body, seen } = streamOf([file(), file(), ...rest]);
     const result = readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
       await collect(name, bytes).catch(() => {});
@@ -539,7 +539,7 @@ describe("a body that is refused", () => {
     expect(seen.chunks).toBe(2 + REST);
   });
 
-  it("is drained of as much as a body may have, and no more", async () => {
+  it("A body that is refused is drained of as much as a body may have, and no more.", async () => {
     const piece = new Uint8Array(10_000);
     const { body, seen } = streamOf([part("broken"), ...Array<Uint8Array>(100).fill(piece)]);
     expect((await refusal(read(body))).code).toBe("malformed_multipart");
@@ -550,7 +550,7 @@ describe("a body that is refused", () => {
   it.each<[string, "stall" | Error]>([
     ["stands still", "stall"],
     ["breaks off", new Error("gone")],
-  ])("keeps its error where the rest %s", async (_, end) => {
+  ])("A body that is refused keeps its error where the rest %s.", async (_, end) => {
     const stream = streamOf([part("broken"), ...rest], end);
     const { body, seen } = stream;
     const error = await (end === "stall" ? refusalOfStalled(stream) : refusal(read(body)));
@@ -558,7 +558,7 @@ describe("a body that is refused", () => {
     expect(seen).toEqual({ chunks: 1 + REST, cancelled: false });
   });
 
-  it("isn't read on after a timeout", async () => {
+  it("A body is not read on after a timeout.", async () => {
     let reads = 0;
     const asked = Promise.withResolvers<void>();
     const late = Promise.withResolvers<void>();
@@ -584,8 +584,8 @@ describe("a body that is refused", () => {
   });
 });
 
-describe("a body that goes wrong by itself", () => {
-  it("breaks off with the stream's error as the cause", async () => {
+describe("A body that goes wrong by itself", () => {
+  it("A body that breaks off is refused with the stream's error as the cause.", async () => {
     const gone = new Error("gone");
     const error = await refusal(read(streamOf([file()], gone).body));
     expect(error.code).toBe("malformed_multipart");
@@ -596,13 +596,13 @@ describe("a body that goes wrong by itself", () => {
     ["before the first byte", []],
     ["within the file", [file().slice(0, -4)]],
     ["after the closing boundary", [form(file())]],
-  ])("that stands still %s is given up", async (_, chunks) => {
+  ])("A body that stands still %s is given up.", async (_, chunks) => {
     const stream = streamOf(chunks, "stall");
     expect((await refusalOfStalled(stream)).code).toBe("upload_timeout");
     expect(stream.seen.cancelled).toBe(false);
   });
 
-  it("is given up and breaks off as a byte stream too, where workerd can't let go of a read", async () => {
+  it("A byte stream that stands still or breaks off is given up too, where workerd can't let go of a read.", async () => {
     const still = new IdentityTransformStream();
     stopClock();
     const timeout = refusal(read(still.readable));
@@ -618,7 +618,7 @@ describe("a body that goes wrong by itself", () => {
     expect((await error).code).toBe("malformed_multipart");
   });
 
-  it("is given up when it only trickles, although no single pause is too long", async () => {
+  it("A body that only trickles is given up, although no single pause is too long.", async () => {
     const bytes = form(file(new Uint8Array(1000)));
     let at = 0;
     stopClock();
@@ -635,7 +635,7 @@ describe("a body that goes wrong by itself", () => {
     expect(at).toBeLessThan(bytes.length);
   });
 
-  it("isn't given up while take is slow", async () => {
+  it("A body is not given up while the call is slow.", async () => {
     const { body } = streamOf(cut(form(file()), 100));
     stopClock();
     const taken = await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
@@ -646,7 +646,7 @@ describe("a body that goes wrong by itself", () => {
   });
 });
 
-describe("whatever the bytes", () => {
+describe("Whatever the bytes", () => {
   const fragments = [BOUNDARY, `\r\n--${BOUNDARY.slice(0, -1)}`, "\r\n--", "\r\n", "\r", "--", "-", "\r\n----boundary"];
   const content = fc
     .array(fc.oneof(fc.uint8Array({ maxLength: 40 }), fc.constantFrom(...fragments).map(encode)), { minLength: 1 })
@@ -654,7 +654,7 @@ describe("whatever the bytes", () => {
     .filter((bytes) => bytes.length > 0 && !decode(concat("\r\n", bytes, "\r\n")).includes(`\r\n--${BOUNDARY}`));
   const places = fc.array(fc.nat(1000), { maxLength: 30 });
 
-  it("a file comes through as it was, however it is cut", async () => {
+  it("A file comes through as it was, however it is cut.", async () => {
     await fc.assert(
       fc.asyncProperty(content, places, async (bytes, at) => {
         const whole = form(text("a"), file(bytes), text("b"));
@@ -665,7 +665,7 @@ describe("whatever the bytes", () => {
     );
   });
 
-  it("a file name of any characters comes through, encoded as forms do", async () => {
+  it("A file name of any characters comes through, encoded as forms do.", async () => {
     const name = fc
       .string({ unit: "binary", maxLength: 60 })
       .filter((s) => s.isWellFormed() && !/\\|%(22|0D|0A)/i.test(s));
@@ -688,7 +688,7 @@ describe("whatever the bytes", () => {
       busboy.end(Buffer.from(bytes));
     });
 
-  it("busboy reads the same", async () => {
+  it("A form is read as Busboy reads it.", async () => {
     // Left out is where busboy errs: padding, backslashes in names, percent signs that forms don't encode.
     const name = fc.string({ unit: "binary", maxLength: 40 }).filter((s) => s.isWellFormed() && !/[%"\\\r\n]/.test(s));
     const texts = fc.array(fc.tuple(name, fc.string({ maxLength: 40 })), { maxLength: 5 });
@@ -709,7 +709,7 @@ describe("whatever the bytes", () => {
     );
   });
 
-  it("a form cut anywhere before its end is refused", async () => {
+  it("A form cut anywhere before its end is refused.", async () => {
     const whole = form(text("a"), file("content\r\n--"), text("b"));
     for (let length = 0; length < whole.length - 2; length += 1) {
       const error = await refusal(read(streamOf(cut(whole.slice(0, length), 16)).body));
@@ -717,7 +717,7 @@ describe("whatever the bytes", () => {
     }
   });
 
-  it("garbage is refused, and never hangs", async () => {
+  it("Garbage is refused, and never hangs.", async () => {
     const tokens = [
       `--${BOUNDARY}`,
       `\r\n--${BOUNDARY}`,
@@ -744,7 +744,7 @@ describe("whatever the bytes", () => {
     );
   });
 
-  it("headers made to slow a parser down are read or refused like any other", async () => {
+  it("Headers made to slow a parser down are read or refused like any other.", async () => {
     for (const value of ["\\", '\\"', '"', ";", " ", ';a="', "%", "'"]) {
       const filler = value.repeat(16_000 / value.length);
       for (const around of [`filename="${filler}`, `filename="${filler}"`, `filename*=${filler}`, filler]) {

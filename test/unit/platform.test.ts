@@ -1,0 +1,348 @@
+import { createExecutionContext } from "cloudflare:test";
+import { env } from "cloudflare:workers";
+import { and, eq } from "drizzle-orm";
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
+import worker from "../../src/index.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { createDb, type Param, preparedQuery, read, rowOf, write } from "../../src/platform/db.ts";
+import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
+import { isUniqueViolation } from "../../src/platform/retry.ts";
+import { users } from "../../src/platform/schema.ts";
+import { fingerprint } from "../../src/platform/secrets.ts";
+import { newToken, realSystem } from "../../src/platform/system.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { buildRequest, randomAddress } from "../support/client.ts";
+import { newTeam, type Team, withinOneMinute } from "../support/harness.ts";
+
+/* What stands between the domain and the bindings, where a test over HTTP can't make it fail: D1, R2, the limiter. */
+
+const deps = { db: createDb(env.DB), system: realSystem };
+
+async function newUser(team: Team): Promise<string> {
+  const json = { email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" };
+  return (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
+}
+
+describe("A prepared query", () => {
+  type ById = { id: string; teamId: string };
+  const build = vi.fn((db: typeof deps.db, param: Param<ById>) =>
+    db
+      .select({ id: users.id, version: users.version })
+      .from(users)
+      .where(and(eq(users.id, param("id")), eq(users.teamId, param("teamId")))),
+  );
+  const byId = preparedQuery(build);
+
+  test("A prepared query is built once, and each use has its own values.", async () => {
+    const [one, another] = [await newTeam(), await newTeam()];
+    const [first, second] = [await newUser(one), await newUser(another)];
+    const bound = [
+      byId({ id: first, teamId: one.teamId }),
+      byId({ id: second, teamId: another.teamId }),
+      byId({ id: first, teamId: another.teamId }),
+    ] as const;
+    expect(await read(deps, bound)).toEqual([[{ id: first, version: 0 }], [{ id: second, version: 0 }], []]);
+    expect(build).toHaveBeenCalledTimes(1);
+  });
+
+  test("A prepared query of another database is built for that one.", async () => {
+    const team = await newTeam();
+    const id = await newUser(team);
+    const other = { ...deps, db: createDb(env.DB) };
+    const before = build.mock.calls.length;
+    for (const database of [other, other]) {
+      expect(await read(database, [byId({ id, teamId: team.teamId })])).toEqual([[{ id, version: 0 }]]);
+    }
+    expect(build).toHaveBeenCalledTimes(before + 1);
+  });
+
+  test("A prepared query without one of its values is a bug and not a transient error.", async () => {
+    await expect(async () => read(deps, [byId({ id: "x" } as ById)])).rejects.toThrow(/teamId/);
+  });
+
+  test("A write that a unique index refuses is told from others, and the rest of its batch is undone.", async () => {
+    const team = await newTeam();
+    const id = await newUser(team);
+    const rename = preparedQuery((db, param: Param<{ id: string }>) =>
+      db
+        .update(users)
+        .set({ firstName: "Ada" })
+        .where(eq(users.id, param("id"))),
+    );
+    const again = preparedQuery((db, param: Param<typeof users.$inferSelect>) =>
+      db.insert(users).values(rowOf(users, param)),
+    );
+    const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "" };
+    const row = { id, teamId: team.teamId, ...names, createdAt: 1, updatedAt: 1, version: 0 };
+    const failure = await write(deps, [rename({ id }), again(row)], { isIdempotent: true }).catch((error) => error);
+    expect(isUniqueViolation(failure)).toBe(true);
+    expect((await team.call("GET", `/auth/v1/users/${id}`)).body.data.firstName).toBe("");
+  });
+});
+
+describe("A team read", () => {
+  const credentialOf = (team: Team): Credential => ({
+    right: "team",
+    tokenHash: fingerprint(team.token),
+    onAuthenticated: () => undefined,
+  });
+  const ids = (team: Team, wanted: Parameters<typeof authorizeRead<{ id: string }[]>>[2]) =>
+    authorizeRead(deps as never, credentialOf(team), wanted);
+
+  test("A team read takes the team from the caller's key, whatever its values say.", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const id = await newUser(other);
+    const byId = teamRead(users.teamId, (db, param: Param<{ id: string; tokenHash?: string; now?: number }>) => ({
+      query: db.select({ id: users.id }).from(users).$dynamic(),
+      where: eq(users.id, param("id")),
+    }));
+    const values = { id, tokenHash: fingerprint(other.token), now: 0 };
+    expect(await ids(other, byId(values))).toEqual([{ id }]);
+    expect(await ids(team, byId(values))).toEqual([]);
+  });
+
+  test("A team read without a condition of its own finds the caller's team and no other.", async () => {
+    const all = teamRead(users.teamId, (db) => ({ query: db.select({ id: users.id }).from(users).$dynamic() }));
+    const [team, other] = [await newTeam(), await newTeam()];
+    const id = await newUser(team);
+    await newUser(other);
+    expect(await ids(team, all({}))).toEqual([{ id }]);
+  });
+});
+
+const MEBIBYTE = 1024 * 1024;
+const serve = { name: "held.bin", contentType: async () => "application/octet-stream" };
+
+/** A stream that gives so many bytes, and ends when it is told to. */
+function held(size: number) {
+  const end = Promise.withResolvers<void>();
+  const given = Promise.withResolvers<void>();
+  async function* bytes() {
+    for (let left = size; left > 0; left -= MEBIBYTE) yield new Uint8Array(Math.min(left, MEBIBYTE));
+    given.resolve();
+    await end.promise;
+  }
+  return { bytes: bytes(), given: given.promise, end: end.resolve };
+}
+
+test("One upload too many is refused, unless it is small, and no other suffers.", async () => {
+  const store = createByteStore(env.BUCKET, realSystem);
+  const key = () => `byte-store/${crypto.randomUUID()}`;
+  const put = (stream: ReturnType<typeof held>) => store.put(key(), stream.bytes, 8 * MEBIBYTE, serve);
+  const streams = Array.from({ length: 10 }, () => held(8 * MEBIBYTE));
+  const stored = streams.map(put);
+  await Promise.all(streams.map(({ given }) => given));
+
+  const refusal = { code: "unavailable", retryAfterSeconds: expect.any(Number) };
+  await expect(put(held(8 * MEBIBYTE))).rejects.toMatchObject(refusal);
+  const small = held(MEBIBYTE);
+  small.end();
+  expect(await put(small)).toMatchObject({ sizeBytes: MEBIBYTE });
+
+  for (const { end } of streams) end();
+  for (const { sizeBytes } of await Promise.all(stored)) expect(sizeBytes).toBe(8 * MEBIBYTE);
+  const another = held(8 * MEBIBYTE);
+  another.end();
+  expect(await put(another)).toMatchObject({ sizeBytes: 8 * MEBIBYTE });
+});
+
+test("A stream that fails gives its memory back.", async () => {
+  const store = createByteStore(env.BUCKET, realSystem);
+  async function* broken() {
+    yield new Uint8Array(8 * MEBIBYTE);
+    throw new Error("broke off");
+  }
+  for (let i = 0; i < 20; i++) {
+    await expect(store.put("byte-store/broken", broken(), 8 * MEBIBYTE, serve)).rejects.toThrow("broke off");
+  }
+});
+
+const PERMITS = 5;
+const MINUTE = 60_000;
+
+/** The binding's promise, countable: so many permits for each key in each minute. */
+class Permits implements RateLimit {
+  readonly asked: string[] = [];
+  #left = new Map<string, number>();
+
+  async limit({ key }: { key: string }): Promise<{ success: boolean }> {
+    this.asked.push(key);
+    const left = this.#left.get(key) ?? PERMITS;
+    this.#left.set(key, Math.max(0, left - 1));
+    return { success: left > 0 };
+  }
+
+  startNextMinute(): void {
+    this.#left.clear();
+  }
+}
+
+let permits: Permits;
+let now: number;
+let limiter: Limiter;
+const isolate = () => {
+  const system = { ...realSystem, now: () => now };
+  return createLimiter({ TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits }, system, () => undefined);
+};
+beforeEach(() => {
+  permits = new Permits();
+  now = 1_795_000_000_000;
+  limiter = isolate();
+});
+
+async function granted(requests: number, by = limiter): Promise<number> {
+  let count = 0;
+  for (let i = 0; i < requests; i++) if (await by.token("token")) count += 1;
+  return count;
+}
+
+describe("The limit of a token", () => {
+  test("A token has ten requests for each permit, and no more.", async () => {
+    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  });
+
+  test("A token is asked for once in ten requests.", async () => {
+    await granted(PERMITS * REQUESTS_PER_PERMIT);
+    expect(permits.asked).toHaveLength(PERMITS);
+  });
+
+  test.each([20, 50, 200])("A token has as many requests when %i come at once.", async (requests) => {
+    const answers = await Promise.all(Array.from({ length: requests }, () => limiter.token("token")));
+    const atOnce = answers.filter(Boolean).length;
+    expect(atOnce).toBe(Math.min(requests, PERMITS * REQUESTS_PER_PERMIT));
+    expect(atOnce + (await granted(1000))).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  });
+
+  test("A token has no more requests of several isolates together.", async () => {
+    const isolates = [limiter, isolate(), isolate()];
+    let count = 0;
+    for (let i = 0; i < 300; i++) count += await granted(1, isolates[i % 3]);
+    expect(count).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  });
+
+  test("A token loses with the minute what it has not used.", async () => {
+    await Promise.all(Array.from({ length: PERMITS }, () => limiter.token("token")));
+    now += MINUTE - (now % MINUTE);
+    permits.startNextMinute();
+    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  });
+
+  test("A token spends nothing of another's.", async () => {
+    await granted(1000);
+    expect(await limiter.token("another")).toBe(true);
+  });
+
+  test("A token is let through while the binding fails.", async () => {
+    permits.limit = () => Promise.reject(new Error("away"));
+    expect(await granted(1000)).toBe(1000);
+  });
+
+  test("Made-up tokens can't fill the memory: the one that has asked least recently is forgotten.", async () => {
+    await granted(1);
+    for (let i = 0; i < 9999; i++) await limiter.token(`made up ${i}`);
+    await granted(REQUESTS_PER_PERMIT);
+    await limiter.token("one more");
+    permits.asked.length = 0;
+    for (const token of ["made up 0", "made up 9998", "token"]) await limiter.token(token);
+    expect(permits.asked).toEqual(["made up 0"]);
+  });
+
+  test("A token loses nothing of a minute to an answer from the one before.", async () => {
+    const { promise, resolve } = Promise.withResolvers<{ success: boolean }>();
+    const slow = vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
+    const late = limiter.token("token");
+    now += MINUTE;
+    await granted(1);
+    resolve({ success: true });
+    expect(await late).toBe(true);
+    await granted(REQUESTS_PER_PERMIT - 1);
+    expect(slow).toHaveBeenCalledTimes(2);
+  });
+});
+
+test.each([
+  ["an address", "address", "192.0.2.1", "192.0.2.1"],
+  ["a login", "login", "ada@example.com", expect.stringMatching(/^[0-9a-f]{64}$/)],
+] as const)("The limit of %s is asked for each time.", async (_, kind, subject, key) => {
+  const answers = [];
+  for (let i = 0; i <= PERMITS; i++) answers.push(await limiter[kind](subject));
+  expect(answers).toEqual([...Array(PERMITS).fill(true), false]);
+  expect(permits.asked).toEqual(Array(PERMITS + 1).fill(key));
+});
+
+test("A token has 6,000 requests a minute, as the limit is set up.", async () => {
+  const real = createLimiter(env, realSystem, () => undefined);
+  const count = await withinOneMinute(async () => {
+    const token = crypto.randomUUID();
+    let passed = 0;
+    while (await real.token(token)) passed += 1;
+    return passed;
+  });
+  expect(count).toBe(6000);
+});
+
+test("The requests of one isolate share what a permit pays for.", async () => {
+  const bindings = { ...env, TOKEN_LIMIT: permits, ADDRESS_LIMIT: new Permits() };
+  const ask = async () => {
+    const headers = { Authorization: `Bearer ${newToken(realSystem, false)}` };
+    const request = new Request("https://stowage.test/docs/v1/usage", { headers });
+    return () => worker.fetch(request, bindings, createExecutionContext());
+  };
+  const [one, another] = [await ask(), await ask()];
+  for (const send of [one, one, another, one]) expect((await send()).status).toBe(401);
+  expect(permits.asked).toHaveLength(2);
+});
+
+test("Whoever was refused is refused without asking the binding, until the minute ends.", async () => {
+  for (const subject of ["token", "address", "login"] as const) {
+    while (await limiter[subject](subject));
+    permits.asked.length = 0;
+    for (let i = 0; i < 100; i++) expect(await limiter[subject](subject)).toBe(false);
+    expect(permits.asked).toEqual([]);
+  }
+  expect(limiter.isRefused("address", "another token")).toBe(true);
+  expect(limiter.isRefused("another address", "another token")).toBe(false);
+  now += MINUTE;
+  permits.startNextMinute();
+  expect(limiter.isRefused("address", "another token")).toBe(false);
+  expect(await limiter.address("address")).toBe(true);
+});
+
+test("A token that was authenticated this minute is not refused for its address.", async () => {
+  limiter.authenticated("good");
+  while (await limiter.address("shared"));
+  expect([limiter.isRefused("shared", "good"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
+  now += MINUTE;
+  expect(limiter.isRefused("shared", "made up")).toBe(false);
+});
+
+test("A limit whose binding fails lets requests pass, and says so in the log.", async () => {
+  const lines: string[] = [];
+  const failing = { limit: () => Promise.reject(new Error("away")) };
+  const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing };
+  const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
+  expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
+  expect(lines).toEqual(Array(3).fill("warn rate limit not applied"));
+});
+
+test("A flood of made-up tokens costs a round trip each until its address is refused, and none from then on.", async () => {
+  await withinOneMinute(async () => {
+    const proxied = new ProxiedBindings();
+    const environment = { ...proxied.wrap(env), ADDRESS_LIMIT: new Permits() };
+    const address = randomAddress();
+    const send = async (token: string) => {
+      const request = buildRequest("GET", "/docs/v1/usage", { token, address });
+      return (await worker.fetch(request, environment, createExecutionContext())).status;
+    };
+    const { token } = await newTeam();
+    expect(await send(token)).toBe(200);
+    const before = proxied.effects.trips;
+    const statuses = [];
+    for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false)));
+    expect(statuses).toEqual([...Array(PERMITS).fill(401), ...Array(100 - PERMITS).fill(429)]);
+    // The request that used up the address's minute had asked as well.
+    expect(proxied.effects.trips - before).toBe(PERMITS + 1);
+    expect(await send(token)).toBe(200);
+  });
+});
