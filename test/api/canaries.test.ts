@@ -1,19 +1,29 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Deps } from "../../src/deps.ts";
 import { recover } from "../../src/domain/recovery.ts";
-import { createDb } from "../../src/platform/db.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
+import { type BindingName, ProxiedBindings } from "../support/bindings.ts";
 import { leaksInDatabase, leaksInLine, watchConsole, watcher } from "../support/canaries.ts";
-import { type CallOptions, form, newTeam, OPERATOR, startWorker, withoutJobs } from "../support/harness.ts";
-import { deletionsLast } from "../support/routes.ts";
+import { readDeps, sink, withBindings } from "../support/deps.ts";
+import {
+  type CallOptions,
+  type Change,
+  compose,
+  type Deps,
+  form,
+  newTeam,
+  OPERATOR,
+  startWorker,
+  upload,
+  withoutJobs,
+} from "../support/harness.ts";
+import { deletionsLast, pathIn, pathTo, type Records } from "../support/routes.ts";
+
+/* No secret is printed and none is told: every route is driven with secrets in all places, while everything fails in turn. */
 
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
-
-// No message is delivered: whatever is still under way when a file of tests ends may hang the run.
-const quiet = startWorker(withoutJobs);
 
 const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
@@ -70,7 +80,7 @@ describe("The watcher", () => {
 
   test("The watcher finds a secret in any column.", async () => {
     const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", team_usage: "team_id" };
-    const team = await newTeam(quiet);
+    const team = await newTeam();
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
     await team.call("POST", "/docs/v1/uploads", {
       body: form("a.txt", "a"),
@@ -99,93 +109,78 @@ describe("The watcher", () => {
   });
 });
 
-type Failing = "no trouble" | "D1" | "R2" | "the queue" | "hashing" | "decryption" | "the limiter";
-
-/** A database whose every statement fails with its SQL and values in the message, as Drizzle's errors have them. */
-function failingDatabase(): D1Database {
-  const told: string[] = [];
-  const fail = async () => {
-    throw new Error(`D1_ERROR: Failed query: ${told.join("\n")}: SQLITE_ERROR`);
-  };
-  const statement = (sql: string, values: unknown[]): object => ({
-    bind: (...bound: unknown[]) => {
-      told.push(JSON.stringify(bound), bound.join());
-      return statement(sql, bound);
-    },
-    sql,
-    values,
-    all: fail,
-    run: fail,
-    raw: fail,
-    first: fail,
-  });
-  return { prepare: (sql: string) => statement(sql, []), batch: fail } as unknown as D1Database;
-}
-
-/** The deps, with a dependency that fails with everything it was given in its message. */
-function breaking(failing: Failing) {
-  const fail = async (...values: unknown[]) => {
-    throw new Error(`told ${JSON.stringify(values)} ${values.join()}`);
-  };
-  return (deps: Deps): Deps => {
-    if (failing === "D1") return { ...deps, db: createDb(failingDatabase()) };
-    if (failing === "R2") return { ...deps, bytes: { ...deps.bytes, put: fail, remove: fail, head: fail, read: fail } };
-    if (failing === "the queue") return { ...deps, jobs: { send: fail, sendAll: fail } };
-    if (failing === "the limiter")
-      return { ...deps, limiter: { ...deps.limiter, token: fail, address: fail, login: fail } };
-    if (failing === "decryption") {
-      const decrypt = () => {
+/** What fails, with everything it was given in the error where it is a binding. */
+const FAILURES: Record<string, Change> = {
+  "nothing failing": (deps) => deps,
+  "D1 failing": (deps) => quoting(deps, "D1"),
+  "R2 failing": (deps) => quoting(deps, "R2"),
+  "the queue failing": (deps) => quoting(deps, "Queue"),
+  "hashing failing": (deps) => ({
+    ...deps,
+    secrets: { ...deps.secrets, hashPassword: fail("no memory"), verifyPassword: fail("no memory") },
+  }),
+  "decryption failing": (deps) => ({
+    ...deps,
+    secrets: {
+      ...deps.secrets,
+      decrypt: () => {
         throw new Error("can't be decrypted");
-      };
-      return { ...deps, secrets: { ...deps.secrets, decrypt } };
-    }
-    if (failing === "hashing") {
-      const broken = async () => {
-        throw new Error("no memory");
-      };
-      return { ...deps, secrets: { ...deps.secrets, hashPassword: broken, verifyPassword: broken } };
-    }
-    return deps;
-  };
+      },
+    },
+  }),
+  "the limiter failing": (deps) => ({
+    ...deps,
+    limiter: { ...deps.limiter, token: quote, address: quote, login: quote },
+  }),
+};
+
+const fail = (message: string) => async () => {
+  throw new Error(message);
+};
+const quote = async (...values: unknown[]): Promise<never> => {
+  throw new Error(`told ${JSON.stringify(values)} ${values.join()}`);
+};
+function quoting(deps: Deps, binding: BindingName): Deps {
+  const bindings = new ProxiedBindings({ binding, call: 1, moment: "before", failure: "quoting" });
+  return withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink }));
 }
 
 describe("Log lines and failures", () => {
-  test.each<Failing>(["no trouble", "D1", "R2", "the queue", "hashing", "decryption", "the limiter"])(
+  test.each(Object.entries(FAILURES))(
     "No log line and no failure tells a secret on any route, with %s.",
-    async (failing) => {
-      const team = await newTeam(quiet);
+    async (what, change) => {
+      const team = await newTeam();
       const email = `${crypto.randomUUID()}@canary.example`;
       const credentials = { teamId: team.teamId, email, password: PASSWORD };
       const user = await team.call("POST", "/auth/v1/users", { json: { email, password: PASSWORD } });
-      const upload = await team.call("POST", "/docs/v1/uploads", { body: form(`${email}.txt`, "canary") });
       const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
       const login = await team.call("POST", "/auth/v1/login", { json: credentials });
-      const ids: Record<string, string> = {
+      const records: Records = {
         apikeys: login.body.data.id,
         users: user.body.data._id,
-        uploads: upload.headers.get("Location")?.split("/").at(-1) ?? "",
+        uploads: await upload(team, `${email}.txt`, "canary"),
       };
-      const bodies: Record<string, CallOptions> = {
-        "POST /auth/v1/login": { json: credentials },
-        "POST /auth/v1/apikeys": { json: { name: email } },
-        "POST /auth/v1/users": { json: { email, password: PASSWORD } },
-        "PATCH /auth/v1/users/{id}": { json: { email, password: `${PASSWORD}-new` }, headers: { "If-Match": '"0"' } },
-        "POST /docs/v1/uploads": { body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } },
+      const secretRequests: Record<string, () => CallOptions> = {
+        "POST /auth/v1/login": () => ({ json: credentials }),
+        "POST /auth/v1/apikeys": () => ({ json: { name: email } }),
+        "POST /auth/v1/users": () => ({ json: { email, password: PASSWORD } }),
+        "PATCH /auth/v1/users/{id}": () => ({
+          json: { email, password: `${PASSWORD}-new` },
+          headers: { "If-Match": '"0"' },
+        }),
+        "POST /docs/v1/uploads": () => ({ body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } }),
       };
-      const worker = startWorker((deps) => breaking(failing)(withoutJobs(deps)));
+      const worker = startWorker(compose(withoutJobs, change));
       const lines = watcher.lines;
-      // Deletions last. Each with the team's key, a public one, a stranger's, the operator's, and secrets in the query.
-      for (const { name: route, method, path } of deletionsLast) {
-        const id = ids[path.split("/")[3] ?? ""] ?? "";
-        const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
+      // Each with the team's key, a public one, a stranger's, the operator's, and secrets in the query.
+      const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
+      for (const route of deletionsLast) {
         for (const token of [newToken(realSystem, false), page.body.data.key, OPERATOR, team.token]) {
-          const options = { ...bodies[route], token };
-          // A form is read once: each call needs one of its own.
-          if (options.body) options.body = form(`${email}.txt`, email);
-          const target = path.replace("{id}", token === page.body.data.key ? team.token : id) + query;
-          const { status, text } = await worker.call(method, target, options);
-          if (status >= 400) expect(leaksInLine(text), `${route} answered ${text}`).toEqual([]);
-          if (status >= 500) expect(failing, `${route} answered ${text}`).not.toBe("no trouble");
+          const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
+          const options = { ...secretRequests[route.name]?.(), token };
+          const { status, text } = await worker.call(route.method, path + query, options);
+          if (status >= 400) expect(leaksInLine(text), `${route.name} answered ${text}`).toEqual([]);
+          if (status >= 500) expect(what, `${route.name} answered ${text}`).not.toBe("nothing failing");
         }
       }
       expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * 4 - 1);
@@ -205,19 +200,12 @@ describe("Log lines and failures", () => {
   });
 
   test("A recovery without a database tells no secret.", async () => {
-    const ran: Promise<unknown>[] = [];
-    const worker = startWorker((deps) => {
-      ran.push(recover({ ...deps, db: createDb(failingDatabase()) }));
-      return deps;
-    });
-    await worker.call("GET", "/docs/v1/usage");
-    await Promise.all(ran);
-    expect(ran).toHaveLength(1);
+    const lines = watcher.lines;
+    await recover(quoting(readDeps(env, { waitUntil: () => {} }), "D1"));
+    expect(watcher.lines).toBeGreaterThan(lines);
   });
 
   test("A Worker that is set up wrongly tells no secret.", async () => {
-    const { createApp } = await import("../../src/app.ts");
-    const { readDeps } = await import("../../src/deps.ts");
     for (const wrong of [
       { MASTER_KEY: `x${env.MASTER_KEY}` },
       { MASTER_KEY: OPERATOR.slice(1) },
@@ -225,14 +213,10 @@ describe("Log lines and failures", () => {
       { S3_ENDPOINT: env.S3_SECRET_ACCESS_KEY },
       { MAX_UPLOAD_BYTES: OPERATOR },
     ]) {
-      const app = createApp((bindings, ctx) => readDeps({ ...bindings, ...wrong } as Env, ctx));
-      const response = await app.fetch(
-        new Request("https://stowage.test/docs/v1/usage", { headers: { Authorization: `Bearer ${OPERATOR}` } }),
-        env,
-        { waitUntil: () => {}, passThroughOnException: () => {}, props: {} } as unknown as ExecutionContext,
-      );
+      const worker = startWorker(() => readDeps({ ...env, ...wrong } as Env, { waitUntil: () => {} }));
+      const response = await worker.call("GET", "/docs/v1/usage", { token: OPERATOR });
       expect(response.status).toBe(503);
-      expect(leaksInLine(await response.text())).toEqual([]);
+      expect(leaksInLine(response.text)).toEqual([]);
     }
   });
 });

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { withBindings } from "../support/deps.ts";
-import { type Answer, fill, newTeam, refused, startWorker, type Team } from "../support/harness.ts";
+import { type Answer, call, fill, newTeam, OPERATOR, refused, startWorker, type Team } from "../support/harness.ts";
 
 /*
  * What holds of every list: by limit and page, and by the cursor in Link.
@@ -120,6 +120,18 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     const foreign = await Promise.all(
       others.map(async (other) => cursorOf(await team.call("GET", `${other.path}?limit=5`))),
     );
+    const nonsense = [
+      "",
+      ".",
+      "x",
+      "' or 1=1 --",
+      "\u0000",
+      "[object Object]",
+      "x".repeat(5000),
+      "e30",
+      "W10",
+      "bnVsbA",
+    ];
     const id = cursor.slice(-24);
     const forged = [
       id,
@@ -129,11 +141,23 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
       cursor.toUpperCase(),
       cursor.replace(id, "g".repeat(24)),
     ];
-    const nonsense = ["", "x", "' or 1=1 --", "\u0000", "x".repeat(5000)];
     for (const wrong of [...foreign, ...forged, ...nonsense]) {
       await refused(team, 400, "invalid_input", () => team.call("GET", withCursor(path, wrong)), ["cursor"]);
     }
     expect(idsOf(await team.call("GET", withCursor(path, cursor)))).toHaveLength(5);
+  });
+
+  test("The list shows nothing of another team by that team's cursor, as it is or changed.", async () => {
+    const [[team, own], [other]] = await Promise.all([filled(12), filled(12)]);
+    const cursor = cursorOf(await other.call("GET", `${path}?limit=5`));
+    const changed = Array.from(cursor, (c, i) => cursor.slice(0, i) + (c === "0" ? "1" : "0") + cursor.slice(i + 1));
+    const cut = [cursor.slice(0, -1), cursor.slice(1), cursor.toUpperCase()];
+    for (const one of [cursor, ...changed, ...cut]) {
+      const answer = await team.call("GET", withCursor(path, one));
+      if (answer.status === 200) for (const id of idsOf(answer)) expect(own, one).toContain(id);
+      else expect([answer.status, answer.code], one).toEqual([400, "invalid_input"]);
+      expect(answer.text).not.toContain(other.teamId);
+    }
   });
 
   test("The list counts pages from the cursor, and refuses two cursors.", async () => {
@@ -159,4 +183,15 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(costs).toHaveLength(table === "api_keys" ? 31 : 30);
     expect(Math.max(...costs.slice(1))).toBeLessThanOrEqual(costs[0] ?? 0);
   });
+});
+
+test("A cursor of the operator's list of a team is refused by the list of all.", async () => {
+  const team = await newTeam();
+  await fill(team, "api_keys", 3);
+  const link = new URL(
+    nextOf(await call("GET", `/auth/v1/apikeys?limit=1&teamId=${team.teamId}`, { token: OPERATOR })) ?? "",
+  );
+  expect((await call("GET", link.pathname + link.search, { token: OPERATOR })).status).toBe(200);
+  link.searchParams.delete("teamId");
+  expect((await call("GET", link.pathname + link.search, { token: OPERATOR })).status).toBe(400);
 });

@@ -1,27 +1,33 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
-import { type Deps, readDeps } from "../../src/deps.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
   type Answer,
   type CallOptions,
   call,
   fieldsOf,
+  form,
   newTeam,
   newUser,
   PASSWORD,
   randomAddress,
+  refused,
   startWorker,
   type Team,
+  upload,
   withinOneMinute,
 } from "../support/harness.ts";
+import { routes } from "../support/routes.ts";
 
 /*
  * What holds of every answer, whatever it answers.
  */
 
 let team: Team;
+let other: Team;
 beforeAll(async () => {
-  team = await newTeam();
+  [team, other] = await Promise.all([newTeam(), newTeam()]);
 });
 
 const USERS = "/auth/v1/users";
@@ -162,8 +168,10 @@ describe("Rate limits", () => {
         return work(...values);
       };
     };
+    const bindings = new ProxiedBindings();
+    bindings.onCall = (call) => steps.push(call.startsWith("D1") ? "database" : call);
     const worker = startWorker((deps) => ({
-      ...deps,
+      ...withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
       limiter: {
         ...deps.limiter,
         token: note("token limit", async () => allowed),
@@ -175,12 +183,6 @@ describe("Rate limits", () => {
         hashPassword: note("scrypt", deps.secrets.hashPassword),
         verifyPassword: note("scrypt", deps.secrets.verifyPassword),
       },
-      db: new Proxy(deps.db, {
-        get(db, name) {
-          if (name === "$client" || name === "batch" || name === "select" || name === "insert") steps.push("database");
-          return Reflect.get(db, name);
-        },
-      }),
     }));
     const bodyOf = (json: object) =>
       new ReadableStream<Uint8Array>(
@@ -255,5 +257,163 @@ describe("Rate limits", () => {
       return count;
     });
     expect(passed).toBe(300);
+  });
+});
+
+describe("A request that says it is another", () => {
+  test.each(["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"])(
+    "The header %s overrides no method.",
+    async (name) => {
+      const home = await newTeam();
+      const headers = { [name]: "DELETE" };
+      expect((await home.call("GET", `/auth/v1/apikeys/${home.keyId}`, { headers })).body.data.id).toBe(home.keyId);
+      await refused(home, 405, "method_not_allowed", () =>
+        home.call("POST", `/auth/v1/apikeys/${home.keyId}`, { headers }),
+      );
+    },
+  );
+
+  test("A _method in query or body overrides no method.", async () => {
+    const home = await newTeam();
+    const path = `/auth/v1/apikeys/${home.keyId}?_method=DELETE`;
+    expect((await home.call("GET", path)).status).toBe(200);
+    await refused(home, 405, "method_not_allowed", () => home.call("POST", path));
+    const json = { name: "a", _method: "DELETE" };
+    await refused(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/apikeys", { json }), ["_method"]);
+  });
+
+  test.each(["PUT", "PROPFIND", "LOCK", "PURGE"])("The method %s does nothing.", async (method) => {
+    const home = await newTeam();
+    const { status } = await home.call(method, `/auth/v1/apikeys/${home.keyId}`);
+    expect(status).toBe(405);
+    expect((await home.call("GET", `/auth/v1/apikeys/${home.keyId}`)).status).toBe(200);
+  });
+
+  test("Headers of proxies change neither the path nor the address of the next page.", async () => {
+    const home = await newTeam();
+    for (const name of ["a.txt", "b.txt"]) await upload(home, name, name);
+    const headers = Object.fromEntries(
+      ["X-Forwarded-Host", "X-Host", "X-Original-Host", "Forwarded", "X-Forwarded-Proto", "X-Forwarded-Prefix"].map(
+        (name) => [name, name === "Forwarded" ? "host=evil.example" : "evil.example"],
+      ),
+    );
+    const paths = { "X-Original-URL": "/auth/v1/apikeys", "X-Rewrite-URL": "/auth/v1/apikeys" };
+    const answer = await home.call("GET", "/docs/v1/uploads?limit=1", { headers: { ...headers, ...paths } });
+    expect(answer.body.data[0].originalName).toBe("b.txt");
+    expect(answer.headers.get("Link")).toMatch(/^<https:\/\/stowage\.test\/docs\/v1\/uploads\?limit=1&cursor=/);
+    expect(JSON.stringify([...answer.headers])).not.toContain("evil.example");
+  });
+
+  test("A query can't break out of the Link header.", async () => {
+    const home = await newTeam();
+    for (const name of ["a.txt", "b.txt"]) await upload(home, name, name);
+    const query = `limit=1&x=${encodeURIComponent('>; rel="next", <https://evil.example/>\r\nX-Evil: 1')}`;
+    const { headers } = await home.call("GET", `/docs/v1/uploads?${query}`);
+    expect(headers.get("Link")).toMatch(/^<[^<>\s"]+>; rel="next"$/);
+    expect(headers.get("X-Evil")).toBeNull();
+  });
+
+  test("A client can't choose its request id.", async () => {
+    const { headers, body } = await call("GET", "/docs/v1/usage", { headers: { "X-Request-Id": "evil" } });
+    expect(headers.get("X-Request-Id")).toMatch(/^[0-9a-f-]{36}$/);
+    expect(body.requestId).not.toBe("evil");
+  });
+});
+
+describe("Path tricks in an id", () => {
+  test.each([
+    "%2e%2e%2fapikeys",
+    "..%2f..%2fdocs%2fv1%2fusage",
+    "%252e%252e%252f",
+    "..%5c..%5c",
+    "%2e%2e%5c",
+    "..;%2f",
+    "%c0%ae%c0%ae%2f",
+    "%uff0e%uff0e",
+    "a%00.json",
+    "%00",
+    "%0d%0aX-Evil:%201",
+    "null",
+    "undefined",
+    "*",
+    "%25",
+    "[object%20Object]",
+    "{id}",
+    ":id",
+    "%F0%9F%92%A9",
+  ])("The id %s is not found.", async (id) => {
+    for (const base of ["/auth/v1/apikeys/", "/auth/v1/users/", "/docs/v1/uploads/"]) {
+      for (const method of ["GET", "DELETE"]) {
+        const { status, headers } = await team.call(method, base + id);
+        expect(status, base).toBe(404);
+        expect(headers.get("X-Evil")).toBeNull();
+      }
+    }
+  });
+
+  test("Dots and slashes that the URL itself resolves lead to no other record.", async () => {
+    for (const path of [
+      `/docs/v1/uploads/../../../auth/v1/apikeys/${other.keyId}`,
+      `/docs/v1/uploads/%2e%2e/%2e%2e/%2e%2e/auth/v1/apikeys/${other.keyId}`,
+      `//auth/v1/apikeys/${other.keyId}`,
+      `/auth/v1/apikeys/./${other.keyId}`,
+      `/auth/v1/apikeys/${team.keyId}/../${other.keyId}`,
+      `/auth/v1/apikeys\\${other.keyId}`,
+      `/auth/v1/apikeys/${team.keyId}%2f..%2f${other.keyId}`,
+      `/auth/v1/apikeys/${team.keyId},${other.keyId}`,
+      `/auth/v1/apikeys/${other.keyId}?id=${team.keyId}&teamId=${team.teamId}`,
+    ]) {
+      const { status, text } = await team.call("GET", new URL(`https://stowage.test${path}`).href);
+      expect([400, 404], path).toContain(status);
+      expect(text).not.toContain(other.token);
+    }
+  });
+});
+
+describe("The page of another site", () => {
+  test("A page of another site may call with a token of its own, and never with the visitor's credentials.", async () => {
+    const origin = { Origin: "https://evil.example" };
+    const { headers } = await team.call("GET", "/docs/v1/usage", { headers: { ...origin, Cookie: "a=b" } });
+    expect(headers.get("Access-Control-Allow-Origin")).toBe("*");
+    expect(headers.get("Access-Control-Allow-Credentials")).toBeNull();
+    expect(headers.get("Set-Cookie")).toBeNull();
+    const preflight = await call("OPTIONS", "/auth/v1/apikeys", {
+      headers: { ...origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "X-Evil" },
+    });
+    expect(preflight.headers.get("Access-Control-Allow-Credentials")).toBeNull();
+    expect(preflight.headers.get("Access-Control-Allow-Headers")).not.toContain("X-Evil");
+  });
+
+  test("A form of another site is refused, since nothing is served without the Authorization header.", async () => {
+    expect((await call("POST", "/docs/v1/uploads", { body: form("a.txt", "a") })).status).toBe(401);
+  });
+});
+
+describe("A path", () => {
+  test.each([...new Set(routes.map(({ path }) => path))])(
+    "The path %s takes only its methods, and names them.",
+    async (path) => {
+      const taken = routes.filter((route) => route.path === path).map(({ method }) => method);
+      for (const method of ["GET", "POST", "PUT", "PATCH", "DELETE"].filter((one) => !taken.includes(one))) {
+        const { status, headers, code } = await team.call(method, path.replace("{id}", team.keyId));
+        expect([status, code]).toEqual([405, "method_not_allowed"]);
+        expect(headers.get("Allow")?.split(", ")).toEqual(expect.arrayContaining(taken));
+      }
+    },
+  );
+
+  test.each([
+    "/",
+    "/auth/v1",
+    "/docs/v1/uploads/",
+    "/auth/v2/users",
+    "/auth/v1/users/a/b",
+    "/auth/v1//users",
+    "/AUTH/v1/users",
+    "/auth%2fv1/users",
+    "/auth/v1/users;a=b",
+  ])("The path %s, which is not there, is answered with 404.", async (path) => {
+    const { status, code } = await team.call("GET", path);
+    expect([status, code]).toEqual([404, "route_not_found"]);
   });
 });

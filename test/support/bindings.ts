@@ -95,7 +95,7 @@ export class ProxiedBindings {
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;
   /** Is told of every call when it is made. */
-  onCall: (call: string) => void = () => undefined;
+  onCall: (call: string) => unknown = () => undefined;
   #die: () => void = () => undefined;
   readonly #faults: Fault[];
   #state: "well" | "outage" | "quoting" | "dead" = "well";

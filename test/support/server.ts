@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { parseEnv } from "node:util";
 import { vi } from "vitest";
+import { buildRequest, type Call, type CallOptions, createCall, foundTeam, type Team } from "./client.ts";
 
 const root = join(import.meta.dirname, "../..");
 const running = new Set<ChildProcess>();
@@ -61,27 +62,11 @@ export function runDev(folder: string, env: Record<string, string>, args: string
   return { child, exited, output: () => output };
 }
 
-export interface TestTeam {
-  teamId: string;
-  token: string;
-  /** A request by the team's secret key. */
-  fetch(path: string, init?: RequestInit): Promise<Response>;
-  /** The body of a GET. */
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
-  read(path: string): Promise<any>;
-  /** Uploads, and answers the file's id. */
-  upload(name: string, bytes: Uint8Array): Promise<string>;
-  /** Waits until the file has been processed, and answers its metadata. */
-  // biome-ignore lint/suspicious/noExplicitAny: as above.
-  processed(id: string): Promise<any>;
+export interface TestTeam extends Team {
+  /** The same request without reading its answer. */
+  send(method: string, path: string, options?: CallOptions): Promise<Response>;
   /** A signed address of the file. */
   sign(id: string, expiresIn?: number): Promise<string>;
-}
-
-export function form(name: string, bytes: Uint8Array): FormData {
-  const data = new FormData();
-  data.append("file", new File([bytes as Uint8Array<ArrayBuffer>], name));
-  return data;
 }
 
 export class Server {
@@ -169,37 +154,18 @@ export class Server {
     }
   }
 
+  /** A request to the server. */
+  get call(): Call {
+    return createCall(fetch, this.url);
+  }
+
   async newTeam(): Promise<TestTeam> {
-    const answer = await fetch(`${this.url}/auth/v1/apikeys`, {
-      method: "POST",
-      headers: { Authorization: `Bearer ${this.operatorToken}`, "Content-Type": "application/json" },
-      body: JSON.stringify({ name: "test" }),
-    });
-    if (!answer.ok) throw new Error(`A key was refused: ${await answer.text()}`);
-    const { data } = (await answer.json()) as { data: { teamId: string; key: string } };
-    const { teamId, key: token } = data;
-    const send: TestTeam["fetch"] = (path, init) =>
-      fetch(`${this.url}${path}`, { ...init, headers: { Authorization: `Bearer ${token}`, ...init?.headers } });
-    const read: TestTeam["read"] = async (path) => (await send(path)).json();
+    const team = await foundTeam(this.call, this.operatorToken);
     return {
-      teamId,
-      token,
-      fetch: send,
-      read,
-      upload: async (name, bytes) => {
-        const stored = await send("/docs/v1/uploads", { method: "POST", body: form(name, bytes) });
-        if (stored.status !== 200) throw new Error(`An upload got ${stored.status}: ${await stored.text()}`);
-        return stored.headers.get("Location")?.split("/").at(-1) ?? "";
-      },
-      processed: (id) =>
-        vi.waitUntil(
-          async () => {
-            const { data } = await read(`/docs/v1/uploads/${id}/metadata`);
-            return ["completed", "failed"].includes(data?.status) && data;
-          },
-          { timeout: 100_000, interval: 50 },
-        ),
-      sign: async (id, expiresIn = 3600) => (await read(`/docs/v1/uploads/${id}?expiresIn=${expiresIn}`)).signedUrl,
+      ...team,
+      send: (method, path, options) => fetch(buildRequest(method, path, { token: team.token, ...options }, this.url)),
+      sign: async (id, expiresIn = 3600) =>
+        (await team.call("GET", `/docs/v1/uploads/${id}?expiresIn=${expiresIn}`)).body.signedUrl,
     };
   }
 

@@ -1,20 +1,12 @@
+import { env } from "cloudflare:workers";
 import { createHash, createHmac } from "node:crypto";
-import { beforeAll, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
-import { newTeam, refused, startWorker, type Team, withoutJobs } from "../support/harness.ts";
-import { fileForm, sendForm } from "../support/raw-form.ts";
+import { fieldsOf, newTeam, refused, type Team, upload } from "../support/harness.ts";
 
-/* What is tried with the signed address of a file. The e2e suite tries the same against a server. */
+/* The signed address of a file, and what is tried with it. The e2e suite tries the same against a server. */
 
-const worker = startWorker(withoutJobs);
-
-let team: Team;
-
-beforeAll(async () => {
-  team = await newTeam(worker);
-});
-
-describe("A signed address", () => {
+describe("The signature", () => {
   const settings = {
     endpoint: "https://s3.example",
     bucket: "files",
@@ -131,21 +123,56 @@ describe("A signed address", () => {
   test.each(["PUT", "POST", "DELETE", "HEAD"])("A signed address is not one for %s.", async (method) => {
     expect(isGenuine(await signer.sign("team/id-a.mp3", 60), { method })).toBe(false);
   });
+});
 
-  test("A signed address lives as long as the caller asked, within S3's limit.", async () => {
-    const { headers } = await sendForm(team, fileForm("x"));
-    const path = headers.get("Location") ?? "";
-    for (const expiresIn of ["0", "-1", "604801", "1e3", "1.5", "abc", "999999999999", "60&expiresIn=9", ""]) {
-      await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?expiresIn=${expiresIn}`), [
-        "expiresIn",
-      ]);
-    }
-    for (const expiresIn of [1, 604_800]) {
-      const { body } = await team.call("GET", `${path}?expiresIn=${expiresIn}`);
-      expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(String(expiresIn));
-      expect(new URL(body.signedUrl).pathname).toContain(`/${team.teamId}/`);
-    }
-    const { body } = await team.call("GET", `${path}?X-Amz-Expires=999999&path=other`);
-    expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe("3600");
+describe("Asking for a signed address", () => {
+  const sign = (team: Team, id: string, query = "") => team.call("GET", `/docs/v1/uploads/${id}${query}`);
+  const metadata = async (team: Team, id: string) => (await sign(team, id, "/metadata")).body.data;
+
+  test("A signed address is on the storage host, for the file's own path and for an hour, before the file is processed.", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "my song.mp3", "hello");
+    const { body } = await sign(team, id);
+    expect(fieldsOf(body)).toEqual(["message", "signedUrl", "status"]);
+    expect([body.status, typeof body.message]).toEqual([true, "string"]);
+    const url = new URL(body.signedUrl);
+    expect(url.origin + url.pathname).toBe(new URL((await metadata(team, id)).path).href);
+    expect(url.host).toBe(new URL(env.S3_ENDPOINT).host);
+    expect(url.searchParams.get("X-Amz-Expires")).toBe("3600");
+    expect(url.searchParams.get("X-Amz-Signature")).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  test.each([1, 604_800])("A signed address lives for expiresIn=%d seconds.", async (seconds) => {
+    const team = await newTeam();
+    const { body } = await sign(team, await upload(team, "a.txt", "hello"), `?expiresIn=${seconds}`);
+    expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(`${seconds}`);
+  });
+
+  test.each([
+    "0",
+    "604801",
+    "-1",
+    "1.5",
+    "1e3",
+    "abc",
+    "",
+    "%201",
+    "٣",
+    "1&expiresIn=2",
+    "99999999999999999999",
+    "999999999999",
+    "60&expiresIn=9",
+  ])("A signed address is refused for expiresIn=%s.", async (value) => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "hello");
+    await refused(team, 400, "invalid_input", () => sign(team, id, `?expiresIn=${value}`), ["expiresIn"]);
+  });
+
+  test("A signed address can't be changed by parameters of S3 in the query.", async () => {
+    const team = await newTeam();
+    const { body } = await sign(team, await upload(team, "a.txt", "hello"), "?X-Amz-Expires=999999&path=other");
+    const url = new URL(body.signedUrl);
+    expect(url.searchParams.get("X-Amz-Expires")).toBe("3600");
+    expect(url.pathname).toContain(`/${team.teamId}/`);
   });
 });

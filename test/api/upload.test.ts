@@ -1,0 +1,465 @@
+import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { describe, expect, test } from "vitest";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import {
+  type Answer,
+  atOnce,
+  type CallOptions,
+  call,
+  compose,
+  fieldsOf,
+  form,
+  newTeam,
+  processed,
+  queueing,
+  refused,
+  type Settings,
+  startWorker,
+  type Team,
+  tally,
+  upload,
+  withoutJobs,
+} from "../support/harness.ts";
+import { BOUNDARY, bytesOf, fileForm, END as RAW_END, part as rawPart, sendForm, TYPE } from "../support/raw-form.ts";
+
+/* An upload, from its form to the quota that it counts against. */
+
+const USERS = "/auth/v1/users";
+const UPLOADS = "/docs/v1/uploads";
+
+const sha256 = (bytes: Uint8Array | string) => createHash("sha256").update(bytes).digest("hex");
+const list = async (team: Team) => (await team.call("GET", UPLOADS)).body.data;
+const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage")).body.data;
+const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.get(`${team.teamId}/${filename}`);
+
+const bytes = (text: string) => new TextEncoder().encode(text);
+const streamOf = (...chunks: Uint8Array[]) =>
+  new ReadableStream<Uint8Array>({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(chunk);
+      controller.close();
+    },
+  });
+
+/** A form written by hand. */
+const part = (headers: string, body = "x") => `--b\r\n${headers}\r\n\r\n${body}\r\n`;
+const filePart = (body = "hello", name = "a.txt") =>
+  part(`Content-Disposition: form-data; name="file"; filename="${name}"`, body);
+const textPart = part('Content-Disposition: form-data; name="note"');
+const formOf = (body: string | ReadableStream<Uint8Array>, type = "multipart/form-data; boundary=b"): CallOptions => ({
+  body,
+  headers: { "Content-Type": type },
+});
+const END = "--b--\r\n";
+const textParts = (count: number, text = "x") =>
+  Array.from({ length: count }, (_, i) => part(`Content-Disposition: form-data; name="t${i}"`, text));
+
+/** A Worker with settings of its own. */
+const workerWith = (settings: Partial<Settings>) =>
+  startWorker(compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, ...settings } })));
+const teamWith = (settings: Partial<Settings>) => newTeam(workerWith(settings));
+
+describe("Uploading a file", () => {
+  test("An upload is answered with a message and no more, and Location names the file.", async () => {
+    const team = await newTeam();
+    const { status, headers, body } = await team.call("POST", UPLOADS, { body: form("tone.mp3", "hello") });
+    expect([status, fieldsOf(body)]).toEqual([200, ["message"]]);
+    expect(body.message).toMatch(/processed shortly/);
+    expect(headers.get("Location")).toMatch(/^\/docs\/v1\/uploads\/[0-9a-f]{24}$/);
+    expect((await list(team)).map(({ _id }: { _id: string }) => _id)).toEqual([headers.get("Location")?.slice(-24)]);
+  });
+
+  test.each(["limit=5", "limit=nonsense"])("An upload accepts %s in the query, and ignores it.", async (query) => {
+    const team = await newTeam();
+    const { status } = await team.call("POST", `${UPLOADS}?${query}`, { body: form("a.txt", "hello") });
+    expect(status).toBe(200);
+  });
+
+  test("A public key may upload and nothing else, and the file belongs to the key's team.", async () => {
+    const team = await newTeam();
+    const json = { name: "page", isPublic: true };
+    const { key: token } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
+    const { status, headers } = await call("POST", UPLOADS, { token, body: form("a.txt", "hello") });
+    expect(status).toBe(200);
+    const at = headers.get("Location") ?? "";
+    expect((await call("GET", at, { token })).status).toBe(403);
+    expect((await team.call("GET", at)).status).toBe(200);
+  });
+
+  test("A large file is stored in parts, every byte of it.", async () => {
+    const team = await newTeam(queueing);
+    const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
+    const id = await upload(team, "large.bin", bytes);
+    const found = await processed(team, id);
+    expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes) });
+    const object = await objectOf(team, found);
+    expect(object?.etag).toMatch(/-4$/);
+    expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
+  });
+
+  test("An upload is refused while the isolate holds too many large ones, and leaves nothing behind.", async () => {
+    const bytes = createByteStore(env.BUCKET, realSystem);
+    const team = await newTeam(startWorker((deps) => ({ ...deps, bytes })));
+    const ended = Promise.withResolvers<void>();
+    const given = Array.from({ length: 10 }, () => Promise.withResolvers<void>());
+    const others = given.map(({ resolve }, i) => {
+      async function* slow() {
+        yield new Uint8Array(8 * 1024 * 1024);
+        resolve();
+        await ended.promise;
+      }
+      return bytes.put(`slow/${i}`, slow(), 8 * 1024 * 1024, { name: "slow", contentType: async () => "text/plain" });
+    });
+    await Promise.all(given.map(({ promise }) => promise));
+
+    const { status, headers, body } = await team.call("POST", UPLOADS, {
+      body: form("a.bin", new Uint8Array(2_000_000)),
+    });
+    expect([status, body.code, headers.get("Retry-After")]).toEqual([503, "unavailable", "10"]);
+    expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+    ended.resolve();
+    await Promise.all(others);
+    await upload(team, "a.bin", new Uint8Array(2_000_000));
+  });
+
+  test("An upload may have up to ten text parts of 1 KiB, which are ignored.", async () => {
+    const team = await newTeam();
+    const more = textParts(10, "x".repeat(1024)).join("");
+    const options = formOf(filePart() + more + END);
+    expect((await team.call("POST", UPLOADS, options)).status).toBe(200);
+    for (const tooMuch of [textParts(11), textParts(1, "x".repeat(1025))]) {
+      const refusal = formOf(filePart() + tooMuch.join("") + END);
+      expect((await team.call("POST", UPLOADS, refusal)).body.code).toBe("malformed_multipart");
+    }
+    expect(await list(team)).toHaveLength(1);
+  });
+});
+
+describe("The form of an upload", () => {
+  test.each<[string, CallOptions, number, string]>([
+    ["without a boundary", formOf(filePart() + END, "multipart/form-data"), 400, "malformed_multipart"],
+    [
+      "with an empty boundary",
+      formOf(filePart() + END, 'multipart/form-data; boundary=""'),
+      400,
+      "malformed_multipart",
+    ],
+    ["with another boundary", formOf(filePart() + END, "multipart/form-data; boundary=c"), 400, "malformed_multipart"],
+    ["that is empty", formOf(""), 400, "malformed_multipart"],
+    ["cut off in a header", formOf(filePart().slice(0, 40)), 400, "malformed_multipart"],
+    ["cut off in the file", formOf(filePart().slice(0, -4)), 400, "malformed_multipart"],
+    ["cut off before its end", formOf(filePart()), 400, "malformed_multipart"],
+    ["with a file part that names no file", formOf(part("X-Nothing: 1") + END), 400, "malformed_multipart"],
+    ["of a hundred text parts", formOf(filePart() + textPart.repeat(100) + END), 400, "malformed_multipart"],
+    ["of a hundred text parts first", formOf(textPart.repeat(100) + filePart() + END), 400, "malformed_multipart"],
+    ["with a header of 100 KB", formOf(filePart("x", "n".repeat(100_000)) + END), 400, "malformed_multipart"],
+    ["without any part", formOf(END), 400, "file_missing"],
+    ["without a file", formOf(textPart + END), 400, "file_missing"],
+    ["whose file has another name", formOf(filePart().replace('"file"', '"upload"') + END), 400, "file_missing"],
+    ["whose file is text", formOf(part('Content-Disposition: form-data; name="file"') + END), 400, "file_missing"],
+    ["with an empty file", formOf(filePart("") + END), 400, "file_empty"],
+    ["with two files", formOf(filePart() + filePart() + END), 400, "too_many_files"],
+    ["with a hundred files", formOf(filePart().repeat(100) + END), 400, "too_many_files"],
+    ["sent as JSON", formOf("{}", "application/json"), 415, "unsupported_media_type"],
+    ["sent as bytes", formOf("hello", "audio/mpeg"), 415, "unsupported_media_type"],
+    ["sent as text", formOf("hello", "text/plain"), 415, "unsupported_media_type"],
+    [
+      "sent as nearly multipart/form-data",
+      formOf(filePart() + END, "multipart/form-data-evil"),
+      415,
+      "unsupported_media_type",
+    ],
+    ["sent as nothing named", formOf(filePart() + END, ""), 415, "unsupported_media_type"],
+    ["sent as multipart/mixed", formOf(filePart() + END, "multipart/mixed; boundary=b"), 415, "unsupported_media_type"],
+    ["sent as nothing", { body: bytes(filePart() + END) }, 415, "unsupported_media_type"],
+  ])("A form %s is refused, and nothing is kept.", async (_, options, status, code) => {
+    const own = await newTeam();
+    await refused(own, status, code, () => own.call("POST", UPLOADS, options));
+    expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+  });
+
+  test("A form whose body breaks off is refused, if anyone still listens.", async () => {
+    const own = await newTeam();
+    const broken = () => {
+      let isFirst = true;
+      return new ReadableStream<Uint8Array>({
+        pull(controller) {
+          if (isFirst) controller.enqueue(bytes(filePart()));
+          else controller.error(new Error("gone"));
+          isFirst = false;
+        },
+      });
+    };
+    await refused(own, 400, "malformed_multipart", () => own.call("POST", UPLOADS, formOf(broken())));
+  });
+});
+
+describe("A form that is made to break its parser", () => {
+  const good = (more: string | Uint8Array, type = TYPE): [Uint8Array<ArrayBuffer>, string] => [bytesOf(more), type];
+  test.each<[string, [Uint8Array<ArrayBuffer>, string]]>([
+    // CVE-2022-24434, and what was found after it in dicer, busboy, multer, formidable and others.
+    [
+      "a header that begins with a space",
+      good(`--${BOUNDARY}\r\n Content-Disposition: form-data; name="a"\r\n\r\n\r\n${RAW_END}`),
+    ],
+    ["a part that is nothing but line breaks", good(`--${BOUNDARY}\r\n\r\n\r\n\r\n${RAW_END}`)],
+    ["headers that never end", good(`--${BOUNDARY}\r\n${"X: y\r\n".repeat(5000)}`)],
+    ["a header name of 60 KB", good(`--${BOUNDARY}\r\n${"x".repeat(60_000)}: y\r\n\r\n${RAW_END}`)],
+    [
+      "10,000 parts",
+      good(bytesOf(...Array(1000).fill(rawPart('Content-Disposition: form-data; name="a"', "")), RAW_END)),
+    ],
+    ["a preamble of 60 KB of dashes", good(`${"-".repeat(60_000)}\r\n${RAW_END}`)],
+    ["boundaries that nearly are", good(`${`\r\n--${BOUNDARY.slice(0, -1)}`.repeat(2000)}${RAW_END}`)],
+    ["a body that is its boundary", good(`--${BOUNDARY}`)],
+    ["a body that is its closing boundary", good(RAW_END)],
+    ["5,000 parameters", good(fileForm("x", `${"a=b;".repeat(2500)} x=y`))],
+    ["a broken percent sign in filename*", good(fileForm("", "filename*=UTF-8''%E0%A4%A%zz%"))],
+    [
+      "a field called __proto__",
+      good(bytesOf(rawPart('Content-Disposition: form-data; name="__proto__"', "x"), RAW_END)),
+    ],
+    [
+      "fields as an array",
+      good(bytesOf(rawPart('Content-Disposition: form-data; name="file[]"; filename="a"', "x"), RAW_END)),
+    ],
+    [
+      "the file under a name with NUL",
+      good(bytesOf(rawPart('Content-Disposition: form-data; name="file\0"; filename="a"', "x"), RAW_END)),
+    ],
+    [
+      "a nested multipart/mixed",
+      good(
+        bytesOf(
+          rawPart(
+            'Content-Disposition: form-data; name="file"\r\nContent-Type: multipart/mixed; boundary=x',
+            '--x\r\nContent-Disposition: file; filename="a"\r\n\r\nx\r\n--x--',
+          ),
+          RAW_END,
+        ),
+      ),
+    ],
+    ["no boundary", good(fileForm("x"), "multipart/form-data")],
+    ["an empty boundary", good(fileForm("x"), "multipart/form-data; boundary=")],
+    ["a boundary of 10,000 characters", good(fileForm("x"), `multipart/form-data; boundary=${"x".repeat(10_000)}`)],
+    ["a boundary made of a pattern", good(fileForm("x"), "multipart/form-data; boundary=(.*)+$")],
+    ["two boundaries", good(fileForm("x"), "multipart/form-data; boundary=a; boundary=b")],
+    ["line feeds only", good(Buffer.from(fileForm("x")).toString().replaceAll("\r\n", "\n"))],
+    ["carriage returns only", good(Buffer.from(fileForm("x")).toString().replaceAll("\r\n", "\r"))],
+    ["UTF-16", good(Buffer.from(Buffer.from(fileForm("x")).toString(), "utf16le"))],
+    ["zero bytes", good(new Uint8Array(10_000))],
+    ["nothing", good("")],
+    ["gzip", good(new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]))],
+    ["two files under one name", good(bytesOf(fileForm("x").slice(0, -RAW_END.length), fileForm("y")))],
+    ["a file cut off", good(fileForm("x".repeat(5000)).slice(0, 3000))],
+    ["a closing boundary cut off", good(fileForm("x").slice(0, -5))],
+  ])("A hostile form is refused and leaves nothing: %s.", async (_, [body, type]) => {
+    const home = await newTeam();
+    const answer = await refusedUpload(home, body, type);
+    expect(answer.status).toBeGreaterThanOrEqual(400);
+    expect(answer.status).toBeLessThan(500);
+    expect((await home.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+  });
+
+  // What a parser may make of these is its own affair.
+  test.each([
+    ["a file name that never closes its quote", `filename="${"a".repeat(5000)}`],
+    ["backslashes in a file name without end", `filename="${"\\".repeat(5001)}"`],
+    ["quotes in a file name without end", `filename=${'"\\"'.repeat(2000)}`],
+    ["a charset that does not exist", "filename*=utf-99''%41"],
+    ["spaces between parameters without end", `${" ;".repeat(3000)}filename="a"${" ".repeat(3000)}`],
+  ])("A hostile form is read or refused: %s.", async (_, parameters) => {
+    expect([200, 400]).toContain((await sendForm(await newTeam(), fileForm("x", parameters))).status);
+  });
+
+  async function refusedUpload(home: Team, body: Uint8Array<ArrayBuffer>, type: string): Promise<Answer> {
+    const answer = await home.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type } });
+    expect((await env.BUCKET.list({ prefix: home.teamId })).objects).toEqual([]);
+    const rows = await env.DB.prepare("select id from files where team_id = ?").bind(home.teamId).all();
+    expect(rows.results).toEqual([]);
+    return answer;
+  }
+});
+
+describe("A file over the limit of 1,000 bytes", () => {
+  const tooLarge = filePart("x".repeat(1001)) + END;
+
+  test("A file over the limit is refused by its Content-Length before a byte of it is read.", async () => {
+    const own = await teamWith({ maxUploadBytes: 1000 });
+    let reads = 0;
+    const pull = () => {
+      reads += 1;
+    };
+    const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
+    const options = formOf(body);
+    const headers = { ...options.headers, "Content-Length": "1000000" };
+    const { body: answer } = await refused(own, 413, "file_too_large", () =>
+      own.call("POST", UPLOADS, { ...options, headers }),
+    );
+    expect(answer.message).toMatch(/\b1000 bytes/);
+    expect(reads).toBe(0);
+  });
+
+  test.each<[string, () => CallOptions]>([
+    ["without a Content-Length", () => formOf(streamOf(bytes(tooLarge)))],
+    ["with a true one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "1100" } })],
+    ["with a lying one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "10" } })],
+  ])("A file over the limit is refused by counting, %s.", async (_, options) => {
+    const own = await teamWith({ maxUploadBytes: 1000 });
+    const answer = await refused(own, 413, "file_too_large", () => own.call("POST", UPLOADS, options()));
+    expect(answer.body.message).toMatch(/\b1000 bytes/);
+    expect(fieldsOf(answer.body)).toEqual(["code", "message", "requestId", "status"]);
+    expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+  });
+
+  test("A file of exactly the limit is stored.", async () => {
+    const own = await teamWith({ maxUploadBytes: 1000 });
+    const options = formOf(filePart("x".repeat(1000)) + END);
+    expect((await own.call("POST", UPLOADS, options)).status).toBe(200);
+  });
+});
+
+test.each<[string, string, string, (body: ReadableStream<Uint8Array>) => CallOptions]>([
+  ["An upload that stands still before the file", UPLOADS, "", formOf],
+  ["An upload that stands still within the file", UPLOADS, filePart().slice(0, -4), formOf],
+  ["JSON that stands still", USERS, '{"email":', (body) => formOf(body, "application/json")],
+])("%s is given up with 408.", async (_, path, start, send) => {
+  const own = await teamWith({ uploadIdleMilliseconds: 20 });
+  const idle = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(bytes(start)) });
+  await refused(own, 408, "upload_timeout", () => own.call("POST", path, send(idle())));
+});
+
+const SIZED_BOUNDARY = "canaryboundary";
+
+/** A form with its length stated, as a client over HTTP would send it: the quota reserves by it. */
+function sized(content: string, { cut = 0 } = {}) {
+  const text = `--${SIZED_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n${content}\r\n--${SIZED_BOUNDARY}--\r\n`;
+  const headers = {
+    "Content-Type": `multipart/form-data; boundary=${SIZED_BOUNDARY}`,
+    "Content-Length": String(text.length),
+  };
+  return { body: text.slice(0, text.length - cut), headers, bytes: text.length };
+}
+
+/** A worker that looks, whenever it begins to store a file, at what its team has reserved by then. */
+function watched(settings: Partial<Settings>) {
+  const peak = { files: 0, bytes: 0 };
+  const worker = startWorker((deps) => {
+    const { bytes, ...rest } = compose(withoutJobs, (all) => ({ ...all, settings: { ...all.settings, ...settings } }))(
+      deps,
+    );
+    const put: typeof bytes.put = async (key, ...more) => {
+      const row = await env.DB.prepare(
+        "select count(*) as files, sum(reserved_bytes) as bytes from files where team_id = ?",
+      )
+        .bind(key.split("/")[0])
+        .first<typeof peak>();
+      peak.files = Math.max(peak.files, row?.files ?? 0);
+      peak.bytes = Math.max(peak.bytes, row?.bytes ?? 0);
+      return bytes.put(key, ...more);
+    };
+    return { ...rest, bytes: { ...bytes, put } };
+  });
+  return { worker, peak };
+}
+
+describe("The quota of a team", () => {
+  const room = { maxTeamFiles: 5, maxTeamBytes: 1_000_000, maxUploadBytes: 100_000 };
+
+  test("The quota of files is not overdrawn by thirty uploads at once.", async () => {
+    const { worker, peak } = watched(room);
+    const team = await newTeam(worker);
+    const uploads = await atOnce(30, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
+    expect(tally(uploads)).toEqual({ 200: 5, quota_exceeded: 25 });
+    expect(peak.files).toBeGreaterThan(0);
+    expect(peak.files).toBeLessThanOrEqual(5);
+    expect((await usageOf(team)).files).toBe(5);
+    expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(5);
+  });
+
+  test("The quota of bytes is not overdrawn by thirty uploads at once.", async () => {
+    const one = sized("x".repeat(1000));
+    const maxTeamBytes = 3 * one.bytes + 10;
+    const { worker, peak } = watched({ ...room, maxTeamFiles: 100, maxTeamBytes });
+    const team = await newTeam(worker);
+    const counts = tally(await atOnce(30, () => team.call("POST", "/docs/v1/uploads", one)));
+    expect(counts["200"]).toBeGreaterThanOrEqual(3);
+    expect(counts.quota_exceeded).toBe(30 - (counts["200"] ?? 0));
+    expect(peak.bytes).toBeGreaterThanOrEqual(one.bytes);
+    expect(peak.bytes).toBeLessThanOrEqual(maxTeamBytes);
+    expect((await usageOf(team)).bytes).toBe(1000 * (counts["200"] ?? 0));
+    expect((await usageOf(team)).bytes).toBeLessThanOrEqual(maxTeamBytes);
+  });
+
+  test("An upload of unknown length counts by the largest that it may become.", async () => {
+    const team = await newTeam(workerWith({ ...room, maxTeamBytes: room.maxUploadBytes - 1 }));
+    const answer = await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "small") });
+    expect([answer.status, answer.body.code]).toEqual([413, "quota_exceeded"]);
+  });
+
+  test.each(["-1000000", "NaN", "1e3", "0x10", "", "9".repeat(30)])(
+    "The quota is not tricked by a Content-Length of %j.",
+    async (stated) => {
+      const { worker, peak } = watched(room);
+      const team = await newTeam(worker);
+      const { body, headers } = sized("x".repeat(2000));
+      const options = { body, headers: { ...headers, "Content-Length": stated } };
+      const answer = await team.call("POST", "/docs/v1/uploads", options);
+      expect(answer.body.code ?? "stored").toMatch(/^(stored|file_too_large|invalid_input)$/);
+      if (answer.status === 200) expect(peak.bytes).toBeGreaterThanOrEqual(2000);
+    },
+  );
+
+  test.each<[string, (i: number) => Pick<ReturnType<typeof sized>, "body" | "headers">]>([
+    ["are cut off", () => sized("x".repeat(500), { cut: 20 })],
+    ["are empty", () => sized("")],
+    ["are too large", () => sized("x".repeat(100_001))],
+    ["have no file", () => ({ ...sized("x"), body: `--${SIZED_BOUNDARY}--\r\n` })],
+  ])("The quota is given back by twenty uploads that %s.", async (_, broken) => {
+    const team = await newTeam(workerWith(room));
+    const answers = await atOnce(20, (i) => team.call("POST", "/docs/v1/uploads", broken(i)));
+    for (const { status } of answers) expect([400, 413]).toContain(status);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+    expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toEqual([]);
+    expect((await team.call("POST", "/docs/v1/uploads", sized("fits again"))).status).toBe(200);
+  });
+
+  test("The quota is given back when storing fails.", async () => {
+    const team = await newTeam(workerWith(room));
+    const broken = startWorker((deps) => ({
+      ...deps,
+      settings: { ...deps.settings, ...room },
+      bytes: {
+        ...deps.bytes,
+        put: async () => {
+          throw new Error("no storage");
+        },
+      },
+    }));
+    const { token } = team;
+    const answers = await atOnce(10, () => broken.call("POST", "/docs/v1/uploads", { token, ...sized("x") }));
+    for (const { status } of answers) expect([413, 500]).toContain(status);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+  });
+
+  test("The quota is given back by deletions once each, however often they are sent.", async () => {
+    const team = await newTeam(workerWith(room));
+    const uploads = await atOnce(5, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
+    expect((await team.call("POST", "/docs/v1/uploads", sized("one more"))).body.code).toBe("quota_exceeded");
+    const [path = ""] = uploads.map(({ headers }) => headers.get("Location") ?? "");
+    await atOnce(5, () => team.call("DELETE", path));
+    expect((await usageOf(team)).files).toBe(4);
+    const again = await atOnce(5, () => team.call("POST", "/docs/v1/uploads", sized("again")));
+    expect(tally(again)).toEqual({ 200: 1, quota_exceeded: 4 });
+  });
+
+  test("The quota of one team is nothing to another.", async () => {
+    const worker = workerWith(room);
+    const [full, empty] = await Promise.all([newTeam(worker), newTeam(worker)]);
+    await atOnce(5, () => full.call("POST", "/docs/v1/uploads", sized("x")));
+    expect((await full.call("POST", "/docs/v1/uploads", sized("x"))).status).toBe(413);
+    expect((await empty.call("POST", "/docs/v1/uploads", sized("x"))).status).toBe(200);
+  });
+});

@@ -1,0 +1,443 @@
+import { createHash, randomBytes, randomInt } from "node:crypto";
+import { once } from "node:events";
+import { readFileSync, writeSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { facts } from "../audio/facts.ts";
+import { form, processed, upload } from "../support/client.ts";
+import { Server, type TestTeam } from "../support/server.ts";
+
+/*
+ * One real server, over HTTP: what it stores and serves, bodies that fetch would not send, and at last what it keeps when
+ * it is killed.
+ */
+
+/** How long an upload may stand still. Nothing that must not be given up comes near it, on a slow machine neither. */
+const IDLE_SECONDS = 15;
+/** So slow, and all together longer than an upload may stand still. */
+const SLOW_PIECES = 6;
+const PIECE_SECONDS = 3;
+
+let server: Server;
+let team: TestTeam;
+/** Both take longer than most tests, and go on meanwhile. */
+let still: OpenUpload;
+let slow: Promise<OpenUpload>;
+
+beforeAll(async () => {
+  // Otherwise wrangler reads what a refusal left unread before it lets the answer go. Production does not.
+  const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
+  server = await Server.start(["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`], env);
+  team = await server.newTeam();
+  still = await openUpload("Content-Length: 1000000");
+  await send(still.socket, PART + "x".repeat(1000));
+  slow = uploadSlowly();
+});
+afterAll(() => server?.remove());
+
+const usageOf = async ({ call }: TestTeam) => (await call("GET", "/docs/v1/usage")).body.data;
+const sample = (file: string) => readFileSync(join(import.meta.dirname, "../audio", file));
+const bytesOf = async (answer: Response) => Buffer.from(await answer.arrayBuffer());
+
+/** The name that a client saves a download under (RFC 6266: `filename*` before `filename`). */
+function savedName(answer: Response): string {
+  const header = answer.headers.get("Content-Disposition") ?? "";
+  expect(header).toMatch(/^attachment; filename="[\x20-\x7e]*"; filename\*=UTF-8''[\w.~%!#$&+^`|-]*$/);
+  return decodeURIComponent(header.replace(/.*filename\*=UTF-8''/, ""));
+}
+
+describe("The whole life of a file over HTTP", () => {
+  test.each(facts)("The file $file is uploaded, processed, described and opened with equal bytes.", async (fact) => {
+    const bytes = sample(fact.file);
+    const id = await upload(team, fact.file, bytes);
+    const found = await processed(team, id);
+    expect(found).toMatchObject({
+      status: "completed",
+      failure: null,
+      originalName: fact.file,
+      fileType: fact.fileType,
+      mimeType: fact.mimeType,
+      size: bytes.length,
+    });
+    if (fact.audio) {
+      const { durationSeconds, ...exact } = fact.audio;
+      expect(found.audio).toMatchObject(exact);
+      expect(Math.abs(found.audio.durationSeconds - durationSeconds)).toBeLessThan(0.1);
+    } else {
+      expect(found.audio).toBeNull();
+    }
+    const opened = await fetch(await team.sign(id));
+    expect(opened.status).toBe(200);
+    // Bytes are served as what their first 4 KiB look like; that this one has no picture is found later.
+    const served = fact.file === "tone-audio-only.mp4" ? "video/mp4" : fact.mimeType;
+    expect(opened.headers.get("Content-Type")).toBe(served);
+    expect(savedName(opened)).toBe(fact.file);
+    expect(bytes.equals(await bytesOf(opened))).toBe(true);
+  });
+
+  test("A file of 20 MB of random bytes comes back identical.", async () => {
+    const bytes = randomBytes(20_000_000);
+    const id = await upload(team, "noise.bin", bytes);
+    expect(await processed(team, id)).toMatchObject({ status: "completed", fileType: "other file", audio: null });
+    const opened = await fetch(await team.sign(id));
+    expect(bytes.equals(await bytesOf(opened))).toBe(true);
+  });
+});
+
+describe("A signed address", () => {
+  let id: string;
+  const bytes = sample("tone-vbr.mp3");
+  beforeAll(async () => {
+    id = await upload(team, "signed.mp3", bytes);
+  });
+
+  test.each([
+    ["the first bytes", "bytes=0-99", [0, 100]],
+    ["a middle", "bytes=1000-1999", [1000, 2000]],
+    ["an open end", "bytes=9000-", [9000, bytes.length]],
+    ["the last bytes", "bytes=-17", [bytes.length - 17, bytes.length]],
+  ])("A signed address opens %s of the file by Range.", async (_, range, [from, to]) => {
+    const opened = await fetch(await team.sign(id), { headers: { Range: range } });
+    expect(opened.status).toBe(206);
+    expect(opened.headers.get("Content-Range")).toBe(`bytes ${from}-${Number(to) - 1}/${bytes.length}`);
+    expect(bytes.subarray(from, to).equals(await bytesOf(opened))).toBe(true);
+  });
+
+  test.each<[string, (url: URL) => void]>([
+    ["signature", (url) => flip(url, "X-Amz-Signature")],
+    ["expiry", (url) => url.searchParams.set("X-Amz-Expires", "604800")],
+    ["date", (url) => flip(url, "X-Amz-Date")],
+    [
+      "path",
+      (url) => {
+        url.pathname += "x";
+      },
+    ],
+  ])("A signed address with a changed %s is refused.", async (_, change) => {
+    const url = new URL(await team.sign(id));
+    change(url);
+    const opened = await fetch(url);
+    expect(opened.status).toBe(403);
+    expect(await opened.text()).not.toContain("ID3");
+  });
+
+  test("An address without a signature is refused.", async () => {
+    const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
+    // R2's answer to a request without any credential.
+    expect((await fetch(data.path)).status).toBe(400);
+  });
+
+  test("A signed address is refused once it has expired.", async () => {
+    const url = await team.sign(id, 1);
+    const refused = await vi.waitUntil(
+      async () => {
+        const opened = await fetch(url);
+        return opened.status === 403 && opened.text();
+      },
+      { timeout: 100_000, interval: 100 },
+    );
+    expect(refused).toMatch(/expired/i);
+  });
+
+  test("A signed address opens nothing once the file is deleted.", async () => {
+    const doomed = await upload(team, "doomed.mp3", bytes);
+    const url = await team.sign(doomed);
+    expect((await fetch(url)).status).toBe(200);
+    expect((await team.call("DELETE", `/docs/v1/uploads/${doomed}`)).status).toBe(200);
+    expect((await fetch(url)).status).toBe(404);
+    expect((await team.call("GET", `/docs/v1/uploads/${doomed}`)).status).toBe(404);
+  });
+});
+
+describe("The name of a file", () => {
+  const family = "👩‍👩‍👧‍👦";
+  test.each([
+    ["accents, Chinese and signs", "Ünïcødé 录音 (1)+final's #3 100%.mp3"],
+    ["a family of emoji", `${family} ${family}.mp3`],
+    ["right to left", "تسجيل صوتي.mp3"],
+    ["quotes, a semicolon and an asterisk", `she said "so"; *twice*.mp3`],
+    ["what looks like an escape", "50%25 off %41.mp3"],
+    ["200 bytes", `${"é".repeat(98)}.mp3`],
+    ["a path", "../../etc/пароль.mp3", "пароль.mp3"],
+    ["a Windows path", "C:\\music\\song.mp3", "song.mp3"],
+    ["255 bytes, cut to 200 with its extension", `${"ü".repeat(125)}a.mp3`, `${"ü".repeat(98)}.mp3`],
+  ])("A file name with %s survives upload, list and download.", async (_, sent, kept = sent) => {
+    const own = await server.newTeam();
+    const id = await upload(own, sent, sample("tone.opus"));
+    const { data } = (await own.call("GET", "/docs/v1/uploads")).body;
+    expect(data).toMatchObject([{ _id: id, originalName: kept, filename: `${id}-${kept}` }]);
+    expect(decodeURIComponent(new URL(data[0].path).pathname).endsWith(`/${own.teamId}/${id}-${kept}`)).toBe(true);
+    const opened = await fetch(await own.sign(id));
+    expect(opened.status).toBe(200);
+    expect(savedName(opened)).toBe(kept);
+  });
+});
+
+/** Another digit at the end: still well formed. */
+function flip(url: URL, parameter: string): void {
+  const value = url.searchParams.get(parameter) ?? "";
+  const at = parameter === "X-Amz-Date" ? value.length - 2 : value.length - 1;
+  const digit = value[at] === "1" ? "2" : "1";
+  url.searchParams.set(parameter, value.slice(0, at) + digit + value.slice(at + 1));
+}
+
+const LIMIT_BYTES = 100_000_000;
+const BOUNDARY = "----end-to-end";
+const PART = `--${BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n`;
+const END = `\r\n--${BOUNDARY}--\r\n`;
+
+interface OpenUpload {
+  team: TestTeam;
+  socket: Socket;
+  answer: Promise<string>;
+}
+
+/** Opens a connection and sends an upload's head, with the header lines given. */
+async function openUpload(...headers: string[]): Promise<OpenUpload> {
+  const team = await server.newTeam();
+  const { hostname, port } = new URL(server.url);
+  const socket = connect(Number(port), hostname);
+  const answer = new Promise<string>((resolve, reject) => {
+    let text = "";
+    socket.on("data", (chunk) => {
+      text += chunk.toString();
+      // Every answer of ours is one JSON object.
+      if (text.endsWith("}")) resolve(text);
+    });
+    socket.on("close", () => resolve(text));
+    socket.on("error", (error) => (text === "" ? reject(error) : resolve(text)));
+  });
+  // Some tests never ask.
+  answer.catch(() => undefined);
+  const lines = [
+    "POST /docs/v1/uploads HTTP/1.1",
+    `Host: ${hostname}:${port}`,
+    `Authorization: Bearer ${team.token}`,
+    `Content-Type: multipart/form-data; boundary=${BOUNDARY}`,
+    ...headers,
+  ];
+  socket.write(`${lines.join("\r\n")}\r\n\r\n`);
+  return { team, socket, answer };
+}
+
+/** Sends more, as fast as the server takes it. */
+async function send(socket: Socket, bytes: string | Uint8Array): Promise<void> {
+  if (socket.write(bytes)) return;
+  const either = new AbortController();
+  const { signal } = either;
+  await Promise.race([once(socket, "drain", { signal }), once(socket, "close", { signal })]).catch(() => undefined);
+  either.abort();
+}
+
+async function sendChunk(socket: Socket, bytes: Uint8Array): Promise<void> {
+  await send(socket, `${bytes.length.toString(16)}\r\n`);
+  await send(socket, bytes);
+  await send(socket, "\r\n");
+}
+
+/** Neither listed nor counted: rows are counted in whatever state they are. */
+async function expectNothingKept(team: TestTeam): Promise<void> {
+  await vi.waitUntil(async () => (await usageOf(team)).files === 0, { timeout: 100_000 });
+  expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+  expect((await team.call("GET", "/docs/v1/uploads")).body.data).toEqual([]);
+}
+
+async function hasRow(team: TestTeam): Promise<void> {
+  await vi.waitUntil(async () => (await usageOf(team)).files === 1, { timeout: 100_000 });
+}
+
+async function uploadSlowly(): Promise<OpenUpload> {
+  const piece = Buffer.alloc(1_000_000, "slow but steady ");
+  const upload = await openUpload(`Content-Length: ${PART.length + SLOW_PIECES * piece.length + END.length}`);
+  await send(upload.socket, PART);
+  for (let i = 0; i < SLOW_PIECES; i++) {
+    await new Promise((done) => setTimeout(done, PIECE_SECONDS * 1000));
+    await send(upload.socket, piece);
+  }
+  await send(upload.socket, END);
+  return upload;
+}
+
+describe("A body that fetch would not send", () => {
+  test("A Content-Length over the limit is refused before the body is sent.", async () => {
+    const { team, socket, answer } = await openUpload("Content-Length: 200000000");
+    await send(socket, PART);
+    expect(await answer).toMatch(/^HTTP\/1\.1 413 .*"code":"file_too_large"/s);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("A body of no stated length is refused at the limit, while it is still being sent.", async () => {
+    const { team, socket, answer } = await openUpload("Transfer-Encoding: chunked");
+    let isAnswered = false;
+    answer.finally(() => {
+      isAnswered = true;
+    });
+    await sendChunk(socket, Buffer.from(PART));
+    const zeros = Buffer.alloc(1_000_000);
+    // After the refusal the server reads as much again and throws it away.
+    for (let sent = 0; sent < 3 * LIMIT_BYTES && !isAnswered; sent += zeros.length) {
+      await sendChunk(socket, zeros);
+    }
+    expect(await answer).toMatch(/^HTTP\/1\.1 413 .*"code":"file_too_large"/s);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("A client that goes away in the middle of a small file leaves nothing.", async () => {
+    const { team, socket } = await openUpload("Content-Length: 1000000");
+    await send(socket, PART + "x".repeat(100_000));
+    await hasRow(team);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("A client that goes away when parts are stored already leaves nothing.", async () => {
+    const { team, socket } = await openUpload("Content-Length: 40000000");
+    await send(socket, PART);
+    await send(socket, Buffer.alloc(20_000_000));
+    await hasRow(team);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("A client that closes a chunked body before its last boundary leaves nothing.", async () => {
+    const { team, socket, answer } = await openUpload("Transfer-Encoding: chunked");
+    await sendChunk(socket, Buffer.from(`${PART}some bytes`));
+    await send(socket, "0\r\n\r\n");
+    expect(await answer).toMatch(/^HTTP\/1\.1 400 .*"code":"malformed_multipart"/s);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("An upload under way is not listed.", async () => {
+    const { team, socket } = await openUpload("Content-Length: 1000000");
+    await send(socket, PART + "x".repeat(1000));
+    await hasRow(team);
+    expect((await team.call("GET", "/docs/v1/uploads")).body.data).toEqual([]);
+    socket.destroy();
+    await expectNothingKept(team);
+  });
+
+  test("A body that stands still is refused with 408.", async () => {
+    expect(await still.answer).toMatch(/^HTTP\/1\.1 408 .*"code":"upload_timeout"/s);
+    still.socket.destroy();
+    await expectNothingKept(still.team);
+  });
+
+  test("A body that is slow but moves on is stored.", async () => {
+    const { team, socket, answer } = await slow;
+    expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
+    socket.destroy();
+    expect((await team.call("GET", "/docs/v1/uploads")).body.data).toMatchObject([{ originalName: "a.bin" }]);
+  });
+
+  test("The server goes on as before after all of this.", async () => {
+    const team = await server.newTeam();
+    const id = await upload(team, "after.txt", "still here");
+    expect(await (await fetch(await team.sign(id))).text()).toBe("still here");
+  });
+});
+
+/*
+ * The server is killed with everything that belongs to it while uploads run, and started again on the same state. An
+ * answer of 200 is a promise that outlives it; whatever got no such answer is there whole, or not at all.
+ */
+
+const KILLS = 4;
+/** At once. From one byte to several parts. */
+const SENDERS = [1, 20_000, 300_000, 2_000_000, 9_000_000, 12_000_000];
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+/** Uploads one file after another until the server is gone. Each name holds the digest of its bytes. */
+async function keepUploading(team: TestTeam, size: number, acknowledged: Map<string, string>): Promise<number> {
+  for (let sent = 1; ; sent++) {
+    const bytes = randomBytes(size);
+    // By chance they might begin as an MP3 does, and fail as one.
+    bytes[0] = 0;
+    const name = `${sha256(bytes)}.bin`;
+    try {
+      const answer = await team.send("POST", "/docs/v1/uploads", { body: form(name, bytes) });
+      // The head of the answer is the promise; its body may be cut off.
+      expect(answer.status).toBe(200);
+      acknowledged.set(answer.headers.get("Location")?.split("/").at(-1) ?? "", name);
+      await answer.arrayBuffer();
+    } catch (error) {
+      if (error instanceof TypeError) return sent;
+      throw error;
+    }
+  }
+}
+
+interface Listed {
+  _id: string;
+  originalName: string;
+}
+
+async function listAll(team: TestTeam): Promise<Listed[]> {
+  const files: Listed[] = [];
+  for (let page = 1; ; page++) {
+    const { data } = (await team.call("GET", `/docs/v1/uploads?limit=100&page=${page}`)).body;
+    files.push(...data);
+    if (data.length < 100) return files;
+  }
+}
+
+test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none half done.`, {
+  timeout: 600_000,
+}, async () => {
+  const team = await server.newTeam();
+  const acknowledged = new Map<string, string>();
+  let sent = 0;
+  let brokenOff = 0;
+
+  for (let kill = 1; kill <= KILLS; kill++) {
+    const enough = acknowledged.size + randomInt(3, 30);
+    const senders = SENDERS.map((size) => keepUploading(team, size, acknowledged));
+    // In full flow, at a moment of chance.
+    await vi.waitUntil(() => acknowledged.size >= enough, { timeout: 100_000, interval: 1 });
+    await server.kill();
+    for (const count of await Promise.all(senders)) sent += count;
+    brokenOff += server.sql(
+      "D1Database",
+      `select id from files where status = 'receiving' and team_id = '${team.teamId}'`,
+    ).length;
+    // Stands in for the day that recovery waits before it takes an upload for dead.
+    server.sql("D1Database", "update files set due_at = 0 where due_at is not null");
+    await server.restart();
+    await server.recover();
+  }
+
+  const listed = await listAll(team);
+  for (const { _id: id } of listed) {
+    const { status, failure } = await processed(team, id);
+    expect({ status, failure }).toEqual({ status: "completed", failure: null });
+  }
+
+  const ids = new Set(listed.map((file) => file._id));
+  const lost = [...acknowledged.keys()].filter((id) => !ids.has(id));
+  // Not by console.log, which the test command shows of failing tests alone.
+  writeSync(
+    process.stdout.fd,
+    `kills: ${KILLS}, uploads sent: ${sent}, acknowledged: ${acknowledged.size}, lost: ${lost.length}, ` +
+      `dead midway: ${brokenOff}, stored without an answer: ${listed.length - acknowledged.size + lost.length}\n`,
+  );
+  expect(lost).toEqual([]);
+
+  for (const { _id: id, originalName } of listed) {
+    const opened = await fetch(await team.sign(id));
+    expect(opened.status).toBe(200);
+    expect(`${sha256(new Uint8Array(await opened.arrayBuffer()))}.bin`).toBe(originalName);
+    expect([originalName, undefined]).toContain(acknowledged.get(id));
+  }
+  // What broke off has left nothing behind, neither row nor object.
+  expect((await usageOf(team)).files).toBe(listed.length);
+  await server.stop();
+  const objects = server
+    .sql("R2Bucket", "select key from _mf_objects")
+    .map((object) => String(object.key))
+    .filter((key) => key.startsWith(`${team.teamId}/`));
+  expect(objects.sort()).toEqual(listed.map((file) => `${team.teamId}/${file._id}-${file.originalName}`).sort());
+});
