@@ -4,7 +4,7 @@ import { AppError } from "../errors.ts";
 import { retrying, type Slot } from "../platform/db.ts";
 import { files, isListed, teamUsage } from "../platform/schema.ts";
 import type { TeamActor } from "./actor.ts";
-import type { Audio } from "./audio.ts";
+import type { Audio } from "./audio/inspect.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "./paging.ts";
 import { type Caller, prove, scopedRead } from "./proof.ts";
 

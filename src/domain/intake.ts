@@ -8,6 +8,7 @@ import { MAX_OVERHEAD_BYTES, readMultipartFile } from "../platform/multipart.ts"
 import { files, teamUsage } from "../platform/schema.ts";
 import { newId } from "../platform/system.ts";
 import type { TeamActor } from "./actor.ts";
+import { detectMediaType, type FileType, type MediaType, servedContentType } from "./audio/media-type.ts";
 import {
   announce,
   DELETING_MILLISECONDS,
@@ -16,7 +17,6 @@ import {
   RECEIVING_MILLISECONDS,
   removeRows,
 } from "./files.ts";
-import { type Kind, servedContentType, sniff } from "./kind.ts";
 
 /*
  * The upload protocol. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
@@ -108,8 +108,8 @@ async function receive(deps: Deps, actor: TeamActor, upload: Upload): Promise<{ 
       isOurs = outcome === "recorded";
       if (outcome === "no room") throw new AppError("quota_exceeded");
       if (outcome !== "recorded") return await settleReplay(deps, outcome, await hashOf(bytes));
-      const [stored, kind] = await storeBytes(deps, intent, bytes, leastBytes);
-      await commit(deps, intent, stored, kind);
+      const [stored, format] = await storeBytes(deps, intent, bytes, leastBytes);
+      await commit(deps, intent, stored, format);
     } catch (error) {
       if (isOurs) await undo(deps, intent, error);
       throw error;
@@ -124,13 +124,13 @@ async function storeBytes(
   intent: Intent,
   bytes: AsyncIterable<Uint8Array>,
   leastBytes: number | null,
-): Promise<[StoredBytes, Kind]> {
-  let kind: Kind | undefined;
+): Promise<[StoredBytes, MediaType]> {
+  let format: MediaType | undefined;
   const stored = await deps.bytes.put(objectKey(intent), bytes, leastBytes, async (head) => {
-    kind = await sniff(head);
-    return { contentType: servedContentType(kind.mimeType), contentDisposition: attachment(intent.originalName) };
+    format = await detectMediaType(head);
+    return { contentType: servedContentType(format.mediaType), contentDisposition: attachment(intent.originalName) };
   });
-  return [stored, kind ?? (await sniff(new Uint8Array()))];
+  return [stored, format ?? (await detectMediaType(new Uint8Array()))];
 }
 
 interface Intent {
@@ -279,7 +279,7 @@ async function settleReplay(deps: Deps, { id }: Earlier, sha256: string): Promis
   }
 }
 
-type CommitValues = StoredBytes & Kind & { id: string; dueAt: number; now: number };
+type CommitValues = StoredBytes & { id: string; mimeType: string; fileType: FileType; dueAt: number; now: number };
 
 const commitIntent = statement((db, slot: Slot<CommitValues>) => {
   // `set` takes SQL, but no placeholder.
@@ -302,9 +302,15 @@ const commitIntent = statement((db, slot: Slot<CommitValues>) => {
 });
 
 /** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
-async function commit(deps: Deps, { id }: Intent, stored: StoredBytes, kind: Kind): Promise<void> {
+async function commit(
+  deps: Deps,
+  { id }: Intent,
+  stored: StoredBytes,
+  { mediaType, fileType }: MediaType,
+): Promise<void> {
   const now = deps.system.now();
-  const committed = commitIntent({ id, ...stored, ...kind, dueAt: now + PENDING_MILLISECONDS, now });
+  const dueAt = now + PENDING_MILLISECONDS;
+  const committed = commitIntent({ id, ...stored, mimeType: mediaType, fileType, dueAt, now });
   const [, [row]] = await runBatch(deps, [committed, stateOf({ id })]);
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });

@@ -4,10 +4,10 @@ import { AppError } from "../errors.ts";
 import { once, retrying } from "../platform/db.ts";
 import { retryDelaySeconds } from "../platform/jobs.ts";
 import { files } from "../platform/schema.ts";
-import { readAudio } from "./audio.ts";
-import { UnreadableAudio } from "./bytes.ts";
+import { inspectFile } from "./audio/inspect.ts";
+import type { FileType } from "./audio/media-type.ts";
+import { UnreadableAudio } from "./audio/range-source.ts";
 import { type FailureCode, type FileRow, objectKey, PENDING_MILLISECONDS } from "./files.ts";
-import type { FileType } from "./kind.ts";
 
 /** Longer than the slowest job, a full read of a 100 MB MP3 that states no duration. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
@@ -129,10 +129,9 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings> {
     if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
     return bytes;
   };
-  const known = { mimeType: file.mimeType ?? "", fileType: file.fileType as FileType };
   try {
-    const { kind, audio } = await readAudio(read, object.sizeBytes, known);
-    return { ...kind, audio: audio && JSON.stringify(audio) };
+    const { mediaType, fileType, audio } = await inspectFile(read, object.sizeBytes);
+    return { mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
   } catch (error) {
     if (error instanceof UnreadableAudio) return { code: "audio_unreadable", message: error.message };
     throw error;

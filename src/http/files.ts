@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import {
   deleteFile,
   FAILURE_CODES,
@@ -10,7 +11,6 @@ import {
   signFile,
 } from "../domain/files.ts";
 import { receiveFile } from "../domain/intake.ts";
-import { FILE_TYPES } from "../domain/kind.ts";
 import { AppError } from "../errors.ts";
 import { nextLink, read, write } from "./operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "./validate.ts";

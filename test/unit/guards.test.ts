@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { readDeps } from "../../src/deps.ts";
-import { readAudio } from "../../src/domain/audio.ts";
+import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { cleanName } from "../../src/domain/intake.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { splitRoute } from "../../src/http/operation.ts";
@@ -306,7 +306,7 @@ describe("the largest that is stored", () => {
       sample("tone-cbr.mp3").bytes,
     ]);
     const read = async (offset: number, length: number) => new Uint8Array(bytes.subarray(offset, offset + length));
-    const { audio } = await readAudio(read, bytes.length, { mimeType: "audio/mpeg", fileType: "audio file" });
+    const { audio } = await inspectFile(read, bytes.length);
     expect(audio).not.toBeNull();
     expect(Object.keys(audio?.tags ?? {}).length).toBeGreaterThan(3);
     expect(Buffer.byteLength(JSON.stringify(audio))).toBeLessThan(16 * 1024);

@@ -1,0 +1,302 @@
+import { walkFrames } from "./frames.ts";
+import {
+  byte,
+  join,
+  latin1,
+  le32,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uint,
+  uintLE,
+} from "./range-source.ts";
+import { iffChunk, MAX_ITEMS, readId3Text, type TextBudget } from "./tags.ts";
+
+/* Formats made of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
+
+interface Chunk {
+  name: string;
+  data: number;
+  length: number;
+}
+
+/** The chunks between `start` and `end`, at most `MAX_ITEMS`, as IFF lays them out: each begins at an even place. */
+async function* chunks(source: RangeSource, start: number, end: number, isBig: boolean): AsyncGenerator<Chunk> {
+  for (let at = start, n = 0; at + 8 <= end && n < MAX_ITEMS; n++) {
+    const head = await source.upTo(at, 8);
+    if (head.length < 8) return;
+    const chunk = {
+      name: latin1(head.subarray(0, 4)),
+      data: at + 8,
+      length: isBig ? uint(head, 4, 4) : uintLE(head, 4, 4),
+    };
+    yield chunk;
+    at = chunk.data + chunk.length + (chunk.length % 2);
+  }
+}
+
+const WAVE = { pcm: 1, adpcm: 2, float: 3, alaw: 6, mulaw: 7, imaAdpcm: 0x11, gsm: 0x31, mpeg: 0x50, mp3: 0x55 };
+const WAVE_EXTENSIBLE = 0xfffe;
+/** Codecs whose samples are all of one size. */
+const WAVE_SAMPLES = new Set([WAVE.pcm, WAVE.float, WAVE.alaw, WAVE.mulaw]);
+/** Codecs whose blocks all hold as many samples as the format chunk says. */
+const WAVE_BLOCKS = new Set([WAVE.adpcm, WAVE.imaAdpcm, WAVE.gsm]);
+
+/**
+ * WAV, also beyond 4 GiB (EBU Tech 3306, ITU-R BS.2088). The length is that of the samples that are there: a `data`
+ * chunk of length 0 or of more than there is, as a recorder leaves it that died, goes to the end of the file. Of codecs
+ * other than PCM, ADPCM, GSM and MPEG it is by the stated bytes per second.
+ */
+export async function readWav(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  let format: Uint8Array | null = null;
+  let sound: { start: number; end: number } | null = null;
+  let longDataBytes = 0;
+  const texts: Uint8Array[] = [];
+  let at = start + 12;
+  // A long `data` chunk is known by its place alone, so that the walk goes on behind it.
+  for (let isDone = false; !isDone; ) {
+    isDone = true;
+    for await (const { name, data, length } of chunks(source, at, source.size, false)) {
+      if (name === "ds64") longDataBytes = uintLE(await source.upTo(data + 8, 8), 0, 8);
+      if (name === "fmt " && length >= 16) format ??= await source.copy(data, Math.min(length, 64));
+      if (name === "CSET" && length <= 64) texts.push(iffChunk("CSET", await source.copy(data, length), le32(length)));
+      if (name === "LIST") texts.push(await readInfoTexts(source, data, data + length, budget));
+      if (name.toLowerCase() === "id3 ") {
+        const id3 = await readId3Text(source, data, budget);
+        if (id3.length > 0) texts.push(iffChunk("id3 ", id3, le32(id3.length)));
+      }
+      if (name !== "data" || sound) continue;
+      const isLong = length === 0xffffffff && longDataBytes > 0;
+      let end = data + (isLong ? longDataBytes : length);
+      if (end > source.size || (length === 0 && !(await isChunk(source, data)))) end = source.size;
+      sound = { start: data, end };
+      if (end === data + length) continue;
+      isDone = false;
+      at = end + (end % 2);
+      break;
+    }
+  }
+  if (!format || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
+  let codec = uintLE(format, 0, 2);
+  // The true code begins the sub-format's GUID.
+  if (codec === WAVE_EXTENSIBLE && format.length >= 26) codec = uintLE(format, 24, 2);
+  const channels = uintLE(format, 2, 2);
+  const rate = uintLE(format, 4, 4);
+  const blockBytes = uintLE(format, 12, 2);
+  const bytes = sound.end - sound.start;
+  let seconds = bytes / uintLE(format, 8, 4);
+  if (WAVE_SAMPLES.has(codec)) seconds = Math.floor(bytes / blockBytes) / rate;
+  const blockSamples = uintLE(format, 18, 2);
+  if (WAVE_BLOCKS.has(codec) && blockSamples > 0) seconds = (Math.floor(bytes / blockBytes) * blockSamples) / rate;
+  if (codec === WAVE.mp3 || codec === WAVE.mpeg) ({ seconds } = await walkFrames(source, sound.start, sound.end));
+  const plain = join(Uint8Array.of(codec & 255, codec >> 8), format.subarray(2, 16));
+  return {
+    seconds: positiveOrNull(seconds),
+    soundBytes: bytes,
+    channels,
+    sampleRate: rate,
+    lossless: codec === WAVE.pcm || codec === WAVE.float,
+    excerpt: (withText) => {
+      const body = join("WAVE", iffChunk("fmt ", plain, le32(16)), ...(withText ? texts : []));
+      return join("RIFF", le32(body.length), body);
+    },
+  };
+}
+
+function positiveOrNull(value: number): number | null {
+  return value > 0 && Number.isFinite(value) ? value : null;
+}
+
+/** Whether a chunk begins at `at` and fits: an empty `data` chunk followed by others is truly empty. */
+async function isChunk(source: RangeSource, at: number): Promise<boolean> {
+  const head = await source.upTo(at, 8);
+  return /^[\w ]{4}$/.test(latin1(head.subarray(0, 4))) && at + 8 + uintLE(head, 4, 4) <= source.size;
+}
+
+/** The texts of a LIST chunk of the type INFO, as such a chunk; empty without any. */
+async function readInfoTexts(source: RangeSource, start: number, end: number, budget: TextBudget) {
+  if (latin1(await source.copy(start, 4)) !== "INFO") return new Uint8Array();
+  const texts: Uint8Array[] = [];
+  for await (const { name, data, length } of chunks(source, start + 4, end, false)) {
+    if (!/^[\w ]{4}$/.test(name) || data + length > source.size) break;
+    if (length > 0 && budget.admits(length)) texts.push(iffChunk(name, await source.copy(data, length), le32(length)));
+  }
+  const body = join("INFO", ...texts);
+  return texts.length === 0 ? new Uint8Array() : iffChunk("LIST", body, le32(body.length));
+}
+
+/** Bytes a sample of the types of AIFF-C in which a frame is a sample of each channel, where the size isn't stated. */
+const AIFC_SAMPLE_BYTES: Record<string, number> = { ulaw: 1, ULAW: 1, alaw: 1, ALAW: 1, fl32: 4, FL32: 4, fl64: 8 };
+const AIFC_PCM = ["NONE", "sowt", "twos", "in24", "in32", "raw "];
+
+/**
+ * AIFF and AIFF-C. The length is that of the samples that are there, of which there may be fewer than stated, and more
+ * where the recorder died before it stated any. Of codecs with frames of other sizes it is the stated one, in
+ * proportion to the part of the sound that is there.
+ */
+export async function readAiff(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const type = latin1(await source.copy(start + 8, 4));
+  let common: Uint8Array | null = null;
+  let sound: { bytes: number; statedBytes: number } | null = null;
+  const texts: Uint8Array[] = [];
+  for await (const { name, data, length } of chunks(source, start + 12, source.size, true)) {
+    if (name === "COMM" && length >= 18) common ??= await source.copy(data, Math.min(length, 22 + 256));
+    if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && length > 0 && budget.admits(length)) {
+      texts.push(iffChunk(name, await source.copy(data, length)));
+    }
+    if (name === "ID3 ") {
+      const id3 = await readId3Text(source, data, budget);
+      if (id3.length > 0) texts.push(iffChunk("ID3 ", id3));
+    }
+    if (name !== "SSND" || sound) continue;
+    const rest = Math.max(0, source.size - data - 8);
+    const isUnfinished = length <= 8 && !(await isChunk(source, data + length));
+    sound = { bytes: isUnfinished ? rest : Math.min(length - 8, rest), statedBytes: length - 8 };
+    if (isUnfinished) break;
+  }
+  if (!common || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
+  const channels = uint(common, 0, 2);
+  const frames = uint(common, 2, 4);
+  const exponent = uint(common, 8, 2) - 16383;
+  const sampleRate = uint(common, 10, 4) * 2 ** (exponent - 31);
+  const codec = type === "AIFC" ? latin1(common.subarray(18, 22)) : "NONE";
+  const sampleBytes = AIFC_PCM.includes(codec) ? Math.ceil(uint(common, 6, 2) / 8) : (AIFC_SAMPLE_BYTES[codec] ?? 0);
+  let framesThere = (frames * sound.bytes) / Math.max(sound.statedBytes, 1);
+  if (sampleBytes > 0) framesThere = Math.floor(sound.bytes / (sampleBytes * channels));
+  const isStated = frames > 0 && sound.statedBytes > 0;
+  const isNameSound = common.length === 23 + byte(common, 22) + ((byte(common, 22) + 1) % 2);
+  const plain = type === "AIFC" && !isNameSound ? common.slice(0, 22) : common;
+  return {
+    seconds: positiveOrNull((isStated ? Math.min(frames, framesThere) : framesThere) / sampleRate),
+    soundBytes: sound.bytes,
+    channels,
+    sampleRate,
+    lossless: AIFC_PCM.includes(codec) || /^(fl32|FL32|fl64)$/.test(codec),
+    excerpt: (withText) => {
+      const body = join(type, iffChunk("COMM", plain), ...(withText ? texts : []));
+      return iffChunk("FORM", body);
+    },
+  };
+}
+
+/** DSF (Sony's DSF File Format Specification): one bit a sample, the tag behind the sound. */
+export async function readDsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const head = await source.copy(start, 92);
+  if (latin1(head.subarray(28, 32)) !== "fmt " || latin1(head.subarray(80, 84)) !== "data") {
+    throw new UnreadableAudio("The file has no readable audio stream.");
+  }
+  const tagAt = uintLE(head, 20, 8);
+  const id3 = tagAt > 0 ? await readId3Text(source, start + tagAt, budget) : new Uint8Array();
+  const channels = uintLE(head, 52, 4);
+  const end = Math.min(tagAt > 0 ? start + tagAt : source.size, start + 80 + uintLE(head, 84, 8), source.size);
+  const soundBytes = Math.max(0, end - start - 92);
+  const samples = Math.min(uintLE(head, 64, 8), (soundBytes * 8) / channels / (uintLE(head, 60, 4) || 1));
+  const long = (value: number) => join(le32(value), le32(0));
+  return {
+    seconds: positiveOrNull(samples / uintLE(head, 56, 4)),
+    soundBytes,
+    excerpt: (withText) => {
+      const tag = withText ? id3 : new Uint8Array();
+      const dsd = join("DSD ", long(28), long(80 + tag.length), long(tag.length > 0 ? 80 : 0));
+      return join(dsd, head.subarray(28, 80), tag);
+    },
+  };
+}
+
+/** The objects of ASF that matter, by the first four bytes of their GUIDs. */
+const ASF = {
+  header: 0x75b22630,
+  data: 0x75b22636,
+  fileProperties: 0x8cabdca1,
+  streamProperties: 0xb7dc0791,
+  codecs: 0x86d15240,
+  content: 0x75b22633,
+  extendedContent: 0xd2d0a440,
+};
+const ASF_VIDEO = 0xbc19efc0;
+/** What a header object other than the texts is long at most. */
+const MAX_ASF_OBJECT_BYTES = 8 * 1024;
+
+/**
+ * ASF, which holds Windows Media Audio. Packets are all of one size and say when they are played: the length is the
+ * stated one where all packets are there, else by the time at which the last one ends.
+ */
+export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const headerBytes = uintLE(await source.copy(start + 16, 8), 0, 8);
+  const objects: Uint8Array[] = [];
+  const texts: Uint8Array[] = [];
+  let hasVideo = false;
+  let properties: Uint8Array = new Uint8Array();
+  let at = start + 30;
+  for (let n = 0; n < MAX_ITEMS && at + 24 <= start + headerBytes; n++) {
+    const head = await source.copy(at, 28);
+    const id = uintLE(head, 0, 4);
+    const length = uintLE(head, 16, 8);
+    if (length < 24) break;
+    const object = length <= MAX_ASF_OBJECT_BYTES ? await source.copy(at, length) : null;
+    if (id === ASF.fileProperties && object) properties = object;
+    if (id === ASF.streamProperties) hasVideo ||= object !== null && uintLE(object, 24, 4) === ASF_VIDEO;
+    if (object && (id === ASF.fileProperties || id === ASF.streamProperties || id === ASF.codecs)) objects.push(object);
+    if (id === ASF.content && budget.admits(length)) texts.push(await source.copy(at, length));
+    if (id === ASF.extendedContent) texts.push(await readAsfTexts(source, at, length, budget));
+    at += length;
+  }
+  const packetBytes = uintLE(properties, 92, 4);
+  const statedPackets = uintLE(properties, 56, 8);
+  const isLive = (byte(properties, 88) & 1) !== 0;
+  const prerollMs = uintLE(properties, 80, 8);
+  const stated = uintLE(properties, 64, 8) / 1e7 - prerollMs / 1000;
+  const packetsAt = start + headerBytes + 50;
+  const packets = Math.floor((source.size - packetsAt) / packetBytes);
+  let seconds: number | null = null;
+  if (packets > 0 && Number.isFinite(packets)) {
+    const isWhole = !isLive && statedPackets > 0 && packets >= statedPackets && stated > 0;
+    const first = await asfPacketTime(source, packetsAt);
+    const last = await asfPacketTime(source, packetsAt + packetBytes * ((isWhole ? statedPackets : packets) - 1));
+    const measured = first && last ? (last.ms + last.durationMs - first.ms) / 1000 : null;
+    const isFarOff = measured !== null && Math.abs(measured - stated) > 1 + stated / 10;
+    seconds = isWhole && !isFarOff ? stated : (measured ?? (stated * packets) / Math.max(statedPackets, packets));
+  }
+  const head = await source.copy(start, 30);
+  return {
+    seconds,
+    soundBytes: Math.max(0, source.size - packetsAt),
+    hasVideo,
+    excerpt: (withText) => {
+      const all = withText ? [...objects, ...texts.filter(({ length }) => length > 0)] : objects;
+      const body = join(...all);
+      const size = join(le32(30 + body.length), le32(0), le32(all.length));
+      return join(head.subarray(0, 16), size, head.subarray(28), body);
+    },
+  };
+}
+
+/** When a data packet is sent and for how long it plays (ASF specification, 5.2.2). */
+async function asfPacketTime(source: RangeSource, start: number) {
+  const packet = await source.copy(start, 64);
+  const correction = byte(packet, 0);
+  const at = correction >= 0x80 ? 1 + (correction & 15) : 0;
+  const flags = byte(packet, at);
+  // Three fields of 0, 1, 2 or 4 bytes: the lengths of the packet, the sequence and the padding.
+  const bytes = [5, 1, 3].reduce((sum, shift) => sum + ([0, 1, 2, 4][(flags >> shift) & 3] ?? 0), 0);
+  const time = at + 2 + bytes;
+  return packet.length < 64 ? null : { ms: uintLE(packet, time, 4), durationMs: uintLE(packet, time + 4, 2) };
+}
+
+/** An Extended Content Description Object without its pictures and other bytes. */
+async function readAsfTexts(source: RangeSource, start: number, length: number, budget: TextBudget) {
+  const head = await source.copy(start, 26);
+  const items: Uint8Array[] = [];
+  let at = start + 26;
+  for (let n = 0; n < Math.min(uintLE(head, 24, 2), MAX_ITEMS) && at < start + length; n++) {
+    const nameBytes = uintLE(await source.copy(at, 2), 0, 2);
+    const type = await source.copy(at + 2 + nameBytes, 4);
+    const itemBytes = 6 + nameBytes + uintLE(type, 2, 2);
+    const isBytes = uintLE(type, 0, 2) === 1;
+    if (type.length === 4 && !isBytes && budget.admits(itemBytes)) items.push(await source.copy(at, itemBytes));
+    at += itemBytes;
+  }
+  const body = join(...items);
+  const count = Uint8Array.of(items.length & 255, items.length >> 8);
+  return items.length === 0 ? body : join(head.subarray(0, 16), le32(26 + body.length), le32(0), count, body);
+}

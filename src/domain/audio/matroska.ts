@@ -1,0 +1,175 @@
+import { byte, join, type RangeSource, type Reading, uint } from "./range-source.ts";
+import { MAX_ITEMS, type TextBudget } from "./tags.ts";
+
+/* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
+
+const ID = {
+  ebml: 0x1a45dfa3,
+  segment: 0x18538067,
+  seekHead: 0x114d9b74,
+  seek: 0x4dbb,
+  seekId: 0x53ab,
+  seekPosition: 0x53ac,
+  info: 0x1549a966,
+  timestampScale: 0x2ad7b1,
+  duration: 0x4489,
+  tracks: 0x1654ae6b,
+  trackEntry: 0xae,
+  trackType: 0x83,
+  tags: 0x1254c367,
+  tag: 0x7373,
+  cluster: 0x1f43b675,
+  timestamp: 0xe7,
+  blockGroup: 0xa0,
+  block: 0xa1,
+  simpleBlock: 0xa3,
+};
+/** What is gone into; the others are passed by as a whole. */
+const CONTAINERS = new Set([
+  ID.segment,
+  ID.seekHead,
+  ID.seek,
+  ID.info,
+  ID.tracks,
+  ID.trackEntry,
+  ID.tags,
+  ID.cluster,
+  ID.blockGroup,
+]);
+/** The descriptions of the tracks, with their codecs' set-up. */
+const MAX_TRACKS_BYTES = 128 * 1024;
+const MAX_INFO_BYTES = 16 * 1024;
+/** A header of so many elements is none; a cluster of so many blocks is longer than any recorder's. */
+const MAX_HEADER_ELEMENTS = 2000;
+/** Where the first block must be, to be taken for the start. */
+const MAX_FIRST_ELEMENTS = 16;
+const MAX_CLUSTER_ELEMENTS = 100_000;
+/** Stated lengths are right or far off; so much apart, the last block may merely be a long one. */
+const TOLERANCE_SECONDS = 0.25;
+
+/** A track's type. */
+const VIDEO = 1;
+
+interface Element {
+  id: number;
+  start: number;
+  data: number;
+  length: number;
+}
+
+/** The elements from `position` on, in order and flat: what is inside a container comes after it. */
+async function* elements(source: RangeSource, position: number, limit: number): AsyncGenerator<Element> {
+  for (let at = position, n = 0; at < source.size && n < limit; n++) {
+    const head = await source.upTo(at, 12);
+    const idBytes = Math.clz32(byte(head, 0)) - 23;
+    const sizeBytes = Math.clz32(byte(head, idBytes)) - 23;
+    if (idBytes > 4 || sizeBytes > 8 || idBytes + sizeBytes > head.length) return;
+    const id = uint(head, 0, idBytes);
+    const size = head.slice(idBytes, idBytes + sizeBytes);
+    size[0] = byte(size, 0) & (0xff >> sizeBytes);
+    const length = uint(size);
+    const data = at + idBytes + sizeBytes;
+    // A length of all ones is "unknown", which only a container may have; it is a huge number and ends the walk.
+    yield { id, start: at, data, length };
+    at = CONTAINERS.has(id) ? data : data + length;
+  }
+}
+
+/**
+ * Matroska and WebM. The length is from the first block to the last one, since what browsers record states none and
+ * what is cut off states too much; the stated one counts where it is close to that, and where the tail has no cluster.
+ */
+export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const parts: Record<"ebml" | "info" | "tracks", Uint8Array> = { ebml: none, info: none, tracks: none };
+  const tags: Uint8Array[] = [];
+  let hasVideo = false;
+  let firstCluster = source.size;
+  let segment = start;
+  let secondsPerTick = 1e-3;
+  let statedTicks = 0;
+  let seekId = 0;
+  let tagsAt: number | null = null;
+  for await (const element of elements(source, start, MAX_HEADER_ELEMENTS)) {
+    const { id, data, length } = element;
+    const whole = data + length - element.start;
+    const value = length <= 8 ? await source.copy(data, length) : none;
+    if (id === ID.segment) segment = data;
+    if (id === ID.ebml) parts.ebml = await source.copy(element.start, Math.min(whole, MAX_INFO_BYTES));
+    if (id === ID.info && whole <= MAX_INFO_BYTES) parts.info = await source.copy(element.start, whole);
+    if (id === ID.tracks && whole <= MAX_TRACKS_BYTES) parts.tracks = await source.copy(element.start, whole);
+    if (id === ID.trackType) hasVideo ||= uint(value) === VIDEO;
+    if (id === ID.timestampScale) secondsPerTick = uint(value) / 1e9;
+    if (id === ID.duration) statedTicks = float(value);
+    if (id === ID.seekId) seekId = uint(value);
+    if (id === ID.seekPosition && seekId === ID.tags) tagsAt = segment + uint(value);
+    if (id === ID.tag && budget.admits(whole)) tags.push(await source.copy(element.start, whole));
+    if (id === ID.cluster) {
+      firstCluster = element.start;
+      break;
+    }
+  }
+  if (tags.length === 0 && tagsAt !== null && tagsAt > firstCluster) {
+    for await (const { id, start: at, data, length } of elements(source, tagsAt, MAX_ITEMS)) {
+      if (id !== ID.tags && id !== ID.tag) break;
+      if (id === ID.tag && budget.admits(data + length - at)) tags.push(await source.copy(at, data + length - at));
+    }
+  }
+  const stated = statedTicks * secondsPerTick;
+  const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
+  let measured: number | null = null;
+  for await (const mark of source.lastMarks("\x1f\x43\xb6\x75", firstCluster)) {
+    const times = await blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
+    if (first === null || times === null) continue;
+    // The last block is taken to be as long as the one before it.
+    measured = (2 * times.last - times.beforeLast - first.first) * secondsPerTick;
+    break;
+  }
+  const isTrue = measured === null || Math.abs(stated - measured) < TOLERANCE_SECONDS;
+  return {
+    seconds: stated > 0 && isTrue ? stated : measured,
+    soundBytes: source.size - firstCluster,
+    hasVideo,
+    excerpt: (withText) => {
+      const all = withText && tags.length > 0 ? [ebml(ID.tags, ...tags)] : [];
+      return join(parts.ebml, ebml(ID.segment, parts.info, parts.tracks, ...all));
+    },
+  };
+}
+
+const none = new Uint8Array();
+
+/** An element of four bytes of id, with a length of eight bytes. */
+function ebml(id: number, ...parts: Uint8Array[]): Uint8Array {
+  const body = join(...parts);
+  const head = new DataView(new ArrayBuffer(12));
+  head.setUint32(0, id);
+  head.setUint32(4, 0x01000000);
+  head.setUint32(8, body.length);
+  return join(new Uint8Array(head.buffer), body);
+}
+
+function float(bytes: Uint8Array): number {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  return bytes.length === 4 ? view.getFloat32(0) : bytes.length === 8 ? view.getFloat64(0) : 0;
+}
+
+/** The times in ticks of a cluster's first block and of its last two, of the first `limit` elements; null without any. */
+async function blockTimes(source: RangeSource, cluster: number, limit: number) {
+  let clusterTicks: number | null = null;
+  let first = Number.NaN;
+  let beforeLast = Number.NEGATIVE_INFINITY;
+  let last = Number.NEGATIVE_INFINITY;
+  for await (const { id, data, length } of elements(source, cluster, limit)) {
+    // No integer of EBML is longer than 8 bytes.
+    if (id === ID.timestamp && length > 8) return null;
+    if (id === ID.timestamp) clusterTicks = uint(await source.upTo(data, length));
+    if ((id !== ID.block && id !== ID.simpleBlock) || clusterTicks === null) continue;
+    // Track number (one byte below 127 tracks), then a signed 16-bit time relative to the cluster's.
+    const relative = uint(await source.upTo(data + 1, 2));
+    const ticks = clusterTicks + (relative >= 0x8000 ? relative - 0x10000 : relative);
+    if (Number.isNaN(first)) first = ticks;
+    beforeLast = Math.max(beforeLast, Math.min(ticks, last));
+    last = Math.max(last, ticks);
+  }
+  return Number.isNaN(first) ? null : { first, beforeLast: Math.max(beforeLast, first), last };
+}

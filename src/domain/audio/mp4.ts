@@ -1,0 +1,341 @@
+import { AAC_CHANNELS, AAC_RATES_HZ } from "./frames.ts";
+import { be32, byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
+import type { TextBudget } from "./tags.ts";
+
+/* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
+
+/** An honest file has a few hundred outside of its fragments, of which only the first and the last are read. */
+const MAX_BOXES = 2000;
+/** What is gone into; the others are passed by as a whole. */
+const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf".split(" "));
+/** Of a table that is read whole: 8,000 entries, where audio has one or two. */
+const MAX_TABLE_BYTES = 64 * 1024;
+
+interface Box {
+  name: string;
+  start: number;
+  data: number;
+  end: number;
+}
+
+/** The boxes from `position` on, in order and flat: what is inside a container comes after it. */
+async function* boxes(source: RangeSource, position: number, end: number, isFlat = true): AsyncGenerator<Box> {
+  let at = position;
+  for (let n = 0; at + 8 <= end && n < MAX_BOXES; n++) {
+    const head = await source.copy(at, 16);
+    const name = latin1(head.subarray(4, 8));
+    const stated = uint(head, 0, 4);
+    const isLong = stated === 1;
+    const length = isLong ? uint(head, 8, 8) : stated === 0 ? source.size - at : stated;
+    if (head.length < 8 || length < (isLong ? 16 : 8)) return;
+    const box = { name, start: at, data: at + (isLong ? 16 : 8), end: at + length };
+    yield box;
+    at = isFlat && CONTAINERS.has(name) ? box.data : box.end;
+    // In MP4 this one has a version and flags, in QuickTime it hasn't.
+    if (name === "meta" && latin1(await source.copy(at + 4, 4)) !== "hdlr") at += 4;
+  }
+}
+
+interface Track {
+  id: number;
+  kind: string;
+  entry: SampleEntry | null;
+  ticksPerSecond: number;
+  ticks: number;
+  samples: number;
+  defaultTicks: number;
+  edits: { ticks: number; mediaTime: number }[];
+}
+
+interface SampleEntry {
+  format: string;
+  codec: string | null;
+  channels: number;
+  sampleRate: number;
+  lossless: boolean;
+}
+
+/**
+ * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
+ * by its edit list, in proportion to the part of the media data that is there; in a fragmented file it is from the start
+ * of the first fragment to the end of the last whole one. The movie header's length counts for nothing.
+ */
+export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const tracks: Track[] = [];
+  const texts: Uint8Array[] = [];
+  const media = { there: 0, stated: 0 };
+  let brands: Uint8Array = new Uint8Array();
+  let movieTicksPerSecond = 0;
+  let fragment: Box | null = null;
+  for await (const box of boxes(source, start, source.size)) {
+    const { name, data, end } = box;
+    const track = tracks.at(-1);
+    const body = (length: number) => source.copy(data, Math.min(length, end - data));
+    if (name === "moof") {
+      fragment = box;
+      break;
+    }
+    if (name === "ftyp" && end - box.start <= 256 && (end - data) % 4 === 0)
+      brands = await source.copy(box.start, end - box.start);
+    if (name === "mvhd") movieTicksPerSecond = readTimes(await body(32)).ticksPerSecond;
+    if (name === "trak")
+      tracks.push({
+        id: 0,
+        kind: "",
+        entry: null,
+        ticksPerSecond: 0,
+        ticks: 0,
+        samples: 0,
+        defaultTicks: 0,
+        edits: [],
+      });
+    if (name === "mdat") {
+      media.stated += end - data;
+      media.there += Math.max(0, Math.min(end, source.size) - data);
+    }
+    if (name === "ilst") texts.push(...(await readItems(source, data, end, budget)));
+    // QuickTime's own texts: a length, a language, the text.
+    if (name.startsWith("\xa9") && budget.admits(end - data)) {
+      const text = (await body(end - data)).subarray(4);
+      texts.push(box4(name, box4("data", join(be32(1), be32(0), text))));
+    }
+    if (name === "trex") {
+      const defaults = await body(16);
+      for (const one of tracks) if (one.id === uint(defaults, 4, 4)) one.defaultTicks = uint(defaults, 12, 4);
+    }
+    if (!track) continue;
+    if (name === "tkhd") track.id = uint(await body(24), byte(await body(1), 0) === 1 ? 20 : 12, 4);
+    if (name === "mdhd") Object.assign(track, readTimes(await body(32)));
+    if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
+    if (name === "elst") track.edits = readEdits(await body(MAX_TABLE_BYTES));
+    if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
+    if (name === "stsz") track.samples = uint(await body(12), 8, 4);
+    if (name === "stts" && end - data <= MAX_TABLE_BYTES) track.ticks = readTimeTable(await body(end - data));
+  }
+  const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
+  const hasVideo = tracks.some(
+    ({ kind, entry }) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? ""),
+  );
+  if (!track?.entry) {
+    if (hasVideo) return { seconds: null, soundBytes: 0, hasVideo, excerpt: () => brands };
+    throw new UnreadableAudio("The file has no audio track.");
+  }
+  const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
+  const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
+  const { entry } = track;
+  return {
+    seconds: ticks === null ? null : editedSeconds({ ...track, ticks }, movieTicksPerSecond) * part,
+    soundBytes: fragment ? source.size - fragment.start : media.there,
+    hasVideo,
+    codec: entry.codec,
+    channels: entry.channels,
+    sampleRate: entry.sampleRate || track.ticksPerSecond,
+    lossless: entry.lossless,
+    excerpt: (withText) => {
+      const handler = box4("hdlr", join(new Uint8Array(8), "mdirappl", new Uint8Array(9)));
+      const meta = box4("meta", join(be32(0), handler, box4("ilst", join(...texts))));
+      return withText ? join(brands, box4("moov", box4("udta", meta))) : brands;
+    },
+  };
+}
+
+function box4(name: string, body: Uint8Array): Uint8Array {
+  return join(be32(body.length + 8), name, body);
+}
+
+/** The time scale and the length of a movie's or a track's media, from a header of either version. */
+function readTimes(header: Uint8Array): { ticksPerSecond: number; ticks: number } {
+  const isLong = byte(header, 0) === 1;
+  const ticks = isLong ? uint(header, 24, 8) : uint(header, 16, 4);
+  return { ticksPerSecond: uint(header, isLong ? 20 : 12, 4), ticks };
+}
+
+function readEdits(table: Uint8Array): Track["edits"] {
+  const [bytes, width] = byte(table, 0) === 1 ? [20, 8] : [12, 4];
+  const edits: Track["edits"] = [];
+  for (let at = 8, n = uint(table, 4, 4); n > 0 && at + bytes <= table.length; at += bytes, n--) {
+    edits.push({ ticks: uint(table, at, width), mediaTime: uint(table, at + width, width) });
+  }
+  return edits;
+}
+
+function readTimeTable(table: Uint8Array): number {
+  let ticks = 0;
+  for (let at = 8, n = uint(table, 4, 4); n > 0 && at + 8 <= table.length; at += 8, n--) {
+    ticks += uint(table, at, 4) * uint(table, at + 4, 4);
+  }
+  return ticks;
+}
+
+/** What the edit list lets be heard; an edit without a media time is a pause, and one of length 0 has no end. */
+function editedSeconds({ edits, ticks, ticksPerSecond }: Track, movieTicksPerSecond: number): number {
+  const heard = edits.filter(({ mediaTime }) => mediaTime < ticks);
+  if (heard.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
+  return heard.reduce((seconds, edit) => {
+    const rest = (ticks - edit.mediaTime) / ticksPerSecond;
+    return seconds + (edit.ticks === 0 ? rest : Math.min(edit.ticks / movieTicksPerSecond, rest));
+  }, 0);
+}
+
+/** The items of an `ilst` box whose values are text or numbers. */
+async function readItems(source: RangeSource, start: number, end: number, budget: TextBudget): Promise<Uint8Array[]> {
+  const items: Uint8Array[] = [];
+  for await (const { name, start: at, end: itemEnd } of boxes(source, start, end, false)) {
+    if (name === "covr" || itemEnd > end || !budget.admits(itemEnd - at)) continue;
+    items.push(await source.copy(at, itemEnd - at));
+  }
+  return items;
+}
+
+/** From the first fragment's time to the end of the last one of which all samples are there, in ticks of the track. */
+async function readFragments(source: RangeSource, first: Box, track: Track): Promise<number | null> {
+  const from = await readFragment(source, first.start, track);
+  for await (const mark of source.lastMarks("moof", first.start)) {
+    const last = await readFragment(source, mark - 4, track);
+    if (from && last?.isWhole) return last.end - from.start;
+  }
+  return null;
+}
+
+async function readFragment(source: RangeSource, start: number, track: Track) {
+  const found = { start: -1, end: 0, isWhole: true };
+  let id = 0;
+  let ticksEach = track.defaultTicks;
+  for await (const { name, data, end } of boxes(source, start, source.size)) {
+    if (name === "mdat") {
+      found.isWhole = end <= source.size;
+      break;
+    }
+    const body = await source.copy(data, Math.min(end - data, MAX_TABLE_BYTES));
+    const flags = uint(body, 1, 3);
+    if (name === "tfhd") {
+      id = uint(body, 4, 4);
+      const at = 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);
+      if (flags & 8) ticksEach = uint(body, at, 4);
+    }
+    if (id !== track.id) continue;
+    if (name === "tfdt") found.start = found.end = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
+    if (name !== "trun") continue;
+    const count = uint(body, 4, 4);
+    const width = 4 * [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
+    if ((flags & 0x100) === 0) found.end += count * ticksEach;
+    else {
+      let at = 8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0);
+      for (let n = 0; n < count && at + 4 <= body.length; n++, at += width) found.end += uint(body, at, 4);
+    }
+  }
+  return found.start < 0 ? null : found;
+}
+
+/** Names as the parser gives them to other files of these codecs. */
+const CODECS: Record<string, string> = {
+  Opus: "Opus",
+  fLaC: "FLAC",
+  alac: "ALAC",
+  "ac-3": "AC-3",
+  "ec-3": "E-AC-3",
+  samr: "AMR",
+  sawb: "AMR-WB",
+  ulaw: "uLaw 2:1",
+  alaw: "aLaw 2:1",
+  ima4: "IMA 4:1",
+};
+const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
+
+/** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
+async function readSampleEntry(source: RangeSource, start: number, end: number): Promise<SampleEntry> {
+  const head = await source.copy(start, 72);
+  const format = latin1(head.subarray(4, 8));
+  const version = uint(head, 16, 2);
+  const isPcm = PCM.test(format);
+  const entry = {
+    format,
+    codec: isPcm ? "PCM" : (CODECS[format] ?? null),
+    channels: version === 2 ? uint(head, 48, 4) : uint(head, 24, 2),
+    sampleRate: version === 2 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2),
+    lossless: isPcm || format === "alac" || format === "fLaC",
+  };
+  const isMp3 = format === ".mp3" || format === "ms\0U";
+  let objectType = isMp3 ? 0x6b : 0;
+  const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
+  for await (const { name, data } of boxes(source, inner, Math.min(end, start + uint(head, 0, 4)), false)) {
+    const body = await source.copy(data, 256);
+    if (name === "dOps") entry.channels = byte(body, 1);
+    if (name === "alac") Object.assign(entry, { channels: byte(body, 13), sampleRate: uint(body, 24, 4) });
+    if (name === "dfLa") {
+      Object.assign(entry, { channels: ((byte(body, 20) >> 1) & 7) + 1, sampleRate: uint(body, 18, 3) >> 4 });
+    }
+    // QuickTime wraps the description of AAC once more.
+    const at = name === "esds" ? 0 : name === "wave" ? latin1(body).indexOf("esds") + 4 : -1;
+    if (at < 0 || (name === "wave" && at === 3)) continue;
+    const config = readDecoderConfig(body.subarray(at + 4));
+    objectType = config.objectType;
+    const { channels, sampleRate } = readAudioSpecificConfig(config.specific);
+    if (isAac(objectType) && channels > 0) entry.channels = channels;
+    if (isAac(objectType) && sampleRate > 0) entry.sampleRate = sampleRate;
+  }
+  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) entry.codec = "MPEG-4/AAC";
+  if (objectType === 0x69 || objectType === 0x6b) {
+    // The object type doesn't tell the layer; nobody puts another than the third into MP4.
+    const version = entry.sampleRate >= 32_000 ? "1" : entry.sampleRate >= 16_000 ? "2" : "2.5";
+    entry.codec = `MPEG ${version} Layer 3`;
+  }
+  return entry;
+}
+
+function isAac(objectType: number): boolean {
+  return objectType === 0x40 || (objectType >= 0x66 && objectType <= 0x68);
+}
+
+/** The object type and the decoder's own set-up out of an ES descriptor (ISO/IEC 14496-1, 7.2.6). */
+function readDecoderConfig(descriptor: Uint8Array): { objectType: number; specific: Uint8Array } {
+  let objectType = 0;
+  for (let at = 0; at < descriptor.length; ) {
+    const tag = byte(descriptor, at++);
+    while (byte(descriptor, at) >= 128) at++;
+    const length = byte(descriptor, at++);
+    if (tag === 5) return { objectType, specific: descriptor.subarray(at, at + length) };
+    if (tag === 4) objectType = byte(descriptor, at);
+    if (tag !== 3 && tag !== 4) break;
+    const flags = byte(descriptor, at + 2);
+    const url = flags & 0x40 ? 1 + byte(descriptor, at + 3) : 0;
+    at += tag === 4 ? 13 : 3 + (flags & 0x80 ? 2 : 0) + url + (flags & 0x20 ? 2 : 0);
+  }
+  return { objectType, specific: new Uint8Array() };
+}
+
+/**
+ * What comes out of an AAC decoder (ISO/IEC 14496-3, 1.6.2.1): with spectral band replication at another rate than the
+ * one coded, with parametric stereo in two channels where one is coded. 0 is "not told here".
+ */
+function readAudioSpecificConfig(bytes: Uint8Array): { channels: number; sampleRate: number } {
+  let at = 0;
+  const bits = (count: number) => {
+    let value = 0;
+    for (const stop = at + count; at < stop; at++) value = value * 2 + ((byte(bytes, at >> 3) >> (7 - (at & 7))) & 1);
+    return value;
+  };
+  const objectType = () => {
+    const type = bits(5);
+    return type === 31 ? 32 + bits(6) : type;
+  };
+  const rate = () => {
+    const index = bits(4);
+    return index === 15 ? bits(24) : (AAC_RATES_HZ[index] ?? 0);
+  };
+  const type = objectType();
+  let sampleRate = rate();
+  let channels = AAC_CHANNELS[bits(4)] ?? 0;
+  const isExplicit = type === 5 || type === 29;
+  if (isExplicit) sampleRate = rate();
+  let hasParametricStereo = type === 29;
+  // Older decoders are told of a plain stream, and newer ones of the extensions behind it.
+  for (at += isExplicit ? 5 : 3; !isExplicit && at + 16 <= bytes.length * 8; at -= 10) {
+    if (bits(11) !== 0x2b7) continue;
+    if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
+    hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
+    break;
+  }
+  if (hasParametricStereo && channels === 1) channels = 2;
+  return { channels, sampleRate };
+}

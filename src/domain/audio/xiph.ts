@@ -1,0 +1,322 @@
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  MAX_WALK_BYTES,
+  MAX_WINDOW_BYTES,
+  MIN_WINDOW_BYTES,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uint,
+  uintLE,
+} from "./range-source.ts";
+import { MAX_ITEMS, readVorbisComments, type TextBudget } from "./tags.ts";
+
+/* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
+
+interface FlacFrame {
+  /** In samples. */
+  start: number;
+  end: number;
+}
+
+/** The FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
+function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): FlacFrame | null {
+  const [b1, b2, b3] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3)];
+  const sizeCode = b2 >> 4;
+  const rateCode = b2 & 15;
+  if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
+  if (b3 >> 4 > 10 || (b3 & 1) !== 0) return null;
+  // The number is written as UTF-8 would, up to seven bytes long.
+  const ones = Math.clz32(~(byte(bytes, 4) << 24));
+  const numberBytes = Math.max(1, ones);
+  let number = ones === 0 ? byte(bytes, 4) : byte(bytes, 4) & (0x7f >> ones);
+  for (let n = 1; n < numberBytes; n++) number = number * 64 + (byte(bytes, 4 + n) & 63);
+  let at = 4 + numberBytes;
+  let samples = sizeCode === 1 ? 192 : sizeCode < 6 ? 576 << (sizeCode - 2) : 256 << (sizeCode - 8);
+  if (sizeCode === 6 || sizeCode === 7) {
+    samples = uint(bytes, at, sizeCode - 5) + 1;
+    at += sizeCode - 5;
+  }
+  if (rateCode >= 12) at += rateCode === 12 ? 1 : 2;
+  let crc = 0;
+  for (const b of bytes.subarray(0, at)) {
+    crc ^= b;
+    for (let bit = 0; bit < 8; bit++) crc = crc & 0x80 ? ((crc << 1) ^ 7) & 0xff : crc << 1;
+  }
+  if (at >= bytes.length || crc !== byte(bytes, at)) return null;
+  const start = (b1 & 1) === 1 ? number : number * fixedBlockSamples;
+  return { start, end: start + samples };
+}
+
+const FLAC_HEADER_BYTES = 16;
+
+/**
+ * FLAC, from `start` on. Its frames are numbered: the length is from the first to the last one, whatever STREAMINFO
+ * states, which only counts where no frame is found in the tail, behind which a large foreign tag may stand.
+ */
+export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const info = await source.copy(start + 8, 34);
+  let comments: Uint8Array = new Uint8Array();
+  let at = start + 4;
+  for (let blocks = 0, isLast = false; !isLast && blocks < MAX_ITEMS; blocks++) {
+    const block = await source.copy(at, 4);
+    const type = byte(block, 0) & 127;
+    if (block.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
+    isLast = byte(block, 0) >= 128;
+    const length = uint(block, 1, 3);
+    if (type === 4 && comments.length === 0) {
+      comments = await readVorbisComments(takeFrom(source, at + 4, at + 4 + length), budget);
+    }
+    at += 4 + length;
+  }
+  const blockSamples = uint(info, 2, 2);
+  const junk = await source.upTo(at, MIN_WINDOW_BYTES);
+  let first: FlacFrame | null = null;
+  let from = junk.indexOf(0xff);
+  for (; from >= 0 && !first; from = first ? from : junk.indexOf(0xff, from + 1)) {
+    first = flacFrame(junk.subarray(from, from + FLAC_HEADER_BYTES), blockSamples);
+  }
+  if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
+  at += from;
+  const mark = latin1(junk.subarray(from, from + 2));
+  const sampleRate = uint(info, 10, 3) >> 4;
+  const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
+  let samples = stated;
+  for await (const position of source.lastMarks(mark, at)) {
+    const last = flacFrame(await source.upTo(position, FLAC_HEADER_BYTES), blockSamples);
+    // A frame before the stated end is cut short, unless it is the only one.
+    if (last) samples = (last.end < stated && last.start > first.start ? last.start : last.end) - first.start;
+    if (last) break;
+  }
+  return { seconds: samples / sampleRate, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
+}
+
+function flacExcerpt(info: Uint8Array, comments: Uint8Array) {
+  const block = (type: number, body: Uint8Array) => join(Uint8Array.of(type), be32(body.length).subarray(1), body);
+  return (withText: boolean) =>
+    withText && comments.length > 0
+      ? join("fLaC", block(0, info), block(0x84, comments))
+      : join("fLaC", block(0x80, info));
+}
+
+function takeFrom(source: RangeSource, start: number, end: number) {
+  let at = start;
+  return async (length: number) => {
+    const bytes = await source.copy(at, Math.min(length, end - at));
+    at += length;
+    return bytes;
+  };
+}
+
+interface Page {
+  start: number;
+  end: number;
+  serial: string;
+  isFirst: boolean;
+  isContinued: boolean;
+  /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
+  granule: number | null;
+  body: number;
+  /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
+  lacing: Uint8Array;
+}
+
+async function pageAt(source: RangeSource, start: number): Promise<Page | null> {
+  const head = await source.copy(start, 27 + 255);
+  if (latin1(head.subarray(0, 4)) !== "OggS" || head.length < 28) return null;
+  const lacing = head.subarray(27, 27 + byte(head, 26));
+  const body = start + 27 + byte(head, 26);
+  const granule = uintLE(head, 6, 8);
+  return {
+    start,
+    end: body + lacing.reduce((sum, b) => sum + b, 0),
+    serial: latin1(head.subarray(14, 18)),
+    isFirst: (byte(head, 5) & 2) !== 0,
+    isContinued: (byte(head, 5) & 1) !== 0,
+    granule: Number.isSafeInteger(granule) ? granule : null,
+    body,
+    lacing,
+  };
+}
+
+interface Stream {
+  serial: string;
+  page: Page;
+  codec: "Vorbis" | "Opus" | "Speex" | "FLAC";
+  granulesPerSecond: number;
+  /** Samples at the start that a decoder drops. */
+  preSkip: number;
+  /** The most samples that a packet can hold; Opus tells it packet by packet. */
+  packetSamples: number;
+}
+
+/** The stream that begins with this page; null where it is none of audio. */
+async function streamOf(source: RangeSource, page: Page): Promise<Stream | null> {
+  const id = await source.copy(page.body, 80);
+  const text = latin1(id);
+  const stream = { serial: page.serial, page, preSkip: 0 };
+  if (text.startsWith("\x01vorbis")) {
+    return {
+      ...stream,
+      codec: "Vorbis",
+      granulesPerSecond: uintLE(id, 12, 4),
+      packetSamples: 2 ** (byte(id, 28) >> 4) / 2,
+    };
+  }
+  if (text.startsWith("OpusHead")) {
+    return { ...stream, codec: "Opus", granulesPerSecond: 48_000, preSkip: uintLE(id, 10, 2), packetSamples: 5760 };
+  }
+  if (text.startsWith("Speex   ")) {
+    const packetSamples = uintLE(id, 56, 4) * Math.max(1, uintLE(id, 64, 4));
+    return { ...stream, codec: "Speex", granulesPerSecond: uintLE(id, 36, 4), packetSamples };
+  }
+  if (text.startsWith("\x7fFLAC")) {
+    const granulesPerSecond = uint(id, 27, 3) >> 4;
+    return { ...stream, codec: "FLAC", granulesPerSecond, packetSamples: uint(id, 19, 2) };
+  }
+  return null;
+}
+
+/** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
+function opusSamples(packet: Uint8Array): number {
+  const config = byte(packet, 0) >> 3;
+  const sizes = config < 12 ? [480, 960, 1920, 2880] : config < 16 ? [480, 960, 480, 960] : [120, 240, 480, 960];
+  const code = byte(packet, 0) & 3;
+  return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
+}
+
+const COMMENTS_AT = { Vorbis: 7, Opus: 8, Speex: 0, FLAC: 4 };
+/** What is walked page by page before the end is looked up in the tail: half an hour of Vorbis, 18 reads. */
+const MAX_HEAD_BYTES = 16 * 1024 * 1024;
+const MAX_PAGES = 100_000;
+/** Skeleton and other streams may begin before the one that is heard. */
+const MAX_STREAMS = 16;
+
+/** Ogg with an audio stream, the first one if there are several. */
+export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  let stream: Stream | null = null;
+  let hasVideo = false;
+  let at = start;
+  for (let n = 0; n < MAX_STREAMS; n++) {
+    const page = await pageAt(source, at);
+    if (!page?.isFirst) break;
+    stream ??= await streamOf(source, page);
+    hasVideo ||= /^\x80theora|^BBCD\0|^\x80daala/.test(latin1(await source.upTo(page.body, 8)));
+    at = page.end;
+  }
+  if (!stream) throw new UnreadableAudio("The file has no audio stream.");
+  const first = await source.copy(stream.page.start, stream.page.end - stream.page.start);
+  const take = takeFromPages(source, stream.page);
+  // What the packet of comments begins with; in FLAC it is the header of a metadata block.
+  const magic = await take(COMMENTS_AT[stream.codec]);
+  const comments = await readVorbisComments(take, budget);
+  const reading = { seconds: await oggSeconds(source, stream), soundBytes: source.size, hasVideo };
+  if (stream.codec === "FLAC") {
+    // The parser reads no comments of FLAC in Ogg.
+    return { ...reading, container: "Ogg", parser: "audio/flac", excerpt: flacExcerpt(first.slice(-34), comments) };
+  }
+  return {
+    ...reading,
+    excerpt: (withText) => (withText ? join(first, secondPage(first, join(magic, comments))) : first),
+  };
+}
+
+/** A page with this packet, of under 65,025 bytes, in the stream that `first` begins. The parser checks no CRC. */
+function secondPage(first: Uint8Array, packet: Uint8Array): Uint8Array {
+  const lacing = new Uint8Array(Math.floor(packet.length / 255) + 1).fill(255);
+  lacing[lacing.length - 1] = packet.length % 255;
+  const header = join("OggS\0\0", new Uint8Array(8), first.subarray(14, 18), "\x01\0\0\0\0\0\0\0");
+  return join(header, Uint8Array.of(lacing.length), lacing, packet);
+}
+
+/** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
+function takeFromPages(source: RangeSource, first: Page) {
+  let page: Page | null = first;
+  let at = first.end;
+  let pages = 0;
+  return async (length: number) => {
+    const parts: Uint8Array[] = [];
+    for (let left = length; left > 0 && page; ) {
+      if (at >= page.end) {
+        const next: Page | null = pages++ < MAX_ITEMS ? await pageAt(source, page.end) : null;
+        page = next;
+        at = next === null || next.serial === first.serial ? (next?.body ?? 0) : next.end;
+        continue;
+      }
+      const there = Math.min(left, page.end - at);
+      if (length <= MAX_WINDOW_BYTES) parts.push(await source.copy(at, there));
+      at += there;
+      left -= there;
+    }
+    return join(...parts);
+  };
+}
+
+/**
+ * How long an Ogg plays. Page by page: each adds what its granule position is ahead of the one before, but no more than
+ * its packets can hold, so that a capture from the middle of a stream counts from its start; and each link of a chain
+ * adds up. Beyond `MAX_HEAD_BYTES`, or a damage, the last page tells the rest where it is of the same stream; a chain
+ * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
+ */
+async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
+  const lastGranule = await findLastGranule(source, first.serial);
+  const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
+  let stream = first;
+  let seconds = -stream.preSkip / stream.granulesPerSecond;
+  let isHeard = false;
+  let previous = 0;
+  let at = first.page.end;
+  for (let n = 0; at < source.size; n++) {
+    const page = n < MAX_PAGES && at < maxBytes ? await pageAt(source, at) : null;
+    if (!page && lastGranule !== null) seconds += Math.max(0, lastGranule - previous) / stream.granulesPerSecond;
+    else if (!page && (n === MAX_PAGES || at >= maxBytes)) return null;
+    if (!page) break;
+    at = page.end;
+    if (page.isFirst && isHeard) {
+      // The next link. Streams that begin side by side are heard together, and only the first counts.
+      stream = (await streamOf(source, page)) ?? stream;
+      seconds -= stream.preSkip / stream.granulesPerSecond;
+      isHeard = false;
+      previous = 0;
+    } else if (page.serial === stream.serial && page.granule !== null && page.granule !== previous) {
+      seconds += (await heardSamples(source, page, stream, previous)) / stream.granulesPerSecond;
+      isHeard = true;
+      previous = page.granule;
+    }
+  }
+  return Math.max(0, seconds);
+}
+
+/** The samples that a page adds: of a page that the end of the file cuts short, the part that is there. */
+async function heardSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
+  let packets = 0;
+  let packetsThere = 0;
+  let firstPacket = page.isContinued ? -1 : page.body;
+  let at = page.body;
+  for (const length of page.lacing) {
+    at += length;
+    if (length === 255) continue;
+    packets++;
+    if (at <= source.size) packetsThere++;
+    if (firstPacket < 0) firstPacket = at;
+  }
+  if (packets === 0) return 0;
+  const isOpus = stream.codec === "Opus";
+  const most = packets * (isOpus ? opusSamples(await source.upTo(firstPacket, 2)) : stream.packetSamples);
+  const granule = page.granule ?? 0;
+  // A position that goes back is that of another stream with the same number.
+  const ahead = granule < previous ? granule : granule - previous;
+  return (Math.min(ahead, most) * packetsThere) / packets;
+}
+
+/** The last granule position of the file; null where it is that of another stream. */
+async function findLastGranule(source: RangeSource, serial: string): Promise<number | null> {
+  for await (const mark of source.lastMarks("OggS")) {
+    const page = await pageAt(source, mark);
+    if (page && page.end <= source.size && page.granule) return page.serial === serial ? page.granule : null;
+  }
+  return null;
+}
