@@ -2,64 +2,11 @@ import { describe, expect, it } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, servedContentType } from "../../src/domain/audio/media-type.ts";
 import { UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { type Bytes, id3, indexOf, join, noise, reader, repeat } from "../audio/build.ts";
 import { sample, samples } from "../audio/samples.ts";
-
-type Bytes = Uint8Array;
-
-/** Reads from memory and remembers what was asked for. */
-function reader(bytes: Bytes) {
-  const lengths: number[] = [];
-  const read = async (offset: number, length: number) => {
-    expect(offset + length).toBeLessThanOrEqual(bytes.length);
-    lengths.push(length);
-    return bytes.slice(offset, offset + length);
-  };
-  return { read, lengths };
-}
 
 async function process(bytes: Bytes) {
   return inspectFile(reader(bytes).read, bytes.length);
-}
-
-function join(...parts: (Bytes | string)[]): Bytes {
-  const chunks = parts.map((part) => (typeof part === "string" ? new TextEncoder().encode(part) : part));
-  const all = new Uint8Array(chunks.reduce((sum, { length }) => sum + length, 0));
-  let at = 0;
-  for (const chunk of chunks) {
-    all.set(chunk, at);
-    at += chunk.length;
-  }
-  return all;
-}
-
-/** The same noise in every run (xorshift). */
-function noise(length: number, seed = 1): Bytes {
-  let state = seed;
-  return Uint8Array.from({ length }, () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return state & 255;
-  });
-}
-
-function repeat(bytes: Bytes, times: number): Bytes {
-  return join(...Array<Bytes>(times).fill(bytes));
-}
-
-/** An ID3v2.3 tag of the given frames. */
-function id3(...frames: [id: string, body: Bytes][]): Bytes {
-  const body = join(...frames.flatMap(([id, data]) => [id, be32(data.length), new Uint8Array(2), data]));
-  const size = [21, 14, 7, 0].map((shift) => (body.length >> shift) & 127);
-  return join("ID3", Uint8Array.of(3, 0, 0, ...size), body);
-}
-
-function be32(value: number): Bytes {
-  return Uint8Array.of(value >>> 24, value >>> 16, value >>> 8, value);
-}
-
-function indexOf(bytes: Bytes, text: string, from = 0): number {
-  return new TextDecoder("latin1").decode(bytes).indexOf(text, from);
 }
 
 describe("samples", () => {

@@ -156,10 +156,11 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   }
   if (!common || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
   const channels = uint(common, 0, 2);
-  const frames = uint(common, 2, 4);
+  let frames = uint(common, 2, 4);
   const exponent = uint(common, 8, 2) - 16383;
   const sampleRate = uint(common, 10, 4) * 2 ** (exponent - 31);
   const codec = type === "AIFC" ? latin1(common.subarray(18, 22)) : "NONE";
+  if (codec === "ima4") frames *= 64; // packets are stated
   const sampleBytes = AIFC_PCM.includes(codec) ? Math.ceil(uint(common, 6, 2) / 8) : (AIFC_SAMPLE_BYTES[codec] ?? 0);
   let framesThere = (frames * sound.bytes) / Math.max(sound.statedBytes, 1);
   if (sampleBytes > 0) framesThere = Math.floor(sound.bytes / (sampleBytes * channels));

@@ -19,10 +19,11 @@ import { readTrailingText, type TextBudget } from "./tags.ts";
  * and Musepack.
  */
 
-interface Frame {
+export interface Frame {
   bytes: number;
   seconds: number;
   channels: number;
+  codec: string;
   /** Equal in all frames of one stream. */
   family: number;
 }
@@ -57,7 +58,7 @@ const MAX_FRAMES = 1_000_000;
 const EXCERPT_BYTES = 32 * 1024;
 
 /** The frame whose header is at `at`, MPEG audio (layers 1 to 3) or ADTS; null where there is none. */
-function frameAt(bytes: Uint8Array, at: number): Frame | null {
+export function frameAt(bytes: Uint8Array, at: number): Frame | null {
   if (byte(bytes, at) !== 0xff || at + FRAME_HEADER_BYTES > bytes.length) return null;
   const b1 = byte(bytes, at + 1);
   const b2 = byte(bytes, at + 2);
@@ -70,7 +71,13 @@ function frameAt(bytes: Uint8Array, at: number): Frame | null {
     const length = ((b3 & 3) << 11) | (byte(bytes, at + 4) << 3) | (byte(bytes, at + 5) >> 5);
     if ((b1 & 0xf6) !== 0xf0 || rate === undefined || length < FRAME_HEADER_BYTES) return null;
     const seconds = (1024 * ((byte(bytes, at + 6) & 3) + 1)) / rate;
-    return { bytes: length, seconds, channels: AAC_CHANNELS[((b2 & 1) << 2) | (b3 >> 6)] ?? 0, family: rate };
+    return {
+      bytes: length,
+      seconds,
+      channels: AAC_CHANNELS[((b2 & 1) << 2) | (b3 >> 6)] ?? 0,
+      codec: "AAC",
+      family: rate,
+    };
   }
   const bitsPerSecond = ((version === 3 ? V1_KBPS : V2_KBPS)[layer]?.[(b2 >> 4) - 1] ?? 0) * 1000;
   const rate = (MPEG_RATES_HZ[(b2 >> 2) & 3] ?? 0) / (version === 3 ? 1 : version === 2 ? 2 : 4);
@@ -79,7 +86,8 @@ function frameAt(bytes: Uint8Array, at: number): Frame | null {
   const slotBytes = layer === 1 ? 4 : 1;
   const slots = Math.floor(((samples / 8 / slotBytes) * bitsPerSecond) / rate) + ((b2 >> 1) & 1);
   const channels = b3 >> 6 === 3 ? 1 : 2;
-  return { bytes: slots * slotBytes, seconds: samples / rate, channels, family: rate * 8 + layer };
+  const codec = `MPEG ${version === 3 ? "1" : version === 2 ? "2" : "2.5"} Layer ${layer}`;
+  return { bytes: slots * slotBytes, seconds: samples / rate, channels, codec, family: rate * 8 + layer };
 }
 
 /** Whether `links` frames of one family follow one another from `at`, or fewer that fill the bytes to their end. */
@@ -271,6 +279,7 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
     soundBytes: end - start,
     sampleRate,
     channels,
+    codec: "Musepack",
     lossless: false,
     excerpt: (withText) => join(lead, withText ? text : ""),
   };

@@ -91,9 +91,14 @@ async function describe(reading: Reading, row: Format, leading: Uint8Array): Pro
     sampleRate,
     channels: positive(reading.channels ?? format.numberOfChannels),
     bitrate: durationSeconds === null ? null : Math.round((reading.soundBytes * 8) / durationSeconds),
-    lossless: reading.lossless ?? format.lossless ?? (/^(opus|vorbis)$/i.test(codec ?? "") ? false : null),
+    lossless: reading.lossless ?? format.lossless ?? losslessByName(codec ?? ""),
     tags: pickTags(common),
   };
+}
+
+function losslessByName(codec: string): boolean | null {
+  if (/^(flac|alac|pcm)/i.test(codec)) return true;
+  return /^(opus|vorbis|aac|mpeg|e?ac-?3)/i.test(codec) ? false : null;
 }
 
 /** Texts on which the parser fails are left out. */

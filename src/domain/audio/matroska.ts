@@ -44,7 +44,7 @@ const MAX_HEADER_ELEMENTS = 2000;
 /** Where the first block must be, to be taken for the start. */
 const MAX_FIRST_ELEMENTS = 16;
 const MAX_CLUSTER_ELEMENTS = 100_000;
-/** Stated lengths are right or far off; so much apart, the last block may merely be a long one. */
+/** A stated length is right or far off. */
 const TOLERANCE_SECONDS = 0.25;
 
 /** A track's type. */
@@ -117,16 +117,18 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   const stated = statedTicks * secondsPerTick;
   const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
   let measured: number | null = null;
+  let isStatedTrue = true;
   for await (const mark of source.lastMarks("\x1f\x43\xb6\x75", firstCluster)) {
     const times = await blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
     if (first === null || times === null) continue;
-    // The last block is taken to be as long as the one before it.
-    measured = (2 * times.last - times.beforeLast - first.first) * secondsPerTick;
+    // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
+    const lastStart = (times.last - first.first) * secondsPerTick;
+    measured = lastStart + (times.last - times.beforeLast) * secondsPerTick;
+    isStatedTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
     break;
   }
-  const isTrue = measured === null || Math.abs(stated - measured) < TOLERANCE_SECONDS;
   return {
-    seconds: stated > 0 && isTrue ? stated : measured,
+    seconds: stated > 0 && isStatedTrue ? stated : measured,
     soundBytes: source.size - firstCluster,
     hasVideo,
     excerpt: (withText) => {

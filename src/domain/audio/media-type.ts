@@ -58,7 +58,7 @@ const MEDIA: Row[] = [
   ["audio/x-ms-wma", "served", { ...asf, sibling: "video/x-ms-asf" }],
   ["audio/ape", "served", { read: readMonkeysAudio, parser: "audio/ape" }],
   ["audio/wavpack", "served", { read: readWavpack, parser: "audio/wavpack" }],
-  ["audio/x-musepack", "opaque", { read: readMusepack, parser: "audio/musepack" }],
+  ["audio/x-musepack", "served", { read: readMusepack, parser: "audio/musepack" }],
   ["audio/x-dsf", "opaque", { read: readDsf, parser: "audio/dsf" }],
   ["audio/amr", "served"],
   ["audio/midi", "served"],

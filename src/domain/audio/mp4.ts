@@ -1,4 +1,4 @@
-import { AAC_CHANNELS, AAC_RATES_HZ } from "./frames.ts";
+import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
 import { be32, byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
 import type { TextBudget } from "./tags.ts";
 
@@ -42,7 +42,8 @@ interface Track {
   entry: SampleEntry | null;
   ticksPerSecond: number;
   ticks: number;
-  samples: number;
+  /** Where the first samples are. */
+  firstChunk: number;
   defaultTicks: number;
   edits: { ticks: number; mediaTime: number }[];
 }
@@ -85,7 +86,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
         entry: null,
         ticksPerSecond: 0,
         ticks: 0,
-        samples: 0,
+        firstChunk: -1,
         defaultTicks: 0,
         edits: [],
       });
@@ -109,7 +110,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
     if (name === "elst") track.edits = readEdits(await body(MAX_TABLE_BYTES));
     if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
-    if (name === "stsz") track.samples = uint(await body(12), 8, 4);
+    if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
     if (name === "stts" && end - data <= MAX_TABLE_BYTES) track.ticks = readTimeTable(await body(end - data));
   }
   const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
@@ -123,6 +124,10 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
   const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
   const { entry } = track;
+  if (entry.codec === MPEG_AUDIO) {
+    const frame = frameAt(await source.upTo(fragment ? -1 : track.firstChunk, 16), 0);
+    if (frame) Object.assign(entry, { codec: frame.codec, channels: frame.channels });
+  }
   return {
     seconds: ticks === null ? null : editedSeconds({ ...track, ticks }, movieTicksPerSecond) * part,
     soundBytes: fragment ? source.size - fragment.start : media.there,
@@ -240,6 +245,10 @@ const CODECS: Record<string, string> = {
   alaw: "aLaw 2:1",
   ima4: "IMA 4:1",
 };
+/** By "acmod", without the channel for low frequencies. */
+const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
+/** The frames tell which version and layer it is, and of how many channels. */
+const MPEG_AUDIO = "MPEG audio";
 const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 
 /** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
@@ -260,6 +269,7 @@ async function readSampleEntry(source: RangeSource, start: number, end: number):
   const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
   for await (const { name, data } of boxes(source, inner, Math.min(end, start + uint(head, 0, 4)), false)) {
     const body = await source.copy(data, 256);
+    if (name === "dac3") entry.channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
     if (name === "dOps") entry.channels = byte(body, 1);
     if (name === "alac") Object.assign(entry, { channels: byte(body, 13), sampleRate: uint(body, 24, 4) });
     if (name === "dfLa") {
@@ -275,11 +285,7 @@ async function readSampleEntry(source: RangeSource, start: number, end: number):
     if (isAac(objectType) && sampleRate > 0) entry.sampleRate = sampleRate;
   }
   if (isAac(objectType) || (format === "mp4a" && objectType === 0)) entry.codec = "MPEG-4/AAC";
-  if (objectType === 0x69 || objectType === 0x6b) {
-    // The object type doesn't tell the layer; nobody puts another than the third into MP4.
-    const version = entry.sampleRate >= 32_000 ? "1" : entry.sampleRate >= 16_000 ? "2" : "2.5";
-    entry.codec = `MPEG ${version} Layer 3`;
-  }
+  if (objectType === 0x69 || objectType === 0x6b) entry.codec = MPEG_AUDIO;
   return entry;
 }
 

@@ -121,10 +121,11 @@ export async function readTrailingText(
     at += 8 + keyBytes + length;
   }
   const body = join(...items);
-  const ape = join("APETAGEX", le32(2000), le32(body.length + 32), le32(items.length), new Uint8Array(12));
+  const frame = (flags: number) =>
+    join("APETAGEX", le32(2000), le32(body.length + 32), le32(items.length), le32(flags), new Uint8Array(8));
   return {
     end: Math.max(0, end - size - (hasHeader ? 32 : 0)),
-    text: items.length === 0 ? id3v1 : join(body, ape, id3v1),
+    text: items.length === 0 ? id3v1 : join(frame(0xa0000000), body, frame(0x80000000), id3v1),
   };
 }
 

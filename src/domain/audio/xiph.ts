@@ -41,14 +41,20 @@ function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): FlacFrame | nu
     at += sizeCode - 5;
   }
   if (rateCode >= 12) at += rateCode === 12 ? 1 : 2;
-  let crc = 0;
-  for (const b of bytes.subarray(0, at)) {
-    crc ^= b;
-    for (let bit = 0; bit < 8; bit++) crc = crc & 0x80 ? ((crc << 1) ^ 7) & 0xff : crc << 1;
-  }
-  if (at >= bytes.length || crc !== byte(bytes, at)) return null;
+  if (at >= bytes.length || crc(bytes.subarray(0, at + 1), 8, 7) !== 0) return null;
   const start = (b1 & 1) === 1 ? number : number * fixedBlockSamples;
   return { start, end: start + samples };
+}
+
+/** 0 over bytes that end in their own checksum. */
+function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
+  const top = 1 << (width - 1);
+  let sum = 0;
+  for (const b of bytes) {
+    sum ^= b << (width - 8);
+    for (let bit = 0; bit < 8; bit++) sum = (sum & top) === 0 ? sum << 1 : ((sum << 1) ^ polynomial) & (2 * top - 1);
+  }
+  return sum;
 }
 
 const FLAC_HEADER_BYTES = 16;
@@ -86,10 +92,12 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   let samples = stated;
   for await (const position of source.lastMarks(mark, at)) {
-    const last = flacFrame(await source.upTo(position, FLAC_HEADER_BYTES), blockSamples);
-    // A frame before the stated end is cut short, unless it is the only one.
-    if (last) samples = (last.end < stated && last.start > first.start ? last.start : last.end) - first.start;
-    if (last) break;
+    const rest = await source.upTo(position, MAX_WINDOW_BYTES);
+    const last = flacFrame(rest.subarray(0, FLAC_HEADER_BYTES), blockSamples);
+    if (!last) continue;
+    const isCut = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
+    samples = (isCut ? last.start : last.end) - first.start;
+    break;
   }
   return { seconds: samples / sampleRate, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
 }
@@ -204,7 +212,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
     const page = await pageAt(source, at);
     if (!page?.isFirst) break;
     stream ??= await streamOf(source, page);
-    hasVideo ||= /^\x80theora|^BBCD\0|^\x80daala/.test(latin1(await source.upTo(page.body, 8)));
+    hasVideo ||= /^(.theora|BBCD|.daala)/.test(latin1(await source.upTo(page.body, 8)));
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
