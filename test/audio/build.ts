@@ -4,6 +4,11 @@ export type Bytes = Uint8Array;
 
 /** Of a string, its UTF-8. */
 export function join(...parts: (Bytes | string)[]): Bytes {
+  return concat(parts);
+}
+
+/** As `join`, of more parts than a call takes arguments. */
+export function concat(parts: (Bytes | string)[]): Bytes {
   const chunks = parts.map((part) => (typeof part === "string" ? new TextEncoder().encode(part) : part));
   const all = new Uint8Array(chunks.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
@@ -15,7 +20,7 @@ export function join(...parts: (Bytes | string)[]): Bytes {
 }
 
 export function repeat(bytes: Bytes, times: number): Bytes {
-  return join(...Array<Bytes>(times).fill(bytes));
+  return concat(Array<Bytes>(times).fill(bytes));
 }
 
 /** The same noise in every run (xorshift). */
@@ -55,7 +60,7 @@ export function indexOf(bytes: Bytes, text: string, from = 0): number {
 
 /** An ID3v2.3 tag of the given frames. */
 export function id3(...frames: [id: string, body: Bytes][]): Bytes {
-  const body = join(...frames.flatMap(([id, data]) => [id, be32(data.length), new Uint8Array(2), data]));
+  const body = concat(frames.flatMap(([id, data]) => [id, be32(data.length), new Uint8Array(2), data]));
   const size = [21, 14, 7, 0].map((shift) => (body.length >> shift) & 127);
   return join("ID3", Uint8Array.of(3, 0, 0, ...size), body);
 }
