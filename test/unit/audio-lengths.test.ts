@@ -345,6 +345,6 @@ describe("the duration of rarer formats", () => {
     const tone = bytesOf("tone.mpc");
     expect(await secondsOf(tone)).toBeCloseTo(2, 3);
     // The samples, in groups of seven bits, are the first thing behind the checksum and the version.
-    await expect(secondsOf(patched(tone, 12, Uint8Array.of(0xff, 0xff)))).rejects.toThrow();
+    expect(await secondsOf(patched(tone, 12, Uint8Array.of(0xff, 0xff)))).toBeNull();
   });
 });

@@ -10,7 +10,7 @@ import {
   uint,
   uintLE,
 } from "./range-source.ts";
-import { iffChunk, MAX_ITEMS, readId3Text, type TextBudget } from "./tags.ts";
+import { iffChunk, MAX_ITEMS, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
 
 /* Formats made of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
 
@@ -51,7 +51,7 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
-  const texts: Uint8Array[] = [];
+  const texts: ReadText[] = [];
   let at = start + 12;
   // A long `data` chunk is known by its place alone, so that the walk goes on behind it.
   for (let isDone = false; !isDone; ) {
@@ -59,12 +59,9 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
     for await (const { name, data, length } of chunks(source, at, source.size, false)) {
       if (name === "ds64") longDataBytes = uintLE(await source.upTo(data + 8, 8), 0, 8);
       if (name === "fmt " && length >= 16) format ??= await source.copy(data, Math.min(length, 64));
-      if (name === "CSET" && length <= 64) texts.push(iffChunk("CSET", await source.copy(data, length), le32(length)));
-      if (name === "LIST") texts.push(await readInfoTexts(source, data, data + length, budget));
-      if (name.toLowerCase() === "id3 ") {
-        const id3 = await readId3Text(source, data, budget);
-        if (id3.length > 0) texts.push(iffChunk("id3 ", id3, le32(id3.length)));
-      }
+      if (name === "CSET" && length <= 64) texts.push(async () => riffChunk("CSET", await source.copy(data, length)));
+      if (name === "LIST") texts.push(() => readInfoTexts(source, data, data + length, budget));
+      if (/^id3 $/i.test(name)) texts.push(async () => riffChunk("id3 ", await readId3Text(source, data, budget)));
       if (name !== "data" || sound) continue;
       const isLong = length === 0xffffffff && longDataBytes > 0;
       let end = data + (isLong ? longDataBytes : length);
@@ -91,20 +88,19 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   if (codec === WAVE.mp3 || codec === WAVE.mpeg) ({ seconds } = await walkFrames(source, sound.start, sound.end));
   const plain = join(Uint8Array.of(codec & 255, codec >> 8), format.subarray(2, 16));
   return {
-    seconds: positiveOrNull(seconds),
+    seconds,
     soundBytes: bytes,
     channels,
     sampleRate: rate,
     lossless: codec === WAVE.pcm || codec === WAVE.float,
-    excerpt: (withText) => {
-      const body = join("WAVE", iffChunk("fmt ", plain, le32(16)), ...(withText ? texts : []));
-      return join("RIFF", le32(body.length), body);
-    },
+    excerpt: async (withText) =>
+      riffChunk("RIFF", join("WAVE", riffChunk("fmt ", plain), ...(await readTexts(withText ? texts : [])))),
   };
 }
 
-function positiveOrNull(value: number): number | null {
-  return value > 0 && Number.isFinite(value) ? value : null;
+/** Empty where the body is. */
+function riffChunk(name: string, body: Uint8Array): Uint8Array {
+  return body.length === 0 ? body : iffChunk(name, body, le32(body.length));
 }
 
 /** Whether a chunk begins at `at` and fits: an empty `data` chunk followed by others is truly empty. */
@@ -119,10 +115,9 @@ async function readInfoTexts(source: RangeSource, start: number, end: number, bu
   const texts: Uint8Array[] = [];
   for await (const { name, data, length } of chunks(source, start + 4, end, false)) {
     if (!/^[\w ]{4}$/.test(name) || data + length > source.size) break;
-    if (length > 0 && budget.admits(length)) texts.push(iffChunk(name, await source.copy(data, length), le32(length)));
+    if (length > 0 && budget.admits(length)) texts.push(riffChunk(name, await source.copy(data, length)));
   }
-  const body = join("INFO", ...texts);
-  return texts.length === 0 ? new Uint8Array() : iffChunk("LIST", body, le32(body.length));
+  return texts.length === 0 ? new Uint8Array() : riffChunk("LIST", join("INFO", ...texts));
 }
 
 /** Bytes a sample of the types of AIFF-C in which a frame is a sample of each channel, where the size isn't stated. */
@@ -138,16 +133,13 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   const type = latin1(await source.copy(start + 8, 4));
   let common: Uint8Array | null = null;
   let sound: { bytes: number; statedBytes: number } | null = null;
-  const texts: Uint8Array[] = [];
+  const texts: ReadText[] = [];
   for await (const { name, data, length } of chunks(source, start + 12, source.size, true)) {
     if (name === "COMM" && length >= 18) common ??= await source.copy(data, Math.min(length, 22 + 256));
     if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && length > 0 && budget.admits(length)) {
-      texts.push(iffChunk(name, await source.copy(data, length)));
+      texts.push(async () => iffChunk(name, await source.copy(data, length)));
     }
-    if (name === "ID3 ") {
-      const id3 = await readId3Text(source, data, budget);
-      if (id3.length > 0) texts.push(iffChunk("ID3 ", id3));
-    }
+    if (name === "ID3 ") texts.push(() => readId3Chunk(source, data, budget));
     if (name !== "SSND" || sound) continue;
     const rest = Math.max(0, source.size - data - 8);
     const isUnfinished = length <= 8 && !(await isChunk(source, data + length));
@@ -168,16 +160,19 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   const isNameSound = common.length === 23 + byte(common, 22) + ((byte(common, 22) + 1) % 2);
   const plain = type === "AIFC" && !isNameSound ? common.slice(0, 22) : common;
   return {
-    seconds: positiveOrNull((isStated ? Math.min(frames, framesThere) : framesThere) / sampleRate),
+    seconds: (isStated ? Math.min(frames, framesThere) : framesThere) / sampleRate,
     soundBytes: sound.bytes,
     channels,
     sampleRate,
     lossless: AIFC_PCM.includes(codec) || /^(fl32|FL32|fl64)$/.test(codec),
-    excerpt: (withText) => {
-      const body = join(type, iffChunk("COMM", plain), ...(withText ? texts : []));
-      return iffChunk("FORM", body);
-    },
+    excerpt: async (withText) =>
+      iffChunk("FORM", join(type, iffChunk("COMM", plain), ...(await readTexts(withText ? texts : [])))),
   };
+}
+
+async function readId3Chunk(source: RangeSource, data: number, budget: TextBudget): Promise<Uint8Array> {
+  const id3 = await readId3Text(source, data, budget);
+  return id3.length === 0 ? id3 : iffChunk("ID3 ", id3);
 }
 
 /** DSF (Sony's DSF File Format Specification): one bit a sample, the tag behind the sound. */
@@ -187,17 +182,16 @@ export async function readDsf(source: RangeSource, start: number, budget: TextBu
     throw new UnreadableAudio("The file has no readable audio stream.");
   }
   const tagAt = uintLE(head, 20, 8);
-  const id3 = tagAt > 0 ? await readId3Text(source, start + tagAt, budget) : new Uint8Array();
   const channels = uintLE(head, 52, 4);
   const end = Math.min(tagAt > 0 ? start + tagAt : source.size, start + 80 + uintLE(head, 84, 8), source.size);
   const soundBytes = Math.max(0, end - start - 92);
   const samples = Math.min(uintLE(head, 64, 8), (soundBytes * 8) / channels / (uintLE(head, 60, 4) || 1));
   const long = (value: number) => join(le32(value), le32(0));
   return {
-    seconds: positiveOrNull(samples / uintLE(head, 56, 4)),
+    seconds: samples / uintLE(head, 56, 4),
     soundBytes,
-    excerpt: (withText) => {
-      const tag = withText ? id3 : new Uint8Array();
+    excerpt: async (withText) => {
+      const tag = withText && tagAt > 0 ? await readId3Text(source, start + tagAt, budget) : new Uint8Array();
       const dsd = join("DSD ", long(28), long(80 + tag.length), long(tag.length > 0 ? 80 : 0));
       return join(dsd, head.subarray(28, 80), tag);
     },
@@ -206,65 +200,56 @@ export async function readDsf(source: RangeSource, start: number, budget: TextBu
 
 /** The objects of ASF that matter, by the first four bytes of their GUIDs. */
 const ASF = {
-  header: 0x75b22630,
-  data: 0x75b22636,
   fileProperties: 0x8cabdca1,
   streamProperties: 0xb7dc0791,
   codecs: 0x86d15240,
   content: 0x75b22633,
   extendedContent: 0xd2d0a440,
 };
+const ASF_FACTS = new Set([ASF.fileProperties, ASF.streamProperties, ASF.codecs]);
 const ASF_VIDEO = 0xbc19efc0;
 /** What a header object other than the texts is long at most. */
 const MAX_ASF_OBJECT_BYTES = 8 * 1024;
 
 /**
- * ASF, which holds Windows Media Audio. Packets are all of one size and say when they are played: the length is the
- * stated one where all packets are there, else by the time at which the last one ends.
+ * ASF, which holds Windows Media Audio. Packets are all of one size and say when they are sent and how long they last:
+ * the length is by the first and the last one, unless all stated packets are there and the stated length is near it.
  */
 export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const headerBytes = uintLE(await source.copy(start + 16, 8), 0, 8);
+  const head = await source.copy(start, 30);
+  const headerBytes = uintLE(head, 16, 8);
   const objects: Uint8Array[] = [];
-  const texts: Uint8Array[] = [];
+  const texts: ReadText[] = [];
   let hasVideo = false;
   let properties: Uint8Array = new Uint8Array();
   let at = start + 30;
   for (let n = 0; n < MAX_ITEMS && at + 24 <= start + headerBytes; n++) {
-    const head = await source.copy(at, 28);
-    const id = uintLE(head, 0, 4);
-    const length = uintLE(head, 16, 8);
+    const object = await source.copy(at, MAX_ASF_OBJECT_BYTES);
+    const id = uintLE(object, 0, 4);
+    const [from, length] = [at, uintLE(object, 16, 8)];
     if (length < 24) break;
-    const object = length <= MAX_ASF_OBJECT_BYTES ? await source.copy(at, length) : null;
-    if (id === ASF.fileProperties && object) properties = object;
-    if (id === ASF.streamProperties) hasVideo ||= object !== null && uintLE(object, 24, 4) === ASF_VIDEO;
-    if (object && (id === ASF.fileProperties || id === ASF.streamProperties || id === ASF.codecs)) objects.push(object);
-    if (id === ASF.content && budget.admits(length)) texts.push(await source.copy(at, length));
-    if (id === ASF.extendedContent) texts.push(await readAsfTexts(source, at, length, budget));
+    if (id === ASF.fileProperties) properties = object;
+    if (id === ASF.streamProperties) hasVideo ||= uintLE(object, 24, 4) === ASF_VIDEO;
+    if (ASF_FACTS.has(id) && length <= object.length) objects.push(object.slice(0, length));
+    if (id === ASF.content && budget.admits(length)) texts.push(() => source.copy(from, length));
+    if (id === ASF.extendedContent) texts.push(() => readAsfTexts(source, from, length, budget));
     at += length;
   }
+  const soundAt = start + headerBytes + 50;
   const packetBytes = uintLE(properties, 92, 4);
+  const packets = Math.floor((source.size - soundAt) / packetBytes);
   const statedPackets = uintLE(properties, 56, 8);
-  const isLive = (byte(properties, 88) & 1) !== 0;
-  const prerollMs = uintLE(properties, 80, 8);
-  const stated = uintLE(properties, 64, 8) / 1e7 - prerollMs / 1000;
-  const packetsAt = start + headerBytes + 50;
-  const packets = Math.floor((source.size - packetsAt) / packetBytes);
-  let seconds: number | null = null;
-  if (packets > 0 && Number.isFinite(packets)) {
-    const isWhole = !isLive && statedPackets > 0 && packets >= statedPackets && stated > 0;
-    const first = await asfPacketTime(source, packetsAt);
-    const last = await asfPacketTime(source, packetsAt + packetBytes * ((isWhole ? statedPackets : packets) - 1));
-    const measured = first && last ? (last.ms + last.durationMs - first.ms) / 1000 : null;
-    const isFarOff = measured !== null && Math.abs(measured - stated) > 1 + stated / 10;
-    seconds = isWhole && !isFarOff ? stated : (measured ?? (stated * packets) / Math.max(statedPackets, packets));
-  }
-  const head = await source.copy(start, 30);
+  const stated = uintLE(properties, 64, 8) / 1e7 - uintLE(properties, 80, 8) / 1e3;
+  const first = await asfPacketTime(source, soundAt);
+  const last = await asfPacketTime(source, soundAt + (Math.min(packets, statedPackets || packets) - 1) * packetBytes);
+  const measured = packets > 0 ? (last.ms + last.durationMs - first.ms) / 1000 : 0;
+  const isNear = packets >= statedPackets && Math.abs(measured - stated) < 1 + stated / 10;
   return {
-    seconds,
-    soundBytes: Math.max(0, source.size - packetsAt),
+    seconds: isNear ? stated : measured,
+    soundBytes: Math.max(0, source.size - soundAt),
     hasVideo,
-    excerpt: (withText) => {
-      const all = withText ? [...objects, ...texts.filter(({ length }) => length > 0)] : objects;
+    excerpt: async (withText) => {
+      const all = [...objects, ...(await readTexts(withText ? texts : []))];
       const body = join(...all);
       const size = join(le32(30 + body.length), le32(0), le32(all.length));
       return join(head.subarray(0, 16), size, head.subarray(28), body);
@@ -272,16 +257,15 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   };
 }
 
-/** When a data packet is sent and for how long it plays (ASF specification, 5.2.2). */
-async function asfPacketTime(source: RangeSource, start: number) {
-  const packet = await source.copy(start, 64);
+/** When a data packet is sent and for how long it plays, in milliseconds (ASF specification, 5.2.2). */
+async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: number; durationMs: number }> {
+  const packet = await source.copy(start, 40);
   const correction = byte(packet, 0);
   const at = correction >= 0x80 ? 1 + (correction & 15) : 0;
-  const flags = byte(packet, at);
   // Three fields of 0, 1, 2 or 4 bytes: the lengths of the packet, the sequence and the padding.
-  const bytes = [5, 1, 3].reduce((sum, shift) => sum + ([0, 1, 2, 4][(flags >> shift) & 3] ?? 0), 0);
-  const time = at + 2 + bytes;
-  return packet.length < 64 ? null : { ms: uintLE(packet, time, 4), durationMs: uintLE(packet, time + 4, 2) };
+  const bytes = [5, 1, 3].map((shift) => [0, 1, 2, 4][(byte(packet, at) >> shift) & 3] ?? 0);
+  const time = at + 2 + bytes.reduce((sum, b) => sum + b);
+  return { ms: uintLE(packet, time, 4), durationMs: uintLE(packet, time + 4, 2) };
 }
 
 /** An Extended Content Description Object without its pictures and other bytes. */

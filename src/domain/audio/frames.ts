@@ -12,7 +12,7 @@ import {
   uint,
   uintLE,
 } from "./range-source.ts";
-import { readTrailingText, type TextBudget } from "./tags.ts";
+import { findTrailingTags, type TextBudget } from "./tags.ts";
 
 /*
  * Formats that are a run of frames or blocks with tags around it: MPEG audio and AAC in ADTS, WavPack, Monkey's Audio
@@ -142,7 +142,7 @@ export async function walkFrames(source: RangeSource, start: number, end: number
     if (first === undefined && position - start > MAX_JUNK_BYTES) break;
   }
   if (first === undefined) throw new UnreadableAudio("The file has no audio frames.");
-  if (position + FRAME_HEADER_BYTES <= end) seconds *= (end - first.at) / (position - first.at);
+  if (inStep && position + FRAME_HEADER_BYTES <= end) seconds *= (end - first.at) / (position - first.at);
   return { ...first, seconds };
 }
 
@@ -161,14 +161,14 @@ function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): nu
 
 /** MPEG audio and AAC in ADTS, from `start` on. */
 export async function readFrames(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, text } = await readTrailingText(source, budget);
+  const { end, readText } = await findTrailingTags(source, budget);
   const { at, frame, seconds } = await walkFrames(source, start, end);
   const sound = await source.copy(at, Math.min(EXCERPT_BYTES, end - at));
   return {
     seconds,
     soundBytes: end - at,
     channels: frame.channels || null,
-    excerpt: (withText) => join(sound, withText ? text : ""),
+    excerpt: async (withText) => join(sound, withText ? await readText() : ""),
   };
 }
 
@@ -176,7 +176,7 @@ const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64
 
 /** WavPack: each block says which samples it holds, so that the last whole one tells the length (WavPack5FileFormat). */
 export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, text } = await readTrailingText(source, budget);
+  const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, MIN_WINDOW_BYTES);
   if (latin1(head.subarray(0, 4)) !== "wvpk") throw new UnreadableAudio("The file has no WavPack blocks.");
   const flags = uintLE(head, 24, 4);
@@ -198,19 +198,20 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   let samples: number | null = null;
   for await (const mark of source.lastMarks("wvpk", start)) {
     const block = await source.upTo(mark, 32);
+    const blockSamples = uintLE(block, 20, 4);
     const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
-    if (!isWhole || uintLE(block, 20, 4) === 0) continue;
-    samples = sampleAt(block) + uintLE(block, 20, 4) - sampleAt(head);
+    if (!isWhole || blockSamples === 0) continue;
+    samples = (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1);
     break;
   }
   // A first block without its contents, from sample 0.
   const first = join(head.slice(0, 4), le32(24), head.slice(8, 16), le32(0), head.slice(20, 32));
   return {
-    seconds: samples !== null && sampleRate !== null ? (samples * (isDsd ? 8 : 1)) / sampleRate : null,
+    seconds: samples !== null && sampleRate !== null ? samples / sampleRate : null,
     soundBytes: end - start,
     sampleRate,
     channels,
-    excerpt: (withText) => join(first, withText ? text : ""),
+    excerpt: async (withText) => join(first, withText ? await readText() : ""),
   };
 }
 
@@ -219,7 +220,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
  * proportion to the part of the stated bytes of sound that is there.
  */
 export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, text } = await readTrailingText(source, budget);
+  const { end, readText } = await findTrailingTags(source, budget);
   const descriptor = await source.copy(start, 52);
   if (latin1(descriptor.subarray(0, 4)) !== "MAC " || uintLE(descriptor, 4, 2) < 3980)
     throw new UnreadableAudio("The file is of an unknown version of Monkey's Audio.");
@@ -233,9 +234,9 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
   const stated = samples / uintLE(header, 20, 4);
   const lead = join(descriptor.subarray(0, 8), le32(52), le32(24), new Uint8Array(36), header);
   return {
-    seconds: statedBytes === 0 ? null : (stated * soundBytes) / statedBytes,
+    seconds: (stated * soundBytes) / statedBytes,
     soundBytes,
-    excerpt: (withText) => join(lead, withText ? text : ""),
+    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
   };
 }
 
@@ -247,7 +248,7 @@ const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
  * bytes can hold at 3 kbit/s, a quarter of the least that the encoder makes.
  */
 export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, text } = await readTrailingText(source, budget);
+  const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, 256);
   let samples: number;
   let sampleRate: number;
@@ -281,6 +282,6 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
     channels,
     codec: "Musepack",
     lossless: false,
-    excerpt: (withText) => join(lead, withText ? text : ""),
+    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
   };
 }

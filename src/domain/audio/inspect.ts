@@ -2,7 +2,7 @@ import type { IAudioMetadata } from "music-metadata";
 import { HEAD_BYTES } from "../../platform/byte-store.ts";
 import { detectMediaType, type Format, formatOf, type MediaType } from "./media-type.ts";
 import { join, RangeSource, type Reading, type ReadRange, UnreadableAudio } from "./range-source.ts";
-import { id3Length, readId3Text, TextBudget } from "./tags.ts";
+import { id3Length, type ReadText, readId3Text, readTexts, TextBudget } from "./tags.ts";
 
 /** What is known of a recording. `bitrate` is in bits a second, `sampleRate` in Hz; null is "not told". */
 export interface Audio {
@@ -54,13 +54,14 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
 
 async function inspect(source: RangeSource, detected: MediaType): Promise<Inspection> {
   const budget = new TextBudget();
-  const leading: Uint8Array[] = [];
+  const leading: ReadText[] = [];
   let format = formatOf(detected.mediaType);
   let start = 0;
   for (let n = 0; n < MAX_LEADING_TAGS && format.fileType === "audio file"; n++) {
-    const length = id3Length(await source.upTo(start, 10));
+    const tagAt = start;
+    const length = id3Length(await source.upTo(tagAt, 10));
     if (length === 0) break;
-    leading.push(await readId3Text(source, start, budget));
+    leading.push(() => readId3Text(source, tagAt, budget));
     start += length;
     // A tag longer than the head hid what follows it.
     const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
@@ -74,15 +75,16 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
     if (isVideo && !format.sibling) throw new UnreadableAudio("The file has no audio in it.");
     format = formatOf(format.sibling ?? format.mediaType);
   }
-  return answer(isVideo ? null : await describe(reading, format, join(...leading)));
+  return answer(isVideo ? null : await describe(reading, format, leading));
 }
 
-async function describe(reading: Reading, row: Format, leading: Uint8Array): Promise<Audio> {
+async function describe(reading: Reading, row: Format, leading: ReadText[]): Promise<Audio> {
   const { format, common } = await parse(reading, reading.parser ?? row.parser ?? "", leading);
   const sampleRate = positive(reading.sampleRate ?? format.sampleRate);
   if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
   const durationSeconds = positive(reading.seconds);
-  if (durationSeconds === null && !row.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
+  const isSilent = durationSeconds === null && reading.seconds !== null;
+  if (isSilent && !row.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   const codec = reading.codec === undefined ? format.codec : reading.codec;
   return {
     container: cleanText(reading.container ?? format.container),
@@ -102,13 +104,13 @@ function losslessByName(codec: string): boolean | null {
 }
 
 /** Texts on which the parser fails are left out. */
-async function parse(reading: Reading, mimeType: string, leading: Uint8Array): Promise<IAudioMetadata> {
+async function parse(reading: Reading, mimeType: string, leading: ReadText[]): Promise<IAudioMetadata> {
   const { parseBuffer } = await import("music-metadata");
   const options = { skipCovers: true, duration: false };
   try {
-    return await parseBuffer(join(leading, reading.excerpt(true)), { mimeType }, options);
+    return await parseBuffer(join(...(await readTexts(leading)), await reading.excerpt(true)), { mimeType }, options);
   } catch {
-    return await parseBuffer(reading.excerpt(false), { mimeType }, options);
+    return await parseBuffer(await reading.excerpt(false), { mimeType }, options);
   }
 }
 

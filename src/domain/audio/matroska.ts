@@ -43,7 +43,7 @@ const MAX_INFO_BYTES = 16 * 1024;
 const MAX_HEADER_ELEMENTS = 2000;
 /** Where the first block must be, to be taken for the start. */
 const MAX_FIRST_ELEMENTS = 16;
-const MAX_CLUSTER_ELEMENTS = 100_000;
+const MAX_CLUSTER_ELEMENTS = 50_000;
 /** A stated length is right or far off. */
 const TOLERANCE_SECONDS = 0.25;
 
@@ -131,7 +131,7 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     seconds: stated > 0 && isStatedTrue ? stated : measured,
     soundBytes: source.size - firstCluster,
     hasVideo,
-    excerpt: (withText) => {
+    excerpt: async (withText) => {
       const all = withText && tags.length > 0 ? [ebml(ID.tags, ...tags)] : [];
       return join(parts.ebml, ebml(ID.segment, parts.info, parts.tracks, ...all));
     },

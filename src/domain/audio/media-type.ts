@@ -34,7 +34,7 @@ export interface Format extends MediaType {
   parser?: string;
   /** The same container without a picture track, or with one. */
   sibling?: string;
-  /** Whether honest recordings may not tell how long they are. */
+  /** Whether honest recordings may state a length of 0, or lose what states it. */
   mayLackDuration?: boolean;
 }
 

@@ -1,6 +1,6 @@
 import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
 import { be32, byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
-import type { TextBudget } from "./tags.ts";
+import { type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
 
@@ -8,6 +8,7 @@ import type { TextBudget } from "./tags.ts";
 const MAX_BOXES = 2000;
 /** What is gone into; the others are passed by as a whole. */
 const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf".split(" "));
+const MAX_BRANDS_BYTES = 256;
 /** Of a table that is read whole: 8,000 entries, where audio has one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
 
@@ -48,6 +49,17 @@ interface Track {
   edits: { ticks: number; mediaTime: number }[];
 }
 
+const NEW_TRACK: Track = {
+  id: 0,
+  kind: "",
+  entry: null,
+  ticksPerSecond: 0,
+  ticks: 0,
+  firstChunk: -1,
+  defaultTicks: 0,
+  edits: [],
+};
+
 interface SampleEntry {
   format: string;
   codec: string | null;
@@ -63,7 +75,7 @@ interface SampleEntry {
  */
 export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const tracks: Track[] = [];
-  const texts: Uint8Array[] = [];
+  const texts: ReadText[] = [];
   const media = { there: 0, stated: 0 };
   let brands: Uint8Array = new Uint8Array();
   let movieTicksPerSecond = 0;
@@ -76,29 +88,17 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
       fragment = box;
       break;
     }
-    if (name === "ftyp" && end - box.start <= 256 && (end - data) % 4 === 0)
-      brands = await source.copy(box.start, end - box.start);
-    if (name === "mvhd") movieTicksPerSecond = readTimes(await body(32)).ticksPerSecond;
-    if (name === "trak")
-      tracks.push({
-        id: 0,
-        kind: "",
-        entry: null,
-        ticksPerSecond: 0,
-        ticks: 0,
-        firstChunk: -1,
-        defaultTicks: 0,
-        edits: [],
-      });
+    if (name === "ftyp" && (end - data) % 4 === 0) brands = box4(name, await body(MAX_BRANDS_BYTES));
+    if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
+    if (name === "trak") tracks.push({ ...NEW_TRACK });
     if (name === "mdat") {
       media.stated += end - data;
       media.there += Math.max(0, Math.min(end, source.size) - data);
     }
-    if (name === "ilst") texts.push(...(await readItems(source, data, end, budget)));
+    if (name === "ilst") texts.push(() => readItems(source, data, end, budget));
     // QuickTime's own texts: a length, a language, the text.
     if (name.startsWith("\xa9") && budget.admits(end - data)) {
-      const text = (await body(end - data)).subarray(4);
-      texts.push(box4(name, box4("data", join(be32(1), be32(0), text))));
+      texts.push(async () => box4(name, box4("data", join(be32(1), be32(0), (await body(end - data)).subarray(4)))));
     }
     if (name === "trex") {
       const defaults = await body(16);
@@ -106,19 +106,25 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     }
     if (!track) continue;
     if (name === "tkhd") track.id = uint(await body(24), byte(await body(1), 0) === 1 ? 20 : 12, 4);
-    if (name === "mdhd") Object.assign(track, readTimes(await body(32)));
+    if (name === "mdhd") track.ticksPerSecond = timeScale(await body(32));
     if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
-    if (name === "elst") track.edits = readEdits(await body(MAX_TABLE_BYTES));
+    if (name === "elst") {
+      const table = await body(MAX_TABLE_BYTES);
+      const rows = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
+      track.edits = rows.map(([ticks, mediaTime]) => ({ ticks, mediaTime }));
+    }
     if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
     if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
-    if (name === "stts" && end - data <= MAX_TABLE_BYTES) track.ticks = readTimeTable(await body(end - data));
+    if (name === "stts" && end - data <= MAX_TABLE_BYTES) {
+      track.ticks = readRows(await body(end - data), 8, 4).reduce((sum, [count, ticks]) => sum + count * ticks, 0);
+    }
   }
   const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
   const hasVideo = tracks.some(
     ({ kind, entry }) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? ""),
   );
   if (!track?.entry) {
-    if (hasVideo) return { seconds: null, soundBytes: 0, hasVideo, excerpt: () => brands };
+    if (hasVideo) return { seconds: null, soundBytes: 0, hasVideo, excerpt: async () => brands };
     throw new UnreadableAudio("The file has no audio track.");
   }
   const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
@@ -136,10 +142,10 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     channels: entry.channels,
     sampleRate: entry.sampleRate || track.ticksPerSecond,
     lossless: entry.lossless,
-    excerpt: (withText) => {
+    excerpt: async (withText) => {
+      const items = box4("ilst", join(...(await readTexts(withText ? texts : []))));
       const handler = box4("hdlr", join(new Uint8Array(8), "mdirappl", new Uint8Array(9)));
-      const meta = box4("meta", join(be32(0), handler, box4("ilst", join(...texts))));
-      return withText ? join(brands, box4("moov", box4("udta", meta))) : brands;
+      return join(brands, box4("moov", box4("udta", box4("meta", join(be32(0), handler, items)))));
     },
   };
 }
@@ -148,28 +154,18 @@ function box4(name: string, body: Uint8Array): Uint8Array {
   return join(be32(body.length + 8), name, body);
 }
 
-/** The time scale and the length of a movie's or a track's media, from a header of either version. */
-function readTimes(header: Uint8Array): { ticksPerSecond: number; ticks: number } {
-  const isLong = byte(header, 0) === 1;
-  const ticks = isLong ? uint(header, 24, 8) : uint(header, 16, 4);
-  return { ticksPerSecond: uint(header, isLong ? 20 : 12, 4), ticks };
+/** The ticks a second that a movie's or a track's media header states. */
+function timeScale(header: Uint8Array): number {
+  return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
 }
 
-function readEdits(table: Uint8Array): Track["edits"] {
-  const [bytes, width] = byte(table, 0) === 1 ? [20, 8] : [12, 4];
-  const edits: Track["edits"] = [];
-  for (let at = 8, n = uint(table, 4, 4); n > 0 && at + bytes <= table.length; at += bytes, n--) {
-    edits.push({ ticks: uint(table, at, width), mediaTime: uint(table, at + width, width) });
-  }
-  return edits;
-}
-
-function readTimeTable(table: Uint8Array): number {
-  let ticks = 0;
-  for (let at = 8, n = uint(table, 4, 4); n > 0 && at + 8 <= table.length; at += 8, n--) {
-    ticks += uint(table, at, 4) * uint(table, at + 4, 4);
-  }
-  return ticks;
+/** The numbers in the rows of a table, with `width` bytes for each of the first two, the only ones that are read. */
+function readRows(table: Uint8Array, rowBytes: number, width: number): [number, number][] {
+  const rows = Math.min(uint(table, 4, 4), Math.floor((table.length - 8) / rowBytes));
+  return Array.from({ length: Math.max(0, rows) }, (_, n) => {
+    const at = 8 + n * rowBytes;
+    return [uint(table, at, width), uint(table, at + width, width)];
+  });
 }
 
 /** What the edit list lets be heard; an edit without a media time is a pause, and one of length 0 has no end. */
@@ -183,13 +179,13 @@ function editedSeconds({ edits, ticks, ticksPerSecond }: Track, movieTicksPerSec
 }
 
 /** The items of an `ilst` box whose values are text or numbers. */
-async function readItems(source: RangeSource, start: number, end: number, budget: TextBudget): Promise<Uint8Array[]> {
+async function readItems(source: RangeSource, start: number, end: number, budget: TextBudget): Promise<Uint8Array> {
   const items: Uint8Array[] = [];
   for await (const { name, start: at, end: itemEnd } of boxes(source, start, end, false)) {
     if (name === "covr" || itemEnd > end || !budget.admits(itemEnd - at)) continue;
     items.push(await source.copy(at, itemEnd - at));
   }
-  return items;
+  return join(...items);
 }
 
 /** From the first fragment's time to the end of the last one of which all samples are there, in ticks of the track. */

@@ -8,7 +8,7 @@ export class UnreadableAudio extends Error {
 
 /** What the reader of a format makes of a file. */
 export interface Reading {
-  /** How much there is to be heard, whatever a header claims; null where the file doesn't tell. */
+  /** How much there is to be heard, whatever a header claims: 0 or NaN is nothing, null is "not told". */
   seconds: number | null;
   /** How much of the file is sound, for the average bit rate. */
   soundBytes: number;
@@ -21,8 +21,11 @@ export interface Reading {
   hasVideo?: boolean;
   /** The parser for the excerpt, where it isn't that of the format. */
   parser?: string;
-  /** A small file of the same format for the parser, with the headers and, where wanted, the texts of this one. */
-  excerpt(withText: boolean): Uint8Array;
+  /**
+   * A small file of the same format for the parser, with the headers and, where wanted, the texts of this one. Texts are
+   * only read then: what they use up of the source's bounds costs nothing else.
+   */
+  excerpt(withText: boolean): Promise<Uint8Array>;
 }
 
 /** What a first or a far read fetches: one R2 request costs the same up to about here. */
@@ -33,8 +36,8 @@ export const MAX_WINDOW_BYTES = 1024 * 1024;
 export const MAX_WALK_BYTES = 128 * 1024 * 1024;
 /** A walk of `MAX_WALK_BYTES` takes 130 reads, any other reading a few dozen. */
 const MAX_READS = 400;
-/** Each step is an `await`; so many take half a second of CPU. */
-const MAX_STEPS = 500_000;
+/** Each step is an `await`; so many take a third of a second of CPU. */
+const MAX_STEPS = 250_000;
 /** How far before the end a mark is looked for: beyond the longest cluster or fragment that recorders write. */
 const MAX_TAIL_BYTES = 8 * 1024 * 1024;
 /** A mark of a few bytes also stands in sound by chance; this many are tried. */

@@ -12,18 +12,12 @@ import {
   uint,
   uintLE,
 } from "./range-source.ts";
-import { MAX_ITEMS, readVorbisComments, type TextBudget } from "./tags.ts";
+import { MAX_ITEMS, type ReadText, readVorbisComments, type TextBudget } from "./tags.ts";
 
 /* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
 
-interface FlacFrame {
-  /** In samples. */
-  start: number;
-  end: number;
-}
-
-/** The FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
-function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): FlacFrame | null {
+/** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
+function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
   const [b1, b2, b3] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3)];
   const sizeCode = b2 >> 4;
   const rateCode = b2 & 15;
@@ -57,15 +51,13 @@ function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
   return sum;
 }
 
-const FLAC_HEADER_BYTES = 16;
-
 /**
  * FLAC, from `start` on. Its frames are numbered: the length is from the first to the last one, whatever STREAMINFO
  * states, which only counts where no frame is found in the tail, behind which a large foreign tag may stand.
  */
 export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const info = await source.copy(start + 8, 34);
-  let comments: Uint8Array = new Uint8Array();
+  let comments: ReadText | null = null;
   let at = start + 4;
   for (let blocks = 0, isLast = false; !isLast && blocks < MAX_ITEMS; blocks++) {
     const block = await source.copy(at, 4);
@@ -73,27 +65,25 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
     if (block.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
     isLast = byte(block, 0) >= 128;
     const length = uint(block, 1, 3);
-    if (type === 4 && comments.length === 0) {
-      comments = await readVorbisComments(takeFrom(source, at + 4, at + 4 + length), budget);
-    }
+    const body = at + 4;
+    if (type === 4) comments ??= () => readVorbisComments(takeFrom(source, body, body + length), budget);
     at += 4 + length;
   }
   const blockSamples = uint(info, 2, 2);
-  const junk = await source.upTo(at, MIN_WINDOW_BYTES);
-  let first: FlacFrame | null = null;
-  let from = junk.indexOf(0xff);
-  for (; from >= 0 && !first; from = first ? from : junk.indexOf(0xff, from + 1)) {
-    first = flacFrame(junk.subarray(from, from + FLAC_HEADER_BYTES), blockSamples);
-  }
+  const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
+  const head = await source.copy(at, MIN_WINDOW_BYTES);
+  let from = head.indexOf(0xff);
+  while (from >= 0 && !frameIn(head, from)) from = head.indexOf(0xff, from + 1);
+  const first = frameIn(head, from);
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
-  const mark = latin1(junk.subarray(from, from + 2));
+  const mark = latin1(head.subarray(from, from + 2));
   const sampleRate = uint(info, 10, 3) >> 4;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   let samples = stated;
   for await (const position of source.lastMarks(mark, at)) {
     const rest = await source.upTo(position, MAX_WINDOW_BYTES);
-    const last = flacFrame(rest.subarray(0, FLAC_HEADER_BYTES), blockSamples);
+    const last = frameIn(rest);
     if (!last) continue;
     const isCut = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
     samples = (isCut ? last.start : last.end) - first.start;
@@ -102,12 +92,12 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   return { seconds: samples / sampleRate, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
 }
 
-function flacExcerpt(info: Uint8Array, comments: Uint8Array) {
+function flacExcerpt(info: Uint8Array, comments: ReadText | null) {
   const block = (type: number, body: Uint8Array) => join(Uint8Array.of(type), be32(body.length).subarray(1), body);
-  return (withText: boolean) =>
-    withText && comments.length > 0
-      ? join("fLaC", block(0, info), block(0x84, comments))
-      : join("fLaC", block(0x80, info));
+  return async (withText: boolean) => {
+    const text = withText && comments ? block(0x84, await comments()) : block(0x81, new Uint8Array());
+    return join("fLaC", block(0, info), text);
+  };
 }
 
 function takeFrom(source: RangeSource, start: number, end: number) {
@@ -151,41 +141,27 @@ async function pageAt(source: RangeSource, start: number): Promise<Page | null> 
 }
 
 interface Stream {
-  serial: string;
   page: Page;
   codec: "Vorbis" | "Opus" | "Speex" | "FLAC";
   granulesPerSecond: number;
-  /** Samples at the start that a decoder drops. */
-  preSkip: number;
   /** The most samples that a packet can hold; Opus tells it packet by packet. */
   packetSamples: number;
+  /** Samples at the start that a decoder drops. */
+  preSkip: number;
 }
 
 /** The stream that begins with this page; null where it is none of audio. */
 async function streamOf(source: RangeSource, page: Page): Promise<Stream | null> {
   const id = await source.copy(page.body, 80);
   const text = latin1(id);
-  const stream = { serial: page.serial, page, preSkip: 0 };
-  if (text.startsWith("\x01vorbis")) {
-    return {
-      ...stream,
-      codec: "Vorbis",
-      granulesPerSecond: uintLE(id, 12, 4),
-      packetSamples: 2 ** (byte(id, 28) >> 4) / 2,
-    };
-  }
-  if (text.startsWith("OpusHead")) {
-    return { ...stream, codec: "Opus", granulesPerSecond: 48_000, preSkip: uintLE(id, 10, 2), packetSamples: 5760 };
-  }
-  if (text.startsWith("Speex   ")) {
-    const packetSamples = uintLE(id, 56, 4) * Math.max(1, uintLE(id, 64, 4));
-    return { ...stream, codec: "Speex", granulesPerSecond: uintLE(id, 36, 4), packetSamples };
-  }
-  if (text.startsWith("\x7fFLAC")) {
-    const granulesPerSecond = uint(id, 27, 3) >> 4;
-    return { ...stream, codec: "FLAC", granulesPerSecond, packetSamples: uint(id, 19, 2) };
-  }
-  return null;
+  const le = (at: number) => uintLE(id, at, 4);
+  const stream = (codec: Stream["codec"], granulesPerSecond: number, packetSamples: number, preSkip = 0) => {
+    return { page, codec, granulesPerSecond, packetSamples, preSkip };
+  };
+  if (text.startsWith("\x01vorbis")) return stream("Vorbis", le(12), 2 ** (byte(id, 28) >> 4) / 2);
+  if (text.startsWith("OpusHead")) return stream("Opus", 48_000, 5760, uintLE(id, 10, 2));
+  if (text.startsWith("Speex   ")) return stream("Speex", le(36), le(56) * Math.max(1, le(64)));
+  return text.startsWith("\x7fFLAC") ? stream("FLAC", uint(id, 27, 3) >> 4, uint(id, 19, 2)) : null;
 }
 
 /** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
@@ -196,10 +172,11 @@ function opusSamples(packet: Uint8Array): number {
   return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
 }
 
-const COMMENTS_AT = { Vorbis: 7, Opus: 8, Speex: 0, FLAC: 4 };
+/** What the packet of comments begins with. */
+const COMMENTS_AT = { Vorbis: 7, Opus: 8, Speex: 0 };
 /** What is walked page by page before the end is looked up in the tail: half an hour of Vorbis, 18 reads. */
 const MAX_HEAD_BYTES = 16 * 1024 * 1024;
-const MAX_PAGES = 100_000;
+const MAX_PAGES = 50_000;
 /** Skeleton and other streams may begin before the one that is heard. */
 const MAX_STREAMS = 16;
 
@@ -217,18 +194,22 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
   const first = await source.copy(stream.page.start, stream.page.end - stream.page.start);
-  const take = takeFromPages(source, stream.page);
-  // What the packet of comments begins with; in FLAC it is the header of a metadata block.
-  const magic = await take(COMMENTS_AT[stream.codec]);
-  const comments = await readVorbisComments(take, budget);
+  const { page, codec } = stream;
   const reading = { seconds: await oggSeconds(source, stream), soundBytes: source.size, hasVideo };
-  if (stream.codec === "FLAC") {
-    // The parser reads no comments of FLAC in Ogg.
-    return { ...reading, container: "Ogg", parser: "audio/flac", excerpt: flacExcerpt(first.slice(-34), comments) };
+  if (codec === "FLAC") {
+    // The parser reads no comments of FLAC in Ogg. There, they are a metadata block.
+    const take = takeFromPages(source, page);
+    const readComments = async () => (await take(4)) && readVorbisComments(take, budget);
+    return { ...reading, container: "Ogg", parser: "audio/flac", excerpt: flacExcerpt(first.slice(-34), readComments) };
   }
   return {
     ...reading,
-    excerpt: (withText) => (withText ? join(first, secondPage(first, join(magic, comments))) : first),
+    async excerpt(withText) {
+      if (!withText) return first;
+      const take = takeFromPages(source, page);
+      const magic = await take(COMMENTS_AT[codec]);
+      return join(first, secondPage(first, join(magic, await readVorbisComments(take, budget))));
+    },
   };
 }
 
@@ -270,7 +251,7 @@ function takeFromPages(source: RangeSource, first: Page) {
  * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
-  const lastGranule = await findLastGranule(source, first.serial);
+  const lastGranule = await findLastGranule(source, first.page.serial);
   const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
   let stream = first;
   let seconds = -stream.preSkip / stream.granulesPerSecond;
@@ -289,7 +270,7 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
       seconds -= stream.preSkip / stream.granulesPerSecond;
       isHeard = false;
       previous = 0;
-    } else if (page.serial === stream.serial && page.granule !== null && page.granule !== previous) {
+    } else if (page.serial === stream.page.serial && page.granule !== null && page.granule !== previous) {
       seconds += (await heardSamples(source, page, stream, previous)) / stream.granulesPerSecond;
       isHeard = true;
       previous = page.granule;
