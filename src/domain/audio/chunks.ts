@@ -1,4 +1,4 @@
-import { walkFrames } from "./frames.ts";
+import { walkFrames } from "./mpeg.ts";
 import {
   byte,
   join,

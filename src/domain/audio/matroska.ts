@@ -115,12 +115,13 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     }
   }
   const stated = statedTicks * secondsPerTick;
-  const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
+  const first = hasVideo ? null : await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
   let measured: number | null = null;
   let isStatedTrue = true;
   for await (const mark of source.lastMarks("\x1f\x43\xb6\x75", firstCluster)) {
+    if (first === null) break;
     const times = await blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
-    if (first === null || times === null) continue;
+    if (times === null) continue;
     // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
     const lastStart = (times.last - first.first) * secondsPerTick;
     measured = lastStart + (times.last - times.beforeLast) * secondsPerTick;

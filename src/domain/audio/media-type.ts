@@ -1,8 +1,9 @@
 import { HEAD_BYTES } from "../../platform/byte-store.ts";
+import { readMonkeysAudio, readMusepack, readWavpack } from "./apev2.ts";
 import { readAiff, readAsf, readDsf, readWav } from "./chunks.ts";
-import { readFrames, readMonkeysAudio, readMusepack, readWavpack } from "./frames.ts";
 import { readMatroska } from "./matroska.ts";
 import { readMp4 } from "./mp4.ts";
+import { readFrames } from "./mpeg.ts";
 import { latin1, type RangeSource, type Reading } from "./range-source.ts";
 import { id3Length, type TextBudget } from "./tags.ts";
 import { readFlac, readOgg } from "./xiph.ts";

@@ -1,4 +1,4 @@
-import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
+import { frameAt, readAudioSpecificConfig, readDecoderConfig } from "./mpeg.ts";
 import { be32, byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
 import { type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
@@ -37,36 +37,19 @@ async function* boxes(source: RangeSource, position: number, end: number, isFlat
   }
 }
 
-interface Track {
-  id: number;
-  kind: string;
-  entry: SampleEntry | null;
-  ticksPerSecond: number;
-  ticks: number;
+class Track {
+  id = 0;
+  kind = "";
+  entry: SampleEntry | null = null;
+  ticksPerSecond = 0;
+  ticks = 0;
   /** Where the first samples are. */
-  firstChunk: number;
-  defaultTicks: number;
-  edits: { ticks: number; mediaTime: number }[];
+  firstChunk = -1;
+  defaultTicks = 0;
+  edits: [ticks: number, mediaTime: number][] = [];
 }
 
-const NEW_TRACK: Track = {
-  id: 0,
-  kind: "",
-  entry: null,
-  ticksPerSecond: 0,
-  ticks: 0,
-  firstChunk: -1,
-  defaultTicks: 0,
-  edits: [],
-};
-
-interface SampleEntry {
-  format: string;
-  codec: string | null;
-  channels: number;
-  sampleRate: number;
-  lossless: boolean;
-}
+type SampleEntry = Awaited<ReturnType<typeof readSampleEntry>>;
 
 /**
  * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
@@ -90,7 +73,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     }
     if (name === "ftyp" && (end - data) % 4 === 0) brands = box4(name, await body(MAX_BRANDS_BYTES));
     if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
-    if (name === "trak") tracks.push({ ...NEW_TRACK });
+    if (name === "trak") tracks.push(new Track());
     if (name === "mdat") {
       media.stated += end - data;
       media.there += Math.max(0, Math.min(end, source.size) - data);
@@ -110,8 +93,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
     if (name === "elst") {
       const table = await body(MAX_TABLE_BYTES);
-      const rows = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
-      track.edits = rows.map(([ticks, mediaTime]) => ({ ticks, mediaTime }));
+      track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
     }
     if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
     if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
@@ -120,13 +102,11 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     }
   }
   const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
-  const hasVideo = tracks.some(
-    ({ kind, entry }) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? ""),
-  );
-  if (!track?.entry) {
-    if (hasVideo) return { seconds: null, soundBytes: 0, hasVideo, excerpt: async () => brands };
-    throw new UnreadableAudio("The file has no audio track.");
-  }
+  // Chapters may have pictures, which don't make a video.
+  const isVideo = ({ kind, entry }: Track) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
+  const hasVideo = tracks.some(isVideo);
+  if (!track?.entry && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
+  if (!track?.entry) return { seconds: null, soundBytes: 0, hasVideo, excerpt: async () => brands };
   const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
   const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
   const { entry } = track;
@@ -135,7 +115,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     if (frame) Object.assign(entry, { codec: frame.codec, channels: frame.channels });
   }
   return {
-    seconds: ticks === null ? null : editedSeconds({ ...track, ticks }, movieTicksPerSecond) * part,
+    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond) * part,
     soundBytes: fragment ? source.size - fragment.start : media.there,
     hasVideo,
     codec: entry.codec,
@@ -169,12 +149,12 @@ function readRows(table: Uint8Array, rowBytes: number, width: number): [number, 
 }
 
 /** What the edit list lets be heard; an edit without a media time is a pause, and one of length 0 has no end. */
-function editedSeconds({ edits, ticks, ticksPerSecond }: Track, movieTicksPerSecond: number): number {
-  const heard = edits.filter(({ mediaTime }) => mediaTime < ticks);
+function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTicksPerSecond: number): number {
+  const heard = edits.filter(([, mediaTime]) => mediaTime < ticks);
   if (heard.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
-  return heard.reduce((seconds, edit) => {
-    const rest = (ticks - edit.mediaTime) / ticksPerSecond;
-    return seconds + (edit.ticks === 0 ? rest : Math.min(edit.ticks / movieTicksPerSecond, rest));
+  return heard.reduce((seconds, [editTicks, mediaTime]) => {
+    const rest = (ticks - mediaTime) / ticksPerSecond;
+    return seconds + (editTicks === 0 ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
   }, 0);
 }
 
@@ -248,7 +228,7 @@ const MPEG_AUDIO = "MPEG audio";
 const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 
 /** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
-async function readSampleEntry(source: RangeSource, start: number, end: number): Promise<SampleEntry> {
+async function readSampleEntry(source: RangeSource, start: number, end: number) {
   const head = await source.copy(start, 72);
   const format = latin1(head.subarray(4, 8));
   const version = uint(head, 16, 2);
@@ -287,57 +267,4 @@ async function readSampleEntry(source: RangeSource, start: number, end: number):
 
 function isAac(objectType: number): boolean {
   return objectType === 0x40 || (objectType >= 0x66 && objectType <= 0x68);
-}
-
-/** The object type and the decoder's own set-up out of an ES descriptor (ISO/IEC 14496-1, 7.2.6). */
-function readDecoderConfig(descriptor: Uint8Array): { objectType: number; specific: Uint8Array } {
-  let objectType = 0;
-  for (let at = 0; at < descriptor.length; ) {
-    const tag = byte(descriptor, at++);
-    while (byte(descriptor, at) >= 128) at++;
-    const length = byte(descriptor, at++);
-    if (tag === 5) return { objectType, specific: descriptor.subarray(at, at + length) };
-    if (tag === 4) objectType = byte(descriptor, at);
-    if (tag !== 3 && tag !== 4) break;
-    const flags = byte(descriptor, at + 2);
-    const url = flags & 0x40 ? 1 + byte(descriptor, at + 3) : 0;
-    at += tag === 4 ? 13 : 3 + (flags & 0x80 ? 2 : 0) + url + (flags & 0x20 ? 2 : 0);
-  }
-  return { objectType, specific: new Uint8Array() };
-}
-
-/**
- * What comes out of an AAC decoder (ISO/IEC 14496-3, 1.6.2.1): with spectral band replication at another rate than the
- * one coded, with parametric stereo in two channels where one is coded. 0 is "not told here".
- */
-function readAudioSpecificConfig(bytes: Uint8Array): { channels: number; sampleRate: number } {
-  let at = 0;
-  const bits = (count: number) => {
-    let value = 0;
-    for (const stop = at + count; at < stop; at++) value = value * 2 + ((byte(bytes, at >> 3) >> (7 - (at & 7))) & 1);
-    return value;
-  };
-  const objectType = () => {
-    const type = bits(5);
-    return type === 31 ? 32 + bits(6) : type;
-  };
-  const rate = () => {
-    const index = bits(4);
-    return index === 15 ? bits(24) : (AAC_RATES_HZ[index] ?? 0);
-  };
-  const type = objectType();
-  let sampleRate = rate();
-  let channels = AAC_CHANNELS[bits(4)] ?? 0;
-  const isExplicit = type === 5 || type === 29;
-  if (isExplicit) sampleRate = rate();
-  let hasParametricStereo = type === 29;
-  // Older decoders are told of a plain stream, and newer ones of the extensions behind it.
-  for (at += isExplicit ? 5 : 3; !isExplicit && at + 16 <= bytes.length * 8; at -= 10) {
-    if (bits(11) !== 0x2b7) continue;
-    if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
-    hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
-    break;
-  }
-  if (hasParametricStereo && channels === 1) channels = 2;
-  return { channels, sampleRate };
 }

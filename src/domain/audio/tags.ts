@@ -101,42 +101,6 @@ function withoutStuffing(bytes: Uint8Array): Uint8Array {
   return bytes.filter((b, at) => !(b === 0 && bytes[at - 1] === 0xff));
 }
 
-/**
- * What stands behind the sound in MP3, AAC, Monkey's Audio, WavPack and Musepack: an APEv2 tag, an ID3v1 tag, both or
- * neither. `end` is where the sound ends, `readText` gives both tags with the text items alone.
- */
-export async function findTrailingTags(source: RangeSource, budget: TextBudget) {
-  let id3v1 = await source.copy(source.size - 128, 128);
-  if (latin1(id3v1.subarray(0, 3)) !== "TAG") id3v1 = new Uint8Array();
-  const end = source.size - id3v1.length;
-  const footer = await source.copy(end - 32, 32);
-  const size = uintLE(footer, 12, 4); // with the footer, without the header
-  const isTag = latin1(footer.subarray(0, 8)) === "APETAGEX" && size >= 32 && size <= end;
-  if (!isTag) return { end, readText: async () => id3v1 };
-  const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
-  const readText = async () => join(await readApeText(source, end - size, end - 32, budget), id3v1);
-  return { end: Math.max(0, end - size - headerBytes), readText };
-}
-
-/** The text items between `start` and `end`, as an APEv2 tag; empty without any. */
-async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
-  const items: Uint8Array[] = [];
-  for (let at = start, n = 0; n < MAX_ITEMS && at < end; n++) {
-    const head = await source.upTo(at, 8 + 256);
-    const keyBytes = head.subarray(8).indexOf(0) + 1;
-    const length = 8 + keyBytes + uintLE(head, 0, 4);
-    if (keyBytes === 0 || at + length > end) break;
-    const isText = ((byte(head, 4) >> 1) & 3) === 0;
-    if (isText && budget.admits(length)) items.push(await source.copy(at, length));
-    at += length;
-  }
-  if (items.length === 0) return new Uint8Array();
-  const body = join(...items);
-  const frame = (flags: number) =>
-    join("APETAGEX", le32(2000), le32(body.length + 32), le32(items.length), le32(flags), new Uint8Array(8));
-  return join(frame(0xa0000000), body, frame(0x80000000));
-}
-
 /** Gives the bytes of a block one after the other, wherever they lie; fewer at the block's end. */
 export type TakeBytes = (length: number) => Promise<Uint8Array>;
 

@@ -78,7 +78,6 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
   const mark = latin1(head.subarray(from, from + 2));
-  const sampleRate = uint(info, 10, 3) >> 4;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   let samples = stated;
   for await (const position of source.lastMarks(mark, at)) {
@@ -89,7 +88,8 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
     samples = (isCut ? last.start : last.end) - first.start;
     break;
   }
-  return { seconds: samples / sampleRate, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
+  const seconds = samples / (uint(info, 10, 3) >> 4);
+  return { seconds, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
 }
 
 function flacExcerpt(info: Uint8Array, comments: ReadText | null) {
@@ -109,20 +109,10 @@ function takeFrom(source: RangeSource, start: number, end: number) {
   };
 }
 
-interface Page {
-  start: number;
-  end: number;
-  serial: string;
-  isFirst: boolean;
-  isContinued: boolean;
-  /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
-  granule: number | null;
-  body: number;
-  /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
-  lacing: Uint8Array;
-}
+type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
 
-async function pageAt(source: RangeSource, start: number): Promise<Page | null> {
+/** The page of Ogg that begins at `start`; null where there is none. */
+async function pageAt(source: RangeSource, start: number) {
   const head = await source.copy(start, 27 + 255);
   if (latin1(head.subarray(0, 4)) !== "OggS" || head.length < 28) return null;
   const lacing = head.subarray(27, 27 + byte(head, 26));
@@ -134,8 +124,10 @@ async function pageAt(source: RangeSource, start: number): Promise<Page | null> 
     serial: latin1(head.subarray(14, 18)),
     isFirst: (byte(head, 5) & 2) !== 0,
     isContinued: (byte(head, 5) & 1) !== 0,
+    /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
     granule: Number.isSafeInteger(granule) ? granule : null,
     body,
+    /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
     lacing,
   };
 }
@@ -189,7 +181,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
     const page = await pageAt(source, at);
     if (!page?.isFirst) break;
     stream ??= await streamOf(source, page);
-    hasVideo ||= /^(.theora|BBCD|.daala)/.test(latin1(await source.upTo(page.body, 8)));
+    hasVideo ||= /^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)));
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");

@@ -1,8 +1,8 @@
+import { findTrailingTags } from "./apev2.ts";
 import {
   byte,
   join,
   latin1,
-  le32,
   MAX_WALK_BYTES,
   MAX_WINDOW_BYTES,
   MIN_WINDOW_BYTES,
@@ -10,14 +10,10 @@ import {
   type Reading,
   UnreadableAudio,
   uint,
-  uintLE,
 } from "./range-source.ts";
-import { findTrailingTags, type TextBudget } from "./tags.ts";
+import type { TextBudget } from "./tags.ts";
 
-/*
- * Formats that are a run of frames or blocks with tags around it: MPEG audio and AAC in ADTS, WavPack, Monkey's Audio
- * and Musepack.
- */
+/* MPEG audio (ISO/IEC 11172-3 and 13818-3), AAC in ADTS, and the set-up of AAC in MP4 (ISO/IEC 14496-3). */
 
 export interface Frame {
   bytes: number;
@@ -43,10 +39,9 @@ const V2_KBPS = [
   V2_LAYER_23_KBPS,
 ];
 const MPEG_RATES_HZ = [44100, 48000, 32000];
-/** Also the table of MPEG-4's AudioSpecificConfig. */
-export const AAC_RATES_HZ = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
-/** Also MPEG-4's: the channels of each channel configuration; 0 is "told elsewhere". */
-export const AAC_CHANNELS = [0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8];
+const AAC_RATES_HZ = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
+/** Of each channel configuration; 0 is "told elsewhere". */
+const AAC_CHANNELS = [0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8];
 const FRAME_HEADER_BYTES = 7;
 /** An ADTS frame's length has 13 bits; MPEG's frames are smaller. */
 const MAX_FRAME_BYTES = 8191;
@@ -172,116 +167,55 @@ export async function readFrames(source: RangeSource, start: number, budget: Tex
   };
 }
 
-const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64, 88.2, 96, 192].map((k) => k * 1000);
-
-/** WavPack: each block says which samples it holds, so that the last whole one tells the length (WavPack5FileFormat). */
-export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, MIN_WINDOW_BYTES);
-  if (latin1(head.subarray(0, 4)) !== "wvpk") throw new UnreadableAudio("The file has no WavPack blocks.");
-  const flags = uintLE(head, 24, 4);
-  const blockEnd = Math.min(8 + uintLE(head, 4, 4), head.length);
-  let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? null;
-  let channels = (flags & 4) === 0 ? 2 : 1;
-  for (let at = 32; at + 2 <= blockEnd; ) {
-    const id = byte(head, at);
-    const isLong = id >= 0x80;
-    const length = 2 * uintLE(head, at + 1, isLong ? 3 : 1);
-    at += isLong ? 4 : 2;
-    if ((id & 0x3f) === 0x27) sampleRate = uintLE(head, at, 3);
-    if ((id & 0x3f) === 0x0d) channels = byte(head, at);
-    if ((id & 0x3f) === 0x0e && sampleRate !== null) sampleRate *= 8 * 2 ** byte(head, at); // DSD
-    at += length;
+/** The object type and the decoder's own set-up out of an ES descriptor (ISO/IEC 14496-1, 7.2.6). */
+export function readDecoderConfig(descriptor: Uint8Array): { objectType: number; specific: Uint8Array } {
+  let objectType = 0;
+  for (let at = 0; at < descriptor.length; ) {
+    const tag = byte(descriptor, at++);
+    while (byte(descriptor, at) >= 128) at++;
+    const length = byte(descriptor, at++);
+    if (tag === 5) return { objectType, specific: descriptor.subarray(at, at + length) };
+    if (tag === 4) objectType = byte(descriptor, at);
+    if (tag !== 3 && tag !== 4) break;
+    const flags = byte(descriptor, at + 2);
+    const url = flags & 0x40 ? 1 + byte(descriptor, at + 3) : 0;
+    at += tag === 4 ? 13 : 3 + (flags & 0x80 ? 2 : 0) + url + (flags & 0x20 ? 2 : 0);
   }
-  const isDsd = flags >= 2 ** 31;
-  const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
-  let samples: number | null = null;
-  for await (const mark of source.lastMarks("wvpk", start)) {
-    const block = await source.upTo(mark, 32);
-    const blockSamples = uintLE(block, 20, 4);
-    const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
-    if (!isWhole || blockSamples === 0) continue;
-    samples = (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1);
+  return { objectType, specific: new Uint8Array() };
+}
+
+/**
+ * What comes out of an AAC decoder (ISO/IEC 14496-3, 1.6.2.1): with spectral band replication at another rate than the
+ * one coded, with parametric stereo in two channels where one is coded. 0 is "not told here".
+ */
+export function readAudioSpecificConfig(bytes: Uint8Array): { channels: number; sampleRate: number } {
+  let at = 0;
+  const bits = (count: number) => {
+    let value = 0;
+    for (const stop = at + count; at < stop; at++) value = value * 2 + ((byte(bytes, at >> 3) >> (7 - (at & 7))) & 1);
+    return value;
+  };
+  const objectType = () => {
+    const type = bits(5);
+    return type === 31 ? 32 + bits(6) : type;
+  };
+  const rate = () => {
+    const index = bits(4);
+    return index === 15 ? bits(24) : (AAC_RATES_HZ[index] ?? 0);
+  };
+  const type = objectType();
+  let sampleRate = rate();
+  let channels = AAC_CHANNELS[bits(4)] ?? 0;
+  const isExplicit = type === 5 || type === 29;
+  if (isExplicit) sampleRate = rate();
+  let hasParametricStereo = type === 29;
+  // Older decoders are told of a plain stream, and newer ones of the extensions behind it.
+  for (at += isExplicit ? 5 : 3; !isExplicit && at + 16 <= bytes.length * 8; at -= 10) {
+    if (bits(11) !== 0x2b7) continue;
+    if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
+    hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
     break;
   }
-  // A first block without its contents, from sample 0.
-  const first = join(head.slice(0, 4), le32(24), head.slice(8, 16), le32(0), head.slice(20, 32));
-  return {
-    seconds: samples !== null && sampleRate !== null ? samples / sampleRate : null,
-    soundBytes: end - start,
-    sampleRate,
-    channels,
-    excerpt: async (withText) => join(first, withText ? await readText() : ""),
-  };
-}
-
-/**
- * Monkey's Audio from version 3.98 on. Its frames don't say where they belong: the length is the stated one, in
- * proportion to the part of the stated bytes of sound that is there.
- */
-export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const descriptor = await source.copy(start, 52);
-  if (latin1(descriptor.subarray(0, 4)) !== "MAC " || uintLE(descriptor, 4, 2) < 3980)
-    throw new UnreadableAudio("The file is of an unknown version of Monkey's Audio.");
-  const headerAt = start + uintLE(descriptor, 8, 4);
-  const header = await source.copy(headerAt, 24);
-  const frames = uintLE(header, 12, 4);
-  const samples = frames === 0 ? 0 : uintLE(header, 4, 4) * (frames - 1) + uintLE(header, 8, 4);
-  const soundAt = headerAt + uintLE(descriptor, 12, 4) + uintLE(descriptor, 16, 4) + uintLE(descriptor, 20, 4);
-  const statedBytes = uintLE(descriptor, 24, 8);
-  const soundBytes = Math.max(0, Math.min(statedBytes, end - soundAt));
-  const stated = samples / uintLE(header, 20, 4);
-  const lead = join(descriptor.subarray(0, 8), le32(52), le32(24), new Uint8Array(36), header);
-  return {
-    seconds: (stated * soundBytes) / statedBytes,
-    soundBytes,
-    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
-  };
-}
-
-const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
-
-/**
- * Musepack, stream versions 7 and 8. Its frames aren't aligned to bytes (7) or don't say where they belong (8), and only
- * a walk through all of them would tell what is there: the length is the stated one, unless it is beyond what so many
- * bytes can hold at 3 kbit/s, a quarter of the least that the encoder makes.
- */
-export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, 256);
-  let samples: number;
-  let sampleRate: number;
-  let channels: number;
-  let lead: Uint8Array;
-  if (latin1(head.subarray(0, 3)) === "MP+") {
-    samples = 1152 * uintLE(head, 4, 4);
-    sampleRate = MUSEPACK_RATES_HZ[byte(head, 10) & 3] ?? 44100;
-    channels = 2;
-    // Without frames, so that the parser walks none.
-    lead = join(head.slice(0, 4), le32(0), head.slice(8, 32));
-  } else {
-    // The stream header comes first: "SH", its length, a checksum, the version, the samples in groups of seven bits.
-    const length = byte(head, 6);
-    let at = 12;
-    for (samples = 0; byte(head, at) >= 128 && at < 20; at++) samples = samples * 128 + (byte(head, at) & 127);
-    samples = samples * 128 + byte(head, at);
-    let silence = at + 1;
-    while (byte(head, silence) >= 128 && silence < 30) silence++;
-    sampleRate = MUSEPACK_RATES_HZ[byte(head, silence + 1) >> 5] ?? 0;
-    channels = (byte(head, silence + 2) >> 4) + 1;
-    if (latin1(head.subarray(4, 6)) !== "SH" || length > 60) throw new UnreadableAudio("The file has no header.");
-    lead = join(head.slice(0, 4 + length), "SE\x03");
-  }
-  const seconds = samples / sampleRate;
-  const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 3000;
-  return {
-    seconds: isPossible ? seconds : null,
-    soundBytes: end - start,
-    sampleRate,
-    channels,
-    codec: "Musepack",
-    lossless: false,
-    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
-  };
+  if (hasParametricStereo && channels === 1) channels = 2;
+  return { channels, sampleRate };
 }

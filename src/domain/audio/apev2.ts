@@ -1,0 +1,164 @@
+import {
+  byte,
+  join,
+  latin1,
+  le32,
+  MIN_WINDOW_BYTES,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uintLE,
+} from "./range-source.ts";
+import { MAX_ITEMS, type TextBudget } from "./tags.ts";
+
+/* The APEv2 tag, and the formats that have it: WavPack, Monkey's Audio and Musepack. */
+
+/**
+ * What stands behind the sound in MP3, AAC, Monkey's Audio, WavPack and Musepack: an APEv2 tag, an ID3v1 tag, both or
+ * neither. `end` is where the sound ends, `readText` gives both tags with the text items alone.
+ */
+export async function findTrailingTags(source: RangeSource, budget: TextBudget) {
+  let id3v1 = await source.copy(source.size - 128, 128);
+  if (latin1(id3v1.subarray(0, 3)) !== "TAG") id3v1 = new Uint8Array();
+  const end = source.size - id3v1.length;
+  const footer = await source.copy(end - 32, 32);
+  const size = uintLE(footer, 12, 4); // with the footer, without the header
+  const isTag = latin1(footer.subarray(0, 8)) === "APETAGEX" && size >= 32 && size <= end;
+  if (!isTag) return { end, readText: async () => id3v1 };
+  const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
+  const readText = async () => join(await readApeText(source, end - size, end - 32, budget), id3v1);
+  return { end: Math.max(0, end - size - headerBytes), readText };
+}
+
+/** The text items between `start` and `end`, as an APEv2 tag; empty without any. */
+async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
+  const items: Uint8Array[] = [];
+  for (let at = start, n = 0; n < MAX_ITEMS && at < end; n++) {
+    const head = await source.upTo(at, 8 + 256);
+    const keyBytes = head.subarray(8).indexOf(0) + 1;
+    const length = 8 + keyBytes + uintLE(head, 0, 4);
+    if (keyBytes === 0 || at + length > end) break;
+    const isText = ((byte(head, 4) >> 1) & 3) === 0;
+    if (isText && budget.admits(length)) items.push(await source.copy(at, length));
+    at += length;
+  }
+  if (items.length === 0) return new Uint8Array();
+  const body = join(...items);
+  const frame = (flags: number) =>
+    join("APETAGEX", le32(2000), le32(body.length + 32), le32(items.length), le32(flags), new Uint8Array(8));
+  return join(frame(0xa0000000), body, frame(0x80000000));
+}
+
+const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64, 88.2, 96, 192].map((k) => k * 1000);
+
+/** WavPack: each block says which samples it holds, so that the last whole one tells the length (WavPack5FileFormat). */
+export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const head = await source.copy(start, MIN_WINDOW_BYTES);
+  if (latin1(head.subarray(0, 4)) !== "wvpk") throw new UnreadableAudio("The file has no WavPack blocks.");
+  const flags = uintLE(head, 24, 4);
+  const blockEnd = Math.min(8 + uintLE(head, 4, 4), head.length);
+  let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? null;
+  let channels = (flags & 4) === 0 ? 2 : 1;
+  for (let at = 32; at + 2 <= blockEnd; ) {
+    const id = byte(head, at);
+    const isLong = id >= 0x80;
+    const length = 2 * uintLE(head, at + 1, isLong ? 3 : 1);
+    at += isLong ? 4 : 2;
+    if ((id & 0x3f) === 0x27) sampleRate = uintLE(head, at, 3);
+    if ((id & 0x3f) === 0x0d) channels = byte(head, at);
+    if ((id & 0x3f) === 0x0e && sampleRate !== null) sampleRate *= 8 * 2 ** byte(head, at); // DSD
+    at += length;
+  }
+  const isDsd = flags >= 2 ** 31;
+  const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
+  let samples: number | null = null;
+  for await (const mark of source.lastMarks("wvpk", start)) {
+    const block = await source.upTo(mark, 32);
+    const blockSamples = uintLE(block, 20, 4);
+    const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
+    if (!isWhole || blockSamples === 0) continue;
+    samples = (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1);
+    break;
+  }
+  // A first block without its contents, from sample 0.
+  const first = join(head.slice(0, 4), le32(24), head.slice(8, 16), le32(0), head.slice(20, 32));
+  return {
+    seconds: samples !== null && sampleRate !== null ? samples / sampleRate : null,
+    soundBytes: end - start,
+    sampleRate,
+    channels,
+    excerpt: async (withText) => join(first, withText ? await readText() : ""),
+  };
+}
+
+/**
+ * Monkey's Audio from version 3.98 on. Its frames don't say where they belong: the length is the stated one, in
+ * proportion to the part of the stated bytes of sound that is there.
+ */
+export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const descriptor = await source.copy(start, 52);
+  if (latin1(descriptor.subarray(0, 4)) !== "MAC " || uintLE(descriptor, 4, 2) < 3980)
+    throw new UnreadableAudio("The file is of an unknown version of Monkey's Audio.");
+  const headerAt = start + uintLE(descriptor, 8, 4);
+  const header = await source.copy(headerAt, 24);
+  const frames = uintLE(header, 12, 4);
+  const samples = frames === 0 ? 0 : uintLE(header, 4, 4) * (frames - 1) + uintLE(header, 8, 4);
+  const soundAt = headerAt + uintLE(descriptor, 12, 4) + uintLE(descriptor, 16, 4) + uintLE(descriptor, 20, 4);
+  const statedBytes = uintLE(descriptor, 24, 8);
+  const soundBytes = Math.max(0, Math.min(statedBytes, end - soundAt));
+  const stated = samples / uintLE(header, 20, 4);
+  const lead = join(descriptor.subarray(0, 8), le32(52), le32(24), new Uint8Array(36), header);
+  return {
+    seconds: (stated * soundBytes) / statedBytes,
+    soundBytes,
+    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
+  };
+}
+
+const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
+
+/**
+ * Musepack, stream versions 7 and 8. Its frames aren't aligned to bytes (7) or don't say where they belong (8), and only
+ * a walk through all of them would tell what is there: the length is the stated one, unless it is beyond what so many
+ * bytes can hold at 3 kbit/s, a quarter of the least that the encoder makes.
+ */
+export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const head = await source.copy(start, 256);
+  let samples: number;
+  let sampleRate: number;
+  let channels: number;
+  let lead: Uint8Array;
+  if (latin1(head.subarray(0, 3)) === "MP+") {
+    samples = 1152 * uintLE(head, 4, 4);
+    sampleRate = MUSEPACK_RATES_HZ[byte(head, 10) & 3] ?? 44100;
+    channels = 2;
+    // Without frames, so that the parser walks none.
+    lead = join(head.slice(0, 4), le32(0), head.slice(8, 32));
+  } else {
+    // The stream header comes first: "SH", its length, a checksum, the version, the samples in groups of seven bits.
+    const length = byte(head, 6);
+    let at = 12;
+    for (samples = 0; byte(head, at) >= 128 && at < 20; at++) samples = samples * 128 + (byte(head, at) & 127);
+    samples = samples * 128 + byte(head, at);
+    let silence = at + 1;
+    while (byte(head, silence) >= 128 && silence < 30) silence++;
+    sampleRate = MUSEPACK_RATES_HZ[byte(head, silence + 1) >> 5] ?? 0;
+    channels = (byte(head, silence + 2) >> 4) + 1;
+    if (latin1(head.subarray(4, 6)) !== "SH" || length > 60) throw new UnreadableAudio("The file has no header.");
+    lead = join(head.slice(0, 4 + length), "SE\x03");
+  }
+  const seconds = samples / sampleRate;
+  const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 3000;
+  return {
+    seconds: isPossible ? seconds : null,
+    soundBytes: end - start,
+    sampleRate,
+    channels,
+    codec: "Musepack",
+    lossless: false,
+    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
+  };
+}
