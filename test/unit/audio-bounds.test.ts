@@ -234,6 +234,26 @@ describe("tables and structures", () => {
     expect(audio.durationSeconds).toBe(1.5);
   });
 
+  it("of a tag with 1,000 frames of 70 KB use up nothing that the length needs", async () => {
+    const tag = id3(...Array<[string, Bytes]>(1_000).fill(["PRIV", noise(70_000)]), ["TIT2", text("Lied")]);
+    const { audio, reads } = await inspect(join(tag, bytesOf("tone-cbr.mp3")));
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
+    expect(reads).toBeLessThanOrEqual(400);
+  });
+
+  it("of 3 MB of sync bytes behind an MP3 are no sound, however far they are looked at", async () => {
+    const { audio } = await inspect(join(bytesOf("tone-cbr.mp3"), new Uint8Array(3_000_000).fill(0xff)));
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
+  });
+
+  it("of a chain of 50,000 links leave its length untold", async () => {
+    const first = oggPages(bytesOf("tone.opus"))[0]!.subarray(28);
+    const sound = Uint8Array.of(8, 0);
+    const links = Array.from({ length: 50_000 }, (_, n) => [oggPage(n, 2, 0, [first]), oggPage(n, 0, 960, [sound])]);
+    const { audio } = await inspect(concat(links.flat()));
+    expect(audio).toMatchObject({ codec: "Opus", durationSeconds: null, bitrate: null });
+  });
+
   it.each<[string, () => Bytes]>([
     ["an MP4 of 500,000 boxes", () => join(box("ftyp", "M4A ", be32(0)), box("moov", repeat(box("trak"), 500_000)))],
     [
@@ -280,6 +300,23 @@ describe("tables and structures", () => {
       if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
       expect(reads).toBeLessThanOrEqual(400);
       expect(total).toBeLessThan(200 * MEBIBYTE);
+    }
+  });
+});
+
+describe("the media type", () => {
+  const pages = oggPages(bytesOf("tone.ogg"));
+  const beginning = (id: string) => oggPage(7, 2, 0, [Uint8Array.from(id, (c) => c.charCodeAt(0))]);
+
+  it("is that of audio in an Ogg that begins with a skeleton", async () => {
+    const { mediaType, audio } = await inspect(concat([beginning("fishead\0"), ...pages]));
+    expect({ mediaType, seconds: audio.durationSeconds }).toEqual({ mediaType: "audio/ogg", seconds: 2 });
+  });
+
+  it("is that of a video in an Ogg with a picture, whichever comes first", async () => {
+    const picture = beginning("\x80theora\x03\x02\x01");
+    for (const bytes of [concat([picture, ...pages]), concat([pages[0]!, picture, ...pages.slice(1)])]) {
+      expect(await inspect(bytes)).toMatchObject({ mediaType: "video/ogg", fileType: "video file", audio: null });
     }
   });
 });

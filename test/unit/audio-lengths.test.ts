@@ -316,6 +316,12 @@ describe("the duration of rarer formats", () => {
     expect(await secondsOf(ape(5_000))).toBeCloseTo(50_000 / 44_100, 4);
   });
 
+  it("of Monkey's Audio before version 3.98 is the stated one", async () => {
+    const facts = join(Uint8Array.of(0, 0, 2, 0), le32(44_100), le32(0), le32(0), le32(2), le32(26_272));
+    const old = join("MAC ", Uint8Array.of(3900 & 255, 3900 >> 8, 208, 7), facts, noise(5_000));
+    expect(await audioOf(old)).toMatchObject({ durationSeconds: 100_000 / 44_100, channels: 2, sampleRate: 44_100 });
+  });
+
   /** DSF of one second at 2.8224 MHz in one channel. */
   function dsf(soundBytes: number, tag: Bytes = new Uint8Array()): Bytes {
     const long = (value: number) => join(le32(value), le32(0));
@@ -345,6 +351,6 @@ describe("the duration of rarer formats", () => {
     const tone = bytesOf("tone.mpc");
     expect(await secondsOf(tone)).toBeCloseTo(2, 3);
     // The samples, in groups of seven bits, are the first thing behind the checksum and the version.
-    expect(await secondsOf(patched(tone, 12, Uint8Array.of(0xff, 0xff)))).toBeNull();
+    expect(await secondsOf(patched(tone, 12, Uint8Array.of(0xff, 0xff, 0xff)))).toBeNull();
   });
 });

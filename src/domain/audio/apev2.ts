@@ -55,12 +55,13 @@ const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64
 export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, MIN_WINDOW_BYTES);
-  if (latin1(head.subarray(0, 4)) !== "wvpk") throw new UnreadableAudio("The file has no WavPack blocks.");
+  if (latin1(head.subarray(0, 4)) !== "wvpk" || byte(head, 9) !== 4)
+    throw new UnreadableAudio("The file has no WavPack blocks.");
   const flags = uintLE(head, 24, 4);
-  const blockEnd = Math.min(8 + uintLE(head, 4, 4), head.length);
+  const firstBytes = 8 + uintLE(head, 4, 4);
   let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? null;
   let channels = (flags & 4) === 0 ? 2 : 1;
-  for (let at = 32; at + 2 <= blockEnd; ) {
+  for (let at = 32; at + 2 <= Math.min(firstBytes, head.length); ) {
     const id = byte(head, at);
     const isLong = id >= 0x80;
     const length = 2 * uintLE(head, at + 1, isLong ? 3 : 1);
@@ -72,7 +73,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   }
   const isDsd = flags >= 2 ** 31;
   const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
-  let samples: number | null = null;
+  let samples = start + firstBytes <= source.size ? null : 0;
   for await (const mark of source.lastMarks("wvpk", start)) {
     const block = await source.upTo(mark, 32);
     const blockSamples = uintLE(block, 20, 4);
@@ -93,23 +94,23 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
 }
 
 /**
- * Monkey's Audio from version 3.98 on. Its frames don't say where they belong: the length is the stated one, in
- * proportion to the part of the stated bytes of sound that is there.
+ * Monkey's Audio. Its frames don't say where they belong: the length is the stated one, from version 3.98 on in
+ * proportion to the part of the stated bytes of sound that is there; older versions state no such bytes.
  */
 export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const descriptor = await source.copy(start, 52);
-  if (latin1(descriptor.subarray(0, 4)) !== "MAC " || uintLE(descriptor, 4, 2) < 3980)
-    throw new UnreadableAudio("The file is of an unknown version of Monkey's Audio.");
+  const version = uintLE(descriptor, 4, 2);
+  const isOld = version < 3980;
   const headerAt = start + uintLE(descriptor, 8, 4);
-  const header = await source.copy(headerAt, 24);
+  const header = isOld ? modernHeader(descriptor, version) : await source.copy(headerAt, 24);
   const frames = uintLE(header, 12, 4);
   const samples = frames === 0 ? 0 : uintLE(header, 4, 4) * (frames - 1) + uintLE(header, 8, 4);
   const soundAt = headerAt + uintLE(descriptor, 12, 4) + uintLE(descriptor, 16, 4) + uintLE(descriptor, 20, 4);
-  const statedBytes = uintLE(descriptor, 24, 8);
-  const soundBytes = Math.max(0, Math.min(statedBytes, end - soundAt));
+  const statedBytes = isOld ? end - start : uintLE(descriptor, 24, 8);
+  const soundBytes = isOld ? statedBytes : Math.max(0, Math.min(statedBytes, end - soundAt));
   const stated = samples / uintLE(header, 20, 4);
-  const lead = join(descriptor.subarray(0, 8), le32(52), le32(24), new Uint8Array(36), header);
+  const lead = join("MAC ", le32(3990), le32(52), le32(24), new Uint8Array(36), header);
   return {
     seconds: (stated * soundBytes) / statedBytes,
     soundBytes,
@@ -117,47 +118,48 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
   };
 }
 
+/** The header of a file before version 3.98, laid out as later ones are. */
+function modernHeader(old: Uint8Array, version: number): Uint8Array {
+  const isLongFramed = version >= 3900 || (version >= 3800 && uintLE(old, 6, 2) === 4000);
+  const blocksPerFrame = version >= 3950 ? 4 * 73_728 : isLongFramed ? 73_728 : 9_216;
+  const facts = join(Uint8Array.of(16, 0), old.subarray(10, 12), old.subarray(12, 16));
+  return join(old.subarray(6, 10), le32(blocksPerFrame), old.subarray(28, 32), old.subarray(24, 28), facts);
+}
+
 const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
 
 /**
  * Musepack, stream versions 7 and 8. Its frames aren't aligned to bytes (7) or don't say where they belong (8), and only
  * a walk through all of them would tell what is there: the length is the stated one, unless it is beyond what so many
- * bytes can hold at 3 kbit/s, a quarter of the least that the encoder makes.
+ * bytes can hold at the half kilobit a second that silence takes.
  */
 export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, 256);
-  let samples: number;
-  let sampleRate: number;
-  let channels: number;
-  let lead: Uint8Array;
-  if (latin1(head.subarray(0, 3)) === "MP+") {
-    samples = 1152 * uintLE(head, 4, 4);
-    sampleRate = MUSEPACK_RATES_HZ[byte(head, 10) & 3] ?? 44100;
-    channels = 2;
-    // Without frames, so that the parser walks none.
-    lead = join(head.slice(0, 4), le32(0), head.slice(8, 32));
-  } else {
-    // The stream header comes first: "SH", its length, a checksum, the version, the samples in groups of seven bits.
-    const length = byte(head, 6);
+  const head = await source.copy(start, 64);
+  const isOld = latin1(head.subarray(0, 3)) === "MP+";
+  if (!isOld && latin1(head.subarray(4, 6)) !== "SH") throw new UnreadableAudio("The file has no stream header.");
+  let samples = 1152 * uintLE(head, 4, 4);
+  let facts = { rate: byte(head, 10) & 3, channels: 2 };
+  if (!isOld) {
+    // The samples and those of the silence before them, in groups of seven bits, behind a length, a sum and a version.
     let at = 12;
-    for (samples = 0; byte(head, at) >= 128 && at < 20; at++) samples = samples * 128 + (byte(head, at) & 127);
-    samples = samples * 128 + byte(head, at);
-    let silence = at + 1;
-    while (byte(head, silence) >= 128 && silence < 30) silence++;
-    sampleRate = MUSEPACK_RATES_HZ[byte(head, silence + 1) >> 5] ?? 0;
-    channels = (byte(head, silence + 2) >> 4) + 1;
-    if (latin1(head.subarray(4, 6)) !== "SH" || length > 60) throw new UnreadableAudio("The file has no header.");
-    lead = join(head.slice(0, 4 + length), "SE\x03");
+    for (samples = byte(head, at) & 127; byte(head, at) >= 128; ) samples = samples * 128 + (byte(head, ++at) & 127);
+    do at++;
+    while (byte(head, at) >= 128);
+    facts = { rate: byte(head, at + 1) >> 5, channels: (byte(head, at + 2) >> 4) + 1 };
   }
+  const sampleRate = MUSEPACK_RATES_HZ[facts.rate] ?? 0;
   const seconds = samples / sampleRate;
-  const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 3000;
+  const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 500;
+  // Of either version, the parser sees an empty file of the older one.
+  const lead = join("MP+\x07", new Uint8Array(28));
   return {
     seconds: isPossible ? seconds : null,
     soundBytes: end - start,
-    sampleRate,
-    channels,
+    container: `Musepack, SV${isOld ? 7 : 8}`,
     codec: "Musepack",
+    sampleRate,
+    channels: facts.channels,
     lossless: false,
     excerpt: async (withText) => join(lead, withText ? await readText() : ""),
   };
