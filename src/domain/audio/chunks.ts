@@ -14,24 +14,14 @@ import { iffChunk, MAX_ITEMS, type ReadText, readId3Text, readTexts, type TextBu
 
 /* Formats made of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
 
-interface Chunk {
-  name: string;
-  data: number;
-  length: number;
-}
-
 /** The chunks between `start` and `end`, at most `MAX_ITEMS`, as IFF lays them out: each begins at an even place. */
-async function* chunks(source: RangeSource, start: number, end: number, isBig: boolean): AsyncGenerator<Chunk> {
+async function* chunks(source: RangeSource, start: number, end: number, isBig: boolean) {
   for (let at = start, n = 0; at + 8 <= end && n < MAX_ITEMS; n++) {
     const head = await source.upTo(at, 8);
     if (head.length < 8) return;
-    const chunk = {
-      name: latin1(head.subarray(0, 4)),
-      data: at + 8,
-      length: isBig ? uint(head, 4, 4) : uintLE(head, 4, 4),
-    };
-    yield chunk;
-    at = chunk.data + chunk.length + (chunk.length % 2);
+    const length = isBig ? uint(head, 4, 4) : uintLE(head, 4, 4);
+    yield { name: latin1(head.subarray(0, 4)), data: at + 8, length };
+    at += 8 + length + (length % 2);
   }
 }
 

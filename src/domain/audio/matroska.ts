@@ -1,5 +1,5 @@
 import { byte, join, type RangeSource, type Reading, uint } from "./range-source.ts";
-import { MAX_ITEMS, type TextBudget } from "./tags.ts";
+import { MAX_ITEMS, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
 
@@ -25,17 +25,8 @@ const ID = {
   simpleBlock: 0xa3,
 };
 /** What is gone into; the others are passed by as a whole. */
-const CONTAINERS = new Set([
-  ID.segment,
-  ID.seekHead,
-  ID.seek,
-  ID.info,
-  ID.tracks,
-  ID.trackEntry,
-  ID.tags,
-  ID.cluster,
-  ID.blockGroup,
-]);
+const { segment, seekHead, seek, info, tracks, trackEntry, tags, cluster, blockGroup } = ID;
+const CONTAINERS = new Set([segment, seekHead, seek, info, tracks, trackEntry, tags, cluster, blockGroup]);
 /** The descriptions of the tracks, with their codecs' set-up. */
 const MAX_TRACKS_BYTES = 128 * 1024;
 const MAX_INFO_BYTES = 16 * 1024;
@@ -46,19 +37,10 @@ const MAX_FIRST_ELEMENTS = 16;
 const MAX_CLUSTER_ELEMENTS = 50_000;
 /** A stated length is right or far off. */
 const TOLERANCE_SECONDS = 0.25;
-
-/** A track's type. */
-const VIDEO = 1;
-
-interface Element {
-  id: number;
-  start: number;
-  data: number;
-  length: number;
-}
+const VIDEO_TRACK = 1;
 
 /** The elements from `position` on, in order and flat: what is inside a container comes after it. */
-async function* elements(source: RangeSource, position: number, limit: number): AsyncGenerator<Element> {
+async function* elements(source: RangeSource, position: number, limit: number) {
   for (let at = position, n = 0; at < source.size && n < limit; n++) {
     const head = await source.upTo(at, 12);
     const idBytes = Math.clz32(byte(head, 0)) - 23;
@@ -81,39 +63,33 @@ async function* elements(source: RangeSource, position: number, limit: number): 
  */
 export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const parts: Record<"ebml" | "info" | "tracks", Uint8Array> = { ebml: none, info: none, tracks: none };
-  const tags: Uint8Array[] = [];
+  const texts: ReadText[] = [];
   let hasVideo = false;
   let firstCluster = source.size;
-  let segment = start;
+  let segmentStart = start;
   let secondsPerTick = 1e-3;
   let statedTicks = 0;
   let seekId = 0;
-  let tagsAt: number | null = null;
-  for await (const element of elements(source, start, MAX_HEADER_ELEMENTS)) {
-    const { id, data, length } = element;
-    const whole = data + length - element.start;
+  let tagsAt = 0;
+  for await (const { id, start: at, data, length } of elements(source, start, MAX_HEADER_ELEMENTS)) {
+    const whole = data + length - at;
     const value = length <= 8 ? await source.copy(data, length) : none;
-    if (id === ID.segment) segment = data;
-    if (id === ID.ebml) parts.ebml = await source.copy(element.start, Math.min(whole, MAX_INFO_BYTES));
-    if (id === ID.info && whole <= MAX_INFO_BYTES) parts.info = await source.copy(element.start, whole);
-    if (id === ID.tracks && whole <= MAX_TRACKS_BYTES) parts.tracks = await source.copy(element.start, whole);
-    if (id === ID.trackType) hasVideo ||= uint(value) === VIDEO;
+    if (id === ID.segment) segmentStart = data;
+    if (id === ID.ebml) parts.ebml = await source.copy(at, Math.min(whole, MAX_INFO_BYTES));
+    if (id === ID.info && whole <= MAX_INFO_BYTES) parts.info = await source.copy(at, whole);
+    if (id === ID.tracks && whole <= MAX_TRACKS_BYTES) parts.tracks = await source.copy(at, whole);
+    if (id === ID.trackType) hasVideo ||= uint(value) === VIDEO_TRACK;
     if (id === ID.timestampScale) secondsPerTick = uint(value) / 1e9;
     if (id === ID.duration) statedTicks = float(value);
     if (id === ID.seekId) seekId = uint(value);
-    if (id === ID.seekPosition && seekId === ID.tags) tagsAt = segment + uint(value);
-    if (id === ID.tag && budget.admits(whole)) tags.push(await source.copy(element.start, whole));
+    if (id === ID.seekPosition && seekId === ID.tags) tagsAt = segmentStart + uint(value);
+    if (id === ID.tag && budget.admits(whole)) texts.push(() => source.copy(at, whole));
     if (id === ID.cluster) {
-      firstCluster = element.start;
+      firstCluster = at;
       break;
     }
   }
-  if (tags.length === 0 && tagsAt !== null && tagsAt > firstCluster) {
-    for await (const { id, start: at, data, length } of elements(source, tagsAt, MAX_ITEMS)) {
-      if (id !== ID.tags && id !== ID.tag) break;
-      if (id === ID.tag && budget.admits(data + length - at)) tags.push(await source.copy(at, data + length - at));
-    }
-  }
+  if (tagsAt > firstCluster) texts.push(() => readTags(source, tagsAt, budget));
   const stated = statedTicks * secondsPerTick;
   const first = hasVideo ? null : await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
   let measured: number | null = null;
@@ -133,10 +109,21 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     soundBytes: source.size - firstCluster,
     hasVideo,
     excerpt: async (withText) => {
-      const all = withText && tags.length > 0 ? [ebml(ID.tags, ...tags)] : [];
-      return join(parts.ebml, ebml(ID.segment, parts.info, parts.tracks, ...all));
+      const tags = await readTexts(withText ? texts : []);
+      const all = tags.length > 0 ? ebml(ID.tags, ...tags) : none;
+      return join(parts.ebml, ebml(ID.segment, parts.info, parts.tracks, all));
     },
   };
+}
+
+/** The tags in the element at `start`, where the index says that it is. */
+async function readTags(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
+  const tags: Uint8Array[] = [];
+  for await (const { id, start: at, data, length } of elements(source, start, MAX_ITEMS)) {
+    if (id !== ID.tags && id !== ID.tag) break;
+    if (id === ID.tag && budget.admits(data + length - at)) tags.push(await source.copy(at, data + length - at));
+  }
+  return join(...tags);
 }
 
 const none = new Uint8Array();
