@@ -154,6 +154,7 @@ async function blockTimes(source: RangeSource, cluster: number, limit: number) {
     if (id === ID.timestamp && length > 8) return null;
     if (id === ID.timestamp) clusterTicks = uint(await source.upTo(data, length));
     if ((id !== ID.block && id !== ID.simpleBlock) || clusterTicks === null) continue;
+    if (data + length > source.size) break;
     // Track number (one byte below 127 tracks), then a signed 16-bit time relative to the cluster's.
     const relative = uint(await source.upTo(data + 1, 2));
     const ticks = clusterTicks + (relative >= 0x8000 ? relative - 0x10000 : relative);

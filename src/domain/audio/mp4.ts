@@ -1,5 +1,15 @@
 import { frameAt, readAudioSpecificConfig, readDecoderConfig } from "./mpeg.ts";
-import { be32, byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  MAX_WINDOW_BYTES,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uint,
+} from "./range-source.ts";
 import { type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
@@ -54,7 +64,7 @@ type SampleEntry = Awaited<ReturnType<typeof readSampleEntry>>;
 /**
  * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
  * by its edit list, in proportion to the part of the media data that is there; in a fragmented file it is from the start
- * of the first fragment to the end of the last whole one. The movie header's length counts for nothing.
+ * of the first fragment to the end of the last sample that is there. The movie header's length counts for nothing.
  */
 export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const tracks: Track[] = [];
@@ -168,44 +178,54 @@ async function readItems(source: RangeSource, start: number, end: number, budget
   return join(...items);
 }
 
-/** From the first fragment's time to the end of the last one of which all samples are there, in ticks of the track. */
+/** From the first fragment's time to the end of the last sample that is there, in ticks of the track. */
 async function readFragments(source: RangeSource, first: Box, track: Track): Promise<number | null> {
   const from = await readFragment(source, first.start, track);
   for await (const mark of source.lastMarks("moof", first.start)) {
     const last = await readFragment(source, mark - 4, track);
-    if (from && last?.isWhole) return last.end - from.start;
+    if (from && last) return last.end - from.start;
   }
   return null;
 }
 
+/** When the track's samples in the fragment at `start` begin and, of those that are there, end; null without any. */
 async function readFragment(source: RangeSource, start: number, track: Track) {
-  const found = { start: -1, end: 0, isWhole: true };
+  let times: { start: number; end: number } | null = null;
   let id = 0;
   let ticksEach = track.defaultTicks;
   for await (const { name, data, end } of boxes(source, start, source.size)) {
-    if (name === "mdat") {
-      found.isWhole = end <= source.size;
-      break;
-    }
-    const body = await source.copy(data, Math.min(end - data, MAX_TABLE_BYTES));
+    if (name === "mdat") break;
+    const body = await source.copy(data, Math.min(end - data, MAX_WINDOW_BYTES));
     const flags = uint(body, 1, 3);
     if (name === "tfhd") {
       id = uint(body, 4, 4);
-      const at = 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0);
-      if (flags & 8) ticksEach = uint(body, at, 4);
+      if (flags & 8) ticksEach = uint(body, 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0), 4);
     }
     if (id !== track.id) continue;
-    if (name === "tfdt") found.start = found.end = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
-    if (name !== "trun") continue;
-    const count = uint(body, 4, 4);
-    const width = 4 * [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
-    if ((flags & 0x100) === 0) found.end += count * ticksEach;
-    else {
-      let at = 8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0);
-      for (let n = 0; n < count && at + 4 <= body.length; n++, at += width) found.end += uint(body, at, 4);
-    }
+    const time = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
+    if (name === "tfdt") times = { start: time, end: time };
+    if (name === "trun" && times) times.end += runTicks(body, flags, ticksEach, start, source.size);
   }
-  return found.start < 0 ? null : found;
+  return times;
+}
+
+/** How long the samples of a run play that lie within the file; `from` is where its fragment begins. */
+function runTicks(run: Uint8Array, flags: number, ticksEach: number, from: number, sizeBytes: number): number {
+  const count = uint(run, 4, 4);
+  const columns = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag);
+  if (columns.length === 0) return count * ticksEach;
+  const table = run.subarray(8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0));
+  const rows = Math.min(count, Math.floor(table.length / (4 * columns.length)));
+  let soundAt = from + (flags & 1 ? uint(run, 8, 4) : 0);
+  let ticks = 0;
+  for (let n = 0; n < rows; n++) {
+    const row = table.subarray(4 * columns.length * n);
+    if (flags & 0x200) soundAt += uint(row, flags & 0x100 ? 4 : 0, 4);
+    if (soundAt > sizeBytes) return ticks;
+    ticks += flags & 0x100 ? uint(row, 0, 4) : ticksEach;
+  }
+  // Of a table that is too long to be read, the rest is taken to be like the beginning.
+  return rows === 0 ? 0 : (ticks * count) / rows;
 }
 
 /** Names as the parser gives them to other files of these codecs. */

@@ -271,26 +271,21 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
   return Math.max(0, seconds);
 }
 
-/** The samples that a page adds: of a page that the end of the file cuts short, the part that is there. */
+/** The samples that a page adds; a page that the end of the file cuts short can't be decoded. */
 async function heardSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
-  let packets = 0;
-  let packetsThere = 0;
-  let firstPacket = page.isContinued ? -1 : page.body;
-  let at = page.body;
-  for (const length of page.lacing) {
-    at += length;
-    if (length === 255) continue;
-    packets++;
-    if (at <= source.size) packetsThere++;
-    if (firstPacket < 0) firstPacket = at;
+  if (page.end > source.size) return 0;
+  const packets = page.lacing.filter((length) => length < 255).length;
+  let firstPacket = page.body;
+  // A packet that goes on from the page before has no beginning here.
+  for (let n = 0; page.isContinued && n < page.lacing.length; n++) {
+    firstPacket += byte(page.lacing, n);
+    if (byte(page.lacing, n) < 255) break;
   }
-  if (packets === 0) return 0;
   const isOpus = stream.codec === "Opus";
   const most = packets * (isOpus ? opusSamples(await source.upTo(firstPacket, 2)) : stream.packetSamples);
   const granule = page.granule ?? 0;
   // A position that goes back is that of another stream with the same number.
-  const ahead = granule < previous ? granule : granule - previous;
-  return (Math.min(ahead, most) * packetsThere) / packets;
+  return Math.min(granule < previous ? granule : granule - previous, most);
 }
 
 /** The last granule position of the file; null where it is that of another stream. */
