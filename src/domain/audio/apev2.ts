@@ -59,7 +59,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
     throw new UnreadableAudio("The file has no WavPack blocks.");
   const flags = uintLE(head, 24, 4);
   const firstBytes = 8 + uintLE(head, 4, 4);
-  let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? null;
+  let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? 0;
   let channels = (flags & 4) === 0 ? 2 : 1;
   for (let at = 32; at + 2 <= Math.min(firstBytes, head.length); ) {
     const id = byte(head, at);
@@ -68,7 +68,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
     at += isLong ? 4 : 2;
     if ((id & 0x3f) === 0x27) sampleRate = uintLE(head, at, 3);
     if ((id & 0x3f) === 0x0d) channels = byte(head, at);
-    if ((id & 0x3f) === 0x0e && sampleRate !== null) sampleRate *= 8 * 2 ** byte(head, at); // DSD
+    if ((id & 0x3f) === 0x0e) sampleRate *= 8 * 2 ** byte(head, at); // DSD
     at += length;
   }
   const isDsd = flags >= 2 ** 31;
@@ -82,14 +82,15 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
     samples = (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1);
     break;
   }
-  // A first block without its contents, from sample 0.
-  const first = join(head.slice(0, 4), le32(24), head.slice(8, 16), le32(0), head.slice(20, 32));
   return {
-    seconds: samples !== null && sampleRate !== null ? samples / sampleRate : null,
-    soundBytes: end - start,
+    container: "WavPack",
+    codec: isDsd ? "DSD" : "PCM",
     sampleRate,
     channels,
-    excerpt: async (withText) => join(first, withText ? await readText() : ""),
+    lossless: (flags & 8) === 0,
+    seconds: samples === null ? null : samples / sampleRate,
+    soundBytes: end - start,
+    readTags: readText,
   };
 }
 
@@ -110,11 +111,15 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
   const statedBytes = isOld ? end - start : uintLE(descriptor, 24, 8);
   const soundBytes = isOld ? statedBytes : Math.max(0, Math.min(statedBytes, end - soundAt));
   const stated = samples / uintLE(header, 20, 4);
-  const lead = join("MAC ", le32(3990), le32(52), le32(24), new Uint8Array(36), header);
   return {
+    container: "Monkey's Audio",
+    codec: "Monkey's Audio",
+    sampleRate: uintLE(header, 20, 4),
+    channels: uintLE(header, 18, 2),
+    lossless: true,
     seconds: (stated * soundBytes) / statedBytes,
     soundBytes,
-    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
+    readTags: readText,
   };
 }
 
@@ -151,16 +156,14 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
   const sampleRate = MUSEPACK_RATES_HZ[facts.rate] ?? 0;
   const seconds = samples / sampleRate;
   const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 500;
-  // Of either version, the parser sees an empty file of the older one.
-  const lead = join("MP+\x07", new Uint8Array(28));
   return {
-    seconds: isPossible ? seconds : null,
-    soundBytes: end - start,
     container: `Musepack, SV${isOld ? 7 : 8}`,
     codec: "Musepack",
     sampleRate,
     channels: facts.channels,
     lossless: false,
-    excerpt: async (withText) => join(lead, withText ? await readText() : ""),
+    seconds: isPossible ? seconds : null,
+    soundBytes: end - start,
+    readTags: readText,
   };
 }

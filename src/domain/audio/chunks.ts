@@ -27,6 +27,18 @@ async function* chunks(source: RangeSource, start: number, end: number, isBig: b
 
 const WAVE = { pcm: 1, adpcm: 2, float: 3, alaw: 6, mulaw: 7, imaAdpcm: 0x11, gsm: 0x31, mpeg: 0x50, mp3: 0x55 };
 const WAVE_EXTENSIBLE = 0xfffe;
+/** Names as the parser gives them. */
+const WAVE_CODECS: Record<number, string> = {
+  [WAVE.pcm]: "PCM",
+  [WAVE.adpcm]: "ADPCM",
+  [WAVE.float]: "IEEE_FLOAT",
+  [WAVE.alaw]: "ALAW",
+  [WAVE.mulaw]: "MULAW",
+  [WAVE.imaAdpcm]: "DVI_ADPCM",
+  [WAVE.gsm]: "GSM610",
+  [WAVE.mpeg]: "MPEG",
+  [WAVE.mp3]: "MPEGLAYER3",
+};
 /** Codecs whose samples are all of one size. */
 const WAVE_SAMPLES = new Set([WAVE.pcm, WAVE.float, WAVE.alaw, WAVE.mulaw]);
 /** Codecs whose blocks all hold as many samples as the format chunk says. */
@@ -76,15 +88,15 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   const blockSamples = uintLE(format, 18, 2);
   if (WAVE_BLOCKS.has(codec) && blockSamples > 0) seconds = (Math.floor(bytes / blockBytes) * blockSamples) / rate;
   if (codec === WAVE.mp3 || codec === WAVE.mpeg) ({ seconds } = await walkFrames(source, sound.start, sound.end));
-  const plain = join(Uint8Array.of(codec & 255, codec >> 8), format.subarray(2, 16));
   return {
+    container: "WAVE",
+    codec: WAVE_CODECS[codec] ?? `non-PCM (${codec})`,
+    sampleRate: rate,
+    channels,
+    lossless: codec === WAVE.pcm || codec === WAVE.float,
     seconds,
     soundBytes: bytes,
-    channels,
-    sampleRate: rate,
-    lossless: codec === WAVE.pcm || codec === WAVE.float,
-    excerpt: async (withText) =>
-      riffChunk("RIFF", join("WAVE", riffChunk("fmt ", plain), ...(await readTexts(withText ? texts : [])))),
+    readTags: async () => riffChunk("RIFF", join("WAVE", ...(await readTexts(texts)))),
   };
 }
 
@@ -147,16 +159,17 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   let framesThere = (frames * sound.bytes) / Math.max(sound.statedBytes, 1);
   if (sampleBytes > 0) framesThere = Math.floor(sound.bytes / (sampleBytes * channels));
   const isStated = frames > 0 && sound.statedBytes > 0;
-  const isNameSound = common.length === 23 + byte(common, 22) + ((byte(common, 22) + 1) % 2);
-  const plain = type === "AIFC" && !isNameSound ? common.slice(0, 22) : common;
+  const isPcm = AIFC_PCM.includes(codec);
+  const name = latin1(common.subarray(23, 23 + byte(common, 22)));
   return {
+    container: type === "AIFC" ? "AIFF-C" : type,
+    codec: isPcm ? "PCM" : name || codec,
+    sampleRate,
+    channels,
+    lossless: isPcm || /^fl(32|64)$/i.test(codec),
     seconds: (isStated ? Math.min(frames, framesThere) : framesThere) / sampleRate,
     soundBytes: sound.bytes,
-    channels,
-    sampleRate,
-    lossless: AIFC_PCM.includes(codec) || /^(fl32|FL32|fl64)$/.test(codec),
-    excerpt: async (withText) =>
-      iffChunk("FORM", join(type, iffChunk("COMM", plain), ...(await readTexts(withText ? texts : [])))),
+    readTags: async () => iffChunk("FORM", join("AIFF", ...(await readTexts(texts)))),
   };
 }
 
@@ -176,15 +189,16 @@ export async function readDsf(source: RangeSource, start: number, budget: TextBu
   const end = Math.min(tagAt > 0 ? start + tagAt : source.size, start + 80 + uintLE(head, 84, 8), source.size);
   const soundBytes = Math.max(0, end - start - 92);
   const samples = Math.min(uintLE(head, 64, 8), (soundBytes * 8) / channels / (uintLE(head, 60, 4) || 1));
-  const long = (value: number) => join(le32(value), le32(0));
+  const sampleRate = uintLE(head, 56, 4);
   return {
-    seconds: samples / uintLE(head, 56, 4),
+    container: "DSF",
+    codec: "DSD",
+    sampleRate,
+    channels,
+    lossless: true,
+    seconds: samples / sampleRate,
     soundBytes,
-    excerpt: async (withText) => {
-      const tag = withText && tagAt > 0 ? await readId3Text(source, start + tagAt, budget) : new Uint8Array();
-      const dsd = join("DSD ", long(28), long(80 + tag.length), long(tag.length > 0 ? 80 : 0));
-      return join(dsd, head.subarray(28, 80), tag);
-    },
+    readTags: async () => (tagAt > 0 ? readId3Text(source, start + tagAt, budget) : new Uint8Array()),
   };
 }
 
@@ -196,8 +210,8 @@ const ASF = {
   content: 0x75b22633,
   extendedContent: 0xd2d0a440,
 };
-const ASF_FACTS = new Set([ASF.fileProperties, ASF.streamProperties, ASF.codecs]);
 const ASF_VIDEO = 0xbc19efc0;
+const ASF_AUDIO = 0xf8699e40;
 /** What a header object other than the texts is long at most. */
 const MAX_ASF_OBJECT_BYTES = 8 * 1024;
 
@@ -208,9 +222,10 @@ const MAX_ASF_OBJECT_BYTES = 8 * 1024;
 export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const head = await source.copy(start, 30);
   const headerBytes = uintLE(head, 16, 8);
-  const objects: Uint8Array[] = [];
   const texts: ReadText[] = [];
   let hasVideo = false;
+  let wave: Uint8Array | null = null;
+  let codec: string | null = null;
   let properties: Uint8Array = new Uint8Array();
   let at = start + 30;
   for (let n = 0; n < MAX_ITEMS && at + 24 <= start + headerBytes; n++) {
@@ -220,7 +235,8 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
     if (length < 24) break;
     if (id === ASF.fileProperties) properties = object;
     if (id === ASF.streamProperties) hasVideo ||= uintLE(object, 24, 4) === ASF_VIDEO;
-    if (ASF_FACTS.has(id) && length <= object.length) objects.push(object.slice(0, length));
+    if (id === ASF.streamProperties && uintLE(object, 24, 4) === ASF_AUDIO) wave ??= object.subarray(78);
+    if (id === ASF.codecs) codec = asfAudioCodec(object);
     if (id === ASF.content && budget.admits(length)) texts.push(() => source.copy(from, length));
     if (id === ASF.extendedContent) texts.push(() => readAsfTexts(source, from, length, budget));
     at += length;
@@ -234,17 +250,36 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   const last = await asfPacketTime(source, soundAt + (Math.min(packets, statedPackets || packets) - 1) * packetBytes);
   const measured = packets > 0 ? (last.ms + last.durationMs - first.ms) / 1000 : 0;
   const isNear = packets >= statedPackets && Math.abs(measured - stated) < 1 + stated / 10;
+  if (!wave && !hasVideo) throw new UnreadableAudio("The file has no audio stream.");
   return {
+    container: "ASF/audio",
+    codec,
+    sampleRate: uintLE(wave ?? head, 4, 4),
+    channels: uintLE(wave ?? head, 2, 2),
+    lossless: null,
     seconds: isNear ? stated : measured,
     soundBytes: Math.max(0, source.size - soundAt),
     hasVideo,
-    excerpt: async (withText) => {
-      const all = [...objects, ...(await readTexts(withText ? texts : []))];
-      const body = join(...all);
-      const size = join(le32(30 + body.length), le32(0), le32(all.length));
+    readTags: async () => {
+      const objects = await readTexts(texts);
+      const body = join(...objects);
+      const size = join(le32(30 + body.length), le32(0), le32(objects.length));
       return join(head.subarray(0, 16), size, head.subarray(28), body);
     },
   };
+}
+
+/** The name of the first audio codec in a Codec List Object: entries of a type, a name, a description and data. */
+function asfAudioCodec(object: Uint8Array): string | null {
+  let at = 44;
+  for (let n = uintLE(object, 40, 4); n > 0 && at < object.length; n--) {
+    const [type, nameAt] = [uintLE(object, at, 2), at + 4];
+    at = nameAt + 2 * uintLE(object, at + 2, 2);
+    if (type === 2) return new TextDecoder("utf-16le").decode(object.subarray(nameAt, at)).replace(/\0.*/s, "");
+    at += 2 + 2 * uintLE(object, at, 2);
+    at += 2 + uintLE(object, at, 2);
+  }
+  return null;
 }
 
 /** When a data packet is sent and for how long it plays, in milliseconds (ASF specification, 5.2.2). */

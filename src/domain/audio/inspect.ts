@@ -78,40 +78,32 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
   return answer(isVideo ? null : await describe(reading, format, leading));
 }
 
-async function describe(reading: Reading, row: Format, leading: ReadText[]): Promise<Audio> {
-  const { format, common } = await parse(reading, reading.parser ?? row.parser ?? "", leading);
-  const sampleRate = positive(reading.sampleRate ?? format.sampleRate);
+async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
+  const sampleRate = positive(reading.sampleRate);
   if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
   const durationSeconds = positive(reading.seconds);
   const isSilent = durationSeconds === null && reading.seconds !== null;
-  if (isSilent && !row.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
-  const codec = reading.codec === undefined ? format.codec : reading.codec;
+  if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   return {
-    container: cleanText(reading.container ?? format.container),
-    codec: cleanText(codec),
+    container: cleanText(reading.container),
+    codec: cleanText(reading.codec),
     durationSeconds,
     sampleRate,
-    channels: positive(reading.channels ?? format.numberOfChannels),
+    channels: positive(reading.channels),
     bitrate: durationSeconds === null ? null : Math.round((reading.soundBytes * 8) / durationSeconds),
-    lossless: reading.lossless ?? format.lossless ?? losslessByName(codec ?? ""),
-    tags: pickTags(common),
+    lossless: reading.lossless,
+    tags: await parseTags(reading, format.parser ?? "", leading),
   };
 }
 
-function losslessByName(codec: string): boolean | null {
-  if (/^(flac|alac|pcm)/i.test(codec)) return true;
-  return /^(opus|vorbis|aac|mpeg|e?ac-?3)/i.test(codec) ? false : null;
-}
-
-/** Texts on which the parser fails are left out. */
-async function parse(reading: Reading, mimeType: string, leading: ReadText[]): Promise<IAudioMetadata> {
+/** Texts on which the parser fails are left out, since no fact hangs on them. */
+async function parseTags(reading: Reading, mimeType: string, leading: ReadText[]): Promise<Audio["tags"]> {
+  const file = join(...(await readTexts(leading)), await reading.readTags());
+  if (file.length === 0) return {};
   const { parseBuffer } = await import("music-metadata");
   const options = { skipCovers: true, duration: false };
-  try {
-    return await parseBuffer(join(...(await readTexts(leading)), await reading.excerpt(true)), { mimeType }, options);
-  } catch {
-    return await parseBuffer(await reading.excerpt(false), { mimeType }, options);
-  }
+  const parsed = await parseBuffer(file, { mimeType }, options).catch(() => null);
+  return parsed ? pickTags(parsed.common) : {};
 }
 
 const NOTHING_KNOWN: Audio = {
@@ -125,7 +117,7 @@ const NOTHING_KNOWN: Audio = {
   tags: {},
 };
 
-function pickTags(common: IAudioMetadata["common"]): Record<string, string | number> {
+function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
   const wanted = {
     title: common.title,
     artist: common.artist,

@@ -1,10 +1,10 @@
-import { byte, join, type RangeSource, type Reading, uint } from "./range-source.ts";
+import { byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
 import { MAX_ITEMS, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
 
 const ID = {
-  ebml: 0x1a45dfa3,
+  docType: 0x4282,
   segment: 0x18538067,
   seekHead: 0x114d9b74,
   seek: 0x4dbb,
@@ -16,6 +16,11 @@ const ID = {
   tracks: 0x1654ae6b,
   trackEntry: 0xae,
   trackType: 0x83,
+  codecId: 0x86,
+  audio: 0xe1,
+  samplingFrequency: 0xb5,
+  outputSamplingFrequency: 0x78b5,
+  channels: 0x9f,
   tags: 0x1254c367,
   tag: 0x7373,
   cluster: 0x1f43b675,
@@ -25,19 +30,45 @@ const ID = {
   simpleBlock: 0xa3,
 };
 /** What is gone into; the others are passed by as a whole. */
-const { segment, seekHead, seek, info, tracks, trackEntry, tags, cluster, blockGroup } = ID;
-const CONTAINERS = new Set([segment, seekHead, seek, info, tracks, trackEntry, tags, cluster, blockGroup]);
-/** The descriptions of the tracks, with their codecs' set-up. */
-const MAX_TRACKS_BYTES = 128 * 1024;
+const { segment, seekHead, seek, info, tracks, trackEntry, audio, tags, cluster, blockGroup } = ID;
+const EBML_HEADER = 0x1a45dfa3;
+const CONTAINERS = new Set([
+  EBML_HEADER,
+  segment,
+  seekHead,
+  seek,
+  info,
+  tracks,
+  trackEntry,
+  audio,
+  tags,
+  cluster,
+  blockGroup,
+]);
 const MAX_INFO_BYTES = 16 * 1024;
 /** A header of so many elements is none; a cluster of so many blocks is longer than any recorder's. */
 const MAX_HEADER_ELEMENTS = 2000;
 /** Where the first block must be, to be taken for the start. */
 const MAX_FIRST_ELEMENTS = 16;
 const MAX_CLUSTER_ELEMENTS = 50_000;
+/** By codec ids (draft-ietf-cellar-codec); of the others it isn't known. */
+const LOSSLESS = /^(FLAC|ALAC|PCM|TTA|WAVPACK)/;
+const LOSSY = /^(OPUS|VORBIS|AAC|MPEG|E?AC3|DTS)/;
+/** The longest value that is read. */
+const MAX_VALUE_BYTES = 64;
 /** A stated length is right or far off. */
 const TOLERANCE_SECONDS = 0.25;
-const VIDEO_TRACK = 1;
+/** Track types. */
+const [VIDEO, AUDIO] = [1, 2];
+
+class Track {
+  type = 0;
+  codecId = "";
+  /** The defaults of the format. */
+  sampleRate = 8000;
+  outputRate = 0;
+  channels = 1;
+}
 
 /** The elements from `position` on, in order and flat: what is inside a container comes after it. */
 async function* elements(source: RangeSource, position: number, limit: number) {
@@ -62,9 +93,9 @@ async function* elements(source: RangeSource, position: number, limit: number) {
  * what is cut off states too much; the stated one counts where it is close to that, and where the tail has no cluster.
  */
 export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const parts: Record<"ebml" | "info" | "tracks", Uint8Array> = { ebml: none, info: none, tracks: none };
+  const tracks: Track[] = [];
+  let docType = "";
   const texts: ReadText[] = [];
-  let hasVideo = false;
   let firstCluster = source.size;
   let segmentStart = start;
   let secondsPerTick = 1e-3;
@@ -73,23 +104,33 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   let tagsAt = 0;
   for await (const { id, start: at, data, length } of elements(source, start, MAX_HEADER_ELEMENTS)) {
     const whole = data + length - at;
-    const value = length <= 8 ? await source.copy(data, length) : none;
+    const value = length <= MAX_VALUE_BYTES ? await source.copy(data, length) : none;
     if (id === ID.segment) segmentStart = data;
-    if (id === ID.ebml) parts.ebml = await source.copy(at, Math.min(whole, MAX_INFO_BYTES));
-    if (id === ID.info && whole <= MAX_INFO_BYTES) parts.info = await source.copy(at, whole);
-    if (id === ID.tracks && whole <= MAX_TRACKS_BYTES) parts.tracks = await source.copy(at, whole);
-    if (id === ID.trackType) hasVideo ||= uint(value) === VIDEO_TRACK;
+    if (id === ID.docType) docType = latin1(value);
+    if (id === ID.info && whole <= MAX_INFO_BYTES) texts.push(() => source.copy(at, whole));
+    if (id === ID.trackEntry) tracks.push(new Track());
+    const track = tracks.at(-1) ?? new Track();
+    if (id === ID.trackType) track.type = uint(value);
+    if (id === ID.codecId) track.codecId = latin1(value);
+    if (id === ID.samplingFrequency) track.sampleRate = float(value);
+    if (id === ID.outputSamplingFrequency) track.outputRate = float(value);
+    if (id === ID.channels) track.channels = uint(value);
     if (id === ID.timestampScale) secondsPerTick = uint(value) / 1e9;
     if (id === ID.duration) statedTicks = float(value);
     if (id === ID.seekId) seekId = uint(value);
     if (id === ID.seekPosition && seekId === ID.tags) tagsAt = segmentStart + uint(value);
-    if (id === ID.tag && budget.admits(whole)) texts.push(() => source.copy(at, whole));
+    if (id === ID.tag && budget.admits(whole)) texts.push(async () => ebml(ID.tags, await source.copy(at, whole)));
     if (id === ID.cluster) {
       firstCluster = at;
       break;
     }
   }
   if (tagsAt > firstCluster) texts.push(() => readTags(source, tagsAt, budget));
+  const hasVideo = tracks.some(({ type }) => type === VIDEO);
+  const track = tracks.find(({ type }) => type === AUDIO);
+  if (!track && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
+  const { codecId, sampleRate, outputRate, channels } = track ?? new Track();
+  const codec = codecId.replace(/^A_/, "");
   const stated = statedTicks * secondsPerTick;
   const first = hasVideo ? null : await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
   let measured: number | null = null;
@@ -105,14 +146,15 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     break;
   }
   return {
+    container: `EBML/${docType}`,
+    codec,
+    sampleRate: outputRate || sampleRate,
+    channels,
+    lossless: LOSSLESS.test(codec) || (LOSSY.test(codec) ? false : null),
     seconds: stated > 0 && isStatedTrue ? stated : measured,
     soundBytes: source.size - firstCluster,
     hasVideo,
-    excerpt: async (withText) => {
-      const tags = await readTexts(withText ? texts : []);
-      const all = tags.length > 0 ? ebml(ID.tags, ...tags) : none;
-      return join(parts.ebml, ebml(ID.segment, parts.info, parts.tracks, all));
-    },
+    readTags: async () => ebml(ID.segment, ...(await readTexts(texts))),
   };
 }
 
@@ -123,7 +165,7 @@ async function readTags(source: RangeSource, start: number, budget: TextBudget):
     if (id !== ID.tags && id !== ID.tag) break;
     if (id === ID.tag && budget.admits(data + length - at)) tags.push(await source.copy(at, data + length - at));
   }
-  return join(...tags);
+  return tags.length === 0 ? none : ebml(ID.tags, ...tags);
 }
 
 const none = new Uint8Array();

@@ -31,7 +31,7 @@ export interface Format extends MediaType {
   isServed: boolean;
   /** Reads what the format has of audio, from where the ID3v2 tags at the start end. */
   read?: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading>;
-  /** What music-metadata calls it. */
+  /** What the parser takes the format's tags for. */
   parser?: string;
   /** The same container without a picture track, or with one. */
   sibling?: string;
@@ -48,19 +48,19 @@ const asf = { read: readAsf, parser: "audio/ms-wma" };
 /** Formats whose class is the first half of their media type. Those without a reader are told by name alone. */
 const MEDIA: Row[] = [
   ["audio/mpeg", "served", { read: readFrames, parser: "audio/mpeg" }],
-  ["audio/aac", "served", { read: readFrames, parser: "audio/aacp" }],
+  ["audio/aac", "served", { read: readFrames, parser: "audio/mpeg" }],
   ["audio/wav", "served", { read: readWav, parser: "audio/wav" }],
   ["audio/aiff", "served", { read: readAiff, parser: "audio/aiff" }],
   ["audio/flac", "served", { read: readFlac, parser: "audio/flac", mayLackDuration: true }],
-  ["audio/ogg", "served", { read: readOgg, parser: "audio/ogg", sibling: "video/ogg" }],
+  ["audio/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "video/ogg" }],
   ["audio/mp4", "served", { ...mp4, sibling: "video/mp4" }],
   ["audio/webm", "served", { ...matroska, sibling: "video/webm" }],
   ["audio/x-matroska", "served", { ...matroska, sibling: "video/x-matroska" }],
   ["audio/x-ms-wma", "served", { ...asf, sibling: "video/x-ms-asf" }],
-  ["audio/ape", "served", { read: readMonkeysAudio, parser: "audio/ape" }],
-  ["audio/wavpack", "served", { read: readWavpack, parser: "audio/wavpack" }],
-  ["audio/x-musepack", "served", { read: readMusepack, parser: "audio/musepack" }],
-  ["audio/x-dsf", "opaque", { read: readDsf, parser: "audio/dsf" }],
+  ["audio/ape", "served", { read: readMonkeysAudio, parser: "audio/mpeg" }],
+  ["audio/wavpack", "served", { read: readWavpack, parser: "audio/mpeg" }],
+  ["audio/x-musepack", "served", { read: readMusepack, parser: "audio/mpeg" }],
+  ["audio/x-dsf", "opaque", { read: readDsf, parser: "audio/mpeg" }],
   ["audio/amr", "served"],
   ["audio/midi", "served"],
   ["audio/x-caf", "served"],
@@ -71,7 +71,7 @@ const MEDIA: Row[] = [
   ["video/webm", "served", { ...matroska, sibling: "audio/webm" }],
   ["video/x-matroska", "served", { ...matroska, sibling: "audio/x-matroska" }],
   ["video/x-ms-asf", "opaque", { ...asf, sibling: "audio/x-ms-wma" }],
-  ["video/ogg", "served", { read: readOgg, parser: "audio/ogg", sibling: "audio/ogg" }],
+  ["video/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "audio/ogg" }],
   ["video/mpeg", "served"],
   ["video/x-msvideo", "served"],
   ["image/png", "served"],

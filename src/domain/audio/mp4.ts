@@ -70,7 +70,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const tracks: Track[] = [];
   const texts: ReadText[] = [];
   const media = { there: 0, stated: 0 };
-  let brands: Uint8Array = new Uint8Array();
+  let brands: string[] = [];
   let movieTicksPerSecond = 0;
   let fragment: Box | null = null;
   for await (const box of boxes(source, start, source.size)) {
@@ -81,7 +81,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
       fragment = box;
       break;
     }
-    if (name === "ftyp" && (end - data) % 4 === 0) brands = box4(name, await body(MAX_BRANDS_BYTES));
+    if (name === "ftyp") brands = latin1(await body(MAX_BRANDS_BYTES)).match(/.{4}/gs) ?? [];
     if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
     if (name === "trak") tracks.push(new Track());
     if (name === "mdat") {
@@ -116,26 +116,25 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const isVideo = ({ kind, entry }: Track) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
   const hasVideo = tracks.some(isVideo);
   if (!track?.entry && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
-  if (!track?.entry) return { seconds: null, soundBytes: 0, hasVideo, excerpt: async () => brands };
-  const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
+  const { entry, ticksPerSecond, firstChunk } = track ?? new Track();
+  const ticks = track && fragment ? await readFragments(source, fragment, track) : (track?.ticks ?? 0);
   const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
-  const { entry } = track;
-  if (entry.codec === MPEG_AUDIO) {
-    const frame = frameAt(await source.upTo(fragment ? -1 : track.firstChunk, 16), 0);
-    if (frame) Object.assign(entry, { codec: frame.codec, channels: frame.channels });
-  }
+  // Only the frames tell which version and layer of MPEG audio it is, and of how many channels.
+  const frame = entry?.isMpeg && !fragment ? frameAt(await source.upTo(firstChunk, 16), 0) : null;
   return {
-    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond) * part,
+    // The second "brand" is a version.
+    container: [...new Set(brands.map((brand) => brand.replace(/\W/g, "")))].filter((brand) => brand !== "").join("/"),
+    codec: frame?.codec ?? entry?.codec ?? null,
+    sampleRate: entry?.sampleRate || ticksPerSecond,
+    channels: frame?.channels ?? entry?.channels ?? 0,
+    lossless: entry?.lossless ?? null,
+    seconds: !track || ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond) * part,
     soundBytes: fragment ? source.size - fragment.start : media.there,
     hasVideo,
-    codec: entry.codec,
-    channels: entry.channels,
-    sampleRate: entry.sampleRate || track.ticksPerSecond,
-    lossless: entry.lossless,
-    excerpt: async (withText) => {
-      const items = box4("ilst", join(...(await readTexts(withText ? texts : []))));
+    readTags: async () => {
+      const items = box4("ilst", join(...(await readTexts(texts))));
       const handler = box4("hdlr", join(new Uint8Array(8), "mdirappl", new Uint8Array(9)));
-      return join(brands, box4("moov", box4("udta", box4("meta", join(be32(0), handler, items)))));
+      return box4("moov", box4("udta", box4("meta", join(be32(0), handler, items))));
     },
   };
 }
@@ -243,8 +242,6 @@ const CODECS: Record<string, string> = {
 };
 /** By "acmod", without the channel for low frequencies. */
 const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
-/** The frames tell which version and layer it is, and of how many channels. */
-const MPEG_AUDIO = "MPEG audio";
 const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 
 /** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
@@ -258,6 +255,7 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
     codec: isPcm ? "PCM" : (CODECS[format] ?? null),
     channels: version === 2 ? uint(head, 48, 4) : uint(head, 24, 2),
     sampleRate: version === 2 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2),
+    isMpeg: false,
     lossless: isPcm || format === "alac" || format === "fLaC",
   };
   const isMp3 = format === ".mp3" || format === "ms\0U";
@@ -281,7 +279,8 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
     if (isAac(objectType) && sampleRate > 0) entry.sampleRate = sampleRate;
   }
   if (isAac(objectType) || (format === "mp4a" && objectType === 0)) entry.codec = "MPEG-4/AAC";
-  if (objectType === 0x69 || objectType === 0x6b) entry.codec = MPEG_AUDIO;
+  entry.isMpeg = objectType === 0x69 || objectType === 0x6b;
+  if (entry.isMpeg) entry.codec = "MPEG audio";
   return entry;
 }
 

@@ -1,7 +1,6 @@
 import { findTrailingTags } from "./apev2.ts";
 import {
   byte,
-  join,
   latin1,
   MAX_WALK_BYTES,
   MAX_WINDOW_BYTES,
@@ -19,7 +18,9 @@ export interface Frame {
   bytes: number;
   seconds: number;
   channels: number;
+  container: string;
   codec: string;
+  sampleRate: number;
   /** Equal in all frames of one stream. */
   family: number;
 }
@@ -49,8 +50,6 @@ const MAX_FRAME_BYTES = 8191;
 const MAX_JUNK_BYTES = 256 * 1024;
 /** Frames, and places that look like one: seven hours of MP3, and under a second of CPU. */
 const MAX_FRAMES = 1_000_000;
-/** Enough for the few frames at which the parser looks. */
-const EXCERPT_BYTES = 32 * 1024;
 
 /** The frame whose header is at `at`, MPEG audio (layers 1 to 3) or ADTS; null where there is none. */
 export function frameAt(bytes: Uint8Array, at: number): Frame | null {
@@ -66,13 +65,9 @@ export function frameAt(bytes: Uint8Array, at: number): Frame | null {
     const length = ((b3 & 3) << 11) | (byte(bytes, at + 4) << 3) | (byte(bytes, at + 5) >> 5);
     if ((b1 & 0xf6) !== 0xf0 || rate === undefined || length < FRAME_HEADER_BYTES) return null;
     const seconds = (1024 * ((byte(bytes, at + 6) & 3) + 1)) / rate;
-    return {
-      bytes: length,
-      seconds,
-      channels: AAC_CHANNELS[((b2 & 1) << 2) | (b3 >> 6)] ?? 0,
-      codec: "AAC",
-      family: rate,
-    };
+    const channels = AAC_CHANNELS[((b2 & 1) << 2) | (b3 >> 6)] ?? 0;
+    const container = `ADTS/MPEG-${(b1 & 8) === 0 ? 4 : 2}`;
+    return { bytes: length, seconds, channels, container, codec: "AAC", sampleRate: rate, family: rate };
   }
   const bitsPerSecond = ((version === 3 ? V1_KBPS : V2_KBPS)[layer]?.[(b2 >> 4) - 1] ?? 0) * 1000;
   const rate = (MPEG_RATES_HZ[(b2 >> 2) & 3] ?? 0) / (version === 3 ? 1 : version === 2 ? 2 : 4);
@@ -82,7 +77,8 @@ export function frameAt(bytes: Uint8Array, at: number): Frame | null {
   const slots = Math.floor(((samples / 8 / slotBytes) * bitsPerSecond) / rate) + ((b2 >> 1) & 1);
   const channels = b3 >> 6 === 3 ? 1 : 2;
   const codec = `MPEG ${version === 3 ? "1" : version === 2 ? "2" : "2.5"} Layer ${layer}`;
-  return { bytes: slots * slotBytes, seconds: samples / rate, channels, codec, family: rate * 8 + layer };
+  const facts = { container: "MPEG", codec, channels, sampleRate: rate };
+  return { ...facts, bytes: slots * slotBytes, seconds: samples / rate, family: rate * 8 + layer };
 }
 
 /** Whether `links` frames of one family follow one another from `at`, or fewer that fill the bytes to their end. */
@@ -158,13 +154,9 @@ function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): nu
 export async function readFrames(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const { at, frame, seconds } = await walkFrames(source, start, end);
-  const sound = await source.copy(at, Math.min(EXCERPT_BYTES, end - at));
-  return {
-    seconds,
-    soundBytes: end - at,
-    channels: frame.channels || null,
-    excerpt: async (withText) => join(sound, withText ? await readText() : ""),
-  };
+  const { container, codec, sampleRate, channels } = frame;
+  const facts = { container, codec, sampleRate, channels, lossless: false };
+  return { ...facts, seconds, soundBytes: end - at, readTags: readText };
 }
 
 /** The object type and the decoder's own set-up out of an ES descriptor (ISO/IEC 14496-1, 7.2.6). */

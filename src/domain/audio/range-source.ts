@@ -8,24 +8,21 @@ export class UnreadableAudio extends Error {
 
 /** What the reader of a format makes of a file. */
 export interface Reading {
+  container: string;
+  codec: string | null;
+  sampleRate: number;
+  channels: number;
+  lossless: boolean | null;
   /** How much there is to be heard, whatever a header claims: 0 or NaN is nothing, null is "not told". */
   seconds: number | null;
   /** How much of the file is sound, for the average bit rate. */
   soundBytes: number;
-  /** What the reader knows better than the parser. */
-  container?: string;
-  codec?: string | null;
-  sampleRate?: number | null;
-  channels?: number | null;
-  lossless?: boolean | null;
   hasVideo?: boolean;
-  /** The parser for the excerpt, where it isn't that of the format. */
-  parser?: string;
   /**
-   * A small file of the same format for the parser, with the headers and, where wanted, the texts of this one. Texts are
-   * only read then: what they use up of the source's bounds costs nothing else.
+   * A small file for the parser, with nothing in it but the texts of this one. It is read last: what texts use up of the
+   * source's bounds costs nothing else.
    */
-  excerpt(withText: boolean): Promise<Uint8Array>;
+  readTags(): Promise<Uint8Array>;
 }
 
 /** What a first or a far read fetches: one R2 request costs the same up to about here. */

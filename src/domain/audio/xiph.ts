@@ -89,15 +89,21 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
     break;
   }
   const seconds = samples / (uint(info, 10, 3) >> 4);
-  return { seconds, soundBytes: source.size - at, excerpt: flacExcerpt(info, comments) };
+  return {
+    container: "FLAC",
+    codec: "FLAC",
+    sampleRate: uint(info, 10, 3) >> 4,
+    channels: ((byte(info, 12) >> 1) & 7) + 1,
+    lossless: true,
+    seconds,
+    soundBytes: source.size - at,
+    readTags: async () => flacOf(comments ? await comments() : new Uint8Array()),
+  };
 }
 
-function flacExcerpt(info: Uint8Array, comments: ReadText | null) {
-  const block = (type: number, body: Uint8Array) => join(Uint8Array.of(type), be32(body.length).subarray(1), body);
-  return async (withText: boolean) => {
-    const text = withText && comments ? block(0x84, await comments()) : block(0x81, new Uint8Array());
-    return join("fLaC", block(0, info), text);
-  };
+/** A FLAC of nothing but Vorbis comments, which the parser takes for those of Ogg as well. */
+function flacOf(comments: Uint8Array): Uint8Array {
+  return join("fLaC", Uint8Array.of(0x84), be32(comments.length).subarray(1), comments);
 }
 
 function takeFrom(source: RangeSource, start: number, end: number) {
@@ -134,12 +140,16 @@ async function pageAt(source: RangeSource, start: number) {
 
 interface Stream {
   page: Page;
-  codec: "Vorbis" | "Opus" | "Speex" | "FLAC";
+  codec: string;
+  channels: number;
+  sampleRate: number;
   granulesPerSecond: number;
-  /** The most samples that a packet can hold; Opus tells it packet by packet. */
-  packetSamples: number;
+  /** The most samples that a packet can hold; null where the packet tells it. */
+  packetSamples: number | null;
   /** Samples at the start that a decoder drops. */
   preSkip: number;
+  /** What the packet of comments begins with. */
+  commentsAt: number;
 }
 
 /** The stream that begins with this page; null where it is none of audio. */
@@ -147,13 +157,23 @@ async function streamOf(source: RangeSource, page: Page): Promise<Stream | null>
   const id = await source.copy(page.body, 80);
   const text = latin1(id);
   const le = (at: number) => uintLE(id, at, 4);
-  const stream = (codec: Stream["codec"], granulesPerSecond: number, packetSamples: number, preSkip = 0) => {
-    return { page, codec, granulesPerSecond, packetSamples, preSkip };
-  };
-  if (text.startsWith("\x01vorbis")) return stream("Vorbis", le(12), 2 ** (byte(id, 28) >> 4) / 2);
-  if (text.startsWith("OpusHead")) return stream("Opus", 48_000, 5760, uintLE(id, 10, 2));
-  if (text.startsWith("Speex   ")) return stream("Speex", le(36), le(56) * Math.max(1, le(64)));
-  return text.startsWith("\x7fFLAC") ? stream("FLAC", uint(id, 27, 3) >> 4, uint(id, 19, 2)) : null;
+  if (text.startsWith("\x01vorbis")) {
+    const rates = { sampleRate: le(12), granulesPerSecond: le(12), packetSamples: 2 ** (byte(id, 28) >> 4) / 2 };
+    return { page, codec: "Vorbis I", channels: byte(id, 11), ...rates, preSkip: 0, commentsAt: 7 };
+  }
+  if (text.startsWith("OpusHead")) {
+    const rates = { sampleRate: le(12) || 48_000, granulesPerSecond: 48_000, packetSamples: null };
+    return { page, codec: "Opus", channels: byte(id, 9), ...rates, preSkip: uintLE(id, 10, 2), commentsAt: 8 };
+  }
+  if (text.startsWith("Speex   ")) {
+    const codec = `Speex ${text.slice(8, 28).replace(/\0.*/s, "")}`;
+    const rates = { sampleRate: le(36), granulesPerSecond: le(36), packetSamples: le(56) * Math.max(1, le(64)) };
+    return { page, codec, channels: le(48), ...rates, preSkip: 0, commentsAt: 0 };
+  }
+  if (!text.startsWith("\x7fFLAC")) return null;
+  const rate = uint(id, 27, 3) >> 4;
+  const rates = { sampleRate: rate, granulesPerSecond: rate, packetSamples: uint(id, 19, 2) };
+  return { page, codec: "FLAC", channels: ((byte(id, 29) >> 1) & 7) + 1, ...rates, preSkip: 0, commentsAt: 4 };
 }
 
 /** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
@@ -164,8 +184,6 @@ function opusSamples(packet: Uint8Array): number {
   return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
 }
 
-/** What the packet of comments begins with. */
-const COMMENTS_AT = { Vorbis: 7, Opus: 8, Speex: 0 };
 /** What is walked page by page before the end is looked up in the tail: half an hour of Vorbis, 18 reads. */
 const MAX_HEAD_BYTES = 16 * 1024 * 1024;
 const MAX_PAGES = 50_000;
@@ -185,32 +203,22 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
-  const first = await source.copy(stream.page.start, stream.page.end - stream.page.start);
-  const { page, codec } = stream;
-  const reading = { seconds: await oggSeconds(source, stream), soundBytes: source.size, hasVideo };
-  if (codec === "FLAC") {
-    // The parser reads no comments of FLAC in Ogg. There, they are a metadata block.
-    const take = takeFromPages(source, page);
-    const readComments = async () => (await take(4)) && readVorbisComments(take, budget);
-    return { ...reading, container: "Ogg", parser: "audio/flac", excerpt: flacExcerpt(first.slice(-34), readComments) };
-  }
+  const { page, codec, sampleRate, channels, commentsAt } = stream;
   return {
-    ...reading,
-    async excerpt(withText) {
-      if (!withText) return first;
+    container: "Ogg",
+    codec,
+    sampleRate,
+    channels,
+    lossless: codec === "FLAC",
+    seconds: await oggSeconds(source, stream),
+    soundBytes: source.size,
+    hasVideo,
+    readTags: async () => {
       const take = takeFromPages(source, page);
-      const magic = await take(COMMENTS_AT[codec]);
-      return join(first, secondPage(first, join(magic, await readVorbisComments(take, budget))));
+      await take(commentsAt);
+      return flacOf(await readVorbisComments(take, budget));
     },
   };
-}
-
-/** A page with this packet, of under 65,025 bytes, in the stream that `first` begins. The parser checks no CRC. */
-function secondPage(first: Uint8Array, packet: Uint8Array): Uint8Array {
-  const lacing = new Uint8Array(Math.floor(packet.length / 255) + 1).fill(255);
-  lacing[lacing.length - 1] = packet.length % 255;
-  const header = join("OggS\0\0", new Uint8Array(8), first.subarray(14, 18), "\x01\0\0\0\0\0\0\0");
-  return join(header, Uint8Array.of(lacing.length), lacing, packet);
 }
 
 /** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
@@ -281,8 +289,7 @@ async function heardSamples(source: RangeSource, page: Page, stream: Stream, pre
     firstPacket += byte(page.lacing, n);
     if (byte(page.lacing, n) < 255) break;
   }
-  const isOpus = stream.codec === "Opus";
-  const most = packets * (isOpus ? opusSamples(await source.upTo(firstPacket, 2)) : stream.packetSamples);
+  const most = packets * (stream.packetSamples ?? opusSamples(await source.upTo(firstPacket, 2)));
   const granule = page.granule ?? 0;
   // A position that goes back is that of another stream with the same number.
   return Math.min(granule < previous ? granule : granule - previous, most);
