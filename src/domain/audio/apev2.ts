@@ -100,43 +100,40 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
  */
 export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
-  const descriptor = await source.copy(start, 52);
-  const version = uintLE(descriptor, 4, 2);
-  const isOld = version < 3980;
-  const headerAt = start + uintLE(descriptor, 8, 4);
-  const header = isOld ? modernHeader(descriptor, version) : await source.copy(headerAt, 24);
-  const frames = uintLE(header, 12, 4);
-  const samples = frames === 0 ? 0 : uintLE(header, 4, 4) * (frames - 1) + uintLE(header, 8, 4);
-  const soundAt = headerAt + uintLE(descriptor, 12, 4) + uintLE(descriptor, 16, 4) + uintLE(descriptor, 20, 4);
-  const statedBytes = isOld ? end - start : uintLE(descriptor, 24, 8);
-  const soundBytes = isOld ? statedBytes : Math.max(0, Math.min(statedBytes, end - soundAt));
-  const stated = samples / uintLE(header, 20, 4);
+  const head = await source.copy(start, 52);
+  const le = (at: number, bytes = 4) => uintLE(head, at, bytes);
+  const version = le(4, 2);
+  // Before version 3.98, the blocks of a frame follow from version and compression.
+  const isLongFramed = version >= 3900 || (version >= 3800 && le(6, 2) === 4000);
+  let [frameBlocks, lastBlocks, frames] = [version >= 3950 ? 294_912 : isLongFramed ? 73_728 : 9_216, le(28), le(24)];
+  let [channels, sampleRate] = [le(10, 2), le(12)];
+  let [soundBytes, statedBytes] = [end - start, end - start];
+  if (version >= 3980) {
+    const headerAt = start + le(8);
+    const header = await source.copy(headerAt, 24);
+    [frameBlocks, lastBlocks, frames] = [4, 8, 12].map((at) => uintLE(header, at, 4)) as [number, number, number];
+    [channels, sampleRate] = [uintLE(header, 18, 2), uintLE(header, 20, 4)];
+    statedBytes = le(24, 8);
+    soundBytes = Math.max(0, Math.min(statedBytes, end - headerAt - le(12) - le(16) - le(20)));
+  }
+  const samples = frames === 0 ? 0 : frameBlocks * (frames - 1) + lastBlocks;
   return {
     container: "Monkey's Audio",
     codec: "Monkey's Audio",
-    sampleRate: uintLE(header, 20, 4),
-    channels: uintLE(header, 18, 2),
+    sampleRate,
+    channels,
     lossless: true,
-    seconds: (stated * soundBytes) / statedBytes,
+    seconds: ((samples / sampleRate) * soundBytes) / statedBytes,
     soundBytes,
     readTags: readText,
   };
-}
-
-/** The header of a file before version 3.98, laid out as later ones are. */
-function modernHeader(old: Uint8Array, version: number): Uint8Array {
-  const isLongFramed = version >= 3900 || (version >= 3800 && uintLE(old, 6, 2) === 4000);
-  const blocksPerFrame = version >= 3950 ? 4 * 73_728 : isLongFramed ? 73_728 : 9_216;
-  const facts = join(Uint8Array.of(16, 0), old.subarray(10, 12), old.subarray(12, 16));
-  return join(old.subarray(6, 10), le32(blocksPerFrame), old.subarray(28, 32), old.subarray(24, 28), facts);
 }
 
 const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
 
 /**
  * Musepack, stream versions 7 and 8. Its frames aren't aligned to bytes (7) or don't say where they belong (8), and only
- * a walk through all of them would tell what is there: the length is the stated one, unless it is beyond what so many
- * bytes can hold at the half kilobit a second that silence takes.
+ * a walk through all of them would tell what is there: the length is the stated one.
  */
 export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
@@ -144,25 +141,23 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
   const isOld = latin1(head.subarray(0, 3)) === "MP+";
   if (!isOld && latin1(head.subarray(4, 6)) !== "SH") throw new UnreadableAudio("The file has no stream header.");
   let samples = 1152 * uintLE(head, 4, 4);
-  let facts = { rate: byte(head, 10) & 3, channels: 2 };
+  let [rate, channels] = [byte(head, 10) & 3, 2];
   if (!isOld) {
     // The samples and those of the silence before them, in groups of seven bits, behind a length, a sum and a version.
     let at = 12;
     for (samples = byte(head, at) & 127; byte(head, at) >= 128; ) samples = samples * 128 + (byte(head, ++at) & 127);
     do at++;
     while (byte(head, at) >= 128);
-    facts = { rate: byte(head, at + 1) >> 5, channels: (byte(head, at + 2) >> 4) + 1 };
+    [rate, channels] = [byte(head, at + 1) >> 5, (byte(head, at + 2) >> 4) + 1];
   }
-  const sampleRate = MUSEPACK_RATES_HZ[facts.rate] ?? 0;
-  const seconds = samples / sampleRate;
-  const isPossible = seconds > 0 && ((end - start) * 8) / seconds > 500;
+  const sampleRate = MUSEPACK_RATES_HZ[rate] ?? 0;
   return {
     container: `Musepack, SV${isOld ? 7 : 8}`,
     codec: "Musepack",
     sampleRate,
-    channels: facts.channels,
+    channels,
     lossless: false,
-    seconds: isPossible ? seconds : null,
+    seconds: samples / sampleRate,
     soundBytes: end - start,
     readTags: readText,
   };

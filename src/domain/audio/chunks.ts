@@ -25,24 +25,12 @@ async function* chunks(source: RangeSource, start: number, end: number, isBig: b
   }
 }
 
-const WAVE = { pcm: 1, adpcm: 2, float: 3, alaw: 6, mulaw: 7, imaAdpcm: 0x11, gsm: 0x31, mpeg: 0x50, mp3: 0x55 };
 const WAVE_EXTENSIBLE = 0xfffe;
-/** Names as the parser gives them. */
-const WAVE_CODECS: Record<number, string> = {
-  [WAVE.pcm]: "PCM",
-  [WAVE.adpcm]: "ADPCM",
-  [WAVE.float]: "IEEE_FLOAT",
-  [WAVE.alaw]: "ALAW",
-  [WAVE.mulaw]: "MULAW",
-  [WAVE.imaAdpcm]: "DVI_ADPCM",
-  [WAVE.gsm]: "GSM610",
-  [WAVE.mpeg]: "MPEG",
-  [WAVE.mp3]: "MPEGLAYER3",
-};
-/** Codecs whose samples are all of one size. */
-const WAVE_SAMPLES = new Set([WAVE.pcm, WAVE.float, WAVE.alaw, WAVE.mulaw]);
-/** Codecs whose blocks all hold as many samples as the format chunk says. */
-const WAVE_BLOCKS = new Set([WAVE.adpcm, WAVE.imaAdpcm, WAVE.gsm]);
+/** Names as the parser gives them, by format code. Samples are all of one size. */
+const WAVE_SAMPLES: Record<number, string> = { 1: "PCM", 3: "IEEE_FLOAT", 6: "ALAW", 7: "MULAW" };
+/** Blocks all hold as many samples as the format chunk says. */
+const WAVE_BLOCKS: Record<number, string> = { 2: "ADPCM", 17: "DVI_ADPCM", 49: "GSM610" };
+const WAVE_FRAMES: Record<number, string> = { 80: "MPEG", 85: "MPEGLAYER3" };
 
 /**
  * WAV, also beyond 4 GiB (EBU Tech 3306, ITU-R BS.2088). The length is that of the samples that are there: a `data`
@@ -84,16 +72,16 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   const blockBytes = uintLE(format, 12, 2);
   const bytes = sound.end - sound.start;
   let seconds = bytes / uintLE(format, 8, 4);
-  if (WAVE_SAMPLES.has(codec)) seconds = Math.floor(bytes / blockBytes) / rate;
+  if (WAVE_SAMPLES[codec]) seconds = Math.floor(bytes / blockBytes) / rate;
   const blockSamples = uintLE(format, 18, 2);
-  if (WAVE_BLOCKS.has(codec) && blockSamples > 0) seconds = (Math.floor(bytes / blockBytes) * blockSamples) / rate;
-  if (codec === WAVE.mp3 || codec === WAVE.mpeg) ({ seconds } = await walkFrames(source, sound.start, sound.end));
+  if (WAVE_BLOCKS[codec] && blockSamples > 0) seconds = (Math.floor(bytes / blockBytes) * blockSamples) / rate;
+  if (WAVE_FRAMES[codec]) ({ seconds } = await walkFrames(source, sound.start, sound.end));
   return {
     container: "WAVE",
-    codec: WAVE_CODECS[codec] ?? `non-PCM (${codec})`,
+    codec: WAVE_SAMPLES[codec] ?? WAVE_BLOCKS[codec] ?? WAVE_FRAMES[codec] ?? `non-PCM (${codec})`,
     sampleRate: rate,
     channels,
-    lossless: codec === WAVE.pcm || codec === WAVE.float,
+    lossless: codec === 1 || codec === 3,
     seconds,
     soundBytes: bytes,
     readTags: async () => riffChunk("RIFF", join("WAVE", ...(await readTexts(texts)))),

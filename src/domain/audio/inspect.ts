@@ -25,6 +25,8 @@ export interface Inspection extends MediaType {
 }
 
 const MAX_TAG_CHARACTERS = 256;
+/** Silence takes more in every format; a length at less comes from a header that lies. */
+const MIN_BITS_PER_SECOND = 50;
 /** Some programs put a second ID3v2 tag behind the first. */
 const MAX_LEADING_TAGS = 4;
 
@@ -81,9 +83,11 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
 async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
   const sampleRate = positive(reading.sampleRate);
   if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
-  const durationSeconds = positive(reading.seconds);
-  const isSilent = durationSeconds === null && reading.seconds !== null;
+  const seconds = positive(reading.seconds);
+  const isSilent = seconds === null && reading.seconds !== null;
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
+  const isPossible = seconds !== null && (reading.soundBytes * 8) / seconds >= MIN_BITS_PER_SECOND;
+  const durationSeconds = isPossible ? seconds : null;
   return {
     container: cleanText(reading.container),
     codec: cleanText(reading.codec),

@@ -78,6 +78,7 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
   const mark = latin1(head.subarray(from, from + 2));
+  const sampleRate = uint(info, 10, 3) >> 4;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   let samples = stated;
   for await (const position of source.lastMarks(mark, at)) {
@@ -88,20 +89,19 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
     samples = (isCut ? last.start : last.end) - first.start;
     break;
   }
-  const seconds = samples / (uint(info, 10, 3) >> 4);
   return {
     container: "FLAC",
     codec: "FLAC",
-    sampleRate: uint(info, 10, 3) >> 4,
+    sampleRate,
     channels: ((byte(info, 12) >> 1) & 7) + 1,
     lossless: true,
-    seconds,
+    seconds: samples / sampleRate,
     soundBytes: source.size - at,
     readTags: async () => flacOf(comments ? await comments() : new Uint8Array()),
   };
 }
 
-/** A FLAC of nothing but Vorbis comments, which the parser takes for those of Ogg as well. */
+/** A FLAC of nothing but Vorbis comments. */
 function flacOf(comments: Uint8Array): Uint8Array {
   return join("fLaC", Uint8Array.of(0x84), be32(comments.length).subarray(1), comments);
 }
@@ -157,23 +157,20 @@ async function streamOf(source: RangeSource, page: Page): Promise<Stream | null>
   const id = await source.copy(page.body, 80);
   const text = latin1(id);
   const le = (at: number) => uintLE(id, at, 4);
-  if (text.startsWith("\x01vorbis")) {
-    const rates = { sampleRate: le(12), granulesPerSecond: le(12), packetSamples: 2 ** (byte(id, 28) >> 4) / 2 };
-    return { page, codec: "Vorbis I", channels: byte(id, 11), ...rates, preSkip: 0, commentsAt: 7 };
-  }
+  const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
+    return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
+  };
+  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le(12), 2 ** (byte(id, 28) >> 4) / 2, 7);
   if (text.startsWith("OpusHead")) {
-    const rates = { sampleRate: le(12) || 48_000, granulesPerSecond: 48_000, packetSamples: null };
-    return { page, codec: "Opus", channels: byte(id, 9), ...rates, preSkip: uintLE(id, 10, 2), commentsAt: 8 };
+    const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
+    return { ...opus, sampleRate: le(12) || 48_000, preSkip: uintLE(id, 10, 2) };
   }
   if (text.startsWith("Speex   ")) {
     const codec = `Speex ${text.slice(8, 28).replace(/\0.*/s, "")}`;
-    const rates = { sampleRate: le(36), granulesPerSecond: le(36), packetSamples: le(56) * Math.max(1, le(64)) };
-    return { page, codec, channels: le(48), ...rates, preSkip: 0, commentsAt: 0 };
+    return stream(codec, le(48), le(36), le(56) * Math.max(1, le(64)), 0);
   }
   if (!text.startsWith("\x7fFLAC")) return null;
-  const rate = uint(id, 27, 3) >> 4;
-  const rates = { sampleRate: rate, granulesPerSecond: rate, packetSamples: uint(id, 19, 2) };
-  return { page, codec: "FLAC", channels: ((byte(id, 29) >> 1) & 7) + 1, ...rates, preSkip: 0, commentsAt: 4 };
+  return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, uint(id, 19, 2), 4);
 }
 
 /** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
@@ -210,7 +207,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
     sampleRate,
     channels,
     lossless: codec === "FLAC",
-    seconds: await oggSeconds(source, stream),
+    seconds: hasVideo ? null : await oggSeconds(source, stream),
     soundBytes: source.size,
     hasVideo,
     readTags: async () => {
@@ -223,16 +220,17 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
 
 /** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
 function takeFromPages(source: RangeSource, first: Page) {
-  let page: Page | null = first;
+  let page = first;
   let at = first.end;
   let pages = 0;
   return async (length: number) => {
     const parts: Uint8Array[] = [];
-    for (let left = length; left > 0 && page; ) {
+    for (let left = length; left > 0; ) {
       if (at >= page.end) {
-        const next: Page | null = pages++ < MAX_ITEMS ? await pageAt(source, page.end) : null;
+        const next = pages++ < MAX_ITEMS ? await pageAt(source, page.end) : null;
+        if (!next) break;
         page = next;
-        at = next === null || next.serial === first.serial ? (next?.body ?? 0) : next.end;
+        at = next.serial === first.serial ? next.body : next.end;
         continue;
       }
       const there = Math.min(left, page.end - at);
@@ -283,12 +281,9 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
 async function heardSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
   if (page.end > source.size) return 0;
   const packets = page.lacing.filter((length) => length < 255).length;
-  let firstPacket = page.body;
   // A packet that goes on from the page before has no beginning here.
-  for (let n = 0; page.isContinued && n < page.lacing.length; n++) {
-    firstPacket += byte(page.lacing, n);
-    if (byte(page.lacing, n) < 255) break;
-  }
+  const skipped = page.isContinued ? page.lacing.findIndex((length) => length < 255) + 1 : 0;
+  const firstPacket = page.body + page.lacing.subarray(0, skipped).reduce((sum, length) => sum + length, 0);
   const most = packets * (stream.packetSamples ?? opusSamples(await source.upTo(firstPacket, 2)));
   const granule = page.granule ?? 0;
   // A position that goes back is that of another stream with the same number.
