@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
-import { UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
+import { RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { TextBudget } from "../../src/domain/audio/tags.ts";
 import {
   type Bytes,
   be32,
@@ -352,6 +354,39 @@ describe("what an MP4 tells of its sound", () => {
     const { fileType, audio } = await inspect(insertIntoBox(tone, ["moov"], 0, trak));
     expect(fileType).toBe("audio file");
     expect(audio.channels).toBe(1);
+  });
+});
+
+describe("the parser", () => {
+  /** How many bytes of a file reach it. */
+  async function bytesForParser(bytes: Bytes) {
+    const { mediaType } = await detectMediaType(bytes.subarray(0, 4096));
+    const source = new RangeSource(reader(bytes).read, bytes.length);
+    const reading = await formatOf(mediaType).read!(source, 0, new TextBudget());
+    return (await reading.readTags()).length;
+  }
+
+  it("is given one stream's comments of an Ogg of 50,000 streams", async () => {
+    const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
+    const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [head!.subarray(28)]));
+    expect(await bytesForParser(concat([head!, ...firsts, comments!, ...sound]))).toBeLessThan(1_000);
+  });
+
+  it("is given at most 70 KB of texts, however many there are", async () => {
+    const items = Array.from({ length: 20_000 }, (_, n) =>
+      box("\xa9ART", dataBox(1, `artist ${n} ${"x".repeat(n % 200)}`)),
+    );
+    const m4a = insertIntoBox(bytesOf("mono.m4a"), ["moov", "udta", "meta", "ilst"], 0, concat(items));
+    const info = join("INFO", concat(items.map((_, n) => riffChunk("IART", join(`artist ${n}`)))));
+    for (const bytes of [m4a, join(bytesOf("tone.wav"), riffChunk("LIST", info))]) {
+      expect(await bytesForParser(bytes)).toBeLessThan(70_000);
+    }
+  });
+
+  it("is given no sound, of no format", async () => {
+    for (const { bytes, audio } of samples) {
+      if (audio) expect(await bytesForParser(bytes)).toBeLessThan(600);
+    }
   });
 });
 
