@@ -1,5 +1,6 @@
 import { walkFrames } from "./mpeg.ts";
 import {
+  be32,
   byte,
   join,
   latin1,
@@ -10,7 +11,7 @@ import {
   uint,
   uintLE,
 } from "./range-source.ts";
-import { iffChunk, MAX_ITEMS, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
+import { MAX_ITEMS, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
 
 /* Formats made of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
 
@@ -88,9 +89,13 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   };
 }
 
-/** Empty where the body is. */
+/** A chunk of IFF: a name, a length, the body, and one byte more where that is odd. Empty where the body is. */
+function iffChunk(name: string, body: Uint8Array, length = be32(body.length)): Uint8Array {
+  return body.length === 0 ? body : join(name, length, body, body.length % 2 === 1 ? "\0" : "");
+}
+
 function riffChunk(name: string, body: Uint8Array): Uint8Array {
-  return body.length === 0 ? body : iffChunk(name, body, le32(body.length));
+  return iffChunk(name, body, le32(body.length));
 }
 
 /** Whether a chunk begins at `at` and fits: an empty `data` chunk followed by others is truly empty. */
@@ -129,7 +134,7 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
     if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && length > 0 && budget.admits(length)) {
       texts.push(async () => iffChunk(name, await source.copy(data, length)));
     }
-    if (name === "ID3 ") texts.push(() => readId3Chunk(source, data, budget));
+    if (name === "ID3 ") texts.push(async () => iffChunk("ID3 ", await readId3Text(source, data, budget)));
     if (name !== "SSND" || sound) continue;
     const rest = Math.max(0, source.size - data - 8);
     const isUnfinished = length <= 8 && !(await isChunk(source, data + length));
@@ -159,11 +164,6 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
     soundBytes: sound.bytes,
     readTags: async () => iffChunk("FORM", join("AIFF", ...(await readTexts(texts)))),
   };
-}
-
-async function readId3Chunk(source: RangeSource, data: number, budget: TextBudget): Promise<Uint8Array> {
-  const id3 = await readId3Text(source, data, budget);
-  return id3.length === 0 ? id3 : iffChunk("ID3 ", id3);
 }
 
 /** DSF (Sony's DSF File Format Specification): one bit a sample, the tag behind the sound. */

@@ -3,48 +3,38 @@ import { MAX_ITEMS, type ReadText, readTexts, type TextBudget } from "./tags.ts"
 
 /* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
 
-const ID = {
-  docType: 0x4282,
+/** What is gone into; other elements are passed by as a whole. */
+const CONTAINER = {
+  ebml: 0x1a45dfa3,
   segment: 0x18538067,
   seekHead: 0x114d9b74,
   seek: 0x4dbb,
-  seekId: 0x53ab,
-  seekPosition: 0x53ac,
   info: 0x1549a966,
-  timestampScale: 0x2ad7b1,
-  duration: 0x4489,
   tracks: 0x1654ae6b,
   trackEntry: 0xae,
+  audio: 0xe1,
+  tags: 0x1254c367,
+  cluster: 0x1f43b675,
+  blockGroup: 0xa0,
+};
+const ID = {
+  ...CONTAINER,
+  docType: 0x4282,
+  seekId: 0x53ab,
+  seekPosition: 0x53ac,
+  timestampScale: 0x2ad7b1,
+  duration: 0x4489,
   trackType: 0x83,
   codecId: 0x86,
-  audio: 0xe1,
   samplingFrequency: 0xb5,
   outputSamplingFrequency: 0x78b5,
   channels: 0x9f,
-  tags: 0x1254c367,
   tag: 0x7373,
-  cluster: 0x1f43b675,
   timestamp: 0xe7,
-  blockGroup: 0xa0,
   block: 0xa1,
   simpleBlock: 0xa3,
 };
-/** What is gone into; the others are passed by as a whole. */
-const { segment, seekHead, seek, info, tracks, trackEntry, audio, tags, cluster, blockGroup } = ID;
-const EBML_HEADER = 0x1a45dfa3;
-const CONTAINERS = new Set([
-  EBML_HEADER,
-  segment,
-  seekHead,
-  seek,
-  info,
-  tracks,
-  trackEntry,
-  audio,
-  tags,
-  cluster,
-  blockGroup,
-]);
+const CONTAINERS = new Set(Object.values(CONTAINER));
 const MAX_INFO_BYTES = 16 * 1024;
 /** A header of so many elements is none; a cluster of so many blocks is longer than any recorder's. */
 const MAX_HEADER_ELEMENTS = 2000;

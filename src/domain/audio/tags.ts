@@ -1,4 +1,4 @@
-import { be32, byte, join, latin1, le32, MAX_WINDOW_BYTES, type RangeSource, uint, uintLE } from "./range-source.ts";
+import { byte, join, latin1, le32, MAX_WINDOW_BYTES, type RangeSource, uint, uintLE } from "./range-source.ts";
 
 /*
  * Tags reduced to their text. The parser's time and memory grow with all that a tag holds, in places with the square of
@@ -8,7 +8,7 @@ import { be32, byte, join, latin1, le32, MAX_WINDOW_BYTES, type RangeSource, uin
 /** All texts of a file together: 200 times what honest tags hold. */
 const MAX_TEXT_BYTES = 64 * 1024;
 /** One text; what is longer is a picture, a cue sheet or a log, and 256 characters of it would be kept. */
-export const MAX_VALUE_BYTES = 16 * 1024;
+const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_TEXTS = 1000;
 /** Frames, items and comments that are looked at, whether they are text or not. */
 export const MAX_ITEMS = 2000;
@@ -102,7 +102,7 @@ function withoutStuffing(bytes: Uint8Array): Uint8Array {
 }
 
 /** Gives the bytes of a block one after the other, wherever they lie; fewer at the block's end. */
-export type TakeBytes = (length: number) => Promise<Uint8Array>;
+type TakeBytes = (length: number) => Promise<Uint8Array>;
 
 /**
  * The Vorbis comments that `take` comes upon, as a block of their own that ends behind the last comment. `take` is also
@@ -122,9 +122,4 @@ export async function readVorbisComments(take: TakeBytes, budget: TextBudget): P
   }
   const name = vendor.slice(0, 256);
   return join(le32(name.length), name, le32(comments.length / 2), ...comments);
-}
-
-/** A chunk of IFF: a name of four characters, a length, the bytes, and one more where these are odd. */
-export function iffChunk(name: string, body: Uint8Array, length = be32(body.length)): Uint8Array {
-  return join(name, length, body, body.length % 2 === 1 ? "\0" : "");
 }
