@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import {
   deleteFile,
   FAILURE_CODES,
@@ -9,7 +10,6 @@ import {
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { FILE_TYPES } from "../domain/kind.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 

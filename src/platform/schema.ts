@@ -71,7 +71,7 @@ export const files = sqliteTable(
     mimeType: text("mime_type"),
     fileType: text("file_type"),
     idempotencyKey: text("idempotency_key"),
-    /** JSON, see domain/audio.ts. */
+    /** JSON, see domain/audio/inspect.ts. */
     audio: text(),
     failureCode: text("failure_code"),
     failureMessage: text("failure_message"),

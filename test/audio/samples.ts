@@ -5,7 +5,7 @@ export interface Sample extends Fact {
 }
 
 // workerd has no file system: Vite puts each file into the bundle as a data: URL.
-const urls = import.meta.glob<string>("./*.{mp3,wav,flac,ogg,opus,m4a,mp4,aiff,webm,aac,wma,png}", {
+const urls = import.meta.glob<string>("./*.{mp3,wav,flac,ogg,oga,opus,spx,m4a,mp4,mov,aiff,webm,aac,wma,wv,mpc,png}", {
   query: "?url&inline",
   import: "default",
   eager: true,

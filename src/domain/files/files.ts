@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import { given, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed, teamUsage } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import type { Audio } from "../audio.ts";
+import type { Audio } from "../audio/inspect.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { objectKey, storedName } from "./names.ts";
 

@@ -5,9 +5,9 @@ import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { retryDelaySeconds } from "../../platform/jobs.ts";
 import { files } from "../../platform/schema.ts";
-import { readAudio } from "../audio.ts";
-import { UnreadableAudio } from "../bytes.ts";
-import { type FileType, servedContentType } from "../kind.ts";
+import { inspectFile } from "../audio/inspect.ts";
+import { servedContentType } from "../audio/media-type.ts";
+import { UnreadableAudio } from "../audio/range-source.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey } from "./names.ts";
 
@@ -165,11 +165,10 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
     if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
     return bytes;
   };
-  const known = { mimeType: file.mimeType ?? "", fileType: file.fileType as FileType };
   try {
-    const { kind, audio } = await readAudio(readRange, object.sizeBytes, known);
-    const etag = await serveAs(deps, file, object, servedContentType(kind.mimeType));
-    return { ...kind, etag, audio: audio && JSON.stringify(audio) };
+    const { mediaType, fileType, audio } = await inspectFile(readRange, object.sizeBytes);
+    const etag = await serveAs(deps, file, object, servedContentType(mediaType));
+    return { etag, mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
   } catch (error) {
     if (error instanceof UnreadableAudio) return { failureCode: "audio_unreadable", failureMessage: error.message };
     throw error;

@@ -6,7 +6,7 @@ import { given, insertWhere, type Param, preparedQuery, write } from "../../plat
 import { files, teamUsage } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { type Kind, servedContentType, sniff } from "../kind.ts";
+import { detectMediaType, type MediaType, servedContentType } from "../audio/media-type.ts";
 import {
   changed,
   enqueue,
@@ -70,8 +70,8 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     isOurs = outcome === "begun";
     if (outcome === "no room") throw new AppError("quota_exceeded");
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    const [stored, kind] = await writeBytes(deps, upload, file);
-    await commit(deps, upload, stored, kind);
+    const [stored, type] = await writeBytes(deps, upload, file);
+    await commit(deps, upload, stored, type);
   } catch (error) {
     if (isOurs) await undo(deps, upload, error);
     throw error;
@@ -148,20 +148,25 @@ async function writeBytes(
   deps: Deps,
   upload: Upload,
   { bytes, minBytes, idempotencyKey }: IncomingFile,
-): Promise<[StoredBytes, Kind]> {
-  let kind: Kind | undefined;
+): Promise<[StoredBytes, MediaType]> {
+  let type: MediaType | undefined;
   const source = idempotencyKey === undefined ? bytes : reportProgress(deps, upload.id, bytes);
   const stored = await deps.bytes.put(objectKey(upload), source, minBytes, {
     name: upload.originalName,
     contentType: async (head) => {
-      kind = await sniff(head);
-      return servedContentType(kind.mimeType);
+      type = await detectMediaType(head);
+      return servedContentType(type.mediaType);
     },
   });
-  return [stored, kind ?? (await sniff(new Uint8Array()))];
+  return [stored, type ?? (await detectMediaType(new Uint8Array()))];
 }
 
-type CommitValues = StoredBytes & Kind & { id: string; reservedBytes: number; dueAt: number; updatedAt: number };
+type CommitValues = StoredBytes & { mimeType: string; fileType: string } & {
+  id: string;
+  reservedBytes: number;
+  dueAt: number;
+  updatedAt: number;
+};
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) =>
   db
@@ -175,9 +180,9 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
 );
 
 /** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
-async function commit(deps: Deps, { id }: Upload, stored: StoredBytes, kind: Kind): Promise<void> {
+async function commit(deps: Deps, { id }: Upload, stored: StoredBytes, type: MediaType): Promise<void> {
   const now = deps.system.now();
-  const columns = { ...stored, ...kind, reservedBytes: stored.sizeBytes };
+  const columns = { ...stored, mimeType: type.mediaType, fileType: type.fileType, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
   const [, [row]] = await write(deps, [mark, uploadState({ id })], { isIdempotent: true });
   if (!row || row.status === "receiving" || row.status === "deleting") {

@@ -1,0 +1,167 @@
+import type { IAudioMetadata } from "music-metadata";
+import { HEAD_BYTES } from "../../platform/byte-store.ts";
+import { detectMediaType, type Format, formatOf, type MediaType } from "./media-type.ts";
+import { join, RangeSource, type Reading, type ReadRange, UnreadableAudio } from "./range-source.ts";
+import { id3Length, type ReadText, readId3Text, readTexts, TextBudget } from "./tags.ts";
+
+/** What is known of a recording. `bitrate` is in bits a second, `sampleRate` in Hz; null is "not told". */
+export interface Audio {
+  container: string | null;
+  codec: string | null;
+  /** What is there to be heard, whatever a header claims. */
+  durationSeconds: number | null;
+  sampleRate: number | null;
+  channels: number | null;
+  /** The sound's bytes over the duration: an average. */
+  bitrate: number | null;
+  lossless: boolean | null;
+  /** At most 15 entries, under 16 KiB of JSON together, well-formed Unicode without control characters. */
+  tags: Record<string, string | number>;
+}
+
+export interface Inspection extends MediaType {
+  /** Null in a file that is no audio. */
+  audio: Audio | null;
+}
+
+const MAX_TAG_CHARACTERS = 256;
+/** Silence takes more in every format; a length at less comes from a header that lies. */
+const MIN_BITS_PER_SECOND = 50;
+/** Some programs put a second ID3v2 tag behind the first. */
+const MAX_LEADING_TAGS = 4;
+
+/**
+ * What a stored file is, from its bytes alone, and what is to be heard in it: in constant memory, a bounded number of
+ * reads and bytes and, where the format allows it, a few range reads.
+ *
+ * A container without a picture track is audio, and one with a picture track is video, whatever it calls itself. A video
+ * has `audio: null`, readable or not. Audio in a format without a reader (MIDI, AMR, …) has an `Audio` of nulls. What a
+ * bound leaves out costs tags or the duration, never the file.
+ *
+ * Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
+ * unchanged.
+ */
+export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<Inspection> {
+  const source = new RangeSource(read, sizeBytes);
+  const detected = await detectMediaType(await source.upTo(0, HEAD_BYTES));
+  try {
+    return await inspect(source, detected);
+  } catch (error) {
+    if (source.failure) throw source.failure.error;
+    if (detected.fileType === "video file") return { ...detected, audio: null };
+    if (error instanceof UnreadableAudio) throw error;
+    throw new UnreadableAudio("The file is damaged or incomplete.", { cause: error });
+  }
+}
+
+async function inspect(source: RangeSource, detected: MediaType): Promise<Inspection> {
+  const budget = new TextBudget();
+  const leading: ReadText[] = [];
+  let format = formatOf(detected.mediaType);
+  let start = 0;
+  for (let n = 0; n < MAX_LEADING_TAGS && format.fileType === "audio file"; n++) {
+    const tagAt = start;
+    const length = id3Length(await source.upTo(tagAt, 10));
+    if (length === 0) break;
+    leading.push(() => readId3Text(source, tagAt, budget));
+    start += length;
+    // A tag longer than the head hid what follows it.
+    const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
+    if (inner.fileType === "audio file") format = formatOf(inner.mediaType);
+  }
+  const answer = (audio: Audio | null) => ({ mediaType: format.mediaType, fileType: format.fileType, audio });
+  if (!format.read) return answer(format.fileType === "audio file" ? NOTHING_KNOWN : null);
+  const reading = await format.read(source, start, budget);
+  const isVideo = reading.hasVideo ?? false;
+  if (isVideo !== (format.fileType === "video file")) {
+    if (isVideo && !format.sibling) throw new UnreadableAudio("The file has no audio in it.");
+    format = formatOf(format.sibling ?? format.mediaType);
+  }
+  return answer(isVideo ? null : await describe(reading, format, leading));
+}
+
+async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
+  const sampleRate = positive(reading.sampleRate);
+  if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
+  const seconds = positive(reading.seconds);
+  const isSilent = seconds === null && reading.seconds !== null;
+  if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
+  const isPossible = seconds !== null && (reading.soundBytes * 8) / seconds >= MIN_BITS_PER_SECOND;
+  const durationSeconds = isPossible ? seconds : null;
+  return {
+    container: cleanText(reading.container),
+    codec: cleanText(reading.codec),
+    durationSeconds,
+    sampleRate,
+    channels: positive(reading.channels),
+    bitrate: durationSeconds === null ? null : Math.round((reading.soundBytes * 8) / durationSeconds),
+    lossless: reading.lossless,
+    tags: await parseTags(reading, format.parser ?? "", leading),
+  };
+}
+
+/** Texts on which the parser fails are left out, since no fact hangs on them. */
+async function parseTags(reading: Reading, mimeType: string, leading: ReadText[]): Promise<Audio["tags"]> {
+  const file = join(...(await readTexts(leading)), await reading.readTags());
+  if (file.length === 0) return {};
+  const { parseBuffer } = await import("music-metadata");
+  const options = { skipCovers: true, duration: false };
+  const parsed = await parseBuffer(file, { mimeType }, options).catch(() => null);
+  return parsed ? pickTags(parsed.common) : {};
+}
+
+const NOTHING_KNOWN: Audio = {
+  container: null,
+  codec: null,
+  durationSeconds: null,
+  sampleRate: null,
+  channels: null,
+  bitrate: null,
+  lossless: null,
+  tags: {},
+};
+
+function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
+  const wanted = {
+    title: common.title,
+    artist: common.artist,
+    album: common.album,
+    albumartist: common.albumartist,
+    composer: common.composer,
+    genre: common.genre,
+    year: common.year,
+    date: common.date,
+    track: common.track?.no,
+    tracks: common.track?.of,
+    disk: common.disk?.no,
+    comment: common.comment?.map(({ text }) => text ?? ""),
+    bpm: common.bpm,
+    isrc: common.isrc,
+    copyright: common.copyright,
+  };
+  const tags: Record<string, string | number> = {};
+  for (const [name, value] of Object.entries(wanted)) {
+    const clean = typeof value === "number" ? (Number.isFinite(value) ? value : null) : cleanText(value);
+    if (clean !== null) tags[name] = clean;
+  }
+  return tags;
+}
+
+/** Text fit to be stored: one line, well-formed, bounded. A parser's "string" may be anything. */
+function cleanText(value: unknown): string | null {
+  const texts = (Array.isArray(value) ? value : [value]).filter((part) => typeof part === "string");
+  const text = [...new Set(texts)].join("; ");
+  const kept = [...text.slice(0, 4 * MAX_TAG_CHARACTERS).toWellFormed()]
+    .map((c) => (/\p{Cc}/u.test(c) ? " " : c))
+    .join("");
+  return (
+    kept
+      .trim()
+      .slice(0, MAX_TAG_CHARACTERS)
+      .replace(/[\ud800-\udbff]$/, "") || null
+  );
+}
+
+function positive(value: number | null | undefined): number | null {
+  return value !== undefined && value !== null && Number.isFinite(value) && value > 0 ? value : null;
+}

@@ -1,0 +1,203 @@
+import { HEAD_BYTES } from "../../platform/byte-store.ts";
+import { readMonkeysAudio, readMusepack, readWavpack } from "./apev2.ts";
+import { readAiff, readAsf, readDsf, readWav } from "./chunks.ts";
+import { readMatroska } from "./matroska.ts";
+import { readMp4 } from "./mp4.ts";
+import { readFrames } from "./mpeg.ts";
+import { latin1, type RangeSource, type Reading } from "./range-source.ts";
+import { id3Length, type TextBudget } from "./tags.ts";
+import { readFlac, readOgg } from "./xiph.ts";
+
+export const FILE_TYPES = [
+  "audio file",
+  "video file",
+  "image file",
+  "document file",
+  "text file",
+  "archive file",
+  "other file",
+] as const;
+export type FileType = (typeof FILE_TYPES)[number];
+
+export interface MediaType {
+  /** Without parameters. */
+  mediaType: string;
+  fileType: FileType;
+}
+
+/** A row of the table of formats. */
+export interface Format extends MediaType {
+  /** Whether a browser plays, shows or saves it and never runs it as a page of ours. */
+  isServed: boolean;
+  /** Reads what the format has of audio, from where the ID3v2 tags at the start end. */
+  read?: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading>;
+  /** What the parser takes the format's tags for. */
+  parser?: string;
+  /** The same container without a picture track, or with one. */
+  sibling?: string;
+  /** Whether honest recordings may state a length of 0, or lose what states it. */
+  mayLackDuration?: boolean;
+}
+
+type Row = [mediaType: string, served: "served" | "opaque", more?: Omit<Format, "mediaType" | "fileType" | "isServed">];
+
+const mp4 = { read: readMp4, parser: "audio/mp4", mayLackDuration: true };
+const matroska = { read: readMatroska, parser: "audio/matroska", mayLackDuration: true };
+const asf = { read: readAsf, parser: "audio/ms-wma" };
+
+/** Formats whose class is the first half of their media type. Those without a reader are told by name alone. */
+const MEDIA: Row[] = [
+  ["audio/mpeg", "served", { read: readFrames, parser: "audio/mpeg" }],
+  ["audio/aac", "served", { read: readFrames, parser: "audio/mpeg" }],
+  ["audio/wav", "served", { read: readWav, parser: "audio/wav" }],
+  ["audio/aiff", "served", { read: readAiff, parser: "audio/aiff" }],
+  ["audio/flac", "served", { read: readFlac, parser: "audio/flac", mayLackDuration: true }],
+  ["audio/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "video/ogg" }],
+  ["audio/mp4", "served", { ...mp4, sibling: "video/mp4" }],
+  ["audio/webm", "served", { ...matroska, sibling: "video/webm" }],
+  ["audio/x-matroska", "served", { ...matroska, sibling: "video/x-matroska" }],
+  ["audio/x-ms-wma", "served", { ...asf, sibling: "video/x-ms-asf" }],
+  ["audio/ape", "served", { read: readMonkeysAudio, parser: "audio/mpeg" }],
+  ["audio/wavpack", "served", { read: readWavpack, parser: "audio/mpeg" }],
+  ["audio/x-musepack", "served", { read: readMusepack, parser: "audio/mpeg" }],
+  ["audio/x-dsf", "opaque", { read: readDsf, parser: "audio/mpeg" }],
+  ["audio/amr", "served"],
+  ["audio/midi", "served"],
+  ["audio/x-caf", "served"],
+  ["video/mp4", "served", { ...mp4, sibling: "audio/mp4" }],
+  ["video/quicktime", "served", { ...mp4, sibling: "audio/mp4" }],
+  ["video/3gpp", "served", { ...mp4, sibling: "audio/mp4" }],
+  ["video/3gpp2", "opaque", { ...mp4, sibling: "audio/mp4" }],
+  ["video/webm", "served", { ...matroska, sibling: "audio/webm" }],
+  ["video/x-matroska", "served", { ...matroska, sibling: "audio/x-matroska" }],
+  ["video/x-ms-asf", "opaque", { ...asf, sibling: "audio/x-ms-wma" }],
+  ["video/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "audio/ogg" }],
+  ["video/mpeg", "served"],
+  ["video/x-msvideo", "served"],
+  ["image/png", "served"],
+  ["image/jpeg", "served"],
+  ["image/gif", "served"],
+  ["image/webp", "served"],
+  ["image/avif", "served"],
+  ["image/tiff", "served"],
+  ["image/bmp", "served"],
+  ["image/heic", "served"],
+];
+
+/** The other formats, by class; those after the bar are stored and served as opaque bytes, and "*" ends a family. */
+const OTHERS: [FileType, string][] = [
+  [
+    "document file",
+    `application/pdf application/rtf application/epub+zip |
+    application/vnd.openxmlformats-officedocument.* application/vnd.oasis.opendocument.* application/vnd.ms-excel.*
+    application/vnd.ms-word.* application/vnd.ms-powerpoint.* application/vnd.ms-outlook application/vnd.ms-htmlhelp
+    application/vnd.visio application/vnd.apple.* application/x-cfb application/postscript application/eps
+    application/x-mobipocket-ebook application/x-indesign`,
+  ],
+  [
+    "archive file",
+    `application/zip application/gzip application/x-7z-compressed application/vnd.rar application/x-tar
+    application/x-bzip2 application/x-xz application/zstd | application/x-compress application/lzip
+    application/vnd.ms-cab-compressed application/x-lzh-compressed application/x-arj application/x-cpio
+    application/x-ace-compressed application/x-lz4 application/x-unix-archive application/x-deb application/x-rpm
+    application/x-apple-diskimage application/x-iso9660-image application/java-archive
+    application/vnd.android.package-archive`,
+  ],
+];
+
+/** Formats by the other names that file-type has for them. */
+const ALIASES: Record<string, string> = {
+  "audio/x-m4a": "audio/mp4",
+  "audio/x-ms-asf": "audio/x-ms-wma",
+  "audio/vnd.dolby.dd-raw": "audio/ac3",
+  "video/x-m4v": "video/mp4",
+  "video/matroska": "video/x-matroska",
+  "video/vnd.avi": "video/x-msvideo",
+  "application/vnd.ms-asf": "video/x-ms-asf",
+  "application/mxf": "video/mxf",
+  "application/vnd.rn-realmedia": "video/vnd.rn-realmedia",
+  "application/x-rar-compressed": "application/vnd.rar",
+};
+
+const FORMATS = new Map<string, Format>();
+for (const [mediaType, served, more] of MEDIA) {
+  FORMATS.set(mediaType, { mediaType, fileType: mediaClass(mediaType), isServed: served === "served", ...more });
+}
+for (const [fileType, names] of OTHERS) {
+  const [served = "", opaque = ""] = names.split("|");
+  for (const mediaType of served.match(/\S+/g) ?? []) FORMATS.set(mediaType, { mediaType, fileType, isServed: true });
+  for (const mediaType of opaque.match(/\S+/g) ?? []) FORMATS.set(mediaType, { mediaType, fileType, isServed: false });
+}
+const FAMILIES = [...FORMATS.values()].filter(({ mediaType }) => mediaType.endsWith("*"));
+
+const TEXT: MediaType = { mediaType: "text/plain", fileType: "text file" };
+const UNKNOWN: MediaType = { mediaType: "application/octet-stream", fileType: "other file" };
+
+function mediaClass(mediaType: string): FileType {
+  const fileType = `${mediaType.split("/")[0]} file`;
+  return FILE_TYPES.find((one) => one === fileType) ?? UNKNOWN.fileType;
+}
+
+/** The format of a media type, by any of its names; one that the table doesn't have is served as opaque bytes. */
+export function formatOf(mediaType: string): Format {
+  const name = ALIASES[mediaType] ?? mediaType;
+  const known = FORMATS.get(name) ?? FAMILIES.find((family) => name.startsWith(family.mediaType.slice(0, -1)));
+  return { ...(known ?? { fileType: mediaClass(name), isServed: false }), mediaType: name };
+}
+
+/**
+ * The media type that the first bytes of a file show; no more than 4 KiB of them are looked at, and what the client says
+ * counts for nothing. Text of every sort, HTML and SVG included, is `text/plain`. Only `inspectFile`, which sees the
+ * whole file, can tell audio from video in every container.
+ */
+export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
+  const start = head.subarray(0, HEAD_BYTES);
+  const { fileTypeFromBuffer } = await import("file-type");
+  const found = (await fileTypeFromBuffer(start))?.mime.split(";")[0] ?? detectOthers(start);
+  const format = formatOf(found);
+  // Text may begin with another format's magic word ("solid", "BM"): only documents written as text come first.
+  if (format.fileType !== "document file" && isText(start)) return TEXT;
+  if (format.mediaType === "application/xml" || format.mediaType.startsWith("text/")) return TEXT;
+  const isMatroska = format.read === readMatroska && format.fileType === "video file";
+  let { mediaType, fileType } = format;
+  if (isMatroska && hasOnlyAudioCodecs(start)) ({ mediaType, fileType } = formatOf(format.sibling ?? mediaType));
+  if (mediaType === "application/ogg" && hasOggAudio(start)) ({ mediaType, fileType } = formatOf("audio/ogg"));
+  return { mediaType, fileType };
+}
+
+/** The Content-Type to store and serve for a media type: one of a list of harmless ones, or opaque bytes. */
+export function servedContentType(mediaType: string): string {
+  // The charset is stated so that no browser guesses one in which the text means something else.
+  if (mediaType === TEXT.mediaType) return "text/plain; charset=utf-8";
+  return formatOf(mediaType).isServed ? mediaType : UNKNOWN.mediaType;
+}
+
+/** The media types of what file-type doesn't know. */
+function detectOthers(head: Uint8Array): string {
+  // Padding behind an ID3 tag hides the frames; the tag alone is a claim to be audio.
+  if (id3Length(head) > 0) return "audio/mpeg";
+  return /^(RF64|BW64)....WAVE/s.test(latin1(head.subarray(0, 12))) ? "audio/wav" : UNKNOWN.mediaType;
+}
+
+function isText(head: Uint8Array): boolean {
+  if (head.length === 0) return false;
+  if (head.some((b) => b === 0x7f || (b < 0x20 && b !== 0x09 && b !== 0x0a && b !== 0x0c && b !== 0x0d))) return false;
+  try {
+    // As a stream: the last character may be cut.
+    new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(head, { stream: true });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function hasOnlyAudioCodecs(head: Uint8Array): boolean {
+  const text = latin1(head);
+  return /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
+}
+
+/** Skeleton, which file-type doesn't look behind, may begin an Ogg. */
+function hasOggAudio(head: Uint8Array): boolean {
+  const text = latin1(head);
+  return /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
+}

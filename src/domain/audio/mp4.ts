@@ -1,0 +1,289 @@
+import { frameAt, readAudioSpecificConfig, readDecoderConfig } from "./mpeg.ts";
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  MAX_WINDOW_BYTES,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uint,
+} from "./range-source.ts";
+import { type ReadText, readTexts, type TextBudget } from "./tags.ts";
+
+/* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
+
+/** An honest file has a few hundred outside of its fragments, of which only the first and the last are read. */
+const MAX_BOXES = 2000;
+/** What is gone into; the others are passed by as a whole. */
+const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf".split(" "));
+const MAX_BRANDS_BYTES = 256;
+/** Of a table that is read whole: 8,000 entries, where audio has one or two. */
+const MAX_TABLE_BYTES = 64 * 1024;
+
+interface Box {
+  name: string;
+  start: number;
+  data: number;
+  end: number;
+}
+
+/** The boxes from `position` on, in order and flat: what is inside a container comes after it. */
+async function* boxes(source: RangeSource, position: number, end: number, isFlat = true): AsyncGenerator<Box> {
+  let at = position;
+  for (let n = 0; at + 8 <= end && n < MAX_BOXES; n++) {
+    const head = await source.copy(at, 16);
+    const name = latin1(head.subarray(4, 8));
+    const stated = uint(head, 0, 4);
+    const isLong = stated === 1;
+    const length = isLong ? uint(head, 8, 8) : stated === 0 ? source.size - at : stated;
+    if (head.length < 8 || length < (isLong ? 16 : 8)) return;
+    const box = { name, start: at, data: at + (isLong ? 16 : 8), end: at + length };
+    yield box;
+    at = isFlat && CONTAINERS.has(name) ? box.data : box.end;
+    // In MP4 this one has a version and flags, in QuickTime it hasn't.
+    if (name === "meta" && latin1(await source.copy(at + 4, 4)) !== "hdlr") at += 4;
+  }
+}
+
+class Track {
+  id = 0;
+  kind = "";
+  entry: SampleEntry | null = null;
+  ticksPerSecond = 0;
+  ticks = 0;
+  /** Where the first samples are. */
+  firstChunk = -1;
+  defaultTicks = 0;
+  edits: [ticks: number, mediaTime: number][] = [];
+}
+
+type SampleEntry = Awaited<ReturnType<typeof readSampleEntry>>;
+
+/**
+ * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
+ * by its edit list, in proportion to the part of the media data that is there; in a fragmented file it is from the start
+ * of the first fragment to the end of the last sample that is there. The movie header's length counts for nothing.
+ */
+export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const tracks: Track[] = [];
+  const texts: ReadText[] = [];
+  const media = { there: 0, stated: 0 };
+  let brands: string[] = [];
+  let movieTicksPerSecond = 0;
+  let fragment: Box | null = null;
+  for await (const box of boxes(source, start, source.size)) {
+    const { name, data, end } = box;
+    const track = tracks.at(-1);
+    const body = (length: number) => source.copy(data, Math.min(length, end - data));
+    if (name === "moof") {
+      fragment = box;
+      break;
+    }
+    if (name === "ftyp") brands = latin1(await body(MAX_BRANDS_BYTES)).match(/.{4}/gs) ?? [];
+    if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
+    if (name === "trak") tracks.push(new Track());
+    if (name === "mdat") {
+      media.stated += end - data;
+      media.there += Math.max(0, Math.min(end, source.size) - data);
+    }
+    if (name === "ilst") texts.push(() => readItems(source, data, end, budget));
+    // QuickTime's own texts: a length, a language, the text.
+    if (name.startsWith("\xa9") && budget.admits(end - data)) {
+      texts.push(async () => box4(name, box4("data", join(be32(1), be32(0), (await body(end - data)).subarray(4)))));
+    }
+    if (name === "trex") {
+      const defaults = await body(16);
+      for (const one of tracks) if (one.id === uint(defaults, 4, 4)) one.defaultTicks = uint(defaults, 12, 4);
+    }
+    if (!track) continue;
+    if (name === "tkhd") track.id = uint(await body(24), byte(await body(1), 0) === 1 ? 20 : 12, 4);
+    if (name === "mdhd") track.ticksPerSecond = timeScale(await body(32));
+    if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
+    if (name === "elst") {
+      const table = await body(MAX_TABLE_BYTES);
+      track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
+    }
+    if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
+    if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
+    if (name === "stts" && end - data <= MAX_TABLE_BYTES) {
+      track.ticks = readRows(await body(end - data), 8, 4).reduce((sum, [count, ticks]) => sum + count * ticks, 0);
+    }
+  }
+  const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
+  // Chapters may have pictures, which don't make a video.
+  const isVideo = ({ kind, entry }: Track) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
+  const hasVideo = tracks.some(isVideo);
+  if (!track?.entry && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
+  const { entry, ticksPerSecond, firstChunk } = track ?? new Track();
+  const ticks = track && fragment ? await readFragments(source, fragment, track) : (track?.ticks ?? 0);
+  const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
+  // Only the frames tell which version and layer of MPEG audio it is, and of how many channels.
+  const frame = entry?.isMpeg && !fragment ? frameAt(await source.upTo(firstChunk, 16), 0) : null;
+  return {
+    // The second "brand" is a version.
+    container: [...new Set(brands.map((brand) => brand.replace(/\W/g, "")))].filter((brand) => brand !== "").join("/"),
+    codec: frame?.codec ?? entry?.codec ?? null,
+    sampleRate: entry?.sampleRate || ticksPerSecond,
+    channels: frame?.channels ?? entry?.channels ?? 0,
+    lossless: entry?.lossless ?? null,
+    seconds: !track || ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond) * part,
+    soundBytes: fragment ? source.size - fragment.start : media.there,
+    hasVideo,
+    readTags: async () => {
+      const items = box4("ilst", join(...(await readTexts(texts))));
+      const handler = box4("hdlr", join(new Uint8Array(8), "mdirappl", new Uint8Array(9)));
+      return box4("moov", box4("udta", box4("meta", join(be32(0), handler, items))));
+    },
+  };
+}
+
+function box4(name: string, body: Uint8Array): Uint8Array {
+  return join(be32(body.length + 8), name, body);
+}
+
+/** The ticks a second that a movie's or a track's media header states. */
+function timeScale(header: Uint8Array): number {
+  return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
+}
+
+/** The numbers in the rows of a table, with `width` bytes for each of the first two, the only ones that are read. */
+function readRows(table: Uint8Array, rowBytes: number, width: number): [number, number][] {
+  const rows = Math.min(uint(table, 4, 4), Math.floor((table.length - 8) / rowBytes));
+  return Array.from({ length: Math.max(0, rows) }, (_, n) => {
+    const at = 8 + n * rowBytes;
+    return [uint(table, at, width), uint(table, at + width, width)];
+  });
+}
+
+/** What the edit list lets be heard; an edit without a media time is a pause, and one of length 0 has no end. */
+function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTicksPerSecond: number): number {
+  const heard = edits.filter(([, mediaTime]) => mediaTime < ticks);
+  if (heard.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
+  return heard.reduce((seconds, [editTicks, mediaTime]) => {
+    const rest = (ticks - mediaTime) / ticksPerSecond;
+    return seconds + (editTicks === 0 ? rest : Math.min(editTicks / movieTicksPerSecond, rest));
+  }, 0);
+}
+
+/** The items of an `ilst` box whose values are text or numbers. */
+async function readItems(source: RangeSource, start: number, end: number, budget: TextBudget): Promise<Uint8Array> {
+  const items: Uint8Array[] = [];
+  for await (const { name, start: at, end: itemEnd } of boxes(source, start, end, false)) {
+    if (name === "covr" || itemEnd > end || !budget.admits(itemEnd - at)) continue;
+    items.push(await source.copy(at, itemEnd - at));
+  }
+  return join(...items);
+}
+
+/** From the first fragment's time to the end of the last sample that is there, in ticks of the track. */
+async function readFragments(source: RangeSource, first: Box, track: Track): Promise<number | null> {
+  const from = await readFragment(source, first.start, track);
+  for await (const mark of source.lastMarks("moof", first.start)) {
+    const last = await readFragment(source, mark - 4, track);
+    if (from && last) return last.end - from.start;
+  }
+  return null;
+}
+
+/** When the track's samples in the fragment at `start` begin and, of those that are there, end; null without any. */
+async function readFragment(source: RangeSource, start: number, track: Track) {
+  let times: { start: number; end: number } | null = null;
+  let id = 0;
+  let ticksEach = track.defaultTicks;
+  for await (const { name, data, end } of boxes(source, start, source.size)) {
+    if (name === "mdat") break;
+    const body = await source.copy(data, Math.min(end - data, MAX_WINDOW_BYTES));
+    const flags = uint(body, 1, 3);
+    if (name === "tfhd") {
+      id = uint(body, 4, 4);
+      if (flags & 8) ticksEach = uint(body, 8 + (flags & 1 ? 8 : 0) + (flags & 2 ? 4 : 0), 4);
+    }
+    if (id !== track.id) continue;
+    const time = uint(body, 4, byte(body, 0) === 1 ? 8 : 4);
+    if (name === "tfdt") times = { start: time, end: time };
+    if (name === "trun" && times) times.end += runTicks(body, flags, ticksEach, start, source.size);
+  }
+  return times;
+}
+
+/** How long the samples of a run play that lie within the file; `from` is where its fragment begins. */
+function runTicks(run: Uint8Array, flags: number, ticksEach: number, from: number, sizeBytes: number): number {
+  const count = uint(run, 4, 4);
+  const columns = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag);
+  if (columns.length === 0) return count * ticksEach;
+  const table = run.subarray(8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0));
+  const rows = Math.min(count, Math.floor(table.length / (4 * columns.length)));
+  let soundAt = from + (flags & 1 ? uint(run, 8, 4) : 0);
+  let ticks = 0;
+  for (let n = 0; n < rows; n++) {
+    const row = table.subarray(4 * columns.length * n);
+    if (flags & 0x200) soundAt += uint(row, flags & 0x100 ? 4 : 0, 4);
+    if (soundAt > sizeBytes) return ticks;
+    ticks += flags & 0x100 ? uint(row, 0, 4) : ticksEach;
+  }
+  // Of a table that is too long to be read, the rest is taken to be like the beginning.
+  return rows === 0 ? 0 : (ticks * count) / rows;
+}
+
+/** Names as the parser gives them to other files of these codecs. */
+const CODECS: Record<string, string> = {
+  Opus: "Opus",
+  fLaC: "FLAC",
+  alac: "ALAC",
+  "ac-3": "AC-3",
+  "ec-3": "E-AC-3",
+  samr: "AMR",
+  sawb: "AMR-WB",
+  ulaw: "uLaw 2:1",
+  alaw: "aLaw 2:1",
+  ima4: "IMA 4:1",
+};
+/** By "acmod", without the channel for low frequencies. */
+const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
+const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
+
+/** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
+async function readSampleEntry(source: RangeSource, start: number, end: number) {
+  const head = await source.copy(start, 72);
+  const format = latin1(head.subarray(4, 8));
+  const version = uint(head, 16, 2);
+  const isPcm = PCM.test(format);
+  const entry = {
+    format,
+    codec: isPcm ? "PCM" : (CODECS[format] ?? null),
+    channels: version === 2 ? uint(head, 48, 4) : uint(head, 24, 2),
+    sampleRate: version === 2 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2),
+    isMpeg: false,
+    lossless: isPcm || format === "alac" || format === "fLaC",
+  };
+  const isMp3 = format === ".mp3" || format === "ms\0U";
+  let objectType = isMp3 ? 0x6b : 0;
+  const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
+  for await (const { name, data } of boxes(source, inner, Math.min(end, start + uint(head, 0, 4)), false)) {
+    const body = await source.copy(data, 256);
+    if (name === "dac3") entry.channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
+    if (name === "dOps") entry.channels = byte(body, 1);
+    if (name === "alac") Object.assign(entry, { channels: byte(body, 13), sampleRate: uint(body, 24, 4) });
+    if (name === "dfLa") {
+      Object.assign(entry, { channels: ((byte(body, 20) >> 1) & 7) + 1, sampleRate: uint(body, 18, 3) >> 4 });
+    }
+    // QuickTime wraps the description of AAC once more.
+    const at = name === "esds" ? 0 : name === "wave" ? latin1(body).indexOf("esds") + 4 : -1;
+    if (at < 0 || (name === "wave" && at === 3)) continue;
+    const config = readDecoderConfig(body.subarray(at + 4));
+    objectType = config.objectType;
+    const { channels, sampleRate } = readAudioSpecificConfig(config.specific);
+    if (isAac(objectType) && channels > 0) entry.channels = channels;
+    if (isAac(objectType) && sampleRate > 0) entry.sampleRate = sampleRate;
+  }
+  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) entry.codec = "MPEG-4/AAC";
+  entry.isMpeg = objectType === 0x69 || objectType === 0x6b;
+  if (entry.isMpeg) entry.codec = "MPEG audio";
+  return entry;
+}
+
+function isAac(objectType: number): boolean {
+  return objectType === 0x40 || (objectType >= 0x66 && objectType <= 0x68);
+}

@@ -1,0 +1,300 @@
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  MAX_WALK_BYTES,
+  MAX_WINDOW_BYTES,
+  MIN_WINDOW_BYTES,
+  type RangeSource,
+  type Reading,
+  UnreadableAudio,
+  uint,
+  uintLE,
+} from "./range-source.ts";
+import { MAX_ITEMS, type ReadText, readVorbisComments, type TextBudget } from "./tags.ts";
+
+/* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
+
+/** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
+function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
+  const [b1, b2, b3] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3)];
+  const sizeCode = b2 >> 4;
+  const rateCode = b2 & 15;
+  if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
+  if (b3 >> 4 > 10 || (b3 & 1) !== 0) return null;
+  // The number is written as UTF-8 would, up to seven bytes long.
+  const ones = Math.clz32(~(byte(bytes, 4) << 24));
+  const numberBytes = Math.max(1, ones);
+  let number = ones === 0 ? byte(bytes, 4) : byte(bytes, 4) & (0x7f >> ones);
+  for (let n = 1; n < numberBytes; n++) number = number * 64 + (byte(bytes, 4 + n) & 63);
+  let at = 4 + numberBytes;
+  let samples = sizeCode === 1 ? 192 : sizeCode < 6 ? 576 << (sizeCode - 2) : 256 << (sizeCode - 8);
+  if (sizeCode === 6 || sizeCode === 7) {
+    samples = uint(bytes, at, sizeCode - 5) + 1;
+    at += sizeCode - 5;
+  }
+  if (rateCode >= 12) at += rateCode === 12 ? 1 : 2;
+  if (at >= bytes.length || crc(bytes.subarray(0, at + 1), 8, 7) !== 0) return null;
+  const start = (b1 & 1) === 1 ? number : number * fixedBlockSamples;
+  return { start, end: start + samples };
+}
+
+/** 0 over bytes that end in their own checksum. */
+function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
+  const top = 1 << (width - 1);
+  let sum = 0;
+  for (const b of bytes) {
+    sum ^= b << (width - 8);
+    for (let bit = 0; bit < 8; bit++) sum = (sum & top) === 0 ? sum << 1 : ((sum << 1) ^ polynomial) & (2 * top - 1);
+  }
+  return sum;
+}
+
+/**
+ * FLAC, from `start` on. Its frames are numbered: the length is from the first to the last one, whatever STREAMINFO
+ * states, which only counts where no frame is found in the tail, behind which a large foreign tag may stand.
+ */
+export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const info = await source.copy(start + 8, 34);
+  let comments: ReadText | null = null;
+  let at = start + 4;
+  for (let blocks = 0, isLast = false; !isLast && blocks < MAX_ITEMS; blocks++) {
+    const block = await source.copy(at, 4);
+    const type = byte(block, 0) & 127;
+    if (block.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
+    isLast = byte(block, 0) >= 128;
+    const length = uint(block, 1, 3);
+    const body = at + 4;
+    if (type === 4) comments ??= () => readVorbisComments(takeFrom(source, body, body + length), budget);
+    at += 4 + length;
+  }
+  const blockSamples = uint(info, 2, 2);
+  const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
+  const head = await source.copy(at, MIN_WINDOW_BYTES);
+  let from = head.indexOf(0xff);
+  while (from >= 0 && !frameIn(head, from)) from = head.indexOf(0xff, from + 1);
+  const first = frameIn(head, from);
+  if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
+  at += from;
+  const mark = latin1(head.subarray(from, from + 2));
+  const sampleRate = uint(info, 10, 3) >> 4;
+  const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
+  let samples = stated;
+  for await (const position of source.lastMarks(mark, at)) {
+    const rest = await source.upTo(position, MAX_WINDOW_BYTES);
+    const last = frameIn(rest);
+    if (!last) continue;
+    const isCut = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
+    samples = (isCut ? last.start : last.end) - first.start;
+    break;
+  }
+  return {
+    container: "FLAC",
+    codec: "FLAC",
+    sampleRate,
+    channels: ((byte(info, 12) >> 1) & 7) + 1,
+    lossless: true,
+    seconds: samples / sampleRate,
+    soundBytes: source.size - at,
+    readTags: async () => flacOf(comments ? await comments() : new Uint8Array()),
+  };
+}
+
+/** A FLAC of nothing but Vorbis comments. */
+function flacOf(comments: Uint8Array): Uint8Array {
+  return join("fLaC", Uint8Array.of(0x84), be32(comments.length).subarray(1), comments);
+}
+
+function takeFrom(source: RangeSource, start: number, end: number) {
+  let at = start;
+  return async (length: number) => {
+    const bytes = await source.copy(at, Math.min(length, end - at));
+    at += length;
+    return bytes;
+  };
+}
+
+type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
+
+/** The page of Ogg that begins at `start`; null where there is none. */
+async function pageAt(source: RangeSource, start: number) {
+  const head = await source.copy(start, 27 + 255);
+  if (latin1(head.subarray(0, 4)) !== "OggS" || head.length < 28) return null;
+  const lacing = head.subarray(27, 27 + byte(head, 26));
+  const body = start + 27 + byte(head, 26);
+  const granule = uintLE(head, 6, 8);
+  return {
+    start,
+    end: body + lacing.reduce((sum, b) => sum + b, 0),
+    serial: latin1(head.subarray(14, 18)),
+    isFirst: (byte(head, 5) & 2) !== 0,
+    isContinued: (byte(head, 5) & 1) !== 0,
+    /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
+    granule: Number.isSafeInteger(granule) ? granule : null,
+    body,
+    /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
+    lacing,
+  };
+}
+
+interface Stream {
+  page: Page;
+  codec: string;
+  channels: number;
+  sampleRate: number;
+  granulesPerSecond: number;
+  /** The most samples that a packet can hold; null where the packet tells it. */
+  packetSamples: number | null;
+  /** Samples at the start that a decoder drops. */
+  preSkip: number;
+  /** What the packet of comments begins with. */
+  commentsAt: number;
+}
+
+/** The stream that begins with this page; null where it is none of audio. */
+async function streamOf(source: RangeSource, page: Page): Promise<Stream | null> {
+  const id = await source.copy(page.body, 80);
+  const text = latin1(id);
+  const le = (at: number) => uintLE(id, at, 4);
+  const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
+    return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
+  };
+  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le(12), 2 ** (byte(id, 28) >> 4) / 2, 7);
+  if (text.startsWith("OpusHead")) {
+    const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
+    return { ...opus, sampleRate: le(12) || 48_000, preSkip: uintLE(id, 10, 2) };
+  }
+  if (text.startsWith("Speex   ")) {
+    const codec = `Speex ${text.slice(8, 28).replace(/\0.*/s, "")}`;
+    return stream(codec, le(48), le(36), le(56) * Math.max(1, le(64)), 0);
+  }
+  if (!text.startsWith("\x7fFLAC")) return null;
+  return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, uint(id, 19, 2), 4);
+}
+
+/** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
+function opusSamples(packet: Uint8Array): number {
+  const config = byte(packet, 0) >> 3;
+  const sizes = config < 12 ? [480, 960, 1920, 2880] : config < 16 ? [480, 960, 480, 960] : [120, 240, 480, 960];
+  const code = byte(packet, 0) & 3;
+  return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
+}
+
+/** What is walked page by page before the end is looked up in the tail: half an hour of Vorbis, 18 reads. */
+const MAX_HEAD_BYTES = 16 * 1024 * 1024;
+const MAX_PAGES = 50_000;
+/** Skeleton and other streams may begin before the one that is heard. */
+const MAX_STREAMS = 16;
+
+/** Ogg with an audio stream, the first one if there are several. */
+export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  let stream: Stream | null = null;
+  let hasVideo = false;
+  let at = start;
+  for (let n = 0; n < MAX_STREAMS; n++) {
+    const page = await pageAt(source, at);
+    if (!page?.isFirst) break;
+    stream ??= await streamOf(source, page);
+    hasVideo ||= /^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)));
+    at = page.end;
+  }
+  if (!stream) throw new UnreadableAudio("The file has no audio stream.");
+  const { page, codec, sampleRate, channels, commentsAt } = stream;
+  return {
+    container: "Ogg",
+    codec,
+    sampleRate,
+    channels,
+    lossless: codec === "FLAC",
+    seconds: hasVideo ? null : await oggSeconds(source, stream),
+    soundBytes: source.size,
+    hasVideo,
+    readTags: async () => {
+      const take = takeFromPages(source, page);
+      await take(commentsAt);
+      return flacOf(await readVorbisComments(take, budget));
+    },
+  };
+}
+
+/** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
+function takeFromPages(source: RangeSource, first: Page) {
+  let page = first;
+  let at = first.end;
+  let pages = 0;
+  return async (length: number) => {
+    const parts: Uint8Array[] = [];
+    for (let left = length; left > 0; ) {
+      if (at >= page.end) {
+        const next = pages++ < MAX_ITEMS ? await pageAt(source, page.end) : null;
+        if (!next) break;
+        page = next;
+        at = next.serial === first.serial ? next.body : next.end;
+        continue;
+      }
+      const there = Math.min(left, page.end - at);
+      if (length <= MAX_WINDOW_BYTES) parts.push(await source.copy(at, there));
+      at += there;
+      left -= there;
+    }
+    return join(...parts);
+  };
+}
+
+/**
+ * How long an Ogg plays. Page by page: each adds what its granule position is ahead of the one before, but no more than
+ * its packets can hold, so that a capture from the middle of a stream counts from its start; and each link of a chain
+ * adds up. Beyond `MAX_HEAD_BYTES`, or a damage, the last page tells the rest where it is of the same stream; a chain
+ * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
+ */
+async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
+  const lastGranule = await findLastGranule(source, first.page.serial);
+  const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
+  let stream = first;
+  let seconds = -stream.preSkip / stream.granulesPerSecond;
+  let isHeard = false;
+  let previous = 0;
+  let at = first.page.end;
+  for (let n = 0; at < source.size; n++) {
+    const page = n < MAX_PAGES && at < maxBytes ? await pageAt(source, at) : null;
+    if (!page && lastGranule !== null) seconds += Math.max(0, lastGranule - previous) / stream.granulesPerSecond;
+    else if (!page && (n === MAX_PAGES || at >= maxBytes)) return null;
+    if (!page) break;
+    at = page.end;
+    if (page.isFirst && isHeard) {
+      // The next link. Streams that begin side by side are heard together, and only the first counts.
+      stream = (await streamOf(source, page)) ?? stream;
+      seconds -= stream.preSkip / stream.granulesPerSecond;
+      isHeard = false;
+      previous = 0;
+    } else if (page.serial === stream.page.serial && page.granule !== null && page.granule !== previous) {
+      seconds += (await heardSamples(source, page, stream, previous)) / stream.granulesPerSecond;
+      isHeard = true;
+      previous = page.granule;
+    }
+  }
+  return Math.max(0, seconds);
+}
+
+/** The samples that a page adds; a page that the end of the file cuts short can't be decoded. */
+async function heardSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
+  if (page.end > source.size) return 0;
+  const packets = page.lacing.filter((length) => length < 255).length;
+  // A packet that goes on from the page before has no beginning here.
+  const skipped = page.isContinued ? page.lacing.findIndex((length) => length < 255) + 1 : 0;
+  const firstPacket = page.body + page.lacing.subarray(0, skipped).reduce((sum, length) => sum + length, 0);
+  const most = packets * (stream.packetSamples ?? opusSamples(await source.upTo(firstPacket, 2)));
+  const granule = page.granule ?? 0;
+  // A position that goes back is that of another stream with the same number.
+  return Math.min(granule < previous ? granule : granule - previous, most);
+}
+
+/** The last granule position of the file; null where it is that of another stream. */
+async function findLastGranule(source: RangeSource, serial: string): Promise<number | null> {
+  for await (const mark of source.lastMarks("OggS")) {
+    const page = await pageAt(source, mark);
+    if (page && page.end <= source.size && page.granule) return page.serial === serial ? page.granule : null;
+  }
+  return null;
+}

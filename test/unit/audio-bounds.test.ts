@@ -1,0 +1,414 @@
+import { describe, expect, it } from "vitest";
+import { inspectFile } from "../../src/domain/audio/inspect.ts";
+import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
+import { RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { TextBudget } from "../../src/domain/audio/tags.ts";
+import {
+  type Bytes,
+  be32,
+  box,
+  concat,
+  id3,
+  indexOf,
+  insertIntoBox,
+  join,
+  le32,
+  noise,
+  oggPage,
+  oggPages,
+  patched,
+  picture,
+  reader,
+  repeat,
+  riffChunk,
+  text,
+  wav,
+} from "../audio/build.ts";
+import { sample, samples } from "../audio/samples.ts";
+
+/* Bulk costs tags at most, and nothing that a file holds makes reading it long. */
+
+const MEBIBYTE = 1024 * 1024;
+const bytesOf = (file: string) => sample(file).bytes;
+
+/** The answer, and how much was read for it. */
+async function inspect(bytes: Bytes) {
+  const { read, lengths, total } = reader(bytes);
+  const { audio, ...rest } = await inspectFile(read, bytes.length);
+  return { ...rest, audio: audio!, reads: lengths.length, bytesRead: total() };
+}
+
+const dataBox = (type: number, value: Bytes | string) => box("data", be32(type), be32(0), value);
+
+describe("artwork", () => {
+  const cover = noise(5_000_000);
+
+  it.each([
+    ["before the title", 0],
+    ["behind the title", 50],
+  ])("of 5 MB in an M4A, %s, costs nothing", async (_, skip) => {
+    const tone = bytesOf("mono.m4a");
+    // Behind the first item, whose length it is, or before it.
+    const first = new DataView(tone.buffer).getUint32(indexOf(tone, "ilst") + 4);
+    const path = ["moov", "udta", "meta", "ilst"];
+    const big = insertIntoBox(tone, path, skip === 0 ? 0 : first, box("covr", dataBox(14, cover)));
+    const { audio, bytesRead } = await inspect(big);
+    expect(audio).toMatchObject({ codec: "MPEG-4/AAC", channels: 1, tags: { title: "Übergröße·日本" } });
+    expect(audio.durationSeconds).toBeCloseTo(2, 3);
+    expect(bytesRead).toBeLessThan(MEBIBYTE);
+  });
+
+  const named = id3(["APIC", join("\0image/png\0\x03\0", cover)], ["TIT2", text("Lied")]);
+  const tone = bytesOf("tone.wav");
+  const fmt = riffChunk("fmt ", tone.slice(20, 36));
+  const data = riffChunk("data", tone.slice(44));
+
+  it.each([
+    ["before", wav(riffChunk("id3 ", named), fmt, data)],
+    ["behind", wav(fmt, data, riffChunk("id3 ", named))],
+  ])("of 5 MB in a WAV, %s the sound, costs nothing", async (_, bytes) => {
+    const { audio, bytesRead } = await inspect(bytes);
+    expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
+    expect(bytesRead).toBeLessThan(MEBIBYTE);
+  });
+
+  it("of 5 MB in an AIFF costs nothing", async () => {
+    const chunk = join("ID3 ", be32(named.length), named, new Uint8Array(named.length % 2));
+    const aiff = bytesOf("tone.aiff");
+    for (const bytes of [join(aiff, chunk), join(aiff.slice(0, 12), chunk, aiff.slice(12))]) {
+      const { audio, bytesRead } = await inspect(bytes);
+      expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
+      expect(bytesRead).toBeLessThan(MEBIBYTE);
+    }
+  });
+
+  it("of 5 MB in an MP3 costs nothing", async () => {
+    const { audio, bytesRead } = await inspect(join(named, bytesOf("tone-cbr.mp3")));
+    expect(audio.durationSeconds).toBeCloseTo(2.04, 1);
+    expect(audio.tags).toEqual({ title: "Lied" });
+    expect(bytesRead).toBeLessThan(MEBIBYTE);
+  });
+
+  it("in several blocks of a FLAC, up to 16 MB each, costs nothing", async () => {
+    const flac = bytesOf("tone.flac");
+    const block = (body: Bytes) => join(Uint8Array.of(6), be32(body.length).subarray(1), body);
+    const pictures = [cover, noise(16_000_000), ...Array<Bytes>(20).fill(noise(1000))].map(block);
+    const { audio, bytesRead } = await inspect(join(flac.slice(0, 42), ...pictures, flac.slice(42)));
+    expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Übergröße" } });
+    expect(bytesRead).toBeLessThan(MEBIBYTE);
+  });
+
+  it("of 1 MB among the comments of an Opus costs nothing", async () => {
+    const [head, , ...sound] = oggPages(bytesOf("tone.opus"));
+    const serial = new DataView(head!.slice().buffer).getUint32(14, true);
+    const comment = (value: string) => join(le32(new TextEncoder().encode(value).length), value);
+    const base64 = "A".repeat(1_000_000);
+    const packet = join(
+      "OpusTags",
+      le32(1),
+      "v",
+      le32(2),
+      comment(`METADATA_BLOCK_PICTURE=${base64}`),
+      comment("TITLE=Lied"),
+    );
+    const pages: Bytes[] = [];
+    for (let at = 0; at < packet.length; at += 65_025) {
+      const part = packet.slice(at, at + 65_025);
+      const page = oggPage(serial, at === 0 ? 0 : 1, 0, [part]);
+      // A full page has 255 pieces of 255 bytes, and no shorter one that would end the packet.
+      pages.push(
+        part.length < 65_025 ? page : join(page.subarray(0, 26), Uint8Array.of(255), page.subarray(27, 282), part),
+      );
+    }
+    const { audio } = await inspect(join(head!, ...pages, ...sound));
+    expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
+  });
+
+  it("in an APEv2 tag costs nothing", async () => {
+    const item = (key: string, flags: number, value: Bytes) => join(le32(value.length), le32(flags), `${key}\0`, value);
+    const items = join(item("Cover Art (Front)", 2, noise(5_000_000)), item("Title", 0, join("Lied")));
+    const footer = join("APETAGEX", le32(2000), le32(items.length + 32), le32(2), le32(0), new Uint8Array(8));
+    const { audio } = await inspect(join(bytesOf("tone-cbr.mp3"), items, footer));
+    expect(audio.tags).toEqual({ title: "Lied" });
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
+  });
+});
+
+describe("the bound on tags", () => {
+  it("counts text alone: chapters with pictures and the data of DJ programs cost nothing", async () => {
+    const chapters = Array.from({ length: 3 }, () => ["CHAP", join("c\0", new Uint8Array(16), id3(picture(40_000)))]);
+    const dj = [
+      ["GEOB", noise(80_000)],
+      ["PRIV", noise(80_000)],
+    ];
+    const frames = [...chapters, ...dj, ["TIT2", text("Lied")]] as [string, Bytes][];
+    const { audio } = await inspect(join(id3(...frames), bytesOf("tone-cbr.mp3")));
+    expect(audio.tags).toEqual({ title: "Lied" });
+  });
+
+  it("reads a tag that is unsynchronised as a whole", async () => {
+    const tag = id3(["TIT2", Uint8Array.of(1, 0xff, 0xfe, 0x4c, 0, 0x69, 0, 0x65, 0, 0x64, 0)]);
+    const body = join(...[...tag.subarray(10)].map((b) => (b === 0xff ? Uint8Array.of(b, 0) : Uint8Array.of(b))));
+    const head = join("ID3", Uint8Array.of(3, 0, 0x80, 0, 0, 0, body.length));
+    const { audio } = await inspect(join(head, body, bytesOf("tone-cbr.mp3")));
+    expect(audio.tags).toEqual({ title: "Lied" });
+  });
+
+  /** A FLAC with these comments behind its STREAMINFO, and with so many stated. */
+  function flacWith(comments: string[], stated = comments.length): Bytes {
+    const flac = bytesOf("tone.flac");
+    const frames = indexOf(flac, "\xff\xf8");
+    const entries = comments.map((one) => join(le32(new TextEncoder().encode(one).length), one));
+    const body = join(le32(0), le32(stated), ...entries);
+    const info = patched(flac.slice(0, 42), 4, Uint8Array.of(0));
+    return join(info, Uint8Array.of(0x84), be32(body.length).subarray(1), body, flac.slice(frames));
+  }
+
+  it("costs a FLAC of 1,500 comments no more than some of them", async () => {
+    const comments = Array.from({ length: 1_500 }, (_, n) => `COMMENT=number ${n}`);
+    const { audio } = await inspect(flacWith(["TITLE=Lied", ...comments]));
+    expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
+  });
+
+  it("lets a FLAC claim 30 million comments", async () => {
+    const { audio } = await inspect(flacWith(["TITLE=Lied"], 30_000_000));
+    expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
+  });
+
+  it("costs an M4A, a WAV and an ASF with a megabyte of texts some of them, and neither length nor codec", async () => {
+    const items = Array.from({ length: 2_000 }, () => box("\xa9cmt", dataBox(1, "x".repeat(500))));
+    const m4a = insertIntoBox(bytesOf("mono.m4a"), ["moov", "udta", "meta", "ilst"], 0, join(...items));
+    expect((await inspect(m4a)).audio).toMatchObject({ durationSeconds: 2, codec: "MPEG-4/AAC" });
+    const info = join("INFO", ...Array.from({ length: 2_000 }, () => riffChunk("ICMT", join("x".repeat(500)))));
+    const list = join(bytesOf("tone.wav"), riffChunk("LIST", info));
+    expect((await inspect(list)).audio).toMatchObject({ durationSeconds: 1.5, codec: "PCM" });
+    const wma = bytesOf("tone.wma");
+    const text16 = Uint8Array.from("x".repeat(1_000), (c) => c.charCodeAt(0));
+    const name = Uint8Array.from("T\0i\0t\0l\0e\0\0\0", (c) => c.charCodeAt(0));
+    const le16 = (value: number) => le32(value).subarray(0, 2);
+    const one = join(le16(name.length), name, le16(0), le16(text16.length), text16);
+    const guid = Uint8Array.of(
+      0x40,
+      0xa4,
+      0xd0,
+      0xd2,
+      7,
+      0xe3,
+      0xd2,
+      0x11,
+      0x97,
+      0xf0,
+      0,
+      0xa0,
+      0xc9,
+      0x5e,
+      0xa8,
+      0x50,
+    );
+    const object = join(guid, le32(26 + 1_000 * one.length), le32(0), le16(1_000), repeat(one, 1_000));
+    const headerBytes = new DataView(wma.buffer).getUint32(16, true);
+    const grown = patched(wma, 16, le32(headerBytes + object.length));
+    const asf = join(grown.slice(0, headerBytes), object, grown.slice(headerBytes));
+    const { audio } = await inspect(asf);
+    expect(audio.codec).toBe("Windows Media Audio V8");
+    expect(audio.durationSeconds).toBeCloseTo(2.042, 2);
+  });
+});
+
+describe("tables and structures", () => {
+  it("of an M4A of seven hours, with 5 MB of sample sizes, are not read", async () => {
+    const stsz = box("stsz", be32(0), be32(0), be32(1_250_000), new Uint8Array(5_000_000));
+    const tone = bytesOf("mono.m4a");
+    const old = indexOf(tone, "stsz");
+    const renamed = patched(tone, old, join("free"));
+    const bytes = insertIntoBox(renamed, ["moov", "trak", "mdia", "minf", "stbl"], 0, stsz);
+    const { audio, bytesRead } = await inspect(bytes);
+    expect(audio).toMatchObject({ codec: "MPEG-4/AAC", channels: 1, durationSeconds: 2 });
+    expect(bytesRead).toBeLessThan(MEBIBYTE);
+  });
+
+  it("of 50,000 first pages don't keep an Ogg from being read, or refused", async () => {
+    const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
+    const first = head!.subarray(28);
+    const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [first]));
+    await expect(inspect(concat(firsts))).rejects.toBeInstanceOf(UnreadableAudio);
+    const { audio } = await inspect(concat([head!, comments!, ...firsts, ...sound]));
+    expect(audio.durationSeconds).toBe(1.5);
+  });
+
+  it("of a tag with 1,000 frames of 70 KB use up nothing that the length needs", async () => {
+    const tag = id3(...Array<[string, Bytes]>(1_000).fill(["PRIV", noise(70_000)]), ["TIT2", text("Lied")]);
+    const { audio, reads } = await inspect(join(tag, bytesOf("tone-cbr.mp3")));
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
+    expect(reads).toBeLessThanOrEqual(400);
+  });
+
+  it("of 3 MB of sync bytes behind an MP3 are no sound, however far they are looked at", async () => {
+    const { audio } = await inspect(join(bytesOf("tone-cbr.mp3"), new Uint8Array(3_000_000).fill(0xff)));
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
+  });
+
+  it("of a chain of 50,000 links leave its length untold", async () => {
+    const first = oggPages(bytesOf("tone.opus"))[0]!.subarray(28);
+    const sound = Uint8Array.of(8, 0);
+    const links = Array.from({ length: 50_000 }, (_, n) => [oggPage(n, 2, 0, [first]), oggPage(n, 0, 960, [sound])]);
+    const { audio } = await inspect(concat(links.flat()));
+    expect(audio).toMatchObject({ codec: "Opus", durationSeconds: null, bitrate: null });
+  });
+
+  it.each<[string, () => Bytes]>([
+    ["an MP4 of 500,000 boxes", () => join(box("ftyp", "M4A ", be32(0)), box("moov", repeat(box("trak"), 500_000)))],
+    [
+      "an MP4 of 100,000 tracks",
+      () => join(bytesOf("mono.m4a"), box("moov", repeat(box("trak", box("mdia")), 100_000))),
+    ],
+    ["an AIFF of 500,000 chunks", () => join("FORM", be32(0), "AIFF", repeat(join("ANNO", be32(2), "ab"), 500_000))],
+    ["an ID3v2 tag of 50,000 frames", () => join(id3(...Array<[string, Bytes]>(50_000).fill(["TPE1", text("a")])))],
+    [
+      "a FLAC of 500,000 blocks",
+      () => join(bytesOf("tone.flac").slice(0, 42), repeat(Uint8Array.of(1, 0, 0, 0), 500_000)),
+    ],
+    [
+      "a WebM of 500,000 elements",
+      () => join(bytesOf("tone.webm").slice(0, 52), repeat(Uint8Array.of(0xec, 0x80), 500_000)),
+    ],
+    ["an MP3 of 4 MB of sync bytes", () => join(bytesOf("tone-cbr.mp3"), new Uint8Array(4_000_000).fill(0xff))],
+    ["an Ogg of 100,000 empty pages", () => join(bytesOf("tone.ogg"), repeat(oggPage(9, 0, 1, []), 100_000))],
+    ["a WavPack of 100,000 marks", () => join(bytesOf("tone.wv"), repeat(join("wvpk"), 100_000))],
+  ])("of %s end in an answer or a refusal after a bounded number of reads", async (_, make) => {
+    const bytes = make();
+    const size = bytes.length;
+    const { read, lengths, total } = reader(bytes);
+    const outcome = await inspectFile(read, size).catch((error: unknown) => error);
+    if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+    expect(lengths.length).toBeLessThan(100);
+    expect(total()).toBeLessThan(2 * size + MEBIBYTE);
+  });
+
+  it("of a file of 5 GB take at most 400 reads and 200 MB, whatever it is", async () => {
+    for (const { bytes, audio } of samples) {
+      if (!audio) continue;
+      let reads = 0;
+      let total = 0;
+      const read = async (offset: number, length: number) => {
+        reads++;
+        total += length;
+        const answer = noise(Math.min(length, 4096), offset + 1);
+        const filled = length > 4096 ? repeat(answer, Math.ceil(length / 4096)).subarray(0, length) : answer;
+        if (offset < bytes.length) filled.set(bytes.subarray(offset, offset + length));
+        return filled;
+      };
+      const outcome = await inspectFile(read, 5_000_000_000).catch((error: unknown) => error);
+      if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+      expect(reads).toBeLessThanOrEqual(400);
+      expect(total).toBeLessThan(200 * MEBIBYTE);
+    }
+  });
+});
+
+describe("the media type", () => {
+  const pages = oggPages(bytesOf("tone.ogg"));
+  const beginning = (id: string) => oggPage(7, 2, 0, [Uint8Array.from(id, (c) => c.charCodeAt(0))]);
+
+  it("is that of audio in an Ogg that begins with a skeleton", async () => {
+    const { mediaType, audio } = await inspect(concat([beginning("fishead\0"), ...pages]));
+    expect({ mediaType, seconds: audio.durationSeconds }).toEqual({ mediaType: "audio/ogg", seconds: 2 });
+  });
+
+  it("is that of a video in an Ogg with a picture, whichever comes first", async () => {
+    const picture = beginning("\x80theora\x03\x02\x01");
+    for (const bytes of [concat([picture, ...pages]), concat([pages[0]!, picture, ...pages.slice(1)])]) {
+      expect(await inspect(bytes)).toMatchObject({ mediaType: "video/ogg", fileType: "video file", audio: null });
+    }
+  });
+});
+
+describe("what an MP4 tells of its sound", () => {
+  const tone = bytesOf("mono.m4a");
+  // Tag 5 of the ES descriptor, its length written in four bytes, then 5 bytes of AudioSpecificConfig.
+  const config = indexOf(tone, "\x05\x80\x80\x80") + 5;
+  const length = tone[config - 1]!;
+
+  function withConfig(bits: string): Bytes {
+    const padded = bits.replaceAll(" ", "").padEnd(length * 8, "0");
+    const bytes = Array.from({ length }, (_, n) => Number.parseInt(padded.slice(n * 8, n * 8 + 8), 2));
+    return patched(tone, config, Uint8Array.from(bytes));
+  }
+
+  it.each([
+    ["plain AAC in mono", "00010 1000 0001 000", 16_000, 1],
+    ["HE-AAC, explicitly signalled", "00101 1011 0001 0111 00010 000", 22_050, 1],
+    ["HE-AAC v2, explicitly signalled", "11101 1011 0001 0111 00010 000", 22_050, 2],
+    ["HE-AAC, signalled behind the plain set-up", "00010 1011 0001 000 01010110111 00101 1 0111", 22_050, 1],
+    ["AAC of a rate that is written out", "00010 1111 000000000011111010000000 0011", 16_000, 3],
+    ["5.1 AAC", "00010 0011 0110 000", 48_000, 6],
+  ])("is what the decoder's set-up says: %s", async (_, bits, sampleRate, channels) => {
+    expect((await inspect(withConfig(bits))).audio).toMatchObject({ sampleRate, channels, codec: "MPEG-4/AAC" });
+  });
+
+  it("is not made a video by a still picture among its tracks", async () => {
+    const entry = box("jpeg", new Uint8Array(70));
+    const stbl = box("stbl", box("stsd", be32(0), be32(1), entry));
+    const handler = box("hdlr", new Uint8Array(8), "vide", new Uint8Array(13));
+    const trak = box("trak", box("mdia", handler, box("minf", stbl)));
+    const { fileType, audio } = await inspect(insertIntoBox(tone, ["moov"], 0, trak));
+    expect(fileType).toBe("audio file");
+    expect(audio.channels).toBe(1);
+  });
+});
+
+describe("the parser", () => {
+  /** How many bytes of a file reach it. */
+  async function bytesForParser(bytes: Bytes) {
+    const { mediaType } = await detectMediaType(bytes.subarray(0, 4096));
+    const source = new RangeSource(reader(bytes).read, bytes.length);
+    const reading = await formatOf(mediaType).read!(source, 0, new TextBudget());
+    return (await reading.readTags()).length;
+  }
+
+  it("is given one stream's comments of an Ogg of 50,000 streams", async () => {
+    const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
+    const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [head!.subarray(28)]));
+    expect(await bytesForParser(concat([head!, ...firsts, comments!, ...sound]))).toBeLessThan(1_000);
+  });
+
+  it("is given at most 70 KB of texts, however many there are", async () => {
+    const items = Array.from({ length: 20_000 }, (_, n) =>
+      box("\xa9ART", dataBox(1, `artist ${n} ${"x".repeat(n % 200)}`)),
+    );
+    const m4a = insertIntoBox(bytesOf("mono.m4a"), ["moov", "udta", "meta", "ilst"], 0, concat(items));
+    const info = join("INFO", concat(items.map((_, n) => riffChunk("IART", join(`artist ${n}`)))));
+    for (const bytes of [m4a, join(bytesOf("tone.wav"), riffChunk("LIST", info))]) {
+      expect(await bytesForParser(bytes)).toBeLessThan(70_000);
+    }
+  });
+
+  it("is given no sound, of no format", async () => {
+    for (const { bytes, audio } of samples) {
+      if (audio) expect(await bytesForParser(bytes)).toBeLessThan(600);
+    }
+  });
+});
+
+describe("lightly damaged files", () => {
+  it("end in an answer or a refusal, after few reads", async () => {
+    for (const { bytes, file, audio } of samples) {
+      if (!audio) continue;
+      for (let seed = 1; seed <= 40; seed++) {
+        const junk = noise(48, seed * 7919 + file.length);
+        const broken = bytes.slice();
+        // Most of the structure is in the first kilobytes.
+        const reach = seed % 3 === 0 ? broken.length : Math.min(broken.length, 2_000);
+        for (let n = 0; n < 1 + (seed % 12); n++) {
+          const at = ((junk[4 * n]! << 16) | (junk[4 * n + 1]! << 8) | junk[4 * n + 2]!) % reach;
+          broken[at] = junk[4 * n + 3]!;
+        }
+        const { read, lengths } = reader(seed % 5 === 0 ? broken.subarray(0, junk[47]! * 30) : broken);
+        const size = seed % 5 === 0 ? Math.min(broken.length, junk[47]! * 30) : broken.length;
+        const outcome = await inspectFile(read, size).catch((error: unknown) => error);
+        if (outcome instanceof Error) expect(outcome, `${file}, seed ${seed}`).toBeInstanceOf(UnreadableAudio);
+        expect(lengths.length, `${file}, seed ${seed}`).toBeLessThan(20);
+      }
+    }
+  });
+});

@@ -1,0 +1,360 @@
+import { describe, expect, it } from "vitest";
+import { inspectFile } from "../../src/domain/audio/inspect.ts";
+import {
+  type Bytes,
+  be32,
+  changePage,
+  id3,
+  indexOf,
+  join,
+  le32,
+  noise,
+  oggPages,
+  patched,
+  reader,
+  repeat,
+  riffChunk,
+  text,
+  wav,
+} from "../audio/build.ts";
+import { sample } from "../audio/samples.ts";
+
+/* A duration is what is there to be heard, whatever a header claims. */
+
+async function audioOf(bytes: Bytes) {
+  const { audio } = await inspectFile(reader(bytes).read, bytes.length);
+  return audio!;
+}
+
+async function secondsOf(bytes: Bytes) {
+  return (await audioOf(bytes)).durationSeconds;
+}
+
+const bytesOf = (file: string) => sample(file).bytes;
+const cut = (bytes: Bytes, part: number) => bytes.subarray(0, Math.floor(bytes.length * part));
+
+describe("the duration of MPEG audio and ADTS", () => {
+  it("is that of the half that is left of an MP3 whose Xing header speaks of the whole", async () => {
+    const whole = bytesOf("tone-vbr.mp3");
+    const frames = 78;
+    expect(await secondsOf(whole)).toBeCloseTo(frames * (1152 / 44100), 3);
+    const half = await secondsOf(cut(whole, 0.5));
+    expect(half).toBeGreaterThan(0.8);
+    expect(half).toBeLessThan(1.25);
+  });
+
+  it("is that of both halves of two MP3s put together", async () => {
+    const one = bytesOf("tone-vbr.mp3");
+    expect(await secondsOf(join(one, one))).toBeCloseTo(2 * 78 * (1152 / 44100), 1);
+  });
+
+  it("is that of the frames where a Xing header claims a thousand times as many", async () => {
+    const whole = bytesOf("tone-vbr.mp3");
+    const at = indexOf(whole, "Xing") < 0 ? indexOf(whole, "Info") : indexOf(whole, "Xing");
+    expect(await secondsOf(patched(whole, at + 8, be32(78_000)))).toBeCloseTo(2.04, 1);
+  });
+
+  it("leaves out a last frame that is cut short", async () => {
+    const whole = bytesOf("tone-vbr-headerless.mp3");
+    expect(await secondsOf(whole.subarray(0, whole.length - 10))).toBeCloseTo(77 * (1152 / 44100), 3);
+  });
+
+  it("leaves out the frame that holds a Xing header", async () => {
+    const whole = bytesOf("tone-vbr.mp3");
+    // The header states nothing.
+    expect(await secondsOf(patched(whole, indexOf(whole, "Xing") + 4, be32(0)))).toBeCloseTo(78 * (1152 / 44100), 3);
+  });
+
+  it("does not count an APEv2 tag and an ID3v1 tag as sound", async () => {
+    const cover = join(le32(4000), le32(2), "Cover\0", noise(4000));
+    const item = join(le32(4), le32(0), "Title\0", "Lied", cover);
+    const ape = join(item, "APETAGEX", le32(2000), le32(item.length + 32), le32(2), le32(0), new Uint8Array(8));
+    const id3v1 = join("TAG", "Old title", new Uint8Array(128 - 12));
+    const { durationSeconds, tags } = await audioOf(join(bytesOf("tone-cbr.mp3"), ape, id3v1));
+    expect(durationSeconds).toBeCloseTo(78 * (1152 / 44100), 3);
+    expect(tags).toEqual({ title: "Lied", genre: "Blues" });
+  });
+
+  it("is that of the frames that are left of an AAC stream", async () => {
+    expect(await secondsOf(cut(bytesOf("tone.aac"), 0.5))).toBeCloseTo(1.02, 1);
+  });
+
+  it("of a recording of 5 GB without a header is estimated from its first 128 MiB, in 150 reads", async () => {
+    const unit = bytesOf("tone-cbr.mp3");
+    const sizeBytes = 5_000_000_000;
+    let reads = 0;
+    let total = 0;
+    const endless = async (offset: number, length: number) => {
+      reads++;
+      total += length;
+      const bytes = new Uint8Array(length);
+      for (let at = -(offset % unit.length); at < length; at += unit.length) {
+        bytes.set(at < 0 ? unit.subarray(-at, -at + length) : unit.subarray(0, length - at), Math.max(at, 0));
+      }
+      return bytes;
+    };
+    const { audio } = await inspectFile(endless, sizeBytes);
+    expect(audio!.durationSeconds! / ((sizeBytes / unit.length) * 78 * (1152 / 44100))).toBeCloseTo(1, 3);
+    expect(reads).toBeLessThan(150);
+    expect(total).toBeLessThan(140 * 1024 * 1024);
+  });
+});
+
+describe("the duration of a WAV", () => {
+  const tone = bytesOf("tone.wav");
+  const format = tone.slice(20, 36);
+  const sound = tone.slice(44);
+
+  it("is that of the samples where the recorder died and left all lengths 0", async () => {
+    expect(await secondsOf(patched(patched(tone, 4, le32(0)), 40, le32(0)))).toBe(1.5);
+  });
+
+  it("is that of the samples where the data chunk claims more than there is", async () => {
+    expect(await secondsOf(patched(tone, 40, le32(0x7fffffff)))).toBe(1.5);
+    expect(await secondsOf(patched(tone, 40, le32(0xffffffff)))).toBe(1.5);
+  });
+
+  it("leaves out what follows the data chunk", async () => {
+    expect(await secondsOf(join(tone, riffChunk("LIST", noise(20_000))))).toBe(1.5);
+  });
+
+  it.each(["RF64", "BW64"])("of %s is read beyond its data chunk's 32 bits", async (name) => {
+    const ds64 = riffChunk("ds64", join(le32(0), le32(0), le32(sound.length), le32(0), new Uint8Array(12)));
+    const title = riffChunk("LIST", join("INFO", riffChunk("INAM", join("Lied\0"))));
+    const chunks = join(ds64, riffChunk("fmt ", format), "data", le32(0xffffffff), sound, title);
+    const bytes = join(name, le32(0xffffffff), "WAVE", chunks);
+    const { mediaType, fileType, audio } = await inspectFile(reader(bytes).read, bytes.length);
+    expect({ mediaType, fileType }).toEqual({ mediaType: "audio/wav", fileType: "audio file" });
+    expect(audio).toMatchObject({ durationSeconds: 1.5, codec: "PCM", tags: { title: "Lied" } });
+  });
+
+  it("and the codec of WAVE_FORMAT_EXTENSIBLE are those of its sub-format", async () => {
+    const guid = Uint8Array.of(1, 0, 0, 0, 0, 0, 16, 0, 128, 0, 0, 170, 0, 56, 155, 113);
+    const extensible = join(
+      Uint8Array.of(0xfe, 0xff),
+      format.subarray(2),
+      Uint8Array.of(22, 0, 16, 0, 4, 0, 0, 0),
+      guid,
+    );
+    const audio = await audioOf(wav(riffChunk("fmt ", extensible), riffChunk("data", sound)));
+    expect(audio).toMatchObject({ codec: "PCM", durationSeconds: 1.5, lossless: true, sampleRate: 16_000 });
+  });
+
+  it("of MP3 in a WAV is that of its frames", async () => {
+    const mp3 = join(Uint8Array.of(0x55, 0), format.subarray(2));
+    const audio = await audioOf(wav(riffChunk("fmt ", mp3), riffChunk("data", bytesOf("tone-cbr.mp3"))));
+    expect(audio).toMatchObject({ codec: "MPEGLAYER3", lossless: false });
+    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44100), 3);
+  });
+});
+
+describe("the duration of an AIFF", () => {
+  const tone = bytesOf("tone.aiff");
+  const ssnd = indexOf(tone, "SSND");
+  const frames = indexOf(tone, "COMM") + 10;
+
+  it("is that of the samples, whatever the lengths claim", async () => {
+    expect(await secondsOf(patched(tone, ssnd + 4, be32(0x7fffffff)))).toBe(1.5);
+    expect(await secondsOf(patched(tone, frames, be32(0x7fffffff)))).toBe(1.5);
+    expect(await secondsOf(patched(patched(tone, frames, be32(0)), ssnd + 4, be32(0)))).toBe(1.5);
+    expect(await secondsOf(tone.subarray(0, ssnd + 16 + 16_000))).toBe(0.5);
+  });
+});
+
+describe("the duration of a FLAC", () => {
+  const tone = bytesOf("tone.flac");
+  // The low 32 bits of the total, behind 4 bytes of magic, 4 of header and 14 of sizes and rates.
+  const withTotal = (total: number) => patched(tone, 22, be32(total));
+
+  it("is that of its frames where STREAMINFO states none, too many or too few", async () => {
+    for (const total of [0, 24_000_000, 16]) expect(await secondsOf(withTotal(total))).toBe(1.5);
+  });
+
+  it("is that of the whole frames that are left", async () => {
+    const seconds = await secondsOf(cut(tone, 0.6));
+    expect((seconds! * 16_000) % 4096).toBe(0);
+    expect(seconds).toBeGreaterThan(0.5);
+    expect(seconds).toBeLessThan(1.2);
+  });
+});
+
+describe("the duration of an Ogg", () => {
+  const shift = (file: string, ahead: number) => {
+    const pages = oggPages(bytesOf(file));
+    const first = pages.findIndex((page) => new DataView(page.slice().buffer).getUint32(6, true) > 0);
+    return join(...pages.map((page, n) => (n < first ? page : changePage(page, { ahead }))));
+  };
+
+  it.each([
+    ["tone.ogg", 44_100, 2],
+    ["tone.opus", 48_000, 1.5],
+    ["flac.oga", 8_000, 2],
+    ["tone.spx", 16_000, 2],
+  ])("captured from the middle of a stream starts where the capture does: %s", async (file, rate, seconds) => {
+    expect(await secondsOf(shift(file, 36_000 * rate))).toBeCloseTo(seconds, 1);
+  });
+
+  it("counts every link of a chain", async () => {
+    const links = [1, 2, 3].map((serial) => oggPages(bytesOf("tone.ogg")).map((page) => changePage(page, { serial })));
+    expect(await secondsOf(join(...links.flat()))).toBeCloseTo(6, 2);
+    expect(await secondsOf(join(bytesOf("tone.opus"), bytesOf("tone.ogg")))).toBeCloseTo(3.5, 2);
+  });
+
+  it("counts both links where they have the same serial number", async () => {
+    expect(await secondsOf(repeat(bytesOf("tone.ogg"), 2))).toBeCloseTo(4, 2);
+  });
+
+  it("does not believe a last page that claims hours", async () => {
+    const pages = oggPages(bytesOf("tone.opus"));
+    const last = changePage(pages.pop()!, { ahead: 36_000 * 48_000 });
+    expect(await secondsOf(join(...pages, last))).toBeLessThan(2);
+  });
+
+  it("of more than 16 MiB is read from its head and its tail", async () => {
+    const pages = oggPages(bytesOf("tone.opus"));
+    const sound = pages.slice(2);
+    const link = 72_000;
+    const many = Array.from({ length: 2_000 }, (_, n) => sound.map((page) => changePage(page, { ahead: n * link })));
+    const bytes = join(...pages.slice(0, 2), ...many.flat(), new Uint8Array(0));
+    const { read, total } = reader(bytes);
+    const { audio } = await inspectFile(read, bytes.length);
+    expect(audio!.durationSeconds! / (2_000 * 1.5)).toBeCloseTo(1, 2);
+    expect(total()).toBeLessThan(20 * 1024 * 1024);
+  });
+});
+
+describe("the duration of an MP4", () => {
+  const tone = bytesOf("tone.m4a");
+  const at = (name: string) => indexOf(tone, name);
+
+  it("follows the edit list, not the media's own length", async () => {
+    expect(await secondsOf(tone)).toBeCloseTo(2, 4);
+    // Without its edit list, the encoder's start is heard as well.
+    expect(await secondsOf(patched(tone, at("edts"), join("free")))).toBeCloseTo(2 + 1024 / 44_100, 4);
+  });
+
+  it("is not that of the movie header or of the media header", async () => {
+    const day = be32(86_400_000);
+    expect(await secondsOf(patched(patched(tone, at("mvhd") + 20, day), at("mdhd") + 20, day))).toBeCloseTo(2, 4);
+  });
+
+  it("is in proportion to the media data that is there", async () => {
+    const mdat = at("mdat");
+    const index = tone.slice(at("moov") - 4);
+    const ftyp = tone.slice(0, at("free") - 4);
+    const soundBytes = new DataView(tone.slice().buffer).getUint32(mdat - 4) - 8;
+    const fast = join(ftyp, index, tone.slice(mdat - 4, mdat + 4 + soundBytes / 2));
+    expect(await secondsOf(fast)).toBeCloseTo(1, 3);
+  });
+
+  it("of 1,446 fragments takes four reads, and starts at the first one", async () => {
+    const file = bytesOf("fragmented.m4a");
+    const first = indexOf(file, "moof") - 4;
+    const unit = file.slice(first, indexOf(file, "moof", first + 8) - 4);
+    const tfdt = indexOf(unit, "tfdt") + 8;
+    const isLong = unit[tfdt - 4] === 1;
+    const ticks = 16_384;
+    const at = (n: number) => patched(unit, tfdt + (isLong ? 4 : 0), be32(1_000_000 + n * ticks));
+    const bytes = join(file.slice(0, first), ...Array.from({ length: 1_446 }, (_, n) => at(n)));
+    const { read, lengths } = reader(bytes);
+    const { audio } = await inspectFile(read, bytes.length);
+    expect(audio!.durationSeconds).toBeCloseTo((1_446 * ticks) / 16_000, 0);
+    expect(lengths.length).toBeLessThanOrEqual(4);
+  });
+
+  it("of a fragmented one that was cut ends with its last sample", async () => {
+    const file = bytesOf("fragmented.m4a");
+    const second = indexOf(file, "moof", indexOf(file, "moof") + 8);
+    const third = indexOf(file, "moof", second + 8);
+    const half = await secondsOf(file.subarray(0, (second + third) / 2));
+    const [one, two] = [await secondsOf(file.subarray(0, second - 4)), await secondsOf(file.subarray(0, third - 4))];
+    expect(half! - one!).toBeGreaterThan(0.3);
+    expect(two! - half!).toBeGreaterThan(0.3);
+  });
+});
+
+describe("the duration of a Matroska", () => {
+  const tone = bytesOf("tone.webm");
+  const duration = indexOf(tone, "\x44\x89\x88") + 3;
+
+  it("is that of its blocks where the header claims something else", async () => {
+    const claim = new DataView(new ArrayBuffer(8));
+    for (const ticks of [86_400_000, 5]) {
+      claim.setFloat64(0, ticks);
+      expect(await secondsOf(patched(tone, duration, new Uint8Array(claim.buffer)))).toBeCloseTo(2.01, 1);
+    }
+  });
+
+  it("is that of the blocks that are left", async () => {
+    expect(await secondsOf(cut(tone, 0.5))).toBeLessThan(1.3);
+  });
+});
+
+describe("the duration of rarer formats", () => {
+  it("of WavPack is that of the whole blocks that are there, whatever the first one states", async () => {
+    const tone = bytesOf("tone.wv");
+    expect(await secondsOf(patched(tone, 12, le32(0x7fffffff)))).toBe(2);
+    expect(await secondsOf(patched(tone, 12, le32(0xffffffff)))).toBe(2);
+    expect(await secondsOf(cut(tone, 0.6))).toBe(1);
+  });
+
+  it("of ASF is that of the packets that are there", async () => {
+    const tone = bytesOf("tone.wma");
+    const half = await secondsOf(cut(tone, 0.6));
+    expect(half).toBeGreaterThan(0.5);
+    expect(half).toBeLessThan(1.5);
+    const properties = indexOf(tone, "\xa1\xdc\xab\x8c");
+    const live = patched(patched(tone, properties + 64, new Uint8Array(8)), properties + 88, Uint8Array.of(1));
+    expect(await secondsOf(live)).toBeCloseTo(2.04, 0);
+  });
+
+  /** Monkey's Audio of 100,000 samples at 44,100 Hz, of which no frame is one. */
+  function ape(soundBytes: number): Bytes {
+    const descriptor = join("MAC ", le32(3990), le32(52), le32(24), le32(4), le32(0), le32(10_000), new Uint8Array(24));
+    const header = join(Uint8Array.of(208, 7, 0, 0), le32(73_728), le32(26_272), le32(2), Uint8Array.of(16, 0, 2, 0));
+    return join(descriptor, header, le32(44_100), new Uint8Array(4), noise(soundBytes));
+  }
+
+  it("of Monkey's Audio is in proportion to the sound that is there", async () => {
+    expect(await secondsOf(ape(10_000))).toBeCloseTo(100_000 / 44_100, 4);
+    expect(await secondsOf(ape(5_000))).toBeCloseTo(50_000 / 44_100, 4);
+  });
+
+  it("of Monkey's Audio before version 3.98 is the stated one", async () => {
+    const facts = join(Uint8Array.of(0, 0, 2, 0), le32(44_100), le32(0), le32(0), le32(2), le32(26_272));
+    const old = join("MAC ", Uint8Array.of(3900 & 255, 3900 >> 8, 208, 7), facts, noise(5_000));
+    expect(await audioOf(old)).toMatchObject({ durationSeconds: 100_000 / 44_100, channels: 2, sampleRate: 44_100 });
+  });
+
+  /** DSF of one second at 2.8224 MHz in one channel. */
+  function dsf(soundBytes: number, tag: Bytes = new Uint8Array()): Bytes {
+    const long = (value: number) => join(le32(value), le32(0));
+    const tagAt = tag.length > 0 ? 92 + soundBytes : 0;
+    const dsd = join("DSD ", long(28), long(92 + soundBytes + tag.length), long(tagAt));
+    const facts = join(
+      le32(1),
+      le32(0),
+      le32(1),
+      le32(1),
+      le32(2_822_400),
+      le32(1),
+      long(2_822_400),
+      le32(4096),
+      le32(0),
+    );
+    return join(dsd, "fmt ", long(52), facts, "data", long(12 + 352_800), noise(soundBytes), tag);
+  }
+
+  it("of DSF is that of the samples that are there, and its tag is behind them", async () => {
+    const { durationSeconds, tags } = await audioOf(dsf(352_800, id3(["TIT2", text("Lied")])));
+    expect({ durationSeconds, tags }).toEqual({ durationSeconds: 1, tags: { title: "Lied" } });
+    expect(await secondsOf(dsf(176_400))).toBe(0.5);
+  });
+
+  it("of Musepack is not told where its header claims more than the bytes can hold", async () => {
+    const tone = bytesOf("tone.mpc");
+    expect(await secondsOf(tone)).toBeCloseTo(2, 3);
+    // The samples, in groups of seven bits, are the first thing behind the checksum and the version.
+    expect(await secondsOf(patched(tone, 12, Uint8Array.of(0xff, 0xff, 0xff)))).toBeNull();
+  });
+});
