@@ -470,3 +470,86 @@ describe("What is read of a file", () => {
     expect(bytes).toBeLessThan(200_000);
   });
 });
+
+describe("What a file is served as", () => {
+  const contentTypeOf = async (key: string) => (await env.BUCKET.head(key))?.httpMetadata?.contentType;
+  /** The same recording with a free box of 9 MiB behind it: too large for one `put`. */
+  function inParts(bytes: Uint8Array): Uint8Array<ArrayBuffer> {
+    const free = new Uint8Array(9 * 1024 * 1024);
+    new DataView(free.buffer).setUint32(0, free.length);
+    free.set([0x66, 0x72, 0x65, 0x65], 4);
+    return new Uint8Array(Buffer.concat([bytes, free]));
+  }
+  const audioOnly = sample("tone-audio-only.mp4").bytes;
+
+  test.each(samples.map((one) => [one.file, one] as const))(
+    "A processed %s is served as the media type in its metadata.",
+    async (_, one) => {
+      const { world, team, id, key } = await stored(one.bytes);
+      await world.drain();
+      const { body } = await team.call("GET", `/docs/v1/uploads/${id}/metadata`);
+      expect([body.data.status, await contentTypeOf(key)]).toEqual(["completed", body.data.mimeType]);
+    },
+  );
+
+  test.each([
+    ["one piece", audioOnly],
+    ["parts", inParts(audioOnly)],
+  ])(
+    "A container that only as a whole turns out to be audio is served as audio, byte for byte the same, stored in %s.",
+    async (_, bytes) => {
+      const { world, team, key, row } = await stored(bytes);
+      expect([await contentTypeOf(key), (await row()).size_bytes]).toEqual(["video/mp4", bytes.length]);
+      await world.drain();
+      expect(await contentTypeOf(key)).toBe("audio/mp4");
+      const object = await env.BUCKET.head(key);
+      expect(object?.httpMetadata?.contentDisposition).toContain("attachment");
+      await expectSettled(team.teamId);
+    },
+  );
+
+  test("Processing again detects the media type anew, and serves the file as that.", async () => {
+    const { world, team, id, key, row } = await stored();
+    await world.drain();
+    await env.DB.prepare("update files set mime_type = 'text/plain', file_type = 'text file' where id = ?")
+      .bind(id)
+      .run();
+    const httpMetadata = { contentType: "text/plain" };
+    const { etag } = await env.BUCKET.put(key, tone, { httpMetadata, sha256: (await row()).sha256 ?? "" });
+    await env.DB.prepare("update files set etag = ? where id = ?").bind(etag, id).run();
+    await team.call("POST", `/docs/v1/uploads/${id}/reprocess`);
+    await world.drain();
+    expect(await row()).toMatchObject({ status: "completed", mime_type: "audio/mp4", file_type: "audio file" });
+    expect(await contentTypeOf(key)).toBe("audio/mp4");
+  });
+
+  test("A file that is deleted while its bytes are stored under another type does not come back.", async () => {
+    const { world, team, id, key } = await stored(inParts(audioOnly));
+    const deps = world.deps();
+    const setContentType: ByteStore["setContentType"] = async (...given) => {
+      await deleteFile(world.deps(), { kind: "secret", teamId: team.teamId, keyId: team.keyId }, id);
+      return deps.bytes.setContentType(...given);
+    };
+    await processFile(withBytes(deps, { setContentType }), id);
+    expect(await env.BUCKET.head(key)).toBeNull();
+    await world.heal([team.teamId]);
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+
+  test("A worker that dies between the bytes and the row leaves a file that another completes.", async () => {
+    const { world, team, id, key, row } = await stored(inParts(audioOnly));
+    const deps = world.deps();
+    const reached = Promise.withResolvers<void>();
+    const setContentType: ByteStore["setContentType"] = async (...given) => {
+      await deps.bytes.setContentType(...given);
+      reached.resolve();
+      return new Promise(() => undefined);
+    };
+    void processFile(withBytes(deps, { setContentType }), id);
+    await reached.promise;
+    world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
+    expect(await processFile(world.deps(), id)).toBe("completed");
+    expect([(await row()).status, await contentTypeOf(key)]).toEqual(["completed", "audio/mp4"]);
+    await expectSettled(team.teamId);
+  });
+});
