@@ -37,7 +37,9 @@ export const facts: Fact[] = [
   { ...fact("tone.ogg", "audio/ogg", ["Ogg", "Vorbis I", 2, 44100, 1]), title: TITLE },
   { ...fact("tone.opus", "audio/ogg", ["Ogg", "Opus", 1.5, 16000, 1]), title: "Übergröße" },
   { ...fact("tone.m4a", "audio/mp4", ["M4A/isom/iso2", "MPEG-4/AAC", 2, 44100, 2]), title: TITLE },
-  fact("tone-audio-only.mp4", "audio/mp4", ["isom/iso2/mp41", "MPEG-4/AAC", 2, 44100, 2]),
+  {
+    ...fact("tone-audio-only.mp4", "audio/mp4", ["isom/iso2/mp41", "MPEG-4/AAC", 2, 44100, 2]),
+  },
   fact("tone.aiff", "audio/aiff", ["AIFF", "PCM", 1.5, 16000, 1], true),
   { ...fact("tone.webm", "audio/webm", ["EBML/webm", "OPUS", 2.008, 48000, 1]), title: TITLE },
   fact("tone-live.webm", "audio/webm", ["EBML/webm", "OPUS", 2.008, 48000, 1]),
@@ -49,9 +51,18 @@ export const facts: Fact[] = [
   { ...fact("mono.m4a", "audio/mp4", ["M4A/isom/iso2", "MPEG-4/AAC", 2, 16000, 1]), title: TITLE },
   { ...fact("fragmented.m4a", "audio/mp4", ["M4A/iso6/isom/iso2", "MPEG-4/AAC", 4.032, 16000, 1]), title: TITLE },
   { ...fact("opus.mp4", "audio/mp4", ["isom/iso2/mp41", "Opus", 2, 48000, 1]), title: TITLE },
-  { ...fact("flac.mp4", "audio/mp4", ["isom/iso2/mp41", "FLAC", 2, 16000, 1], true), title: TITLE },
-  { ...fact("mp3.mp4", "audio/mp4", ["isom/iso2/mp41", "MPEG 2 Layer 3", 2, 16000, 1]), title: TITLE },
-  { ...fact("audio-only.mov", "audio/mp4", ["qt", "MPEG-4/AAC", 2, 16000, 1]), title: TITLE },
+  {
+    ...fact("flac.mp4", "audio/mp4", ["isom/iso2/mp41", "FLAC", 2, 16000, 1], true),
+    title: TITLE,
+  },
+  {
+    ...fact("mp3.mp4", "audio/mp4", ["isom/iso2/mp41", "MPEG 2 Layer 3", 2, 16000, 1]),
+    title: TITLE,
+  },
+  {
+    ...fact("audio-only.mov", "audio/mp4", ["qt", "MPEG-4/AAC", 2, 16000, 1]),
+    title: TITLE,
+  },
   { ...fact("flac.oga", "audio/ogg", ["Ogg", "FLAC", 2, 8000, 1], true), title: TITLE },
   { ...fact("tone.spx", "audio/ogg", ["Ogg", "Speex 1.2.1", 2, 16000, 1]), title: TITLE },
   { ...fact("tone.wv", "audio/wavpack", ["WavPack", "PCM", 2, 8000, 1], true), title: TITLE },
