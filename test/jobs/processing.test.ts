@@ -253,10 +253,10 @@ describe("A message", () => {
 describe("A transient failure", () => {
   test("A file is tried again after a transient failure, with a delay that grows.", async () => {
     const { world, id, row } = await stored();
-    const troubled = withBytes(world.deps(), { head: away });
+    const failing = withBytes(world.deps(), { head: away });
     const delays: number[] = [];
     for (let attempt = 1; attempt <= 10; attempt++) {
-      const outcome = await processFile(troubled, id);
+      const outcome = await processFile(failing, id);
       if (typeof outcome === "string") throw new Error(outcome);
       delays.push(outcome.retryAfterSeconds);
       const { status, attempts, due_at } = await row();

@@ -100,7 +100,7 @@ describe("An overdue file", () => {
 
   test("An upload is due after a day, a message after two minutes, a lease after five.", async () => {
     const { world, team } = await begin();
-    const id = await world.store(team, "note.txt", "never announced");
+    const id = await world.store(team, "note.txt", "never enqueued");
     world.messages = [];
     world.aheadMilliseconds += 1.9 * MINUTE;
     await world.recover();
