@@ -10,8 +10,8 @@ const patience = { testTimeout: 120_000, hookTimeout: 180_000 };
 export default defineConfig(async () => ({
   root,
   test: {
-    // Much of a test is waiting: for a server to start, for a file to be processed.
-    maxWorkers: 2,
+    // On two cores: the end-to-end tests mostly wait, for servers to start and for uploads that stand still.
+    maxWorkers: 3,
     silent: "passed-only" as const,
     reporters: ["default", join(root, "test/support/count-reporter.ts")],
     projects: [

@@ -178,6 +178,9 @@ describe("A hostile name of a file", () => {
 
   test.each([
     ["300 letters", `${"x".repeat(300)}.mp3`],
+    ["5,000 letters of three bytes", "早".repeat(5000)],
+    ["5,000 letters with an extension of 31", `${"x".repeat(5000)}.${"y".repeat(31)}`],
+    ["one letter under 5,000 marks", `a${"\u0301".repeat(5000)}.mp3`],
     ["300 letters of three bytes", `${"早".repeat(300)}.mp3`],
     ["300 emoji of 25 bytes", `${"👨‍👩‍👧‍👦".repeat(300)}.mp3`],
     ["an extension of 300 letters", `a.${"x".repeat(300)}`],

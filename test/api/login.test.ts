@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import type { Deps } from "../../src/deps.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
+import type { Deps } from "../support/deps.ts";
 import {
   type Call,
   call,

@@ -394,8 +394,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["processing a file that is no audio", processing("text", "completed")],
   ["processing a file whose bytes are missing", processing("text", "bytes_missing")],
   ["a delete", deleting],
-  ["a delete while the upload is still receiving, in trouble itself", deletingWhileReceiving("delete")],
-  ["an upload in trouble that is deleted while it is still receiving", deletingWhileReceiving("upload")],
+  ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
+  ["an upload that fails and is deleted while it is still receiving", deletingWhileReceiving("upload")],
   ["a reprocess", reprocessing],
   ["recovery", recovering],
 ];

@@ -1,7 +1,6 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import type { Deps } from "../../src/deps.ts";
 import { deleteFile } from "../../src/domain/files/files.ts";
 import { giveUpFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/files/processing.ts";
 import worker from "../../src/index.ts";
@@ -10,6 +9,7 @@ import { receiveJobs } from "../../src/platform/jobs.ts";
 import { sample, samples } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
+import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
 import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
 
@@ -250,10 +250,10 @@ describe("A message", () => {
 describe("A transient failure", () => {
   test("A file is tried again after a transient failure, with a delay that grows.", async () => {
     const { world, id, row } = await stored();
-    const troubled = withBytes(world.deps(), { head: away });
+    const failing = withBytes(world.deps(), { head: away });
     const delays: number[] = [];
     for (let attempt = 1; attempt <= 10; attempt++) {
-      const outcome = await processFile(troubled, id);
+      const outcome = await processFile(failing, id);
       if (typeof outcome === "string") throw new Error(outcome);
       delays.push(outcome.retryAfterSeconds);
       const { status, attempts, due_at } = await row();

@@ -1,13 +1,13 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
-import type { Deps } from "../../src/deps.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, newUuid, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
+import type { Deps } from "../support/deps.ts";
 import { expectSettled, expectSound, forget, rowsOf, World } from "../support/world.ts";
 
 /*
@@ -100,7 +100,7 @@ describe("An overdue file", () => {
 
   test("An upload is due after a day, a message after two minutes, a lease after five.", async () => {
     const { world, team } = await begin();
-    const id = await world.store(team, "note.txt", "never announced");
+    const id = await world.store(team, "note.txt", "never enqueued");
     world.messages = [];
     world.aheadMilliseconds += 1.9 * MINUTE;
     await world.recover();

@@ -2,7 +2,6 @@ import { expect } from "vitest";
 import * as z from "zod";
 import { api } from "../../src/app.ts";
 import { describeApi } from "../../src/http/openapi.ts";
-import { splitRoute } from "../../src/http/operation.ts";
 
 /** The OpenAPI document, loosely typed as tests read it. */
 export interface Document {
@@ -28,14 +27,13 @@ export function compile(schema: object): z.ZodType {
 
 const compiled = new Map<string, z.ZodType>();
 
-/** The route of the table that a request goes to. */
+/** The route of the document that a request goes to. */
 export function routeOf(method: string, path: string): { path: string; method: string } | undefined {
-  return Object.values(api)
-    .map(([route]) => splitRoute(route))
-    .find((route) => {
-      const pattern = new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, "[^/]+")}$`);
-      return route.method === method && pattern.test(path);
-    });
+  const found = Object.entries(document.paths).find(([pattern, methods]) => {
+    const matches = new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path);
+    return matches && method.toLowerCase() in methods;
+  });
+  return found && { path: found[0], method };
 }
 
 /** Fails where a response is not one that the document describes: its status, its media type, its body. */
