@@ -3,8 +3,9 @@
  * environment and the configuration file that they name are those of all three steps.
  */
 import { spawnSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
+import { parseArgs, parseEnv } from "node:util";
 import { unstable_readConfig } from "wrangler";
 import { findProblems } from "./check-deploy.ts";
 
@@ -16,16 +17,28 @@ const { values } = parseArgs({
     config: { type: "string", short: "c" },
     env: { type: "string", short: "e" },
     "dry-run": { type: "boolean" },
+    "secrets-file": { type: "string" },
   },
 });
 const { config, env } = values as { config?: string; env?: string };
 
 function readProblems(): string[] {
   try {
-    return findProblems(unstable_readConfig({ config, env }, { hideWarnings: true }));
+    const resolved = unstable_readConfig({ config, env }, { hideWarnings: true });
+    return [...findProblems(resolved), ...secretsProblems(resolved.secrets?.required ?? [])];
   } catch (error) {
     return [error instanceof Error ? error.message : String(error)];
   }
+}
+
+/** A file with secrets may hold some of them: what it holds must not be empty. */
+function secretsProblems(required: string[]): string[] {
+  const file = values["secrets-file"];
+  if (typeof file !== "string") return [];
+  if (!existsSync(file)) return [`There is no secrets file ${file}.`];
+  const text = readFileSync(file, "utf8");
+  const secrets: Record<string, unknown> = text.trimStart().startsWith("{") ? JSON.parse(text) : parseEnv(text);
+  return required.filter((name) => secrets[name] === "").map((name) => `${name} is empty in ${file}.`);
 }
 
 function wrangler(...command: string[]): void {

@@ -99,7 +99,7 @@ async function main(): Promise<void> {
     ...Object.fromEntries((values.var ?? []).map((pair) => String(pair).split(/:(.*)/s, 2))),
   };
   await startWorker(vars, (level, line) => (!isStarting || level === "error") && console.log(line));
-  const { key, isKept } = await firstKey(url, secrets.operatorToken, stateDir);
+  const { key, teamId, isKept } = await firstKey(url, secrets.operatorToken, stateDir);
   isStarting = false;
 
   const parts = { [`data in ${stateDir}`]: isDataKept, "secrets in .dev.vars": secrets.areKept, key: isKept };
@@ -108,6 +108,8 @@ async function main(): Promise<void> {
 Stowage answers at ${url}, and describes itself at ${url}/openapi.json
 
 Your secret key: ${key}
+Its team: ${teamId}
+The operator's token: OPERATOR_TOKEN in .dev.vars
 
 Upload a file, from the project's folder:
 
@@ -115,6 +117,7 @@ Upload a file, from the project's folder:
 `);
   if (which(false).length > 0) console.log(`Made: ${which(false).join(", ")}`);
   if (which(true).length > 0) console.log(`Kept: ${which(true).join(", ")}`);
+  console.log("Stop it with Ctrl-C.");
 
   // Production's cron trigger, which the local runtime does not have.
   const recover = () => fetch(`${url}/cdn-cgi/local/scheduled`).catch(() => undefined);

@@ -37,12 +37,12 @@ export async function firstKey(url: string, operatorToken: string, stateDir: str
   if (last.id) {
     const answer = await fetch(`${url}/auth/v1/apikeys/${last.id}`, { headers });
     const { data } = (await answer.json()) as { data?: ApiKey };
-    if (data && Date.parse(data.expiresAt) > Date.now()) return { key: data.key, isKept: true };
+    if (data && Date.parse(data.expiresAt) > Date.now()) return { ...data, isKept: true };
   }
   const body = JSON.stringify({ name: "First key", teamId: last.teamId });
   const answer = await fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body });
   if (!answer.ok) throw new Refusal(`The service answers ${answer.status}: ${await answer.text()}`);
   const { data } = (await answer.json()) as { data: ApiKey };
   writeFileSync(keyFile, `${JSON.stringify({ id: data.id, teamId: data.teamId })}\n`);
-  return { key: data.key, isKept: false };
+  return { ...data, isKept: false };
 }

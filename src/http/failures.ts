@@ -67,6 +67,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
 /** RFC 9110, section 15.5.6, asks for `Allow`. */
 export function renderMethodNotAllowed(c: Context, methods: readonly string[]): Response {
   c.header("Allow", [...methods, "OPTIONS"].join(", "));
-  const message = `This address takes ${methods.filter((method) => method !== "HEAD").join(" and ")}.`;
+  const list = new Intl.ListFormat("en").format(methods.filter((method) => method !== "HEAD"));
+  const message = `This address takes ${list}.`;
   return renderError(c, new AppError("method_not_allowed", { message }));
 }

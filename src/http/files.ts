@@ -116,7 +116,7 @@ export const sign = read(
         .regex(/^\d{1,9}$/, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
         .transform(Number)
         .refine((value) => value >= 1 && value <= MAX_SIGNED_SECONDS, `Must be 1 to ${MAX_SIGNED_SECONDS} seconds.`)
-        .default(SIGNED_SECONDS)
+        .optional()
         .meta({
           type: "integer",
           minimum: 1,
@@ -135,7 +135,7 @@ export const sign = read(
       },
     },
   },
-  async ({ deps, credential, id, query: { expiresIn } }) => {
+  async ({ deps, credential, id, query: { expiresIn = SIGNED_SECONDS } }) => {
     const signedUrl = await signFile(deps, credential, id, expiresIn);
     return { status: true as const, message: `Signed address, good for ${expiresIn} seconds.`, signedUrl };
   },

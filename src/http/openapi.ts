@@ -23,6 +23,8 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
       // Query parameters come as text, and the document tells what the text stands for. Our patterns are JavaScript's,
       // which other languages' validators can't all read: where a format says the same, it is enough.
       if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
+      // Zod's bound of whole numbers in general says nothing of a field.
+      if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       delete jsonSchema.id;
     },
   });
