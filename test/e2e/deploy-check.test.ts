@@ -171,3 +171,13 @@ test("where the migrations can't be applied nothing is deployed", async () => {
   expect(code).toBe(1);
   expect(asked).toEqual(["GET /accounts/account/d1/database/stowage"]);
 });
+
+test("A secrets file that is not there, or holds an empty secret, is refused before anything is done.", async () => {
+  const missing = await deploy([READY], "--secrets-file", "nowhere");
+  expect(missing).toEqual(refusal("There is no secrets file nowhere."));
+  writeFileSync(join(folder, "secrets"), "MASTER_KEY=x\nS3_ACCESS_KEY_ID=\nS3_SECRET_ACCESS_KEY=\n");
+  const empty = await deploy([READY], "--secrets-file", "secrets");
+  const problems = ["S3_ACCESS_KEY_ID is empty in secrets.", "S3_SECRET_ACCESS_KEY is empty in secrets."];
+  expect(empty).toEqual(refusal(...problems));
+  expect(asked).toEqual([]);
+});
