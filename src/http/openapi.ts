@@ -81,6 +81,10 @@ function requestOf(operation: Operation, components: Json): Json {
     const schema = { type: "object", required: ["file"], properties: { file } };
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
+  if (operation.takesBytes) {
+    const schema = { type: "string", format: "binary" };
+    return { requestBody: { required: false, content: { [operation.takesBytes]: { schema } } } };
+  }
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);
   return {
@@ -126,12 +130,14 @@ function describe(operation: Operation, path: string, operationId: string, compo
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
-      200: {
+      [success.status ?? 200]: {
         description: success.description,
         headers: Object.fromEntries(headers),
-        content: {
-          "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
-        },
+        ...(success.schema && {
+          content: {
+            "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
+          },
+        }),
       },
       ...failuresOf(codesOf(operation, path)),
     },
