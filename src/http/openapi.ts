@@ -121,6 +121,14 @@ function describe(operation: Operation, path: string, operationId: string, compo
     name,
     { description: text, schema: { type: "string" } },
   ]);
+  const content = success.schema && {
+    "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
+  };
+  const answer = {
+    description: success.description,
+    headers: Object.fromEntries(headers),
+    ...(content && { content }),
+  };
   return {
     operationId,
     tags: [path.startsWith("/docs/") ? "Files" : path.includes("users") ? "Users" : "API keys"],
@@ -130,15 +138,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
-      [success.status ?? 200]: {
-        description: success.description,
-        headers: Object.fromEntries(headers),
-        ...(success.schema && {
-          content: {
-            "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
-          },
-        }),
-      },
+      ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answer])),
       ...failuresOf(codesOf(operation, path)),
     },
   };

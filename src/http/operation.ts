@@ -43,8 +43,8 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   isUnlimited?: true;
   requestHeaders?: Record<string, HeaderContract>;
   success: {
-    /** 200 where it says nothing else. */
-    status?: 201 | 204;
+    /** 200 alone where it says nothing else. */
+    statuses?: (200 | 201 | 204)[];
     description: string;
     /** Absent where the answer has no body. */
     schema?: S;

@@ -106,7 +106,7 @@ export const options: Operation = {
   access: "public",
   summary: "Tell what resumable uploads can do",
   success: {
-    status: 204,
+    statuses: [204],
     description: "The versions and extensions of tus.",
     headers: {
       "Tus-Resumable": VERSION,
@@ -141,7 +141,7 @@ export const create = tus(
       },
     },
     success: {
-      status: 201,
+      statuses: [201],
       description: "The upload has begun.",
       headers: {
         Location: `The upload: \`${RESUMABLE}/{id}.{secret}\`. Whoever has it and a token of the team may go on.`,
@@ -235,7 +235,7 @@ export const append = tus(
       "Upload-Offset": { required: true, description: "Where the bytes begin.", schema: wholeNumber },
     },
     success: {
-      status: 204,
+      statuses: [204],
       description: "The bytes are stored.",
       headers: { "Upload-Offset": "What is stored.", "Content-Location": CONTENT_LOCATION, ...TOLD },
     },
@@ -256,7 +256,7 @@ export const append = tus(
 export const remove = tus(
   {
     summary: "Give up a resumable upload",
-    success: { status: 204, description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
+    success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
   },
   async ({ c, deps, actor }) => {
     await terminateUpload(deps, actor, addressOf(c));
@@ -279,6 +279,7 @@ export const override: Operation = {
     },
     "Tus-Resumable": TUS_RESUMABLE,
   },
+  success: { ...append.success, statuses: [200, 204], description: "As that method: 200 for HEAD." },
   refusals: [...new Set(Object.values(METHODS).flatMap(({ refusals = [] }) => refusals)), "method_not_allowed"],
   answer: async (c) => {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];

@@ -54,3 +54,5 @@ export const head = (call: Call, path: string, options = {}) => ask(call, "HEAD"
 
 export const locationOf = (answer: Answer) => answer.headers.get("Location") ?? "";
 export const offsetOf = (answer: Answer) => Number(answer.headers.get("Upload-Offset") ?? Number.NaN);
+/** The id of the file. */
+export const idOf = (answer: Answer) => answer.headers.get("Content-Location")?.split("/").at(-1) ?? "";

@@ -152,7 +152,9 @@ export class Appending {
       return finish(this.#deps, this.#row);
     }
     const etag = await this.#writer.putWhole();
-    return commitResumable(this.#deps, { ...this.#row, ...this.#writer.progress.kind }, etag);
+    const upload = await commitResumable(this.#deps, { ...this.#row, ...this.#writer.progress.kind }, etag);
+    this.#forget(this.#row.stash);
+    return upload;
   }
 
   async #leave(): Promise<void> {
@@ -207,13 +209,15 @@ export class Appending {
       throw new AppError("offset_mismatch", { message: "Another request has taken over this upload." });
     }
     this.#row = row;
-    const { stash } = before;
-    if (stash !== null && stash !== row.stash) {
-      const removed = this.#deps.bytes.remove([stash]);
-      this.#deps.after(
-        removed.catch((cause) => this.#deps.log("warn", "stash left to recovery", { fileId: row.fileId, cause })),
-      );
-    }
+    if (before.stash !== row.stash) this.#forget(before.stash);
+  }
+
+  /** A stash that is needed no longer. Its client need not wait for that. */
+  #forget(stash: string | null): void {
+    if (stash === null) return;
+    const { fileId } = this.#row;
+    const removed = this.#deps.bytes.remove([stash]);
+    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "stash left to recovery", { fileId, cause })));
   }
 }
 

@@ -41,6 +41,8 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /** Those of a team: each holds a place in the quota and objects in R2. */
 const MAX_UNFINISHED_UPLOADS = 100;
+/** How long after each other: storing what has come of a part takes less than all of them. */
+const LOOKS_MILLISECONDS = [50, 150, 300, 500, 1000];
 const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
 /** Of an upload, leaving numbers for parts that were sent in vain: R2 takes 10,000. */
@@ -126,11 +128,18 @@ const addressValues = ({ teamId }: TeamActor, { id, secret }: Address): AddressV
 });
 
 /**
- * How far the upload has come. One that is whole and was not put together is, before anybody is told.
+ * How far the upload has come. One that is whole and was not put together is, before anybody is told. A client that asks
+ * while a request of its own is writing has lost that one: for a moment it is waited for, so that what came of it counts.
  * @throws `not_found`, `upload_expired`
  */
 export async function fetchUpload(deps: Deps, actor: TeamActor, address: Address): Promise<ResumableUpload> {
-  const [[row]] = await read(deps, [resumableAt(addressValues(actor, address))]);
+  const look = async () => (await read(deps, [resumableAt(addressValues(actor, address))]))[0][0];
+  let row = await look();
+  for (const milliseconds of LOOKS_MILLISECONDS) {
+    if (!row?.isWriting) break;
+    await deps.system.sleep(milliseconds);
+    row = await look();
+  }
   if (!row) throw new AppError("not_found");
   if (row.isFinished) return view(row);
   if (isWhole(row)) return finish(deps, row);
