@@ -92,8 +92,8 @@ function attachment(name: string): string {
 const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** One for each isolate, whose memory it counts. */
-export function createByteStore(bucket: R2Bucket, system: System): ByteStore {
-  const home = { bucket, system, budget: new MemoryBudget(), headBytes: HEAD_BYTES };
+export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
+  const home = { bucket, system, budget, headBytes: HEAD_BYTES };
   const metadataOf = async (download: Download, head: Uint8Array) => ({
     contentType: await download.contentType(head),
     contentDisposition: attachment(download.name),

@@ -19,10 +19,14 @@ const ZEROS = new Uint8Array(64 * 1024);
 
 /** Counts what the parts of an isolate hold. What one that was killed midway never gave back counts until collected. */
 export class MemoryBudget {
-  #leftBytes = MAX_HELD_BYTES;
+  #leftBytes: number;
   readonly #collected = new FinalizationRegistry<number>((bytes) => {
     this.#leftBytes += bytes;
   });
+
+  constructor(bytes = MAX_HELD_BYTES) {
+    this.#leftBytes = bytes;
+  }
 
   /** Undefined where there is no room. */
   allocate(bytes: number): Uint8Array<ArrayBuffer> | undefined {

@@ -32,12 +32,16 @@ const sources = {
     writeFileSync(path, bytes);
     return createReadStream(path);
   },
-  "a stream of no known size": (bytes: Buffer) => Readable.from(pieces(bytes)),
+  "a stream of no known size": (bytes: Buffer) => {
+    let at = 0;
+    return new Readable({
+      read() {
+        this.push(at < bytes.length ? bytes.subarray(at, at + 60_000) : null);
+        at += 60_000;
+      },
+    });
+  },
 };
-
-function* pieces(bytes: Buffer): Generator<Buffer> {
-  for (let at = 0; at < bytes.length; at += 60_000) yield bytes.subarray(at, at + 60_000);
-}
 
 /** @returns the file's id */
 async function upload(url: string, source: Buffer | Readable, size: number, chunkSize: number): Promise<string> {

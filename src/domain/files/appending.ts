@@ -65,6 +65,8 @@ export const tooLong = (sizeBytes: number) =>
 export type NamedRow = ResumableRow & { originalName: string };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
+const isFencedOff = (error: unknown) => error instanceof AppError && error.code === "offset_mismatch";
+
 /** One request that has claimed its upload. */
 export class Appending {
   readonly #deps: Deps;
@@ -151,6 +153,8 @@ export class Appending {
       await this.#writer.sendPart();
       return finish(this.#deps, this.#row);
     }
+    // What is put under the file's own key can't be fenced off.
+    await this.#save({});
     const etag = await this.#writer.putWhole();
     const upload = await commitResumable(this.#deps, { ...this.#row, ...this.#writer.progress.kind }, etag);
     this.#forget(this.#row.stash);
@@ -163,22 +167,19 @@ export class Appending {
     if (end === this.#row.offsetBytes) return this.#save({ isWriting: false });
     const stash = this.#roomOf(this.#writer.progress.number).key;
     await part.leave();
-    try {
-      await this.#save({ offsetBytes: end, stash, isWriting: false });
-    } catch (error) {
-      await this.#deps.bytes.remove([stash]).catch(() => undefined);
+    await this.#save({ offsetBytes: end, stash, isWriting: false }).catch(async (error) => {
+      // Where it is not known whether it was saved, the stash may be needed.
+      if (isFencedOff(error)) await this.#deps.bytes.remove([stash]);
       throw error;
-    }
+    });
   }
 
   async #saveBegun(): Promise<void> {
-    try {
-      await this.#save({});
-    } catch (error) {
+    await this.#save({}).catch(async (error) => {
       // Where it is not known whether the id was saved, R2 gives the parts up after seven days.
-      if (error instanceof AppError && error.code === "offset_mismatch") await this.#writer.abort();
+      if (isFencedOff(error)) await this.#writer.abort();
       throw error;
-    }
+    });
   }
 
   #savePart(part: StoredPart): Promise<void> {
@@ -186,7 +187,7 @@ export class Appending {
     return this.#save({ offsetBytes, stash: null, isWriting: offsetBytes < this.#row.sizeBytes }, part);
   }
 
-  /** @throws `offset_mismatch` where a newer request has taken over, `not_found` where the upload was deleted */
+  /** @throws `offset_mismatch` where a newer request has taken over, or the upload was deleted */
   async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
     const now = this.#deps.system.now();
