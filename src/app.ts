@@ -11,6 +11,7 @@ import * as keys from "./http/keys.ts";
 import { apiHeaders, apiSecureHeaders, preflight, requestLog } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
+import * as resumable from "./http/resumable.ts";
 import * as users from "./http/users.ts";
 import { consoleLog } from "./platform/log.ts";
 
@@ -34,6 +35,14 @@ export const api = {
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
+
+  describeResumableUploads: ["OPTIONS /docs/v1/uploads/resumable", resumable.options],
+  createResumableUpload: ["POST /docs/v1/uploads/resumable", resumable.create],
+  getResumableUpload: ["HEAD /docs/v1/uploads/resumable/{upload}", resumable.head],
+  appendToResumableUpload: ["PATCH /docs/v1/uploads/resumable/{upload}", resumable.append],
+  deleteResumableUpload: ["DELETE /docs/v1/uploads/resumable/{upload}", resumable.remove],
+  overrideResumableUpload: ["POST /docs/v1/uploads/resumable/{upload}", resumable.override],
+
   getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 

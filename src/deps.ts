@@ -10,7 +10,10 @@ import { createSigner, type Signer } from "./platform/signer.ts";
 import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
 
 export interface Settings {
+  /** By a form. */
   maxUploadBytes: number;
+  /** By a resumable upload. */
+  maxFileBytes: number;
   uploadIdleMilliseconds: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
@@ -50,6 +53,7 @@ const envSchema = z.object({
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
+  MAX_FILE_BYTES: positive,
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
@@ -84,6 +88,7 @@ function isolateDeps(env: Env): IsolateDeps {
   const deps: IsolateDeps = {
     settings: {
       maxUploadBytes: vars.MAX_UPLOAD_BYTES,
+      maxFileBytes: vars.MAX_FILE_BYTES,
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
       maxTeamBytes: vars.MAX_TEAM_BYTES,
       maxTeamFiles: vars.MAX_TEAM_FILES,

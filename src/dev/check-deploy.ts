@@ -36,6 +36,7 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   S3_BUCKET: "text",
   DEAD_LETTER_QUEUE: "text",
   MAX_UPLOAD_BYTES: "number",
+  MAX_FILE_BYTES: "number",
   UPLOAD_IDLE_SECONDS: "number",
   MAX_TEAM_BYTES: "number",
   MAX_TEAM_FILES: "number",

@@ -10,7 +10,9 @@ import {
   MAX_PENDING_MILLISECONDS,
   removeRows,
 } from "./files/files.ts";
-import { objectKey } from "./files/names.ts";
+import { objectKeys } from "./files/names.ts";
+import { recoverUploads } from "./files/resumable.ts";
+import { MAX_OVERDUE_UPLOADS } from "./files/resumable-rows.ts";
 
 /** A run takes so many of each kind, well inside Cloudflare's limits for an invocation; the next run goes on. */
 const BATCH_ROWS = 500;
@@ -21,7 +23,7 @@ const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
 export interface Recovered extends Record<string, number> {
   /** Files sent to the queue again: never sent, sent in vain, or left by a worker whose lease ran out. */
   sent: number;
-  /** Files whose deletion, or whose broken upload, was brought to its end. */
+  /** Files whose deletion, or whose broken upload, was brought to its end; and resumable uploads whose time was over. */
   erased: number;
   /** Expired keys of logins, removed. */
   loginsRemoved: number;
@@ -35,10 +37,10 @@ export interface Recovered extends Record<string, number> {
  * A step that fails leaves the others to be tried; its error is logged.
  */
 export async function recover(deps: Deps): Promise<Recovered> {
-  const step = async (name: string, batch: () => Promise<number>) => {
+  const step = async (name: string, batch: () => Promise<number>, batchRows = BATCH_ROWS) => {
     let done = 0;
     try {
-      for (let batches = 0; batches < MAX_BATCHES && done === batches * BATCH_ROWS; batches++) done += await batch();
+      for (let batches = 0; batches < MAX_BATCHES && done === batches * batchRows; batches++) done += await batch();
     } catch (cause) {
       deps.log("error", "recovery step failed", { outcome: name, cause });
     }
@@ -49,6 +51,7 @@ export async function recover(deps: Deps): Promise<Recovered> {
       (await step("send", () => sendOverdue(deps, resendPending))) +
       (await step("send", () => sendOverdue(deps, releaseAbandoned))),
     erased:
+      (await step("uploads", () => recoverUploads(deps), MAX_OVERDUE_UPLOADS)) +
       (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
       (await step("erase", () => eraseOverdue(deps, retryDeleting))),
     loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
@@ -74,7 +77,13 @@ function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueVal
       .update(files)
       .set(change(param))
       .where(and(inArray(files.id, due), eq(files.status, state)))
-      .returning({ id: files.id, teamId: files.teamId, originalName: files.originalName });
+      .returning({
+        id: files.id,
+        teamId: files.teamId,
+        originalName: files.originalName,
+        sizeBytes: files.sizeBytes,
+        reservedBytes: files.reservedBytes,
+      });
   });
 }
 
@@ -118,7 +127,7 @@ async function sendOverdue(deps: Deps, take: typeof resendPending): Promise<numb
 /** Hidden for good, then the bytes, then the row. */
 async function eraseOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
   const rows = await takeOverdue(deps, take, MAX_DELETING_MILLISECONDS);
-  await deps.bytes.remove(rows.map(objectKey));
+  await deps.bytes.remove(rows.flatMap(objectKeys));
   await removeRows(
     deps,
     rows.map(({ id }) => id),

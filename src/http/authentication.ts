@@ -27,13 +27,14 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 }
 
 /**
- * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request
- * whose token turns out to be missing or invalid is counted for its address.
+ * Runs what a caller asks for. The token is read and counted first, unless the operation is unlimited, without the
+ * database; `run` authorises it. A request whose token turns out to be missing or invalid is counted for its address.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
  */
 export async function withCredential<R extends Right, T>(
   c: Context<AppEnv>,
   right: R,
+  isUnlimited: boolean,
   run: (credential: Credential<R>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
@@ -44,7 +45,8 @@ export async function withCredential<R extends Right, T>(
       limiter.authenticated(credential.tokenHash ?? "operator");
     });
     const subject = credential.tokenHash ?? "operator";
-    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw rateLimited();
+    const isRefused = async () => limiter.isRefused(address, subject) || !(await limiter.token(subject));
+    if (!isUnlimited && (await isRefused())) throw rateLimited();
     return await run(credential);
   } catch (error) {
     const isUnauthenticated =

@@ -37,7 +37,7 @@ const metadataSchema = fileSchema
   .extend({
     size: z.int().nonnegative().meta({ description: "Bytes." }),
     mimeType: z.string().meta({ description: "Detected from content." }),
-    sha256: z.string().regex(/^[0-9a-f]{64}$/),
+    sha256: nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null of a resumable upload until its bytes were read back."),
     processedAt: timestamp.nullable(),
     failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
     audio: z

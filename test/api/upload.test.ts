@@ -1,8 +1,6 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { createByteStore } from "../../src/platform/byte-store.ts";
-import { realSystem } from "../../src/platform/system.ts";
 import {
   type Answer,
   atOnce,
@@ -97,31 +95,6 @@ describe("Uploading a file", () => {
     const object = await objectOf(team, found);
     expect(object?.etag).toMatch(/-4$/);
     expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
-  });
-
-  test("An upload is refused while the isolate holds too many large ones, and leaves nothing behind.", async () => {
-    const bytes = createByteStore(env.BUCKET, realSystem);
-    const team = await newTeam(startWorker((deps) => ({ ...deps, bytes })));
-    const ended = Promise.withResolvers<void>();
-    const given = Array.from({ length: 10 }, () => Promise.withResolvers<void>());
-    const others = given.map(({ resolve }, i) => {
-      async function* slow() {
-        yield new Uint8Array(8 * 1024 * 1024);
-        resolve();
-        await ended.promise;
-      }
-      return bytes.put(`slow/${i}`, slow(), 8 * 1024 * 1024, { name: "slow", contentType: async () => "text/plain" });
-    });
-    await Promise.all(given.map(({ promise }) => promise));
-
-    const { status, headers, body } = await team.call("POST", UPLOADS, {
-      body: form("a.bin", new Uint8Array(2_000_000)),
-    });
-    expect([status, body.code, headers.get("Retry-After")]).toEqual([503, "unavailable", "10"]);
-    expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
-    ended.resolve();
-    await Promise.all(others);
-    await upload(team, "a.bin", new Uint8Array(2_000_000));
   });
 
   test("An upload may have up to ten text parts of 1 KiB, which are ignored.", async () => {

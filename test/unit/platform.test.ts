@@ -4,7 +4,6 @@ import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
 import worker from "../../src/index.ts";
-import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, rowOf, write } from "../../src/platform/db.ts";
 import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
@@ -109,53 +108,6 @@ describe("A team read", () => {
     await newUser(other);
     expect(await ids(team, all({}))).toEqual([{ id }]);
   });
-});
-
-const MEBIBYTE = 1024 * 1024;
-const serve = { name: "held.bin", contentType: async () => "application/octet-stream" };
-
-/** A stream that gives so many bytes, and ends when it is told to. */
-function held(size: number) {
-  const end = Promise.withResolvers<void>();
-  const given = Promise.withResolvers<void>();
-  async function* bytes() {
-    for (let left = size; left > 0; left -= MEBIBYTE) yield new Uint8Array(Math.min(left, MEBIBYTE));
-    given.resolve();
-    await end.promise;
-  }
-  return { bytes: bytes(), given: given.promise, end: end.resolve };
-}
-
-test("One upload too many is refused, unless it is small, and no other suffers.", async () => {
-  const store = createByteStore(env.BUCKET, realSystem);
-  const key = () => `byte-store/${crypto.randomUUID()}`;
-  const put = (stream: ReturnType<typeof held>) => store.put(key(), stream.bytes, 8 * MEBIBYTE, serve);
-  const streams = Array.from({ length: 10 }, () => held(8 * MEBIBYTE));
-  const stored = streams.map(put);
-  await Promise.all(streams.map(({ given }) => given));
-
-  const refusal = { code: "unavailable", retryAfterSeconds: expect.any(Number) };
-  await expect(put(held(8 * MEBIBYTE))).rejects.toMatchObject(refusal);
-  const small = held(MEBIBYTE);
-  small.end();
-  expect(await put(small)).toMatchObject({ sizeBytes: MEBIBYTE });
-
-  for (const { end } of streams) end();
-  for (const { sizeBytes } of await Promise.all(stored)) expect(sizeBytes).toBe(8 * MEBIBYTE);
-  const another = held(8 * MEBIBYTE);
-  another.end();
-  expect(await put(another)).toMatchObject({ sizeBytes: 8 * MEBIBYTE });
-});
-
-test("A stream that fails gives its memory back.", async () => {
-  const store = createByteStore(env.BUCKET, realSystem);
-  async function* broken() {
-    yield new Uint8Array(8 * MEBIBYTE);
-    throw new Error("broke off");
-  }
-  for (let i = 0; i < 20; i++) {
-    await expect(store.put("byte-store/broken", broken(), 8 * MEBIBYTE, serve)).rejects.toThrow("broke off");
-  }
 });
 
 const PERMITS = 5;

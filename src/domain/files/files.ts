@@ -1,12 +1,13 @@
-import { and, eq, inArray, sql } from "drizzle-orm";
+import { and, eq, exists, inArray, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, isListed, teamUsage } from "../../platform/schema.ts";
+import { type Db, given, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { files, isListed, teamUsage, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { objectKey, storedName } from "./names.ts";
+import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
 /*
  * The life of a file:
@@ -51,7 +52,8 @@ export interface StoredFile extends ShownRow {
 export interface FileMetadata extends StoredFile {
   sizeBytes: number;
   mimeType: string;
-  sha256: string;
+  /** Null of a resumable upload that is yet to be read back. */
+  sha256: string | null;
   processedAt: number | null;
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
@@ -108,7 +110,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
     ...view(deps, row),
     sizeBytes: row.sizeBytes ?? 0,
     mimeType: row.mimeType ?? "application/octet-stream",
-    sha256: row.sha256 ?? "",
+    sha256: row.sha256,
     processedAt: row.processedAt,
     failure:
       row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
@@ -136,40 +138,65 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
 
 type FileValues = { id: string; teamId: string; updatedAt: number; dueAt: number };
 
-/** A file whose bytes still arrive keeps its time: the upload is to clear it away, and recovery only after that. */
-const markDeleting = preparedQuery((db, param: Param<FileValues>) =>
-  db
+/** Whether the file came, or comes, by a resumable upload that is still remembered. */
+const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(eq(uploads.fileId, files.id));
+
+/**
+ * A file that a form still sends keeps its time: that upload is to clear it away, and recovery only after that. One that
+ * a resumable upload sends counts no longer.
+ */
+const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving: number }>) => {
+  const isUnstored = sql`${files.sizeBytes} is null`;
+  const isResumable = exists(ofFile(db));
+  return db
     .update(files)
     .set({
       status: "deleting",
       idempotencyKey: null,
-      dueAt: sql`case when ${files.sizeBytes} is null then ${files.dueAt} else ${param("dueAt")} end`,
+      dueAt: sql`case when ${isUnstored} and not ${isResumable} then ${files.dueAt} else ${param("dueAt")} end`,
+      reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })
-    .where(and(eq(files.id, param("id")), eq(files.teamId, param("teamId"))))
-    .returning(),
-);
+    .where(
+      and(
+        eq(files.id, param("id")),
+        eq(files.teamId, param("teamId")),
+        sql`(${param("isReceiving")} = 0 or ${files.status} = 'receiving')`,
+      ),
+    )
+    .returning();
+});
 
 /**
  * Decided by one update; from then on the file is hidden, and what is left to do recovery would do too. A file whose
- * deletion broke off may be deleted again. While bytes still arrive the row stays, so that nothing can come back:
- * the upload finds it at its point of no return, and clears it away.
- * @throws `not_found`, `unavailable` where the bytes could not be removed yet
+ * deletion broke off may be deleted again. While the bytes of a form still arrive the row stays, so that nothing can come
+ * back: the upload finds it at its point of no return, and clears it away.
+ * @throws `not_found`, also of any other file where only one that is being received is to be deleted; `unavailable`
+ *   where the bytes could not be removed yet
  */
-export async function deleteFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+export async function deleteFile(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { isReceiving = false } = {},
+): Promise<void> {
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt });
-  const [[row]] = await write(deps, [mark], { isIdempotent: true });
+  const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt, isReceiving: Number(isReceiving) });
+  const [[row], [resumable]] = await write(deps, [mark, endResumable({ id, teamId: actor.teamId, now })], {
+    isIdempotent: true,
+  });
   if (!row) throw new AppError("not_found");
-  if (row.sizeBytes === null) return;
+  if (row.sizeBytes === null && !resumable) return;
+  if (resumable) await eraseResumable(deps, row, resumable);
   await deps.bytes.remove([objectKey(row)]);
   // The caller need not wait for this: the file is hidden and its bytes are gone.
   deps.after(removeRows(deps, [id]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
 }
 
+/** The row of a resumable upload goes first: it knows what else there is of the file. */
 const deleteRow = preparedQuery((db, param: Param<{ id: string }>) =>
-  db.delete(files).where(and(eq(files.id, param("id")), eq(files.status, "deleting"))),
+  db.delete(files).where(and(eq(files.id, param("id")), eq(files.status, "deleting"), notExists(ofFile(db)))),
 );
 
 /** The end of a deletion, once the bytes are gone. */

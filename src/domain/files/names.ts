@@ -1,3 +1,5 @@
+import { PART_BYTES } from "../../platform/byte-store.ts";
+
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
 
@@ -35,3 +37,15 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 
 /** The key of a file's bytes in R2. It holds the id, so no key is ever used for another file. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
+
+/** What begins the keys of all objects that hold bytes of a file while it is received, and no other key. */
+export const stashPrefix = ({ teamId, id }: Omit<Named, "originalName">): string => `${teamId}/${id}.`;
+
+/**
+ * Every object that there can be of a file: beside its bytes, while they are received by a form, one for each part that
+ * memory had no room for. Those of a resumable upload have their own names, and are found by `stashPrefix`.
+ */
+export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
+  const parts = file.sizeBytes === null ? Math.ceil(file.reservedBytes / PART_BYTES) : 0;
+  return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${stashPrefix(file)}${i + 1}`)];
+}

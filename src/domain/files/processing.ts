@@ -4,15 +4,17 @@ import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { retryDelaySeconds } from "../../platform/jobs.ts";
-import { files } from "../../platform/schema.ts";
+import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey } from "./names.ts";
 
-/** Longer than the slowest job, a full read of a 100 MB MP3 that states no duration. */
+/** Longer than the slowest step of a job, a full read of a 100 MB MP3 that states no duration. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
+/** A job that goes on says so. */
+const RENEWAL_MILLISECONDS = 60 * 1000;
 /** More than one message is ever delivered (11), so that it ends a file only where worker after worker died over it. */
 export const MAX_ATTEMPTS = 20;
 
@@ -25,8 +27,15 @@ const EXHAUSTED: Failure = {
   failureMessage: "Processing failed again and again, and was given up.",
 };
 
+const ALTERED: Failure = {
+  failureCode: "bytes_altered",
+  failureMessage: "The stored bytes are not those that were uploaded.",
+};
+
 /** What processing found, as the columns that hold it; those of a failed file keep what the upload found. */
 interface Findings {
+  /** Hex. */
+  sha256: string;
   etag: string;
   mimeType: string;
   fileType: string;
@@ -91,7 +100,7 @@ const complete = preparedQuery((db, param: Param<ClaimValues & Findings>) =>
     .update(files)
     .set({
       status: "completed",
-      ...given(param, "etag", "mimeType", "fileType", "audio"),
+      ...given(param, "sha256", "etag", "mimeType", "fileType", "audio"),
       ...ended(param),
     })
     .where(isHeld(param))
@@ -106,6 +115,16 @@ const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>
     .set({ status: "pending", ...given(param, "dueAt"), ...changed(param) })
     .where(isHeld(param)),
 );
+const renew = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
+  db.update(files).set(given(param, "dueAt")).where(isHeld(param)).returning({ id: files.id }),
+);
+/** What the client of a resumable upload said its SHA-256 is. */
+const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ sha256: uploads.sha256 })
+    .from(uploads)
+    .where(eq(uploads.fileId, param("id"))),
+);
 const remaining = preparedQuery((db, param: Param<{ id: string }>) =>
   db
     .select({ id: files.id })
@@ -118,9 +137,10 @@ const remaining = preparedQuery((db, param: Param<{ id: string }>) =>
  * of order finds nothing to claim and changes nothing ("not ours"). An error once the file is claimed does not throw:
  * the file goes back to `pending`, and the outcome says when to try again.
  *
- * What is verified of the bytes: of a file that one `put` stored, that R2 checked the SHA-256 of what came in while it
- * wrote, and still states the same SHA-256 and size; of a larger one that the object is the very one that R2 put
- * together from the parts of this upload (size and etag; R2 keeps no whole-object checksum of these).
+ * What is verified of the bytes: of a form's file that one `put` stored, that R2 checked the SHA-256 of what came in
+ * while it wrote, and still states the same SHA-256 and size. Of any other, size and etag: R2 makes the etag of the MD5 of
+ * each part as it wrote it, and the row has the same made of each part as it was sent. A resumable upload, whose bytes
+ * came in many requests, is also read back and hashed, and that is compared with what the client says, if it does.
  */
 export async function processFile(deps: Deps, fileId: string): Promise<Outcome> {
   const now = deps.system.now();
@@ -157,9 +177,9 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   const object = await deps.bytes.head(key);
   if (!object) return { failureCode: "bytes_missing", failureMessage: "The stored bytes are not there." };
   const isSame = object.sha256 === null ? object.etag === file.etag : object.sha256 === file.sha256;
-  if (!isSame || object.sizeBytes !== file.sizeBytes) {
-    return { failureCode: "bytes_altered", failureMessage: "The stored bytes are not those that were uploaded." };
-  }
+  if (!isSame || object.sizeBytes !== file.sizeBytes) return ALTERED;
+  const sha256 = file.sha256 ?? (await readBack(deps, file, object));
+  if (sha256 === null) return ALTERED;
   const readRange = async (offset: number, length: number) => {
     const bytes = await deps.bytes.read(key, offset, length);
     if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
@@ -167,12 +187,29 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   };
   try {
     const { mediaType, fileType, audio } = await inspectFile(readRange, object.sizeBytes);
-    const etag = await serveAs(deps, file, object, servedContentType(mediaType));
-    return { etag, mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
+    const etag = await serveAs(deps, file, { ...object, sha256 }, servedContentType(mediaType));
+    return { etag, sha256, mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
   } catch (error) {
     if (error instanceof UnreadableAudio) return { failureCode: "audio_unreadable", failureMessage: error.message };
     throw error;
   }
+}
+
+/** SHA-256 of the stored bytes; null where the client said another. The lease is renewed meanwhile. */
+async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise<string | null> {
+  const { id, version } = file;
+  let renewedAt = deps.system.now();
+  const sha256 = await deps.bytes.hash(objectKey(file), object, async () => {
+    const now = deps.system.now();
+    if (now - renewedAt < RENEWAL_MILLISECONDS) return;
+    renewedAt = now;
+    const held = { id, version, updatedAt: now, dueAt: now + LEASE_MILLISECONDS };
+    const [rows] = await write(deps, [renew(held)], { isIdempotent: true });
+    if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
+  });
+  if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
+  const [[promised]] = await read(deps, [promisedHash({ id })]);
+  return (promised?.sha256 ?? sha256) === sha256 ? sha256 : null;
 }
 
 /**
@@ -180,10 +217,14 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
  * metadata says from now on.
  * @returns the object's etag
  */
-async function serveAs(deps: Deps, file: FileRow, object: ObjectFacts, contentType: string): Promise<string> {
+async function serveAs(
+  deps: Deps,
+  file: FileRow,
+  object: ObjectFacts & { sha256: string },
+  contentType: string,
+): Promise<string> {
   if (object.contentType === contentType) return object.etag;
-  const stored = { etag: object.etag, sha256: file.sha256 ?? "" };
-  const etag = await deps.bytes.setContentType(objectKey(file), stored, contentType);
+  const etag = await deps.bytes.setContentType(objectKey(file), object, contentType);
   if (etag === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was stored.") });
   return etag;
 }

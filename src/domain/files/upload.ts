@@ -1,12 +1,12 @@
+import { createHash } from "node:crypto";
 import { and, eq, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { NoMemory, type StoredBytes } from "../../platform/byte-store.ts";
-import { given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
+import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, teamUsage } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { detectMediaType, type MediaType, servedContentType } from "../audio/media-type.ts";
 import {
   changed,
   enqueue,
@@ -16,10 +16,11 @@ import {
   removeRows,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
-import { cleanName, objectKey } from "./names.ts";
+import { cleanName, objectKey, objectKeys, stashPrefix } from "./names.ts";
+import { type DetectedType, ObjectWriter, type Upload } from "./storing.ts";
 
 /*
- * The upload protocol. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
+ * The upload protocol, of forms here and of resumable uploads in resumable.ts. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
  *
  *   1. begin    the row, as `receiving`: hidden, with its id, R2 key, quota and idempotency key
  *   2. write    the bytes stream to R2; SHA-256, size and media type are taken on the way
@@ -47,13 +48,6 @@ export interface IncomingFile {
   idempotencyKey?: string | undefined;
 }
 
-/** An upload that has begun. */
-interface Upload {
-  id: string;
-  teamId: string;
-  originalName: string;
-}
-
 /**
  * Takes one upload from its first byte to its message. The transport keeps the invocation alive until this settles: a
  * client that goes away must not take the undoing with it.
@@ -70,17 +64,16 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     isOurs = outcome === "begun";
     if (outcome === "no room") throw new AppError("quota_exceeded");
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    const [stored, type] = await writeBytes(deps, upload, file);
-    await commit(deps, upload, stored, type);
+    await commit(deps, upload, await storeBytes(deps, upload, file));
   } catch (error) {
-    if (isOurs) await undo(deps, upload, error);
+    if (isOurs) await undo(deps, upload, file.maxBytes, error);
     throw error;
   }
   await enqueue(deps, upload.id);
   return { id: upload.id };
 }
 
-type UploadValues = Upload & {
+export type UploadValues = Upload & {
   reservedBytes: number;
   idempotencyKey: string | null;
   dueAt: number;
@@ -89,8 +82,21 @@ type UploadValues = Upload & {
   maxTeamBytes: number;
 };
 
+/** The row of an upload. */
+export function uploadValues(
+  { settings, system }: Deps,
+  upload: Upload,
+  reservedBytes: number,
+  receivingMilliseconds: number,
+): UploadValues {
+  const now = system.now();
+  const { maxTeamFiles, maxTeamBytes } = settings;
+  const dueAt = now + receivingMilliseconds;
+  return { ...upload, reservedBytes, idempotencyKey: null, dueAt, now, maxTeamFiles, maxTeamBytes };
+}
+
 /** The same query decides whether there is room, and reserves it: a race overdraws nothing. */
-const insertUpload = preparedQuery((db, param: Param<UploadValues>) => {
+export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = sql`1`) {
   const row = {
     id: param("id"),
     teamId: param("teamId"),
@@ -114,8 +120,11 @@ const insertUpload = preparedQuery((db, param: Param<UploadValues>) => {
         ),
       ),
     );
-  return insertWhere(db, files, row, sql`${param("reservedBytes")} <= ${param("maxTeamBytes")} and ${notExists(full)}`);
-});
+  const fits = sql`${param("reservedBytes")} <= ${param("maxTeamBytes")} and ${notExists(full)} and ${mayBegin}`;
+  return insertWhere(db, files, row, fits);
+}
+
+const insertUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
 /** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
 async function begin(
@@ -123,17 +132,8 @@ async function begin(
   upload: Upload,
   { maxBytes, idempotencyKey }: IncomingFile,
 ): Promise<"begun" | "no room" | EarlierUpload> {
-  const { maxTeamFiles, maxTeamBytes } = deps.settings;
-  const now = deps.system.now();
-  const insert = insertUpload({
-    ...upload,
-    reservedBytes: maxBytes,
-    idempotencyKey: idempotencyKey ?? null,
-    dueAt: now + MAX_RECEIVING_MILLISECONDS,
-    now,
-    maxTeamFiles,
-    maxTeamBytes,
-  });
+  const values = uploadValues(deps, upload, maxBytes, MAX_RECEIVING_MILLISECONDS);
+  const insert = insertUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
     const [, own] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
     return own.length > 0 ? "begun" : "no room";
@@ -144,29 +144,55 @@ async function begin(
   return own.length > 0 ? "begun" : (earlier ?? "no room");
 }
 
-async function writeBytes(
-  deps: Deps,
-  upload: Upload,
-  { bytes, minBytes, idempotencyKey }: IncomingFile,
-): Promise<[StoredBytes, MediaType]> {
-  let type: MediaType | undefined;
-  const source = idempotencyKey === undefined ? bytes : reportProgress(deps, upload.id, bytes);
-  const stored = await deps.bytes.put(objectKey(upload), source, minBytes, {
-    name: upload.originalName,
-    contentType: async (head) => {
-      type = await detectMediaType(head);
-      return servedContentType(type.mediaType);
+async function storeBytes(deps: Deps, upload: Upload, file: IncomingFile): Promise<StoredObject> {
+  const { bytes, minBytes, maxBytes, idempotencyKey } = file;
+  const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
+  const digest = createHash("sha256");
+  const parts: StoredPart[] = [];
+  let sizeBytes = 0;
+  const writer = new ObjectWriter(deps, upload, {
+    sha256: digest,
+    roomOf: (number) => ({
+      bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
+      maxBytes: maxBytes - sizeBytes,
+      key: `${stashPrefix(upload)}${number}`,
+    }),
+    onPart: async (part) => {
+      sizeBytes += writer.part.sizeBytes;
+      parts.push(part);
     },
   });
-  return [stored, type ?? (await detectMediaType(new Uint8Array()))];
+  const stored = async (etag: string): Promise<StoredObject> => {
+    const { type } = writer.progress;
+    if (!type) throw new Error("The media type was not detected.");
+    return { ...type, sizeBytes, etag, sha256: digest.digest("hex") };
+  };
+  try {
+    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload.id, bytes));
+    const { multipartId } = writer.progress;
+    if (multipartId === null) {
+      sizeBytes = writer.part.sizeBytes;
+      return await stored(await writer.putWhole());
+    }
+    await writer.sendPart();
+    return await stored(await deps.bytes.complete(objectKey(upload), multipartId, parts));
+  } catch (error) {
+    await writer.abort();
+    throw error;
+  } finally {
+    writer.part.free();
+  }
 }
 
-type CommitValues = StoredBytes & { mimeType: string; fileType: string } & {
-  id: string;
-  reservedBytes: number;
-  dueAt: number;
-  updatedAt: number;
-};
+/** What is known of a file once all its bytes are stored. */
+export interface StoredObject extends DetectedType {
+  sizeBytes: number;
+  /** Hex; null where it is yet to be read back. */
+  sha256: string | null;
+  etag: string;
+}
+
+type CommitValues = StoredObject & { id: string; reservedBytes: number; dueAt: number; updatedAt: number };
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) =>
   db
@@ -179,12 +205,21 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
     .where(and(eq(files.id, param("id")), eq(files.status, "receiving"))),
 );
 
-/** The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost. */
-async function commit(deps: Deps, { id }: Upload, stored: StoredBytes, type: MediaType): Promise<void> {
+/**
+ * The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost.
+ * `along` goes with it.
+ * @throws `not_found` where the file was deleted while its bytes came
+ */
+export async function commit(
+  deps: Deps,
+  { id }: Upload,
+  stored: StoredObject,
+  along: BoundQuery<unknown>[] = [],
+): Promise<void> {
   const now = deps.system.now();
-  const columns = { ...stored, mimeType: type.mediaType, fileType: type.fileType, reservedBytes: stored.sizeBytes };
+  const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
-  const [, [row]] = await write(deps, [mark, uploadState({ id })], { isIdempotent: true });
+  const [, [row]] = await write(deps, [mark, uploadState({ id }), ...along] as const, { isIdempotent: true });
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }
@@ -202,13 +237,13 @@ const hideUpload = preparedQuery((db, param: Param<{ id: string; dueAt: number }
  * After a transient error of a store a write may still be under way in it; the row then stays, for recovery to clear away
  * both again.
  */
-async function undo(deps: Deps, upload: Upload, failure: unknown): Promise<void> {
+async function undo(deps: Deps, upload: Upload, maxBytes: number, failure: unknown): Promise<void> {
   const { id, teamId } = upload;
-  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable" && !(failure instanceof NoMemory);
+  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     await write(deps, [hideUpload({ id, dueAt })], { isIdempotent: true });
-    await deps.bytes.remove([objectKey(upload)]);
+    await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
     if (!mayStillWrite) await removeRows(deps, [id]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: id, teamId, cause });

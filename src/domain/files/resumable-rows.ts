@@ -1,0 +1,215 @@
+import { and, asc, eq, exists, getTableColumns, inArray, lt, lte, notExists, or, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
+import { objectKey, stashPrefix } from "./names.ts";
+
+/* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
+
+/** An unfinished upload expires so long after its last byte. */
+export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
+/** And so long after its begin: R2 drops what was stored in parts after seven days. */
+export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
+/** R2's limit. */
+const MAX_PART_NUMBER = 10_000;
+/** A request that was writing when its upload was deleted has found out by then: a slow client takes 11 min for 5 MiB. */
+const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
+/** What recovery could not bring to its end is tried again. */
+const RETRY_MILLISECONDS = 5 * 60 * 1000;
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+/** Of one run of recovery: each takes several calls to R2. */
+export const MAX_OVERDUE_UPLOADS = 100;
+
+export type ResumableRow = typeof uploads.$inferSelect;
+
+/** Which upload is meant. Whoever does not know all three finds nothing. */
+export interface AddressValues {
+  id: string;
+  teamId: string;
+  secretHash: string;
+}
+
+const isAddressed = (param: Param<AddressValues>) =>
+  and(
+    eq(uploads.fileId, param("id")),
+    eq(uploads.teamId, param("teamId")),
+    eq(uploads.secretHash, param("secretHash")),
+  );
+const isReceiving = (db: Db) =>
+  exists(
+    db
+      .select({ one: sql`1` })
+      .from(files)
+      .where(and(eq(files.id, uploads.fileId), eq(files.status, "receiving"))),
+  );
+
+export const resumableAt = preparedQuery((db, param: Param<AddressValues>) =>
+  db
+    .select({ ...getTableColumns(uploads), originalName: files.originalName })
+    .from(uploads)
+    .innerJoin(files, eq(files.id, uploads.fileId))
+    .where(and(isAddressed(param), sql`${files.status} <> 'deleting'`)),
+);
+
+type ClaimValues = AddressValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
+
+/** The newest request wins. One that found another at work leaves out the number of the part which that may send yet. */
+export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
+  db
+    .update(uploads)
+    .set({
+      epoch: sql`${uploads.epoch} + 1`,
+      nextPart: sql`${uploads.nextPart} + ${uploads.isWriting}`,
+      isWriting: true,
+      dueAt: sql`min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS})`,
+    })
+    .where(
+      and(
+        isAddressed(param),
+        eq(uploads.offsetBytes, param("offsetBytes")),
+        sql`${uploads.offsetBytes} + ${param("minBytes")} <= ${uploads.sizeBytes}`,
+        isUnfinished,
+        or(sql`${uploads.dueAt} > ${param("now")}`, sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`),
+        lt(uploads.nextPart, MAX_PART_NUMBER),
+        isReceiving(db),
+      ),
+    )
+    .returning(),
+);
+
+export interface SavedValues {
+  id: string;
+  epoch: number;
+  offsetBytes: number;
+  nextPart: number;
+  stash: string | null;
+  multipartId: string | null;
+  mimeType: string | null;
+  fileType: string | null;
+  isWriting: number;
+  dueAt: number;
+}
+const isOwn = (param: Param<SavedValues>) => and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch")));
+
+/** How far a request has come; nothing happens where it is fenced off. */
+export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
+  db
+    .update(uploads)
+    .set(given(param, "offsetBytes", "nextPart", "stash", "multipartId", "mimeType", "fileType", "isWriting", "dueAt"))
+    .where(and(isOwn(param), isUnfinished, isReceiving(db))),
+);
+/** A part, where that was saved. */
+export const savePart = preparedQuery(
+  (db, param: Param<SavedValues & { number: number; etag: string; md5: string }>) => {
+    const saved = db
+      .select({ one: sql`1` })
+      .from(uploads)
+      .where(and(isOwn(param), eq(uploads.offsetBytes, param("offsetBytes"))));
+    const row = { fileId: param("id"), number: param("number"), etag: param("etag"), md5: param("md5") };
+    return insertWhere(db, uploadParts, row, exists(saved));
+  },
+);
+/** Finds a row where it was saved. */
+export const isSaved = preparedQuery((db, param: Param<SavedValues>) =>
+  db
+    .select({ id: uploads.fileId })
+    .from(uploads)
+    .where(and(isOwn(param), eq(uploads.offsetBytes, param("offsetBytes")), isReceiving(db))),
+);
+
+export const partsOf = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ number: uploadParts.number, etag: uploadParts.etag, md5: uploadParts.md5 })
+    .from(uploadParts)
+    .where(eq(uploadParts.fileId, param("id")))
+    .orderBy(asc(uploadParts.number)),
+);
+
+/** Goes with the commit of the file, and where that holds the upload is remembered for a day. */
+export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt: number }>) => {
+  const committed = db
+    .select({ one: sql`1` })
+    .from(files)
+    .where(and(eq(files.id, uploads.fileId), sql`${files.sizeBytes} is not null`));
+  return db
+    .update(uploads)
+    .set({ isFinished: true, isWriting: false, stash: null, offsetBytes: uploads.sizeBytes, ...given(param, "dueAt") })
+    .where(and(eq(uploads.fileId, param("id")), isUnfinished, exists(committed)));
+});
+export const deleteParts = preparedQuery((db, param: Param<{ id: string }>) => {
+  const unfinished = db
+    .select({ one: sql`1` })
+    .from(uploads)
+    .where(and(eq(uploads.fileId, param("id")), isUnfinished));
+  return db.delete(uploadParts).where(and(eq(uploadParts.fileId, param("id")), notExists(unfinished)));
+});
+const deleteResumable = preparedQuery((db, param: Param<{ id: string }>) =>
+  db.delete(uploads).where(eq(uploads.fileId, param("id"))),
+);
+
+/** Goes with the deletion of a file. A request that is writing may go on for a while: the row stays until it can't. */
+export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) => {
+  const deleted = db
+    .select({ one: sql`1` })
+    .from(files)
+    .where(and(eq(files.id, uploads.fileId), eq(files.status, "deleting")));
+  return db
+    .update(uploads)
+    .set({ dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end` })
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), exists(deleted)))
+    .returning();
+});
+
+/** Removes all that an upload has besides its file's row and bytes, and then its own rows. */
+export async function eraseResumable(
+  deps: Deps,
+  file: { id: string; teamId: string; originalName: string },
+  { multipartId, isFinished, isWriting }: Pick<ResumableRow, "multipartId" | "isFinished" | "isWriting">,
+): Promise<void> {
+  if (multipartId !== null && !isFinished) await deps.bytes.abort(objectKey(file), multipartId);
+  await deps.bytes.removeAll(stashPrefix(file));
+  if (isWriting) return;
+  const { id } = file;
+  await write(deps, [deleteResumable({ id }), deleteParts({ id })], { isIdempotent: true });
+}
+
+type OverdueValues = { now: number };
+const overdue = (db: Db, param: Param<OverdueValues>) =>
+  db
+    .select({ id: uploads.fileId })
+    .from(uploads)
+    .where(lte(uploads.dueAt, param("now")))
+    .orderBy(asc(uploads.dueAt))
+    .limit(MAX_OVERDUE_UPLOADS);
+
+/** An upload that has expired ends here; one that is whole and was not put together does not. */
+const hideExpired = preparedQuery((db, param: Param<OverdueValues>) => {
+  const incomplete = db
+    .select({ one: sql`1` })
+    .from(uploads)
+    .where(and(eq(uploads.fileId, files.id), isUnfinished, lt(uploads.offsetBytes, uploads.sizeBytes)));
+  return db
+    .update(files)
+    .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("now")} + ${RETRY_MILLISECONDS}` })
+    .where(and(inArray(files.id, overdue(db, param)), eq(files.status, "receiving"), exists(incomplete)));
+});
+const postpone = preparedQuery((db, param: Param<OverdueValues>) =>
+  db
+    .update(uploads)
+    .set({
+      dueAt: sql`${param("now")} + case when is_finished then ${DAY_MILLISECONDS} else ${RETRY_MILLISECONDS} end`,
+    })
+    .where(inArray(uploads.fileId, overdue(db, param)))
+    .returning({
+      ...getTableColumns(uploads),
+      status: sql<string | null>`(select status from files where id = file_id)`,
+      originalName: sql<string>`(select original_name from files where id = file_id)`,
+    }),
+);
+
+/** The uploads that recovery is to look at; they are due again should it not bring them to their end. */
+export async function takeOverdue(deps: Deps) {
+  const values = { now: deps.system.now() };
+  const [, rows] = await write(deps, [hideExpired(values), postpone(values)], { isIdempotent: false });
+  return rows;
+}

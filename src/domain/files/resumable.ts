@@ -1,0 +1,210 @@
+import { and, eq, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { PART_BYTES } from "../../platform/byte-store.ts";
+import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { files, isUnfinished, uploads } from "../../platform/schema.ts";
+import { fingerprint } from "../../platform/secrets.ts";
+import { newId } from "../../platform/system.ts";
+import type { TeamActor } from "../accounts/authorization.ts";
+import { type Append, Appending, fileOf, finish, isWhole, type ResumableUpload, tooLong, view } from "./appending.ts";
+import { deleteFile, removeRows } from "./files.ts";
+import { uploadState } from "./idempotency.ts";
+import { cleanName, objectKey } from "./names.ts";
+import {
+  type AddressValues,
+  claimResumable,
+  eraseResumable,
+  MAX_RESUMABLE_MILLISECONDS,
+  MAX_UNFINISHED_MILLISECONDS,
+  type ResumableRow,
+  resumableAt,
+  takeOverdue,
+} from "./resumable-rows.ts";
+import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
+
+/*
+ * An upload that may come in many requests. Its file begins, is committed and is enqueued as that of a form (upload.ts);
+ * between the two, each request
+ *
+ *   1. claims   one conditional update: the offset is the one that the client names, and `epoch` is one more. A request
+ *               that still writes under an older epoch saves nothing from then on
+ *   2. goes on  with what lies behind the last full part, the stash, in front of what comes
+ *   3. saves    each full part once R2 has it: row of the part and new offset in one batch, under its epoch
+ *   4. leaves   what is no full part at its end, or when the line breaks, in a stash of its own, and saves the offset
+ *
+ * An offset is told only after it was saved, so it never falls. No key and no part number is used by two requests, so one
+ * that is fenced off overwrites nothing. The last byte's request puts the parts together and commits the file; where it
+ * died before, whoever comes next does: HEAD, PATCH or recovery. Recovery also ends what has expired, and clears away
+ * what requests that died have left: every object of an upload but its file's bytes begins with `stashPrefix`.
+ */
+
+/** Those of a team: each holds a place in the quota and objects in R2. */
+const MAX_UNFINISHED_UPLOADS = 100;
+/** How long after each other: storing what has come of a part takes less than all of them. */
+const LOOKS_MILLISECONDS = [50, 150, 300, 500, 1000];
+const SECRET_BYTES = 16;
+const MEBIBYTE = 1024 * 1024;
+/** Of an upload, leaving numbers for parts that were sent in vain: R2 takes 10,000. */
+const MAX_PARTS = 2500;
+
+/** What the address of an upload says. */
+export interface Address {
+  id: string;
+  secret: string;
+}
+
+type NewValues = UploadValues & ResumableRow;
+
+const unfinishedOf = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db
+    .select({ count: sql<number>`count(*)` })
+    .from(uploads)
+    .where(and(eq(uploads.teamId, param("teamId")), isUnfinished)),
+);
+const insertFile = preparedQuery((db, param: Param<UploadValues>) => {
+  const unfinished = db
+    .select({ count: sql`count(*)` })
+    .from(uploads)
+    .where(and(eq(uploads.teamId, param("teamId")), isUnfinished));
+  return insertReceiving(db, param, sql`${unfinished} < ${MAX_UNFINISHED_UPLOADS}`);
+});
+const insertUpload = preparedQuery((db, param: Param<NewValues>) => {
+  const begun = db
+    .select({ one: sql`1` })
+    .from(files)
+    .where(eq(files.id, param("fileId")));
+  return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${begun}`);
+});
+
+/** @throws `quota_exceeded` */
+export async function createUpload(
+  deps: Deps,
+  { teamId }: TeamActor,
+  input: { name: string; sizeBytes: number; metadata: string; sha256: string | null },
+): Promise<{ address: Address; upload: ResumableUpload }> {
+  const { sizeBytes, metadata, sha256 } = input;
+  const id = newId(deps.system);
+  const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
+  const file = { id, teamId, originalName: cleanName(input.name) };
+  const values = uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS);
+  const row: ResumableRow = {
+    fileId: id,
+    teamId,
+    secretHash: fingerprint(secret),
+    sizeBytes,
+    offsetBytes: 0,
+    partBytes: Math.max(PART_BYTES, Math.ceil(sizeBytes / MAX_PARTS / MEBIBYTE) * MEBIBYTE),
+    metadata,
+    sha256,
+    multipartId: null,
+    mimeType: null,
+    fileType: null,
+    nextPart: 1,
+    stash: null,
+    epoch: 0,
+    isWriting: false,
+    isFinished: false,
+    createdAt: values.now,
+    dueAt: values.now + MAX_UNFINISHED_MILLISECONDS,
+  };
+  const [, , own, [unfinished]] = await write(
+    deps,
+    [insertFile(values), insertUpload({ ...values, ...row }), uploadState({ id }), unfinishedOf({ teamId })],
+    { isIdempotent: true },
+  );
+  if (own.length === 0) {
+    if ((unfinished?.count ?? 0) < MAX_UNFINISHED_UPLOADS) throw new AppError("quota_exceeded");
+    const message = `The team has ${MAX_UNFINISHED_UPLOADS} unfinished uploads: end one of them first.`;
+    throw new AppError("quota_exceeded", { message });
+  }
+  return { address: { id, secret }, upload: view(row) };
+}
+
+const addressValues = ({ teamId }: TeamActor, { id, secret }: Address): AddressValues => ({
+  id,
+  teamId,
+  secretHash: fingerprint(secret),
+});
+
+/**
+ * How far the upload has come. One that is whole and was not put together is, before anybody is told. A client that asks
+ * while a request of its own is writing has lost that one: for a moment it is waited for, so that what came of it counts.
+ * @throws `not_found`, `upload_expired`
+ */
+export async function fetchUpload(deps: Deps, actor: TeamActor, address: Address): Promise<ResumableUpload> {
+  const look = async () => (await read(deps, [resumableAt(addressValues(actor, address))]))[0][0];
+  let row = await look();
+  for (const milliseconds of LOOKS_MILLISECONDS) {
+    if (!row?.isWriting) break;
+    await deps.system.sleep(milliseconds);
+    row = await look();
+  }
+  if (!row) throw new AppError("not_found");
+  if (row.isFinished) return view(row);
+  if (isWhole(row)) return finish(deps, row);
+  if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
+  return view(row);
+}
+
+/** Removes an unfinished upload and all that there is of it. @throws `not_found`, `forbidden` once it is finished */
+export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
+  const [[row]] = await read(deps, [resumableAt(addressValues(actor, address))]);
+  if (!row) throw new AppError("not_found");
+  const complete = new AppError("forbidden", { message: "The upload is complete: delete the file." });
+  if (row.isFinished) throw complete;
+  await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
+    // It was finished in between, or deleted.
+    throw error instanceof AppError && error.code === "not_found" ? complete : error;
+  });
+}
+
+/**
+ * Takes bytes at the offset at which the upload stands, and answers how far it has come. The transport keeps the
+ * invocation alive until this settles.
+ * @throws `not_found`, `upload_expired`, `offset_mismatch`, also where a newer request has taken over, `body_too_large`
+ */
+export async function appendToUpload(
+  deps: Deps,
+  actor: TeamActor,
+  address: Address,
+  append: Append,
+): Promise<ResumableUpload> {
+  const values = addressValues(actor, address);
+  const now = deps.system.now();
+  const { offsetBytes, sizeBytes } = append;
+  const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now, dueAt: now + MAX_UNFINISHED_MILLISECONDS };
+  const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableAt(values)], { isIdempotent: false });
+  if (!row) throw new AppError("not_found");
+  const whole = row.isFinished || isWhole(row);
+  if (!claimed && !whole && row.dueAt <= now) throw new AppError("upload_expired");
+  if (row.offsetBytes !== offsetBytes) {
+    throw new AppError("offset_mismatch", { message: `The upload stands at ${row.offsetBytes} bytes.` });
+  }
+  if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
+  if (row.isFinished) return view(row);
+  if (!claimed) throw new AppError("upload_expired");
+  if (whole) return finish(deps, { ...row, ...claimed });
+  return new Appending(deps, { ...row, ...claimed }, append).run();
+}
+
+/** From recovery. @returns how many uploads were looked at */
+export async function recoverUploads(deps: Deps): Promise<number> {
+  const rows = await takeOverdue(deps);
+  for (const { status, ...row } of rows) {
+    const { fileId, isFinished } = row;
+    try {
+      if (status === "receiving") await finish(deps, row);
+      else if (!isFinished || status === null || status === "deleting" || status === "completed") {
+        await eraseResumable(deps, fileOf(row), { ...row, isWriting: false });
+        if (status === "deleting") {
+          await deps.bytes.remove([objectKey(fileOf(row))]);
+          await removeRows(deps, [fileId]);
+        }
+      }
+    } catch (cause) {
+      deps.log("error", "recovery step failed", { outcome: "uploads", fileId, cause });
+    }
+  }
+  return rows.length;
+}

@@ -1,0 +1,288 @@
+import type { Context } from "hono";
+import type * as z from "zod";
+import type { ResumableUpload } from "../domain/files/appending.ts";
+import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
+import { AppError } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
+import { BodyReader } from "./body-reader.ts";
+import { renderMethodNotAllowed } from "./failures.ts";
+import { type HeaderContract, type Operation, write } from "./operation.ts";
+import {
+  addressOf,
+  BYTES_TYPE,
+  checkType,
+  invalid,
+  MAX_METADATA_CHARACTERS,
+  numberIn,
+  parseMetadata,
+  requiredNumberIn,
+} from "./tus-headers.ts";
+
+/* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
+
+export const RESUMABLE = "/docs/v1/uploads/resumable";
+const VERSION = "1.0.0";
+const EXTENSIONS = "creation,creation-with-upload,expiration,termination";
+/** Of a body that is refused so much is read: a client that is answered midway often sees a reset instead. */
+const MAX_DRAINED_BYTES = 1024 * 1024;
+
+const wholeNumber: HeaderContract["schema"] = { type: "integer", minimum: 0 };
+const TUS_RESUMABLE: HeaderContract = {
+  required: true,
+  description: "The version of the protocol.",
+  schema: { type: "string", const: VERSION },
+};
+const TOLD = {
+  "Tus-Resumable": VERSION,
+  "Upload-Expires": "When the upload expires: 24 hours after its last byte.",
+};
+const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
+const REFUSED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
+
+type Contract = Parameters<typeof write<"upload", z.ZodType>>[1];
+type Handle = Parameters<typeof write<"upload", z.ZodType>>[2];
+
+/** An operation of tus: whoever may upload a file may ask it, in the one version there is. */
+function tus(contract: Contract, handle: Handle): Operation {
+  const headers = { "Tus-Resumable": TUS_RESUMABLE, ...contract.requestHeaders };
+  const refusals = ["invalid_input" as const, "unsupported_version" as const, ...(contract.refusals ?? [])];
+  const operation = write("upload", { ...contract, requestHeaders: headers, refusals }, async (request) => {
+    const { c } = request;
+    if (c.req.header("Tus-Resumable") !== VERSION) {
+      c.header("Tus-Version", VERSION);
+      throw new AppError("unsupported_version");
+    }
+    const refused = REFUSED_HEADERS.filter((name) => c.req.header(name) !== undefined);
+    if (refused.length > 0) throw invalid(...refused.map((path) => ({ path, message: "Not supported." })));
+    return handle(request);
+  });
+  return {
+    ...operation,
+    answer: (c) => {
+      c.header("Tus-Resumable", VERSION);
+      return operation.answer(c);
+    },
+  };
+}
+
+const fileAddress = ({ id }: { id: string }) => `/docs/v1/uploads/${id}`;
+
+/** The headers that tell how far an upload has come. */
+function told(upload: ResumableUpload): Record<string, string> {
+  const { offsetBytes, expiresAt, isFinished } = upload;
+  return {
+    "Upload-Offset": String(offsetBytes),
+    // RFC 9110, section 5.6.7.
+    ...(isFinished
+      ? { "Content-Location": fileAddress(upload) }
+      : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
+  };
+}
+
+/** Gives the body's bytes to `take`, which may leave some. */
+async function withBody<T>(
+  { req: { raw }, var: { deps } }: Context<AppEnv>,
+  take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+): Promise<T> {
+  async function* none() {}
+  if (raw.body === null) return take(none());
+  const broken = (cause: unknown) => new AppError("upload_timeout", { message: "The body broke off.", cause });
+  const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
+  async function* pieces() {
+    for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;
+  }
+  const taken = take(pieces())
+    .catch(async (error) => {
+      await reader.drain(MAX_DRAINED_BYTES);
+      throw error;
+    })
+    .finally(() => reader.release());
+  // A client that goes away must not end the invocation before what came of the body is stored.
+  deps.after(taken.catch(() => undefined));
+  return taken;
+}
+
+export const options: Operation = {
+  access: "public",
+  summary: "Tell what resumable uploads can do",
+  success: {
+    statuses: [204],
+    description: "The versions and extensions of tus.",
+    headers: {
+      "Tus-Resumable": VERSION,
+      "Tus-Version": VERSION,
+      "Tus-Extension": EXTENSIONS,
+      "Tus-Max-Size": "Bytes of the largest file.",
+    },
+  },
+  answer: async (c) =>
+    c.body(null, 204, {
+      "Tus-Resumable": VERSION,
+      "Tus-Version": VERSION,
+      "Tus-Extension": EXTENSIONS,
+      "Tus-Max-Size": String(c.var.deps.settings.maxFileBytes),
+    }),
+};
+
+export const create = tus(
+  {
+    summary: "Begin a resumable upload",
+    description:
+      "tus 1.0.0: any client of that protocol uploads here, in requests of any size. The first bytes may come along. " +
+      "An upload that is not finished 24 hours after its last byte is removed. A public key may do this.",
+    takesBytes: BYTES_TYPE,
+    requestHeaders: {
+      "Upload-Length": { required: true, description: "Bytes of the file.", schema: { type: "integer", minimum: 1 } },
+      "Upload-Metadata": {
+        description:
+          "Pairs of a key and a base64 value: `filename`; `sha256` (64 hex digits), with which the stored bytes are compared. " +
+          "Others are given back by HEAD, and have no effect.",
+        schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS },
+      },
+    },
+    success: {
+      statuses: [201],
+      description: "The upload has begun.",
+      headers: {
+        Location: `The upload: \`${RESUMABLE}/{id}.{secret}\`. Whoever has it and a token of the team may go on.`,
+        "Content-Location": CONTENT_LOCATION,
+        "Upload-Offset": "What is stored of it.",
+        ...TOLD,
+      },
+    },
+    refusals: ["file_too_large", "quota_exceeded", "unsupported_media_type"],
+  },
+  async ({ c, deps, actor }) => {
+    const sizeBytes = requiredNumberIn(c, "Upload-Length");
+    if (sizeBytes === 0) throw invalid({ path: "Upload-Length", message: "Must be 1 at least." });
+    const { maxFileBytes } = deps.settings;
+    if (sizeBytes > maxFileBytes) {
+      throw new AppError("file_too_large", { message: `A file may have ${maxFileBytes} bytes at most.` });
+    }
+    const metadata = c.req.header("Upload-Metadata") ?? "";
+    const values = parseMetadata(metadata);
+    const sha256 = values.get("sha256")?.toLowerCase() ?? null;
+    if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
+      throw invalid({ path: "Upload-Metadata", message: "The sha256 must be 64 hex digits." });
+    }
+    const bodyBytes = numberIn(c, "Content-Length") ?? null;
+    const hasBody = c.req.raw.body !== null && bodyBytes !== 0;
+    if (hasBody) checkType(c);
+    if ((bodyBytes ?? 0) > sizeBytes) {
+      throw new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
+    }
+    const input = { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
+    const created = await createUpload(deps, actor, input);
+    const { address } = created;
+    const upload = hasBody
+      ? await withBody(c, (bytes) =>
+          appendToUpload(deps, actor, address, { offsetBytes: 0, bytes, sizeBytes: bodyBytes }),
+        )
+      : created.upload;
+    const location = `${RESUMABLE}/${address.id}.${address.secret}`;
+    return c.body(null, 201, { ...told(upload), Location: location, "Content-Location": fileAddress(upload) });
+  },
+);
+
+const headOnce = tus(
+  {
+    summary: "Ask how far a resumable upload has come",
+    isUnlimited: true,
+    success: {
+      description: "How far it has come.",
+      headers: {
+        "Upload-Offset": "What is stored.",
+        "Upload-Length": "Bytes of the file.",
+        "Upload-Metadata": "As it was sent.",
+        ...TOLD,
+      },
+    },
+    refusals: ["upload_expired", "upload_locked"],
+  },
+  async ({ c, deps, actor }) => {
+    const upload = await fetchUpload(deps, actor, addressOf(c));
+    const { sizeBytes, metadata } = upload;
+    return c.body(null, 200, {
+      ...told(upload),
+      "Upload-Length": String(sizeBytes),
+      ...(metadata !== "" && { "Upload-Metadata": metadata }),
+    });
+  },
+);
+
+/** Clients begin anew at any answer that is neither 2xx nor 423, so what fails for now, or by a bug, is 423 here. */
+export const head: Operation = {
+  ...headOnce,
+  answer: async (c) => {
+    try {
+      return await headOnce.answer(c);
+    } catch (cause) {
+      if (cause instanceof AppError && cause.code !== "unavailable" && cause.code !== "internal") throw cause;
+      c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
+      throw new AppError("upload_locked", { retryAfterSeconds: 1, cause });
+    }
+  },
+};
+
+export const append = tus(
+  {
+    summary: "Send more of a resumable upload",
+    description:
+      "All that came counts, also where the line breaks. Of two requests at a time the newer goes on. The file is " +
+      "processed once its last byte is stored.",
+    takesBytes: BYTES_TYPE,
+    requestHeaders: {
+      "Upload-Offset": { required: true, description: "Where the bytes begin.", schema: wholeNumber },
+    },
+    success: {
+      statuses: [204],
+      description: "The bytes are stored.",
+      headers: { "Upload-Offset": "What is stored.", "Content-Location": CONTENT_LOCATION, ...TOLD },
+    },
+    refusals: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
+  },
+  async ({ c, deps, actor }) => {
+    const address = addressOf(c);
+    checkType(c);
+    const offsetBytes = requiredNumberIn(c, "Upload-Offset");
+    const sizeBytes = numberIn(c, "Content-Length") ?? (c.req.raw.body === null ? 0 : null);
+    const upload = await withBody(c, (bytes) =>
+      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes }),
+    );
+    return c.body(null, 204, told(upload));
+  },
+);
+
+export const remove = tus(
+  {
+    summary: "Give up a resumable upload",
+    success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
+  },
+  async ({ c, deps, actor }) => {
+    await terminateUpload(deps, actor, addressOf(c));
+    return c.body(null, 204);
+  },
+);
+
+const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: remove };
+
+/** For clients in whose way something stands that lets only GET and POST through. */
+export const override: Operation = {
+  ...append,
+  summary: "Do what X-HTTP-Method-Override says",
+  description: "As HEAD, PATCH or DELETE, where something in the way lets no such request through.",
+  requestHeaders: {
+    "X-HTTP-Method-Override": {
+      required: true,
+      description: "The method that is meant.",
+      schema: { type: "string", enum: Object.keys(METHODS) },
+    },
+    "Tus-Resumable": TUS_RESUMABLE,
+  },
+  success: { ...append.success, statuses: [200, 204], description: "As that method: 200 for HEAD." },
+  refusals: [...new Set(Object.values(METHODS).flatMap(({ refusals = [] }) => refusals)), "method_not_allowed"],
+  answer: async (c) => {
+    const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];
+    return operation ? operation.answer(c) : renderMethodNotAllowed(c, Object.keys(METHODS));
+  },
+};

@@ -1,0 +1,486 @@
+import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import { createByteStore } from "../../src/platform/byte-store.ts";
+import type { Part } from "../../src/platform/part.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import type { Answer } from "../support/client.ts";
+import { document } from "../support/contract.ts";
+import {
+  call,
+  compose,
+  form,
+  newTeam,
+  OPERATOR,
+  processed,
+  queueing,
+  startWorker,
+  type Team,
+  upload,
+  withoutJobs,
+} from "../support/harness.ts";
+import { ask, create, head, idOf, locationOf, metadataOf, offsetOf, patch, RESUMABLE } from "../support/tus.ts";
+
+const MEBIBYTE = 1024 * 1024;
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+const patternOf = (size: number) => Uint8Array.from({ length: size }, (_, i) => (i * i) % 251);
+const NOT_FOUND = '{"status":false,"message":"Not found.","code":"not_found","requestId":"-"}';
+const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, '"requestId":"-"');
+const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage")).body.data;
+
+/** Everything that a team has: rows and objects. */
+async function stored(team: Team): Promise<unknown> {
+  const of = (sql: string) => env.DB.prepare(sql).bind(team.teamId);
+  const answers = await env.DB.batch([
+    of("select * from files where team_id = ? order by id"),
+    of("select * from uploads where team_id = ? order by file_id"),
+    of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by number"),
+  ]);
+  const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/` });
+  return [answers.map(({ results }) => results), objects.map(({ key, etag }) => [key, etag])];
+}
+
+async function refused(team: Team, status: number, code: string, act: () => Promise<Answer>): Promise<Answer> {
+  const before = await stored(team);
+  const answer = await act();
+  expect([answer.status, answer.code], answer.text).toEqual([status, code]);
+  expect(answer.headers.get("Tus-Resumable")).toBe("1.0.0");
+  expect(await stored(team)).toEqual(before);
+  return answer;
+}
+
+let team: Team;
+beforeAll(async () => {
+  team = await newTeam();
+});
+
+describe("An upload", () => {
+  test.each([1, 100_000, 5 * MEBIBYTE, 5 * MEBIBYTE + 1, 12 * MEBIBYTE])(
+    "An upload of %i bytes is stored, in whatever pieces it comes.",
+    async (size) => {
+      const team = await newTeam(queueing);
+      const bytes = patternOf(size);
+      const made = await create(team.call, size);
+      expect(made.status, made.text).toBe(201);
+      const path = locationOf(made);
+      for (let offset = 0; offset < size; ) {
+        const piece = bytes.slice(offset, offset + Math.min(3 * MEBIBYTE, Math.ceil(size / 3)));
+        const sent = await patch(team.call, path, offset, piece);
+        expect([sent.status, offsetOf(sent)], sent.text).toEqual([204, offset + piece.length]);
+        offset += piece.length;
+        expect(offsetOf(await head(team.call, path))).toBe(offset);
+      }
+      const found = await processed(team, idOf(made));
+      expect(found).toMatchObject({ status: "completed", failure: null, size, sha256: sha256(bytes) });
+      const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/` });
+      expect(objects.map(({ key }) => key)).toEqual([`${team.teamId}/${idOf(made)}-a.bin`]);
+    },
+  );
+
+  test("An upload tells at its begin where it is, which file it will be, and when it expires.", async () => {
+    const made = await create(team.call, 10);
+    expect(locationOf(made)).toMatch(/^\/docs\/v1\/uploads\/resumable\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
+    expect(made.headers.get("Content-Location")).toBe(`/docs/v1/uploads/${idOf(made)}`);
+    const expires = Date.parse(made.headers.get("Upload-Expires") ?? "");
+    expect(Math.abs(expires - Date.now() - 24 * 60 * 60 * 1000)).toBeLessThan(5 * 60 * 1000);
+    expect([made.text, offsetOf(made), made.headers.get("Tus-Resumable")]).toEqual(["", 0, "1.0.0"]);
+  });
+
+  test("An upload may carry its first bytes, or all of them, at its begin.", async () => {
+    const headers = { "Upload-Length": "4", "Content-Type": "application/offset+octet-stream" };
+    const body = (text: string) => ({ body: text });
+    const some = await ask(team.call, "POST", RESUMABLE, headers, body("ab"));
+    expect([some.status, offsetOf(some)]).toEqual([201, 2]);
+    expect((await patch(team.call, locationOf(some), 2, new TextEncoder().encode("cd"))).status).toBe(204);
+    const all = await ask(team.call, "POST", RESUMABLE, headers, body("abcd"));
+    expect([all.status, offsetOf(all), all.headers.has("Upload-Expires")]).toEqual([201, 4, false]);
+    for (const id of [idOf(some), idOf(all)]) {
+      const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
+      expect(data).toMatchObject({ status: "pending", size: 4, sha256: null, originalName: "unnamed" });
+    }
+  });
+
+  test("An upload is listed once its last byte is stored, and counts for its length from its begin.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 100));
+    const listed = async () => (await team.call("GET", "/docs/v1/uploads")).body.data.length;
+    await patch(team.call, path, 0, new Uint8Array(99));
+    expect([await listed(), (await usageOf(team)).bytes]).toEqual([0, 100]);
+    const last = await patch(team.call, path, 99, new Uint8Array(1));
+    expect([last.status, last.headers.get("Content-Location")]).toEqual([
+      204,
+      `/docs/v1/uploads/${path.slice(RESUMABLE.length + 1).split(".")[0]}`,
+    ]);
+    expect([await listed(), (await usageOf(team)).bytes]).toEqual([1, 100]);
+  });
+
+  test("An upload that is complete goes on telling so, takes an empty PATCH, and is deleted as a file only.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 3));
+    await patch(team.call, path, 0, new Uint8Array(3));
+    const told = await head(team.call, path);
+    expect([told.status, offsetOf(told), told.headers.get("Upload-Length"), told.text]).toEqual([200, 3, "3", ""]);
+    expect((await patch(team.call, path, 3, new Uint8Array())).status).toBe(204);
+    await refused(team, 413, "body_too_large", () => patch(team.call, path, 3, new Uint8Array(1)));
+    await refused(team, 409, "offset_mismatch", () => patch(team.call, path, 0, new Uint8Array(3)));
+    await refused(team, 403, "forbidden", () => ask(team.call, "DELETE", path));
+    const file = path.split("/").at(-1)?.split(".")[0];
+    expect((await team.call("DELETE", `/docs/v1/uploads/${file}`)).status).toBe(200);
+    expect((await head(team.call, path)).status).toBe(404);
+    expect(await stored(team)).toEqual([[[], [], []], []]);
+  });
+
+  test("An upload is given up by DELETE, and nothing of it is left.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 12 * MEBIBYTE));
+    await patch(team.call, path, 0, patternOf(7 * MEBIBYTE));
+    expect((await ask(team.call, "DELETE", path)).status).toBe(204);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+    expect(await stored(team)).toEqual([[[], [], []], []]);
+    for (const method of ["PATCH", "DELETE", "HEAD"]) {
+      const again = await ask(team.call, method, path, {
+        "Upload-Offset": "0",
+        "Content-Type": "application/offset+octet-stream",
+      });
+      expect(again.status, method).toBe(404);
+    }
+  });
+
+  test("An unfinished upload is given up too when its file is deleted.", async () => {
+    const team = await newTeam();
+    const made = await create(team.call, 100);
+    await patch(team.call, locationOf(made), 0, new Uint8Array(50));
+    expect((await team.call("DELETE", `/docs/v1/uploads/${idOf(made)}`)).status).toBe(200);
+    expect(await stored(team)).toEqual([[[], [], []], []]);
+  });
+
+  test("An upload fails where the SHA-256 that the client named is not that of the stored bytes, each time it is processed.", async () => {
+    const team = await newTeam(queueing);
+    const right = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(3)).toUpperCase() });
+    const wrong = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(4)) });
+    for (const made of [right, wrong]) await patch(team.call, locationOf(made), 0, new Uint8Array(3));
+    expect(await processed(team, idOf(right))).toMatchObject({ status: "completed" });
+    const altered = { status: "failed", failure: { code: "bytes_altered" }, sha256: null };
+    expect(await processed(team, idOf(wrong))).toMatchObject(altered);
+    await team.call("POST", `/docs/v1/uploads/${idOf(wrong)}/reprocess`);
+    expect(await processed(team, idOf(wrong))).toMatchObject(altered);
+  });
+
+  test("An upload of no stated body length is taken up to the upload's length, and refused beyond.", async () => {
+    const streamed = (size: number) => new Response(new Uint8Array(size)).body!.pipeThrough(new TransformStream());
+    const path = locationOf(await create(team.call, 10));
+    expect(offsetOf(await patch(team.call, path, 0, streamed(6)))).toBe(6);
+    expect((await patch(team.call, path, 6, streamed(5))).code).toBe("body_too_large");
+    expect(offsetOf(await head(team.call, path))).toBe(6);
+    expect(offsetOf(await patch(team.call, path, 6, streamed(4)))).toBe(10);
+  });
+});
+
+describe("A caller", () => {
+  test("A caller needs a token of the team and the secret: a public key will do, any other finds the same 404.", async () => {
+    const team = await newTeam();
+    const stranger = await newTeam();
+    const json = { name: "page", isPublic: true };
+    const token = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data.key;
+    const made = await create(team.call, 10, { filename: "a" }, { token });
+    const path = locationOf(made);
+    expect((await patch(team.call, path, 0, new Uint8Array(5), { token })).status).toBe(204);
+    expect(offsetOf(await head(team.call, path, { token }))).toBe(5);
+
+    const other = await create(team.call, 10);
+    const secret = path.split(".").at(-1);
+    const wrong = [
+      `${path.slice(0, -1)}${path.endsWith("0") ? 1 : 0}`,
+      `${RESUMABLE}/${idOf(other)}.${secret}`,
+      `${RESUMABLE}/${idOf(made)}`,
+      `${RESUMABLE}/nonsense`,
+      path.toUpperCase().replace(RESUMABLE.toUpperCase(), RESUMABLE),
+      `${path}%00`,
+    ];
+    for (const [at, caller] of [...wrong.map((at) => [at, team] as const), [path, stranger] as const]) {
+      expect((await head(caller.call, at)).status, at).toBe(404);
+      for (const act of [() => patch(caller.call, at, 5, new Uint8Array(5)), () => ask(caller.call, "DELETE", at)]) {
+        const { status, text } = await refused(team, 404, "not_found", act);
+        expect([status, withoutRequestId(text)], at).toEqual([404, NOT_FOUND]);
+      }
+    }
+    expect((await ask(team.call, "DELETE", path, {}, { token })).status).toBe(204);
+  });
+
+  test("A caller without a token of a team is refused before anything else.", async () => {
+    const path = locationOf(await create(team.call, 10));
+    const acts = [
+      (options: object) => create(call, 10, {}, options),
+      (options: object) => patch(call, path, 0, new Uint8Array(1), options),
+      (options: object) => ask(call, "DELETE", path, {}, options),
+      (options: object) => ask(call, "POST", path, { "X-HTTP-Method-Override": "DELETE" }, options),
+    ];
+    for (const act of acts) {
+      await refused(team, 401, "token_missing", () => act({}));
+      await refused(team, 401, "token_invalid", () => act({ token: "nonsense" }));
+      await refused(team, 403, "forbidden", () => act({ token: OPERATOR }));
+    }
+    expect((await head(call, path)).status).toBe(401);
+    expect((await head(call, path, { token: OPERATOR })).status).toBe(403);
+  });
+
+  test("A caller who asks how far an upload has come is not counted by the rate limit of tokens.", async () => {
+    const path = locationOf(await create(team.call, 10));
+    const limited = startWorker((deps) => ({
+      ...deps,
+      limiter: { ...deps.limiter, token: async () => false, isRefused: () => true },
+    }));
+    expect((await head(limited.call, path, { token: team.token })).status).toBe(200);
+    expect((await patch(limited.call, path, 0, new Uint8Array(1), { token: team.token })).status).toBe(429);
+  });
+
+  test("A caller who asks how far an upload has come while the database is away is told to ask again.", async () => {
+    const path = locationOf(await create(team.call, 10));
+    for (const message of ["D1_ERROR: Network connection lost.", "no such table"]) {
+      const broken = startWorker((deps) => ({
+        ...deps,
+        db: {
+          ...deps.db,
+          $client: { prepare: () => ({ bind: () => ({}) }), batch: async () => Promise.reject(new Error(message)) },
+        } as never,
+      }));
+      expect((await head(broken.call, path, { token: team.token })).status).toBe(423);
+    }
+  });
+
+  test("A team has 100 unfinished uploads at most.", async () => {
+    const team = await newTeam();
+    const made = await Promise.all(Array.from({ length: 104 }, () => create(team.call, 1)));
+    expect(made.filter(({ status }) => status === 201)).toHaveLength(100);
+    expect(made.filter(({ code }) => code === "quota_exceeded")).toHaveLength(4);
+    const path = locationOf(made.find(({ status }) => status === 201)!);
+    await patch(team.call, path, 0, new Uint8Array(1));
+    expect((await create(team.call, 1)).status).toBe(201);
+    expect((await create(team.call, 1)).body.message).toMatch(/100 unfinished/);
+    await upload(team, "form.txt", "forms are not counted");
+  });
+});
+
+describe("Bad input", () => {
+  const bytes = { "Content-Type": "application/offset+octet-stream" };
+  const length = { "Upload-Length": "10" };
+  test.each<[string, number, string, Record<string, string | undefined>]>([
+    ["without Upload-Length", 400, "invalid_input", {}],
+    ["of length 0", 400, "invalid_input", { "Upload-Length": "0" }],
+    ["of a negative length", 400, "invalid_input", { "Upload-Length": "-1" }],
+    ["of a length in hex", 400, "invalid_input", { "Upload-Length": "0x10" }],
+    ["of two lengths", 400, "invalid_input", { "Upload-Length": "10, 10" }],
+    ["of a length above any", 413, "file_too_large", { "Upload-Length": "5000000001" }],
+    ["of a length beyond numbers", 400, "invalid_input", { "Upload-Length": "9".repeat(30) }],
+    ["of a length that is to be told later", 400, "invalid_input", { "Upload-Defer-Length": "1" }],
+    ["of both", 400, "invalid_input", { ...length, "Upload-Defer-Length": "1" }],
+    ["that is to be joined", 400, "invalid_input", { ...length, "Upload-Concat": "partial" }],
+    ["of no version", 412, "unsupported_version", { ...length, "Tus-Resumable": undefined }],
+    ["of another version", 412, "unsupported_version", { ...length, "Tus-Resumable": "0.2.2" }],
+    ["with metadata that is no base64", 400, "invalid_input", { ...length, "Upload-Metadata": "filename ?" }],
+    ["with metadata in broken base64", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ" }],
+    ["with metadata without a key", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ==,,a YQ==" }],
+    ["with a key twice", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ==,filename Yg==" }],
+    ["with a filename that is no UTF-8", 400, "invalid_input", { ...length, "Upload-Metadata": "filename /w==" }],
+    [
+      "with 5,000 characters of metadata",
+      400,
+      "invalid_input",
+      { ...length, "Upload-Metadata": `a ${"YWFh".repeat(1250)}` },
+    ],
+    [
+      "with a sha256 that is none",
+      400,
+      "invalid_input",
+      { ...length, "Upload-Metadata": metadataOf({ sha256: "abc" }) },
+    ],
+  ])("A begin %s is refused with %i, and stores nothing.", async (_, status, code, headers) => {
+    const answer = await refused(team, status, code, () => ask(team.call, "POST", RESUMABLE, headers));
+    if (status === 412) expect(answer.headers.get("Tus-Version")).toBe("1.0.0");
+  });
+
+  test("A begin with a body of another type, or longer than the upload, is refused.", async () => {
+    const text = { body: "text" };
+    await refused(team, 415, "unsupported_media_type", () =>
+      ask(team.call, "POST", RESUMABLE, { ...length, "Content-Type": "text/plain" }, text),
+    );
+    const tooLong = { ...bytes, "Upload-Length": "3", "Content-Length": "4" };
+    await refused(team, 413, "body_too_large", () => ask(team.call, "POST", RESUMABLE, tooLong, text));
+  });
+
+  test("A begin beyond the team's room is refused.", async () => {
+    const small = startWorker(
+      compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, maxTeamBytes: 100 } })),
+    );
+    await refused(team, 413, "quota_exceeded", () => create(small.call, 101, {}, { token: team.token }));
+  });
+
+  test.each<[string, number, string, Record<string, string | undefined>]>([
+    ["without Upload-Offset", 400, "invalid_input", { ...bytes }],
+    ["at an offset that is no number", 400, "invalid_input", { ...bytes, "Upload-Offset": "5.0" }],
+    ["at an offset behind", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "4" }],
+    ["at an offset ahead", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "6" }],
+    ["past the length", 413, "body_too_large", { ...bytes, "Upload-Offset": "5", "Content-Length": "6" }],
+    ["of another type", 415, "unsupported_media_type", { "Content-Type": "text/plain", "Upload-Offset": "5" }],
+    ["of no type", 415, "unsupported_media_type", { "Upload-Offset": "5" }],
+    ["of another version", 412, "unsupported_version", { ...bytes, "Upload-Offset": "5", "Tus-Resumable": "2.0.0" }],
+  ])("A PATCH %s is refused with %i, and loses nothing.", async (_, status, code, headers) => {
+    const path = locationOf(await create(team.call, 10));
+    await patch(team.call, path, 0, new Uint8Array(5));
+    const body = { body: new Uint8Array(6) };
+    await refused(team, status, code, () => ask(team.call, "PATCH", path, headers, body));
+    expect((await patch(team.call, path, 5, new Uint8Array(5))).status).toBe(204);
+  });
+
+  test("An upload that has expired is refused with 410, and takes no byte.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 10));
+    await env.DB.prepare("update uploads set due_at = 1 where team_id = ?").bind(team.teamId).run();
+    await refused(team, 410, "upload_expired", () => patch(team.call, path, 0, new Uint8Array(5)));
+    expect((await head(team.call, path)).status).toBe(410);
+  });
+
+  test("An address takes HEAD, PATCH and DELETE, and POST that stands for one of them.", async () => {
+    const path = locationOf(await create(team.call, 10));
+    const by = (method: string, headers = {}, options = {}) =>
+      ask(team.call, "POST", path, { "X-HTTP-Method-Override": method, ...headers }, options);
+    for (const answer of [await by("PUT"), await ask(team.call, "POST", path), await ask(team.call, "GET", path)]) {
+      expect([answer.status, answer.code, answer.headers.has("Allow")]).toEqual([405, "method_not_allowed", true]);
+    }
+    const sent = await by("PATCH", { ...bytes, "Upload-Offset": "0" }, { body: new Uint8Array(4) });
+    expect([sent.status, offsetOf(sent)]).toEqual([204, 4]);
+    const told = await by("HEAD");
+    expect([told.status, offsetOf(told), told.text]).toEqual([200, 4, ""]);
+    expect((await by("DELETE")).status).toBe(204);
+  });
+});
+
+describe("A web page of another origin", () => {
+  test("A web page may send and read every header of tus.", async () => {
+    const path = locationOf(await create(team.call, 10));
+    const headers = { Origin: "https://page.example", "Access-Control-Request-Method": "PATCH" };
+    const preflight = await call("OPTIONS", path, { headers });
+    const listed = (answer: Answer, name: string) => answer.headers.get(name)?.split(/,\s*/);
+    expect([preflight.status, preflight.headers.get("Access-Control-Allow-Origin")]).toEqual([204, "*"]);
+    expect(listed(preflight, "Access-Control-Allow-Methods")).toEqual(
+      expect.arrayContaining(["POST", "PATCH", "DELETE"]),
+    );
+    expect(listed(preflight, "Access-Control-Allow-Headers")).toEqual(
+      expect.arrayContaining([
+        "Authorization",
+        "Content-Type",
+        "Tus-Resumable",
+        "Upload-Length",
+        "Upload-Offset",
+        "Upload-Metadata",
+        "X-HTTP-Method-Override",
+      ]),
+    );
+    const told = await head(team.call, path);
+    expect(told.headers.get("Access-Control-Allow-Origin")).toBe("*");
+    const exposed =
+      "Location, Content-Location, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size";
+    expect(listed(told, "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed.split(", ")));
+  });
+
+  test("A client without a token learns by OPTIONS what the server can do.", async () => {
+    const { status, headers, text } = await call("OPTIONS", RESUMABLE);
+    expect([status, text]).toEqual([204, ""]);
+    expect(["Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size"].map((name) => headers.get(name))).toEqual([
+      "1.0.0",
+      "1.0.0",
+      "creation,creation-with-upload,expiration,termination",
+      "5000000000",
+    ]);
+  });
+});
+
+describe("Memory", () => {
+  /** A Worker whose isolate has no memory left for parts. */
+  async function full() {
+    const bytes = createByteStore(env.BUCKET, realSystem);
+    const held: Part[] = [];
+    for (let i = 0; i < 48; i++) {
+      const part = bytes.newPart({ bytes: MEBIBYTE, maxBytes: MEBIBYTE, key: `held/${i}` });
+      await part.take(new Uint8Array(MEBIBYTE));
+      held.push(part);
+    }
+    return { worker: startWorker((deps) => ({ ...deps, bytes })), held };
+  }
+  const spills = async ({ teamId }: Team) =>
+    (await env.BUCKET.list({ prefix: `${teamId}/` })).objects.filter(({ key }) => !key.includes("-"));
+
+  test("An upload that finds no memory is stored through R2, by a form and in any size, and leaves nothing else there.", async () => {
+    const { worker } = await full();
+    const team = await newTeam(queueing);
+    for (const size of [10, 70_000, 3 * MEBIBYTE, 17 * MEBIBYTE + 1]) {
+      const bytes = patternOf(size);
+      const { status, id, text } = await worker.call("POST", "/docs/v1/uploads", {
+        token: team.token,
+        body: form("a.bin", bytes),
+      });
+      expect(status, text).toBe(200);
+      expect(await processed(team, id)).toMatchObject({ status: "completed", size, sha256: sha256(bytes) });
+    }
+    expect(await spills(team)).toEqual([]);
+  });
+
+  test("An upload that finds no memory and breaks off leaves nothing.", async () => {
+    const { worker } = await full();
+    const team = await newTeam();
+    const body = new ReadableStream<Uint8Array>({
+      async start(controller) {
+        const encoded = new Uint8Array(await new Response(form("a.bin", new Uint8Array(7 * MEBIBYTE))).arrayBuffer());
+        controller.enqueue(encoded.slice(0, 6 * MEBIBYTE));
+        controller.error(new Error("gone"));
+      },
+    });
+    const type = new Response(form("a.bin", "x")).headers.get("Content-Type") ?? "";
+    await worker.call("POST", "/docs/v1/uploads", { token: team.token, body, headers: { "Content-Type": type } });
+    expect(await stored(team)).toEqual([[[], [], []], []]);
+  });
+
+  test("A resumable upload that finds no memory is stored through R2, in whatever pieces it comes, and loses nothing of a broken one.", async () => {
+    const { worker, held } = await full();
+    const team = await newTeam(queueing);
+    const bytes = patternOf(12 * MEBIBYTE);
+    const made = await create(team.call, bytes.length);
+    const path = locationOf(made);
+    const options = { token: team.token };
+    await patch(worker.call, path, 0, bytes.slice(0, MEBIBYTE), options);
+    const broken = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(bytes.slice(MEBIBYTE, 8 * MEBIBYTE));
+        // What is enqueued is read before the stream fails.
+        setTimeout(() => controller.error(new Error("gone")), 0);
+      },
+      pull: () => new Promise(() => undefined),
+    });
+    await patch(worker.call, path, MEBIBYTE, broken, options);
+    const offset = offsetOf(await head(team.call, path));
+    expect(offset).toBeGreaterThanOrEqual(MEBIBYTE);
+    for (const part of held) part.free();
+    await patch(worker.call, path, offset, bytes.slice(offset), options);
+    expect(await processed(team, idOf(made))).toMatchObject({ status: "completed", sha256: sha256(bytes) });
+    expect(await spills(team)).toEqual([]);
+  });
+});
+
+test("The document describes each operation of tus, by its headers and statuses.", () => {
+  const described = document.paths as unknown as Record<
+    string,
+    Record<string, { parameters: { name: string }[]; responses: object }>
+  >;
+  const statuses = (path: string, method: string) => Object.keys(described[path]?.[method]?.responses ?? {});
+  const at = `${RESUMABLE}/{upload}`;
+  expect(statuses(RESUMABLE, "post")).toEqual(
+    expect.arrayContaining(["201", "400", "401", "403", "412", "413", "415"]),
+  );
+  expect(statuses(at, "head")).toEqual(expect.arrayContaining(["200", "404", "410", "423"]));
+  expect(statuses(at, "post")).toEqual(expect.arrayContaining(["200", "204", "405"]));
+  expect(statuses(at, "patch")).toEqual(expect.arrayContaining(["204", "404", "409", "410", "413", "415"]));
+  expect(statuses(at, "delete")).toEqual(expect.arrayContaining(["204", "403", "404"]));
+  expect(statuses(RESUMABLE, "options")).toContain("204");
+  const named = described[at]?.patch?.parameters.map(({ name }) => name);
+  expect(named).toEqual(["upload", "Tus-Resumable", "Upload-Offset"]);
+});

@@ -1,0 +1,142 @@
+import { createHash, randomBytes } from "node:crypto";
+import { createReadStream, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { Upload } from "tus-js-client";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { processed } from "../support/client.ts";
+import { type Fault, Line } from "../support/line.ts";
+import { Server, type TestTeam } from "../support/server.ts";
+
+/*
+ * tus-js-client against a real server, over lines that do their worst. The client knows nothing of this service, and
+ * this service nothing of the client.
+ */
+
+const MEBIBYTE = 1024 * 1024;
+const RESUMABLE = "/docs/v1/uploads/resumable";
+
+let server: Server;
+let team: TestTeam;
+beforeAll(async () => {
+  server = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:2"]);
+  team = await server.newTeam();
+});
+afterAll(() => server?.remove());
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+const sources = {
+  "a Buffer": (bytes: Buffer) => bytes,
+  "a file": (bytes: Buffer) => {
+    const path = join(server.folder, `${sha256(bytes)}.bin`);
+    writeFileSync(path, bytes);
+    return createReadStream(path);
+  },
+  "a stream of no known size": (bytes: Buffer) => {
+    let at = 0;
+    return new Readable({
+      read() {
+        this.push(at < bytes.length ? bytes.subarray(at, at + 60_000) : null);
+        at += 60_000;
+      },
+    });
+  },
+};
+
+/** @returns the file's id */
+async function upload(url: string, source: Buffer | Readable, size: number, chunkSize: number): Promise<string> {
+  let id = "";
+  await new Promise<void>((resolve, reject) => {
+    const sending = new Upload(source as Buffer, {
+      endpoint: url + RESUMABLE,
+      chunkSize,
+      ...(source instanceof Readable && { uploadSize: size }),
+      retryDelays: [0, 0, 100, 100, 500, 500, 1000, 1000],
+      headers: { Authorization: `Bearer ${team.token}` },
+      metadata: { filename: "judged.bin", filetype: "audio/wav" },
+      onAfterResponse: (_, response) => {
+        id = response.getHeader("Content-Location")?.split("/").at(-1) ?? id;
+      },
+      onSuccess: () => resolve(),
+      onError: reject,
+    });
+    sending.start();
+  });
+  return id;
+}
+
+/** What arrived is what was sent, and an offset that was told never fell. */
+async function expectStored(id: string, bytes: Buffer, line?: Line): Promise<void> {
+  const found = await processed(team, id);
+  expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes), failure: null });
+  const opened = await fetch(await team.sign(id));
+  expect(sha256(new Uint8Array(await opened.arrayBuffer()))).toBe(sha256(bytes));
+  if (line) expect(line.offsets).toEqual(line.offsets.toSorted((a, b) => a - b));
+}
+
+/** By chance it might begin as an MP3 does, and fail as one. */
+const bytesOf = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
+
+describe("tus-js-client", () => {
+  const chunks = {
+    infinite: Number.POSITIVE_INFINITY,
+    "1 MiB": MEBIBYTE,
+    "5 MiB": 5 * MEBIBYTE,
+    "7 MiB + 1": 7 * MEBIBYTE + 1,
+    "80 MiB": 80 * MEBIBYTE,
+  };
+  const cases = Object.entries(sources).flatMap(([kind, source]) =>
+    Object.entries(chunks)
+      .filter(([, size]) => kind !== "a stream of no known size" || Number.isFinite(size))
+      .map(([chunk, size]) => [kind, chunk, source, size] as const),
+  );
+  test.each(cases)(
+    "tus-js-client uploads %s in chunks of %s, and every byte arrives.",
+    async (_, __, source, chunkSize) => {
+      const bytes = bytesOf(12 * MEBIBYTE + 345);
+      const line = await Line.open(server.url, () => ({ fault: "none", afterBytes: 0 }));
+      const id = await upload(line.url, source(bytes), bytes.length, chunkSize);
+      await expectStored(id, bytes, line);
+      expect(line.sentBytes - bytes.length, "bytes beside those of the file").toBeLessThan(100_000);
+      await line.close();
+    },
+  );
+});
+
+describe("A line", () => {
+  const once = (fault: Fault, afterBytes: number) => (connection: number) =>
+    connection === 0 ? { fault, afterBytes } : { fault: "none" as const, afterBytes: 0 };
+
+  const faults: [string, Fault, number][] = [
+    ["is cut within the first part", "cut", 2 * MEBIBYTE],
+    ["is cut within the second part", "cut", 8 * MEBIBYTE],
+    ["stands still in silence", "stall", 8 * MEBIBYTE],
+    ["loses the last answer", "drop the answer", 12 * MEBIBYTE],
+    ["sends every request twice", "double", 0],
+  ];
+  test.for(faults)(
+    "A line that %s costs 5 MiB at most, and no byte of the file.",
+    async ([, fault, afterBytes], { annotate }) => {
+      const bytes = bytesOf(12 * MEBIBYTE + 345);
+      const line = await Line.open(server.url, once(fault, afterBytes));
+      const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
+      await expectStored(id, bytes, line);
+      if (fault !== "double") expect(line.faults).toBe(1);
+      const resent = line.sentBytes - bytes.length;
+      expect(resent).toBeLessThan((fault === "double" ? 12 : 5) * MEBIBYTE + 100_000);
+      await annotate(`${fault} after ${afterBytes} bytes: ${resent} bytes more than the file's`);
+      await line.close();
+    },
+  );
+
+  test("A line that breaks after every MiB lets a file of 20 MiB through.", async ({ annotate }) => {
+    const bytes = bytesOf(20 * MEBIBYTE);
+    const line = await Line.open(server.url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
+    const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
+    await expectStored(id, bytes, line);
+    expect(line.faults).toBeGreaterThanOrEqual(20);
+    await annotate(`${line.faults} breaks: ${line.sentBytes - bytes.length} bytes more than the file's`);
+    await line.close();
+  });
+});

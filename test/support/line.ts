@@ -1,0 +1,109 @@
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+
+/** What happens to a connection: to the bytes of its client, and to the answers. */
+export type Fault = "none" | "cut" | "stall" | "drop the answer" | "double";
+
+export type Plan = (connection: number) => { fault: Fault; afterBytes: number };
+
+/**
+ * A line between a client and a server that does to each connection what `plan` says of its number, once so many of the
+ * client's bytes have passed. It also reads along: what offsets the server told, and how much the client sent.
+ */
+export class Line {
+  /** In the order in which the answers passed. */
+  readonly offsets: number[] = [];
+  sentBytes = 0;
+  connections = 0;
+  faults = 0;
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+
+  readonly #target: URL;
+  readonly #plan: Plan;
+
+  private constructor(target: URL, plan: Plan) {
+    this.#target = target;
+    this.#plan = plan;
+    this.#server = createServer((client) => this.#join(client));
+  }
+
+  static async open(target: string, plan: Plan): Promise<Line> {
+    const line = new Line(new URL(target), plan);
+    line.#server.listen(0, "localhost");
+    await once(line.#server, "listening");
+    return line;
+  }
+
+  get url(): string {
+    return `http://localhost:${(this.#server.address() as { port: number }).port}`;
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy();
+    this.#server.close();
+    await once(this.#server, "close");
+  }
+
+  #open(): Socket {
+    const socket = connect(Number(this.#target.port), this.#target.hostname);
+    this.#watch(socket);
+    return socket;
+  }
+
+  #watch(socket: Socket): void {
+    this.#sockets.add(socket);
+    socket.setNoDelay(true);
+    socket.on("error", () => undefined);
+    socket.on("close", () => this.#sockets.delete(socket));
+  }
+
+  #join(client: Socket): void {
+    this.#watch(client);
+    const { fault, afterBytes } = this.#plan(this.connections++);
+    const server = this.#open();
+    const other = fault === "double" ? this.#open() : undefined;
+    other?.resume();
+    let passed = 0;
+    let isStalled = false;
+    const end = () => {
+      for (const socket of [client, server, other]) socket?.destroy();
+    };
+    client.on("data", (bytes: Buffer) => {
+      this.sentBytes += bytes.length;
+      if (isStalled) return;
+      const left = fault === "cut" || fault === "stall" ? Math.max(0, afterBytes - passed) : bytes.length;
+      const part = bytes.subarray(0, left);
+      passed += part.length;
+      other?.write(part);
+      if (part.length > 0 && !server.write(part)) {
+        client.pause();
+        server.once("drain", () => client.resume());
+      }
+      if (part.length === bytes.length) return;
+      this.faults += 1;
+      isStalled = true;
+      // A cut is told to the server as it is to the client; what was sent before arrives.
+      if (fault === "cut") {
+        server.end(end);
+        client.destroy();
+      }
+    });
+    server.on("data", (bytes: Buffer) => {
+      // Whatever the server says after a silence, nobody hears.
+      if (isStalled) return end();
+      if (fault === "drop the answer" && passed >= afterBytes) {
+        this.faults += 1;
+        return end();
+      }
+      for (const [, offset] of bytes.toString("latin1").matchAll(/upload-offset: (\d+)/gi))
+        this.offsets.push(Number(offset));
+      client.write(bytes);
+    });
+    client.on("close", () => {
+      if (!isStalled || fault !== "cut") server.destroy();
+      other?.end();
+    });
+    server.on("close", () => client.destroy());
+  }
+}
