@@ -13,17 +13,39 @@ export interface Reading {
   sampleRate: number;
   channels: number;
   lossless: boolean | null;
-  /** How much there is to be heard, whatever a header claims: 0 or NaN is nothing, null is "not told". */
+  /** How long the sound plays: 0 or NaN is nothing, null is "not told". */
   seconds: number | null;
-  /** How much of the file is sound, for the average bit rate. */
+  /** How much of the file is sound. */
   soundBytes: number;
+  /** Of how many bytes of sound `seconds` is the length, where fewer may be there. */
+  statedBytes?: number;
   hasVideo?: boolean;
-  /**
-   * A small file for the parser, with nothing in it but the texts of this one. It is read last: what texts use up of the
-   * source's bounds costs nothing else.
-   */
+  /** A small file of nothing but texts, for the parser. Read last, so that texts use up nothing that facts need. */
   readTags(): Promise<Uint8Array>;
 }
+
+/** A chunk, box, element, frame or item: most formats are sequences of these. */
+export interface Part {
+  name: string;
+  start: number;
+  /** Where its header ends. */
+  data: number;
+  end: number;
+  /** Where the walk goes on; whoever walks may change it. */
+  next: number;
+}
+
+/** What the header of a part says. */
+interface PartHeader {
+  name: string;
+  headerBytes: number;
+  bodyBytes: number;
+  paddingBytes?: number;
+  /** Whether its own parts follow in the walk, as if they stood behind its header. */
+  isEntered?: boolean;
+}
+
+export type ParseHeader = (header: Uint8Array, at: number) => PartHeader | null;
 
 /** What a first or a far read fetches: one R2 request costs the same up to about here. */
 export const MIN_WINDOW_BYTES = 64 * 1024;
@@ -39,6 +61,8 @@ const MAX_STEPS = 250_000;
 const MAX_TAIL_BYTES = 8 * 1024 * 1024;
 /** A mark of a few bytes also stands in sound by chance; this many are tried. */
 const MAX_MARKS = 64;
+/** Parts of one walk: honest headers and tags have a few hundred. */
+export const MAX_PARTS = 2000;
 
 interface Window {
   offset: number;
@@ -94,6 +118,20 @@ export class RangeSource {
     return (await this.upTo(start, length)).slice();
   }
 
+  /** The parts from `start` on, each with a header of at most `headerBytes`, until `parse` finds none. */
+  async *parts(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_PARTS) {
+    for (let at = start, n = 0; at < end && n < max; n++) {
+      const header = parse(await this.upTo(at, headerBytes), at);
+      if (!header) return;
+      const data = at + header.headerBytes;
+      const partEnd = data + header.bodyBytes;
+      const next = header.isEntered ? data : partEnd + (header.paddingBytes ?? 0);
+      const part: Part = { name: header.name, start: at, data, end: partEnd, next };
+      yield part;
+      at = part.next;
+    }
+  }
+
   /** The positions of `mark` (Latin-1) at `from` or later, the last one first, within the file's tail. */
   async *lastMarks(mark: string, from = 0): AsyncGenerator<number> {
     const stop = Math.max(from, this.size - MAX_TAIL_BYTES);
@@ -137,7 +175,6 @@ export function uintLE(bytes: Uint8Array, at: number, length: number): number {
   return bytes.subarray(at, at + length).reduceRight((sum, b) => sum * 256 + b, 0);
 }
 
-/** A big-endian integer of four bytes. */
 export function be32(value: number): Uint8Array {
   return Uint8Array.of(value >>> 24, value >>> 16, value >>> 8, value);
 }
@@ -146,17 +183,19 @@ export function le32(value: number): Uint8Array {
   return be32(value).reverse();
 }
 
-export function latin1(bytes: Uint8Array): string {
-  return new TextDecoder("latin1").decode(bytes);
+/** One character a byte. */
+export function latin1(bytes: Uint8Array, at = 0, length = bytes.length): string {
+  return new TextDecoder("latin1").decode(bytes.subarray(at, at + length));
 }
 
 /** The parts in one array; of a string, one byte per character (Latin-1). */
 export function join(...parts: (Uint8Array | string)[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  const arrays = parts.map((part) => (typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part));
+  const all = new Uint8Array(arrays.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
-  for (const part of parts) {
-    all.set(typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part, at);
-    at += part.length;
+  for (const array of arrays) {
+    all.set(array, at);
+    at += array.length;
   }
   return all;
 }
