@@ -153,11 +153,10 @@ const MAX_ASF_NAME_BYTES = 512;
  * ASF, which holds Windows Media Audio. Packets are all of one size and say when they are sent and how long they last:
  * the length is by the first and the last one, unless all stated packets are there and the stated length is near it.
  */
-export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const head = await source.copy(start, 30);
   const headerEnd = start + uintLE(head, 16, 8);
   const texts: ReadText[] = [];
-  let hasVideo = false;
   let wave: Uint8Array | null = null;
   let properties: Uint8Array = new Uint8Array();
   const objects = source.parts(start + 30, headerEnd, 24, (header) => {
@@ -169,15 +168,16 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
     if (name === ASF.file) properties = await source.copy(data, 80);
     if (name === ASF.stream) {
       const stream = await source.copy(data, 70);
-      hasVideo ||= uintLE(stream, 0, 4) === ASF_STREAM.video;
-      if (uintLE(stream, 0, 4) === ASF_STREAM.audio) wave ??= stream.subarray(54);
+      const type = uintLE(stream, 0, 4);
+      if (type === ASF_STREAM.video) return null;
+      if (type === ASF_STREAM.audio) wave ??= stream.subarray(54);
     }
     const isCodecs = name === ASF.codecs && end - at <= MAX_ASF_CODECS_BYTES;
     if (isCodecs || (name === ASF.content && budget.admits(end - at))) texts.push(() => source.copy(at, end - at));
     if (name === ASF.extended) texts.push(() => readAsfTexts(source, object, budget));
   }
-  if (!wave && !hasVideo) throw new UnreadableAudio("The file has no audio stream.");
-  const [channels, sampleRate] = wave ? [uintLE(wave, 2, 2), uintLE(wave, 4, 4)] : [0, 0];
+  if (!wave) throw new UnreadableAudio("The file has no audio stream.");
+  const [channels, sampleRate] = [uintLE(wave, 2, 2), uintLE(wave, 4, 4)];
   const soundAt = headerEnd + 50;
   const packetBytes = uintLE(properties, 68, 4);
   const packets = Math.floor((source.size - soundAt) / packetBytes);
@@ -192,7 +192,7 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
     return join(head.subarray(0, 16), le32(30 + body.length), le32(0), le32(texts.length), head.subarray(28), body);
   };
   // The parser finds the codec's name in the list of codecs.
-  const facts = { container: "ASF/audio", codec: null, sampleRate, channels, lossless: null, hasVideo };
+  const facts = { container: "ASF/audio", codec: null, sampleRate, channels, lossless: null };
   const soundBytes = Math.max(0, source.size - soundAt);
   return { ...facts, seconds: isNear ? stated : measured, soundBytes, readTags };
 }

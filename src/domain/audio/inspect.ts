@@ -24,16 +24,10 @@ export interface Inspection extends MediaType {
   audio: Audio | null;
 }
 
-const NOTHING_KNOWN: Audio = {
-  container: null,
-  codec: null,
-  durationSeconds: null,
-  sampleRate: null,
-  channels: null,
-  bitrate: null,
-  lossless: null,
-  tags: {},
-};
+const NO_FACTS = { container: null, codec: null, sampleRate: null, channels: null, lossless: null };
+const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null, tags: {} };
+/** Besides the tags of several parts. */
+const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
 const MAX_TAG_CHARACTERS = 256;
 /** Silence takes more in every format; a length at less comes from a header that lies. */
 const MIN_BITS_PER_SECOND = 50;
@@ -41,8 +35,7 @@ const MIN_BITS_PER_SECOND = 50;
 const MAX_LEADING_TAGS = 4;
 
 /**
- * What a stored file is, from its bytes alone, and what is to be heard in it: in constant memory, by a bounded number
- * of range reads.
+ * What a stored file is, from its bytes alone, and what is to be heard in it, by a bounded number of range reads.
  *
  * A container without a picture track is audio, and one with a picture track is video, whatever it calls itself. A video
  * has `audio: null`, readable or not. Audio in a format without a reader (MIDI, AMR, …) has an `Audio` of nulls. What a
@@ -82,12 +75,8 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
   const { mediaType, fileType } = format;
   if (!format.read) return { mediaType, fileType, audio: fileType === "audio file" ? NOTHING_KNOWN : null };
   const reading = await format.read(source, start, budget);
-  const isVideo = reading.hasVideo ?? false;
-  if (isVideo !== (fileType === "video file")) {
-    if (isVideo && !format.sibling) throw new UnreadableAudio("The file has no audio in it.");
-    format = formatOf(format.sibling ?? mediaType);
-  }
-  const audio = isVideo ? null : await describe(reading, format, leading);
+  if ((reading === null) !== (fileType === "video file")) format = formatOf(format.sibling ?? mediaType);
+  const audio = reading && (await describe(reading, format, leading));
   return { mediaType: format.mediaType, fileType: format.fileType, audio };
 }
 
@@ -122,25 +111,12 @@ async function parseTexts(file: Uint8Array, mimeType = ""): Promise<IAudioMetada
 }
 
 function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
-  const wanted = {
-    title: common.title,
-    artist: common.artist,
-    album: common.album,
-    albumartist: common.albumartist,
-    composer: common.composer,
-    genre: common.genre,
-    year: common.year,
-    date: common.date,
-    track: common.track?.no,
-    tracks: common.track?.of,
-    disk: common.disk?.no,
-    comment: common.comment?.map(({ text }) => text ?? ""),
-    bpm: common.bpm,
-    isrc: common.isrc,
-    copyright: common.copyright,
-  };
+  const { track, disk, copyright } = common;
+  const comment = common.comment?.map(({ text }) => text ?? "");
+  const others = { track: track?.no, tracks: track?.of, disk: disk?.no, comment, copyright };
+  const wanted = [...TAGS.map((name) => [name, common[name]] as const), ...Object.entries(others)];
   const tags: Record<string, string | number> = {};
-  for (const [name, value] of Object.entries(wanted)) {
+  for (const [name, value] of wanted) {
     const clean = typeof value === "number" ? (Number.isFinite(value) ? value : null) : cleanText(value);
     if (clean !== null) tags[name] = clean;
   }
@@ -151,11 +127,13 @@ function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
 function cleanText(value: unknown): string | null {
   const texts = (Array.isArray(value) ? value : [value]).filter((part) => typeof part === "string");
   const text = [...new Set(texts)].join("; ").slice(0, 4 * MAX_TAG_CHARACTERS);
-  const line = text
-    .toWellFormed()
-    .replace(/\p{Cc}/gu, " ")
-    .trim();
-  return line.slice(0, MAX_TAG_CHARACTERS).replace(/[\ud800-\udbff]$/, "") || null;
+  const line = text.toWellFormed().replace(/\p{Cc}/gu, " ");
+  return (
+    line
+      .trim()
+      .slice(0, MAX_TAG_CHARACTERS)
+      .replace(/[\ud800-\udbff]$/, "") || null
+  );
 }
 
 function positive(value: number | null | undefined): number | null {

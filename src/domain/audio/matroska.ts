@@ -58,7 +58,7 @@ function elements(source: RangeSource, start: number, end = source.size, max?: n
  * Matroska and WebM. The length is from the first block to the last one, since what browsers record states none and
  * what is cut off states too much; the stated one counts where it is close to that, and where the tail has no cluster.
  */
-export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const tracks: Track[] = [];
   const texts: ReadText[] = [];
   let docType = "";
@@ -93,20 +93,18 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   const tagList = () => elements(source, tags.start, tags.end);
   const isTag = ({ name }: Part) => name === TAGS.tag;
   texts.push(async () => makeElement(TAGS.all, ...(await copyTexts(source, tagList(), budget, isTag))));
-  const hasVideo = tracks.some(({ type }) => type === VIDEO_TRACK);
+  if (tracks.some(({ type }) => type === VIDEO_TRACK)) return null;
   const track = tracks.find(({ type }) => type === AUDIO_TRACK);
-  if (!track && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
-  const { codecId, sampleRate, outputRate, channels } = track ?? new Track();
-  const codec = codecId.replace(/^A_/, "");
+  if (!track) throw new UnreadableAudio("The file has no audio track.");
+  const codec = track.codecId.replace(/^A_/, "");
   return {
     container: `EBML/${docType}`,
     codec,
-    sampleRate: outputRate || sampleRate,
-    channels,
+    sampleRate: track.outputRate || track.sampleRate,
+    channels: track.channels,
     lossless: LOSSLESS.test(codec) || (LOSSY.test(codec) ? false : null),
-    seconds: hasVideo ? null : await measureSeconds(source, firstCluster, secondsPerTick, statedTicks * secondsPerTick),
+    seconds: await measureSeconds(source, firstCluster, secondsPerTick, statedTicks * secondsPerTick),
     soundBytes: source.size - firstCluster,
-    hasVideo,
     readTags: async () => makeElement(FILE.segment, await readTexts(texts)),
   };
 }

@@ -26,8 +26,8 @@ export interface MediaType {
 
 /** How a format is read. */
 interface Reader {
-  /** Reads what the format has of audio, from where the ID3v2 tags at the start end. */
-  read: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading>;
+  /** Reads the audio from where the ID3v2 tags at the start end; null where there is a picture track. */
+  read: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading | null>;
   /** What the parser takes the format's tags for. */
   parser: string;
   /** The same container without a picture track, or with one. */
@@ -139,10 +139,12 @@ export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
   // Text may begin with another format's magic word ("solid", "BM"): only documents written as text come first.
   if (format.fileType !== "document file" && isText(start)) return TEXT;
   if (format.mediaType === "application/xml" || format.mediaType.startsWith("text/")) return TEXT;
-  const isMatroska = format.read === readMatroska && format.fileType === "video file";
-  let { mediaType, fileType } = format;
-  if (isMatroska && hasOnlyAudioCodecs(start)) ({ mediaType, fileType } = formatOf(format.sibling ?? mediaType));
-  if (mediaType === "application/ogg" && hasOggAudio(start)) ({ mediaType, fileType } = formatOf("audio/ogg"));
+  const text = latin1(start);
+  // Skeleton, which file-type doesn't look behind, may begin an Ogg.
+  const isOgg = found === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
+  const isAudio = /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
+  const sibling = format.read === readMatroska && format.fileType === "video file" && isAudio ? format.sibling : null;
+  const { mediaType, fileType } = formatOf(isOgg ? "audio/ogg" : (sibling ?? found));
   return { mediaType, fileType };
 }
 
@@ -157,7 +159,7 @@ export function servedContentType(mediaType: string): string {
 function detectOthers(head: Uint8Array): string {
   // Padding behind an ID3 tag hides the frames; the tag alone is a claim to be audio.
   if (id3Length(head) > 0) return "audio/mpeg";
-  return /^(RF64|BW64)....WAVE/s.test(latin1(head.subarray(0, 12))) ? "audio/wav" : UNKNOWN.mediaType;
+  return /^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12)) ? "audio/wav" : UNKNOWN.mediaType;
 }
 
 function isText(head: Uint8Array): boolean {
@@ -170,15 +172,4 @@ function isText(head: Uint8Array): boolean {
   } catch {
     return false;
   }
-}
-
-function hasOnlyAudioCodecs(head: Uint8Array): boolean {
-  const text = latin1(head);
-  return /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
-}
-
-/** Skeleton, which file-type doesn't look behind, may begin an Ogg. */
-function hasOggAudio(head: Uint8Array): boolean {
-  const text = latin1(head);
-  return /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
 }

@@ -1,14 +1,14 @@
 import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
 import type { Part, RangeSource, Reading } from "./range-source.ts";
-import { be32, byte, join, latin1, MAX_WINDOW_BYTES, UnreadableAudio, uint } from "./range-source.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
 import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
 
-/** What is gone into; the others are passed by as a whole. */
+/** Boxes that are entered; others are passed by as a whole. */
 const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf wave".split(" "));
 const MAX_BRANDS_BYTES = 256;
-/** Of a table that is read whole: 8,000 entries, where audio has one or two. */
+/** Of a table: 8,000 entries, where audio has one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
 
 /** The boxes from `position` on; without `isFlat`, none of those inside them. */
@@ -27,27 +27,24 @@ function boxes(source: RangeSource, position: number, end: number, isFlat = true
 
 class Track {
   id = 0;
-  kind = "";
-  entry: SampleEntry | null = null;
+  handler = "";
+  entry: Awaited<ReturnType<typeof readSampleEntry>> | null = null;
   ticksPerSecond = 0;
   ticks = 0;
-  /** Where the first samples are. */
   firstChunk = -1;
   defaultTicks = 0;
   edits: [ticks: number, mediaTime: number][] = [];
 }
-
-type SampleEntry = Awaited<ReturnType<typeof readSampleEntry>>;
 
 /**
  * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
  * by its edit list; in a fragmented file it is from the start of the first fragment to the end of the last sample that
  * is there. The movie header's length counts for nothing.
  */
-export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const tracks: Track[] = [];
   const texts: ReadText[] = [];
-  let [soundBytes, statedBytes] = [0, 0];
+  const media = { soundBytes: 0, statedBytes: 0 };
   let brands: string[] = [];
   let movieTicksPerSecond = 0;
   let fragment: Part | null = null;
@@ -60,11 +57,11 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     }
     // The second "brand" is a version.
     if (name === "ftyp") brands = latin1(await body(MAX_BRANDS_BYTES)).match(/.{4}/gs) ?? [];
-    if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
+    if (name === "mvhd") movieTicksPerSecond = fieldBehindTimes(await body(32));
     if (name === "trak") tracks.push(new Track());
     if (name === "mdat") {
-      statedBytes += end - data;
-      soundBytes += Math.max(0, Math.min(end, source.size) - data);
+      media.statedBytes += end - data;
+      media.soundBytes += Math.max(0, Math.min(end, source.size) - data);
     }
     if (name === "ilst") texts.push(() => readItems(source, box, budget));
     // QuickTime's own texts: a length, a language, the text.
@@ -77,42 +74,39 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     }
     await readTrackBox(source, tracks.at(-1) ?? new Track(), box);
   }
-  const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
   // Chapters may have pictures, which don't make a video.
-  const isVideo = ({ kind, entry }: Track) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
-  const hasVideo = tracks.some(isVideo);
-  if (!track && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
-  const { entry, ticksPerSecond, firstChunk, ticks: statedTicks } = track ?? new Track();
-  const ticks = track && fragment ? await readFragments(source, fragment, track) : statedTicks;
+  const isStill = ({ entry }: Track) => /^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
+  if (tracks.some((track) => track.handler === "vide" && !isStill(track))) return null;
+  const track = tracks.find(({ handler, entry }) => handler === "soun" && entry);
+  if (!track?.entry) throw new UnreadableAudio("The file has no audio track.");
+  const { entry } = track;
+  const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
   // Only the frames tell which version and layer of MPEG audio it is, and of how many channels.
-  const frame = entry?.isMpeg && !fragment ? frameAt(await source.upTo(firstChunk, 16), 0) : null;
+  const frame = entry.isMpeg && !fragment ? frameAt(await source.upTo(track.firstChunk, 16), 0) : null;
+  const names = new Set(brands.map((brand) => brand.replace(/\W/g, "")).filter((brand) => brand !== ""));
+  const readTags = async () => {
+    const handler = makeBox("hdlr", new Uint8Array(8), "mdirappl", new Uint8Array(9));
+    const items = makeBox("ilst", await readTexts(texts));
+    return makeBox("moov", makeBox("udta", makeBox("meta", be32(0), handler, items)));
+  };
   return {
-    container: [...new Set(brands.map((brand) => brand.replace(/\W/g, "")))].filter((brand) => brand !== "").join("/"),
-    codec: frame?.codec ?? entry?.codec ?? null,
-    sampleRate: entry?.sampleRate || ticksPerSecond,
-    channels: frame?.channels ?? entry?.channels ?? 0,
-    lossless: entry?.lossless ?? null,
-    seconds: !track || ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond),
-    soundBytes: fragment ? source.size - fragment.start : soundBytes,
-    statedBytes: fragment ? 0 : statedBytes,
-    hasVideo,
-    readTags: async () => {
-      const handler = makeBox("hdlr", new Uint8Array(8), "mdirappl", new Uint8Array(9));
-      const items = makeBox("ilst", await readTexts(texts));
-      return makeBox("moov", makeBox("udta", makeBox("meta", be32(0), handler, items)));
-    },
+    container: [...names].join("/"),
+    codec: frame?.codec ?? entry.codec,
+    sampleRate: entry.sampleRate || track.ticksPerSecond,
+    channels: frame?.channels ?? entry.channels,
+    lossless: entry.isLossless,
+    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond),
+    ...(fragment ? { soundBytes: source.size - fragment.start } : media),
+    readTags,
   };
 }
 
 /** What a box says of the track in which it is. */
 async function readTrackBox(source: RangeSource, track: Track, { name, data, end }: Part): Promise<void> {
   const body = (max: number) => source.copy(data, Math.min(max, end - data));
-  if (name === "tkhd") {
-    const header = await body(24);
-    track.id = uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
-  }
-  if (name === "mdhd") track.ticksPerSecond = timeScale(await body(32));
-  if (name === "hdlr") track.kind ||= latin1(await body(12), 8);
+  if (name === "tkhd") track.id = fieldBehindTimes(await body(32));
+  if (name === "mdhd") track.ticksPerSecond = fieldBehindTimes(await body(32));
+  if (name === "hdlr") track.handler ||= latin1(await body(12), 8);
   if (name === "elst") {
     const table = await body(MAX_TABLE_BYTES);
     track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
@@ -130,8 +124,8 @@ function makeBox(name: string, ...parts: (Uint8Array | string)[]): Uint8Array {
   return join(be32(body.length + 8), name, body);
 }
 
-/** The ticks a second that a movie's or a track's media header states. */
-function timeScale(header: Uint8Array): number {
+/** In the header of a movie or its media the ticks a second, in that of a track its id. */
+function fieldBehindTimes(header: Uint8Array): number {
   return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
 }
 
@@ -177,7 +171,7 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
   let ticksEach = track.defaultTicks;
   for await (const { name, data, end } of boxes(source, start, source.size)) {
     if (name === "mdat") break;
-    const body = await source.copy(data, Math.min(end - data, MAX_WINDOW_BYTES));
+    const body = await source.copy(data, end - data);
     const flags = uint(body, 1, 3);
     if (name === "tfhd") {
       id = uint(body, 4, 4);
@@ -194,17 +188,16 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
 /** How long the samples of a run play that lie within the file; `from` is where its fragment begins. */
 function runTicks(run: Uint8Array, flags: number, ticksEach: number, from: number, sizeBytes: number): number {
   const count = uint(run, 4, 4);
-  const columns = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag);
-  if (columns.length === 0) return count * ticksEach;
+  const rowBytes = 4 * [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
+  if (rowBytes === 0) return count * ticksEach;
   const table = run.subarray(8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0));
-  const rows = Math.min(count, Math.floor(table.length / (4 * columns.length)));
+  const rows = Math.min(count, Math.floor(table.length / rowBytes));
   let soundAt = from + (flags & 1 ? uint(run, 8, 4) : 0);
   let ticks = 0;
-  for (let n = 0; n < rows; n++) {
-    const row = table.subarray(4 * columns.length * n);
-    if (flags & 0x200) soundAt += uint(row, flags & 0x100 ? 4 : 0, 4);
+  for (let at = 0; at < rows * rowBytes; at += rowBytes) {
+    if (flags & 0x200) soundAt += uint(table, flags & 0x100 ? at + 4 : at, 4);
     if (soundAt > sizeBytes) return ticks;
-    ticks += flags & 0x100 ? uint(row, 0, 4) : ticksEach;
+    ticks += flags & 0x100 ? uint(table, at, 4) : ticksEach;
   }
   // Of a table that is too long to be read, the rest is taken to be like the beginning.
   return rows === 0 ? 0 : (ticks * count) / rows;
@@ -245,7 +238,8 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
   const isMpeg = objectType === 0x69 || objectType === 0x6b;
   if (isMpeg) codec = "MPEG audio";
   if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = "MPEG-4/AAC";
-  return { format, codec, channels, sampleRate, isMpeg, lossless: isPcm || format === "alac" || format === "fLaC" };
+  const isLossless = isPcm || format === "alac" || format === "fLaC";
+  return { format, codec, channels, sampleRate, isMpeg, isLossless };
 }
 
 function isAac(objectType: number): boolean {
@@ -273,12 +267,12 @@ function readDecoderConfig(descriptor: Uint8Array) {
  * What comes out of an AAC decoder (ISO/IEC 14496-3, 1.6.2.1): with spectral band replication at another rate than the
  * one coded, with parametric stereo in two channels where one is coded. 0 is "not told here".
  */
-function readAudioSpecificConfig(bytes: Uint8Array): { channels: number; sampleRate: number } {
+function readAudioSpecificConfig(config: Uint8Array): { channels: number; sampleRate: number } {
+  const all = Array.from(config, (b) => b.toString(2).padStart(8, "0")).join("");
   let at = 0;
   const bits = (count: number) => {
-    let value = 0;
-    for (const stop = at + count; at < stop; at++) value = value * 2 + ((byte(bytes, at >> 3) >> (7 - (at & 7))) & 1);
-    return value;
+    at += count;
+    return Number.parseInt(all.slice(at - count, at), 2) || 0;
   };
   const objectType = () => {
     const type = bits(5);
@@ -290,17 +284,15 @@ function readAudioSpecificConfig(bytes: Uint8Array): { channels: number; sampleR
   };
   const type = objectType();
   let sampleRate = rate();
-  let channels = AAC_CHANNELS[bits(4)] ?? 0;
-  const isExplicit = type === 5 || type === 29;
-  if (isExplicit) sampleRate = rate();
+  const channels = AAC_CHANNELS[bits(4)] ?? 0;
   let hasParametricStereo = type === 29;
   // Older decoders are told of a plain stream, and newer ones of the extensions behind it.
-  for (at += isExplicit ? 5 : 3; !isExplicit && at + 16 <= bytes.length * 8; at -= 10) {
-    if (bits(11) !== 0x2b7) continue;
+  const sync = all.indexOf("01010110111", at + 3);
+  if (type === 5 || type === 29) sampleRate = rate();
+  else if (sync >= 0) {
+    at = sync + 11;
     if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
     hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
-    break;
   }
-  if (hasParametricStereo && channels === 1) channels = 2;
-  return { channels, sampleRate };
+  return { channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
 }

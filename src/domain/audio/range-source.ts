@@ -19,7 +19,6 @@ export interface Reading {
   soundBytes: number;
   /** Of how many bytes of sound `seconds` is the length, where fewer may be there. */
   statedBytes?: number;
-  hasVideo?: boolean;
   /** A small file of nothing but texts, for the parser. Read last, so that texts use up nothing that facts need. */
   readTags(): Promise<Uint8Array>;
 }

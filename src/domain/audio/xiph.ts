@@ -148,15 +148,14 @@ const MAX_PAGES = 50_000;
 const MAX_STREAMS = 16;
 
 /** Ogg with an audio stream, the first one if there are several. */
-export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   let stream: Stream | null = null;
-  let hasVideo = false;
   let at = start;
   for (let n = 0; n < MAX_STREAMS; n++) {
     const page = await pageAt(source, at);
     if (!page?.isFirst) break;
     stream ??= await streamOf(source, page);
-    hasVideo ||= /^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)));
+    if (/^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)))) return null;
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
@@ -166,8 +165,8 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
     await take(commentsAt);
     return readVorbisComments(take, budget);
   };
-  const facts = { container: "Ogg", codec, sampleRate, channels, lossless: codec === "FLAC", hasVideo };
-  return { ...facts, seconds: hasVideo ? null : await oggSeconds(source, stream), soundBytes: source.size, readTags };
+  const facts = { container: "Ogg", codec, sampleRate, channels, lossless: codec === "FLAC" };
+  return { ...facts, seconds: await oggSeconds(source, stream), soundBytes: source.size, readTags };
 }
 
 /** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
