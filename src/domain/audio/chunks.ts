@@ -1,17 +1,17 @@
 import { walkFrames } from "./frames.ts";
-import type { ParseHeader, Part, RangeSource, Reading } from "./range-source.ts";
+import type { Part, RangeSource, Reading } from "./range-source.ts";
 import { be32, byte, join, latin1, le32, UnreadableAudio, uint, uintLE } from "./range-source.ts";
 import { copyTexts, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
 
 /* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
 
-const parseChunk = (toLength: typeof uint | typeof uintLE) => (header: Uint8Array) => {
-  const length = toLength(header, 4, 4);
-  const chunk = { name: latin1(header, 0, 4), headerBytes: 8, bodyBytes: length, paddingBytes: length % 2 };
-  return header.length < 8 ? null : chunk;
-};
-const parseRiff: ParseHeader = parseChunk(uintLE);
-const parseAiff: ParseHeader = parseChunk(uint);
+/** The chunks of an IFF file, whose lengths `toLength` reads. */
+function chunks(source: RangeSource, start: number, end: number, toLength: typeof uint) {
+  return source.parts(start, end, 8, (header) => {
+    const [name, bodyBytes] = [latin1(header, 0, 4), toLength(header, 4, 4)];
+    return header.length < 8 ? null : { name, headerBytes: 8, bodyBytes, paddingBytes: bodyBytes % 2 };
+  });
+}
 
 /** A chunk for the parser; empty where its body is. */
 function chunk(name: string, toBytes: typeof le32, body: Uint8Array): Uint8Array {
@@ -19,7 +19,7 @@ function chunk(name: string, toBytes: typeof le32, body: Uint8Array): Uint8Array
 }
 
 /** Whether a chunk begins at `at` and fits: an empty chunk of sound followed by others is truly empty. */
-async function isChunk(source: RangeSource, at: number, toLength: typeof uint | typeof uintLE): Promise<boolean> {
+async function isChunk(source: RangeSource, at: number, toLength: typeof uint): Promise<boolean> {
   const head = await source.upTo(at, 8);
   return /^[\w ]{4}$/.test(latin1(head, 0, 4)) && at + 8 + toLength(head, 4, 4) <= source.size;
 }
@@ -39,12 +39,12 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
   const texts: ReadText[] = [];
-  for await (const part of source.parts(start + 12, source.size, 8, parseRiff)) {
+  for await (const part of chunks(source, start + 12, source.size, uintLE)) {
     const { name, data, end } = part;
+    const copy = () => source.copy(data, Math.min(end - data, 64));
     if (name === "ds64") longDataBytes = uintLE(await source.upTo(data, 16), 8, 8);
-    if (name === "fmt ") format ??= await source.copy(data, Math.min(end - data, 64));
-    if (name === "CSET" && end - data <= 64)
-      texts.push(async () => chunk("CSET", le32, await source.copy(data, end - data)));
+    if (name === "fmt ") format ??= await copy();
+    if (name === "CSET") texts.push(async () => chunk(name, le32, await copy()));
     if (name === "LIST") texts.push(() => readInfoTexts(source, part, budget));
     if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data, budget)));
     if (name !== "data" || sound) continue;
@@ -55,9 +55,8 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
     part.next = soundEnd + (soundEnd % 2);
   }
   if (!format || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
-  let codec = uintLE(format, 0, 2);
-  // The true code begins the sub-format's GUID.
-  if (codec === WAVE_EXTENSIBLE) codec = uintLE(format, 24, 2);
+  // The true code of an extensible format begins the sub-format's GUID.
+  const codec = uintLE(format, uintLE(format, 0, 2) === WAVE_EXTENSIBLE ? 24 : 0, 2);
   const sampleRate = uintLE(format, 4, 4);
   const bytes = sound.end - sound.start;
   const blocks = Math.floor(bytes / uintLE(format, 12, 2));
@@ -76,7 +75,7 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
 /** The texts of a LIST chunk of the type INFO, as such a chunk; empty without any. */
 async function readInfoTexts(source: RangeSource, { data, end }: Part, budget: TextBudget): Promise<Uint8Array> {
   const type = await source.copy(data, 4);
-  const parts = source.parts(data + 4, end, 8, parseRiff);
+  const parts = chunks(source, data + 4, end, uintLE);
   const isText = (part: Part) => /^[\w ]{4}$/.test(part.name) && part.end > part.data;
   const texts = latin1(type) === "INFO" ? await copyTexts(source, parts, budget, isText) : [];
   return texts.length === 0 ? new Uint8Array() : chunk("LIST", le32, join(type, ...texts));
@@ -95,7 +94,7 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   let common: Uint8Array | null = null;
   let sound: { bytes: number; statedBytes: number } | null = null;
   const texts: ReadText[] = [];
-  for await (const { name, data, end } of source.parts(start + 12, source.size, 8, parseAiff)) {
+  for await (const { name, data, end } of chunks(source, start + 12, source.size, uint)) {
     if (name === "COMM") common ??= await source.copy(data, Math.min(end - data, 22 + 256));
     if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && end > data && budget.admits(end - data)) {
       texts.push(async () => chunk(name, be32, await source.copy(data, end - data)));

@@ -7,16 +7,8 @@ import { findTrailingTags, type TextBudget } from "./tags.ts";
  * ADTS, WavPack, Monkey's Audio and Musepack.
  */
 
-export interface Frame {
-  bytes: number;
-  seconds: number;
-  channels: number;
-  container: string;
-  codec: string;
-  sampleRate: number;
-  /** Equal in all frames of one stream. */
-  family: number;
-}
+/** `family` is equal in all frames of one stream. */
+type Frame = NonNullable<ReturnType<typeof frameAt>>;
 
 /** By layer, from layer 1 on. */
 const MPEG_1_KBPS = [
@@ -39,7 +31,7 @@ const MAX_JUNK_BYTES = 256 * 1024;
 const MAX_FRAMES = 1_000_000;
 
 /** The frame whose header is at `at`, MPEG audio (layers 1 to 3) or ADTS; null where there is none. */
-export function frameAt(bytes: Uint8Array, at: number): Frame | null {
+export function frameAt(bytes: Uint8Array, at: number) {
   if (byte(bytes, at) !== 0xff || at + FRAME_HEADER_BYTES > bytes.length) return null;
   const [b1, b2, b3] = [byte(bytes, at + 1), byte(bytes, at + 2), byte(bytes, at + 3)];
   const layer = 4 - ((b1 >> 1) & 3);
@@ -165,17 +157,15 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   }
   const isDsd = flags >= 2 ** 31;
   const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
-  let samples = firstEnd <= source.size ? null : 0;
-  for await (const mark of source.lastMarks("wvpk", start)) {
+  const samples = await source.findLast("wvpk", start, async (mark) => {
     const block = await source.upTo(mark, 32);
     const blockSamples = uintLE(block, 20, 4);
     const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
-    if (!isWhole || blockSamples === 0) continue;
-    samples = (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1);
-    break;
-  }
+    return isWhole && blockSamples > 0 ? (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1) : null;
+  });
   const [codec, lossless] = [isDsd ? "DSD" : "PCM", (flags & 8) === 0];
-  const seconds = samples === null ? null : samples / sampleRate;
+  const isCut = firstEnd > source.size;
+  const seconds = samples === null && !isCut ? null : (samples ?? 0) / sampleRate;
   const soundBytes = end - start;
   return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes, readTags: readText };
 }

@@ -127,17 +127,14 @@ function float(bytes: Uint8Array): number {
 /** From the first block to the last one; the stated length where that is close to it, or where no block is found. */
 async function measureSeconds(source: RangeSource, firstCluster: number, secondsPerTick: number, stated: number) {
   const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
-  for await (const mark of source.lastMarks("\x1f\x43\xb6\x75", firstCluster)) {
-    if (first === null) break;
-    const times = await blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
-    if (times === null) continue;
-    // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
-    const lastStart = (times.last - first.first) * secondsPerTick;
-    const measured = lastStart + (times.last - times.beforeLast) * secondsPerTick;
-    const isTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
-    return stated > 0 && isTrue ? stated : measured;
-  }
-  return stated > 0 ? stated : null;
+  const readCluster = (mark: number) => blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
+  const last = first && (await source.findLast("\x1f\x43\xb6\x75", firstCluster, readCluster));
+  if (!first || !last) return stated > 0 ? stated : null;
+  // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
+  const lastStart = (last.last - first.first) * secondsPerTick;
+  const measured = lastStart + (last.last - last.beforeLast) * secondsPerTick;
+  const isTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
+  return stated > 0 && isTrue ? stated : measured;
 }
 
 /** The times in ticks of a cluster's first block and of its last two, of the first `max` elements; null without any. */

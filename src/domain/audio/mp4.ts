@@ -80,7 +80,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const track = tracks.find(({ handler, entry }) => handler === "soun" && entry);
   if (!track?.entry) throw new UnreadableAudio("The file has no audio track.");
   const { entry } = track;
-  const ticks = fragment ? await readFragments(source, fragment, track) : track.ticks;
+  const ticks = fragment ? await measureFragments(source, fragment, track) : track.ticks;
   // Only the frames tell which version and layer of MPEG audio it is, and of how many channels.
   const frame = entry.isMpeg && !fragment ? frameAt(await source.upTo(track.firstChunk, 16), 0) : null;
   const names = new Set(brands.map((brand) => brand.replace(/\W/g, "")).filter((brand) => brand !== ""));
@@ -155,13 +155,10 @@ async function readItems(source: RangeSource, { data, end: listEnd }: Part, budg
 }
 
 /** From the first fragment's time to the end of the last sample that is there, in ticks of the track. */
-async function readFragments(source: RangeSource, first: Part, track: Track): Promise<number | null> {
+async function measureFragments(source: RangeSource, first: Part, track: Track): Promise<number | null> {
   const from = await readFragment(source, first.start, track);
-  for await (const mark of source.lastMarks("moof", first.start)) {
-    const last = await readFragment(source, mark - 4, track);
-    if (from && last) return last.end - from.start;
-  }
-  return null;
+  const last = await source.findLast("moof", first.start, (mark) => readFragment(source, mark - 4, track));
+  return from && last && last.end - from.start;
 }
 
 /** When the track's samples in the fragment at `start` begin and, of those that are there, end; null without any. */

@@ -63,23 +63,19 @@ const MAX_MARKS = 64;
 /** Parts of one walk: honest headers and tags have a few hundred. */
 export const MAX_PARTS = 2000;
 
-interface Window {
-  offset: number;
-  bytes: Uint8Array;
-}
+const NOTHING: Uint8Array = new Uint8Array();
 
 /**
  * A stored file that is read by ranges, through two cached windows: the head, to which readers come back, and one that
- * moves. Reads, bytes and steps are bounded over the whole life of a source. Past a bound, a source gives no more bytes,
- * as at the end of the file: whoever reads makes do with what it knows by then.
+ * moves. Past its bounds on reads, bytes and steps, it gives no more bytes, as at the end of the file.
  */
 export class RangeSource {
   /** Set once `read` has thrown, which is no fault of the file. */
   failure: { error: unknown } | undefined;
   readonly size: number;
   readonly #read: ReadRange;
-  #head: Window = { offset: 0, bytes: new Uint8Array() };
-  #window: Window = this.#head;
+  #head = { offset: 0, bytes: NOTHING };
+  #window = this.#head;
   #windowBytes = MIN_WINDOW_BYTES;
   #readsLeft = MAX_READS;
   #stepsLeft = MAX_STEPS;
@@ -91,13 +87,10 @@ export class RangeSource {
     this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
   }
 
-  /**
-   * The bytes [start, start + length), at most `MAX_WINDOW_BYTES` of them, or fewer at the end of the file or past a
-   * bound. The result is a view of the cache: copy what is kept.
-   */
+  /** Up to `length` bytes, and up to `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what is kept. */
   async upTo(start: number, length: number): Promise<Uint8Array> {
     const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), this.size);
-    if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return new Uint8Array();
+    if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return NOTHING;
     for (const { offset, bytes } of [this.#window, this.#head]) {
       if (start >= offset && end <= offset + bytes.length) return bytes.subarray(start - offset, end - offset);
     }
@@ -106,13 +99,13 @@ export class RangeSource {
     this.#windowBytes = isSequential ? Math.min(this.#windowBytes * 2, MAX_WINDOW_BYTES) : MIN_WINDOW_BYTES;
     const wanted = Math.min(Math.max(end - start, this.#windowBytes), this.size - start);
     this.#bytesLeft -= wanted;
-    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return new Uint8Array();
+    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return NOTHING;
     this.#window = { offset: start, bytes: await this.#fetch(start, wanted) };
     if (start === 0 && this.#head.bytes.length === 0) this.#head = this.#window;
     return this.#window.bytes.subarray(0, end - start);
   }
 
-  /** A copy of `length` bytes from `start`, or of fewer: what `upTo` gives, fit to be kept. */
+  /** What `upTo` gives, fit to be kept. */
   async copy(start: number, length: number): Promise<Uint8Array> {
     return (await this.upTo(start, length)).slice();
   }
@@ -131,8 +124,8 @@ export class RangeSource {
     }
   }
 
-  /** The positions of `mark` (Latin-1) at `from` or later, the last one first, within the file's tail. */
-  async *lastMarks(mark: string, from = 0): AsyncGenerator<number> {
+  /** What `read` makes of `mark` (Latin-1) where it last stands in the file's tail, and stands for something. */
+  async findLast<T>(mark: string, from: number, read: (at: number) => Promise<T | null>): Promise<T | null> {
     const stop = Math.max(from, this.size - MAX_TAIL_BYTES);
     let tries = 0;
     let end = this.size;
@@ -140,12 +133,14 @@ export class RangeSource {
       const start = Math.max(stop, end - bytes);
       const text = latin1(await this.upTo(start, end - start));
       for (let at = text.lastIndexOf(mark); at >= 0; at = at === 0 ? -1 : text.lastIndexOf(mark, at - 1)) {
-        if (++tries > MAX_MARKS) return;
-        yield start + at;
+        if (++tries > MAX_MARKS) return null;
+        const found = await read(start + at);
+        if (found !== null) return found;
       }
-      if (text === "" || start === stop) return;
+      if (text === "" || start === stop) return null;
       end = start + mark.length - 1;
     }
+    return null;
   }
 
   async #fetch(offset: number, length: number): Promise<Uint8Array> {
@@ -170,7 +165,7 @@ export function uint(bytes: Uint8Array, at = 0, length = bytes.length): number {
 }
 
 /** Little-endian; exact up to 2^53. */
-export function uintLE(bytes: Uint8Array, at: number, length: number): number {
+export function uintLE(bytes: Uint8Array, at = 0, length = bytes.length): number {
   return bytes.subarray(at, at + length).reduceRight((sum, b) => sum * 256 + b, 0);
 }
 

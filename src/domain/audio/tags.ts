@@ -1,16 +1,5 @@
 import type { Part } from "./range-source.ts";
-import {
-  be32,
-  byte,
-  join,
-  latin1,
-  le32,
-  MAX_PARTS,
-  MAX_WINDOW_BYTES,
-  RangeSource,
-  uint,
-  uintLE,
-} from "./range-source.ts";
+import { be32, byte, join, latin1, le32, MAX_PARTS, RangeSource, uint, uintLE } from "./range-source.ts";
 
 /*
  * Tags reduced to their text. The parser's time and memory grow with all that a tag holds, in places with the square of
@@ -87,21 +76,18 @@ function toSynchsafe(value: number): Uint8Array {
  */
 export async function readId3Text(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
   const tag = await source.copy(start, 20);
-  const version = byte(tag, 3);
-  const length = id3Length(tag);
-  const flags = byte(tag, 5);
+  const [version, flags, length] = [byte(tag, 3), byte(tag, 5), id3Length(tag)];
   if (length === 0 || version < 2 || version > 4) return new Uint8Array();
   let [file, tagAt] = [source, start];
   if (version < 4 && (flags & 0x80) !== 0) {
     // Unsynchronisation puts a zero behind every 0xFF.
-    const stuffed = await source.upTo(start, Math.min(length, MAX_WINDOW_BYTES));
+    const stuffed = await source.upTo(start, length);
     const plain = stuffed.filter((b, at) => !(b === 0 && stuffed[at - 1] === 0xff));
     [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length), 0];
   }
-  let framesAt = tagAt + 10;
   // Of the extended header's length, version 3 leaves out its own four bytes.
-  if (version > 2 && (flags & 0x40) !== 0)
-    framesAt += version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.slice(10, 14));
+  const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
+  const framesAt = tagAt + 10 + (version > 2 && (flags & 0x40) !== 0 ? extended : 0);
   const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
   const frames = file.parts(framesAt, tagAt + length - headerBytes, headerBytes, (header) => {
     const name = latin1(header, 0, nameBytes);

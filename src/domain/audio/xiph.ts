@@ -6,9 +6,9 @@ import { readVorbisComments, type TextBudget } from "./tags.ts";
 
 /** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
 function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
-  const [b0, b1, b2, b3, b4] = [0, 1, 2, 3, 4].map((at) => byte(bytes, at)) as [number, number, number, number, number];
+  const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
   const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
-  if (b0 !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
+  if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
   if (b3 >> 4 > 10 || (b3 & 1) !== 0) return null;
   // The number is written as UTF-8 would, up to seven bytes long.
   const ones = Math.clz32(~(b4 << 24));
@@ -64,15 +64,12 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
-  let samples = stated;
-  for await (const mark of source.lastMarks(latin1(head, from, 2), at)) {
+  const samples = await source.findLast(latin1(head, from, 2), at, async (mark) => {
     const rest = await source.upTo(mark, source.size - mark);
     const last = frameIn(rest);
-    if (!last) continue;
-    const isCut = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
-    samples = (isCut ? last.start : last.end) - first.start;
-    break;
-  }
+    const isCut = last && last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
+    return last && (isCut ? last.start : last.end) - first.start;
+  });
   const take = async (length: number) => {
     const bytes = await source.copy(comments.at, Math.min(length, comments.end - comments.at));
     comments.at += length;
@@ -81,7 +78,7 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   const readTags = () => readVorbisComments(take, budget);
   const [sampleRate, channels] = [uint(info, 10, 3) >> 4, ((byte(info, 12) >> 1) & 7) + 1];
   const facts = { container: "FLAC", codec: "FLAC", sampleRate, channels, lossless: true };
-  return { ...facts, seconds: samples / sampleRate, soundBytes: source.size - at, readTags };
+  return { ...facts, seconds: (samples ?? stated) / sampleRate, soundBytes: source.size - at, readTags };
 }
 
 type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
@@ -199,7 +196,12 @@ function takeFromPages(source: RangeSource, first: Page) {
  * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
-  const lastGranule = await findLastGranule(source, first.page.serial);
+  const lastPage = await source.findLast("OggS", 0, async (mark) => {
+    const page = await pageAt(source, mark);
+    return page?.granule && page.end <= source.size ? page : null;
+  });
+  // Of another stream, it tells nothing.
+  const lastGranule = lastPage?.serial === first.page.serial ? lastPage.granule : null;
   const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
   let stream = first;
   let seconds = -stream.preSkip / stream.granulesPerSecond;
@@ -207,10 +209,13 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
   let previous = 0;
   let at = first.page.end;
   for (let n = 0; at < source.size; n++) {
-    const page = n < MAX_PAGES && at < maxBytes ? await pageAt(source, at) : null;
-    if (!page && lastGranule !== null) seconds += Math.max(0, lastGranule - previous) / stream.granulesPerSecond;
-    else if (!page && (n === MAX_PAGES || at >= maxBytes)) return null;
-    if (!page) break;
+    const isWalked = n < MAX_PAGES && at < maxBytes;
+    const page = isWalked ? await pageAt(source, at) : null;
+    if (!page && !isWalked && lastGranule === null) return null;
+    if (!page) {
+      seconds += Math.max(0, (lastGranule ?? 0) - previous) / stream.granulesPerSecond;
+      break;
+    }
     at = page.end;
     if (page.isFirst && isHeard) {
       // The next link. Streams that begin side by side are heard together, and only the first counts.
@@ -238,13 +243,4 @@ async function heardSamples(source: RangeSource, page: Page, stream: Stream, pre
   const granule = page.granule ?? 0;
   // A position that goes back is that of another stream with the same number.
   return Math.min(granule < previous ? granule : granule - previous, most);
-}
-
-/** The last granule position of the file; null where it is that of another stream. */
-async function findLastGranule(source: RangeSource, serial: string): Promise<number | null> {
-  for await (const mark of source.lastMarks("OggS")) {
-    const page = await pageAt(source, mark);
-    if (page && page.end <= source.size && page.granule) return page.serial === serial ? page.granule : null;
-  }
-  return null;
 }
