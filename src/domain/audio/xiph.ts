@@ -190,10 +190,9 @@ function takeFromPages(source: RangeSource, first: Page) {
 }
 
 /**
- * How long an Ogg plays. Page by page: each adds what its granule position is ahead of the one before, but no more than
- * its packets can hold, so that a capture from the middle of a stream counts from its start; and each link of a chain
- * adds up. Beyond `MAX_HEAD_BYTES`, or a damage, the last page tells the rest where it is of the same stream; a chain
- * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
+ * The sum of what each page's granule position is ahead of the one before, in each link of a chain; of a capture from
+ * the middle of a stream, no more than its packets can hold. Beyond the bounds of the walk, and behind damage, the last
+ * page tells the rest if it is of the same stream; null where it isn't.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
   const lastPage = await source.findLast("OggS", 0, async (mark) => {
