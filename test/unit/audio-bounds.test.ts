@@ -363,7 +363,7 @@ describe("the parser", () => {
     const { mediaType } = await detectMediaType(bytes.subarray(0, 4096));
     const source = new RangeSource(reader(bytes).read, bytes.length);
     const reading = await formatOf(mediaType).read!(source, 0, new TextBudget());
-    return (await reading.readTags()).length;
+    return (await reading!.readTags()).length;
   }
 
   it("is given one stream's comments of an Ogg of 50,000 streams", async () => {

@@ -20,10 +20,14 @@ export interface Audio {
 }
 
 export interface Inspection extends MediaType {
-  /** Null in a file that is no audio. */
+  /** Null in a file that is no audio, or a video: a container with a picture track is one, whatever it calls itself. */
   audio: Audio | null;
 }
 
+const NO_FACTS = { container: null, codec: null, sampleRate: null, channels: null, lossless: null };
+const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null, tags: {} };
+/** Besides the tags of several parts. */
+const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
 const MAX_TAG_CHARACTERS = 256;
 /** Silence takes more in every format; a length at less comes from a header that lies. */
 const MIN_BITS_PER_SECOND = 50;
@@ -31,14 +35,8 @@ const MIN_BITS_PER_SECOND = 50;
 const MAX_LEADING_TAGS = 4;
 
 /**
- * What a stored file is, from its bytes alone, and what is to be heard in it: in constant memory, a bounded number of
- * reads and bytes and, where the format allows it, a few range reads.
- *
- * A container without a picture track is audio, and one with a picture track is video, whatever it calls itself. A video
- * has `audio: null`, readable or not. Audio in a format without a reader (MIDI, AMR, …) has an `Audio` of nulls. What a
- * bound leaves out costs tags or the duration, never the file.
- *
- * Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
+ * What a stored file is, from its bytes alone, by a bounded number of reads: past a bound, tags or the duration are left
+ * out. Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
  * unchanged.
  */
 export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<Inspection> {
@@ -69,78 +67,51 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
     const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
     if (inner.fileType === "audio file") format = formatOf(inner.mediaType);
   }
-  const answer = (audio: Audio | null) => ({ mediaType: format.mediaType, fileType: format.fileType, audio });
-  if (!format.read) return answer(format.fileType === "audio file" ? NOTHING_KNOWN : null);
+  const { mediaType, fileType } = format;
+  if (!format.read) return { mediaType, fileType, audio: fileType === "audio file" ? NOTHING_KNOWN : null };
   const reading = await format.read(source, start, budget);
-  const isVideo = reading.hasVideo ?? false;
-  if (isVideo !== (format.fileType === "video file")) {
-    if (isVideo && !format.sibling) throw new UnreadableAudio("The file has no audio in it.");
-    format = formatOf(format.sibling ?? format.mediaType);
-  }
-  return answer(isVideo ? null : await describe(reading, format, leading));
+  if ((reading === null) !== (fileType === "video file")) format = formatOf(format.sibling ?? mediaType);
+  const audio = reading && (await describe(reading, format, leading));
+  return { mediaType: format.mediaType, fileType: format.fileType, audio };
 }
 
 async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
+  const { container, soundBytes, statedBytes, lossless } = reading;
   const sampleRate = positive(reading.sampleRate);
   if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
-  const seconds = positive(reading.seconds);
+  const part = statedBytes ? Math.min(1, soundBytes / statedBytes) : 1;
+  const seconds = positive((reading.seconds ?? 0) * part);
   const isSilent = seconds === null && reading.seconds !== null;
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
-  const isPossible = seconds !== null && (reading.soundBytes * 8) / seconds >= MIN_BITS_PER_SECOND;
-  const durationSeconds = isPossible ? seconds : null;
+  const bitrate = seconds === null ? 0 : (soundBytes * 8) / seconds;
+  const isPossible = bitrate >= MIN_BITS_PER_SECOND;
+  const texts = await parseTexts(join(await readTexts(leading), await reading.readTags()), format.parser);
   return {
-    container: cleanText(reading.container),
-    codec: cleanText(reading.codec),
-    durationSeconds,
+    container: cleanText(container),
+    codec: cleanText(reading.codec ?? texts?.format.codec),
+    durationSeconds: isPossible ? seconds : null,
     sampleRate,
     channels: positive(reading.channels),
-    bitrate: durationSeconds === null ? null : Math.round((reading.soundBytes * 8) / durationSeconds),
-    lossless: reading.lossless,
-    tags: await parseTags(reading, format.parser ?? "", leading),
+    bitrate: isPossible ? Math.round(bitrate) : null,
+    lossless,
+    tags: texts ? pickTags(texts.common) : {},
   };
 }
 
-/** Texts on which the parser fails are left out, since no fact hangs on them. */
-async function parseTags(reading: Reading, mimeType: string, leading: ReadText[]): Promise<Audio["tags"]> {
-  const file = join(...(await readTexts(leading)), await reading.readTags());
-  if (file.length === 0) return {};
+/** Null for texts on which the parser fails. */
+async function parseTexts(file: Uint8Array, mimeType = ""): Promise<IAudioMetadata | null> {
+  if (file.length === 0) return null;
   const { parseBuffer } = await import("music-metadata");
-  const options = { skipCovers: true, duration: false };
-  const parsed = await parseBuffer(file, { mimeType }, options).catch(() => null);
-  return parsed ? pickTags(parsed.common) : {};
+  return parseBuffer(file, { mimeType }, { skipCovers: true, duration: false }).catch(() => null);
 }
-
-const NOTHING_KNOWN: Audio = {
-  container: null,
-  codec: null,
-  durationSeconds: null,
-  sampleRate: null,
-  channels: null,
-  bitrate: null,
-  lossless: null,
-  tags: {},
-};
 
 function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
-  const wanted = {
-    title: common.title,
-    artist: common.artist,
-    album: common.album,
-    albumartist: common.albumartist,
-    composer: common.composer,
-    genre: common.genre,
-    year: common.year,
-    date: common.date,
-    track: common.track?.no,
-    tracks: common.track?.of,
-    disk: common.disk?.no,
-    comment: common.comment?.map(({ text }) => text ?? ""),
-    bpm: common.bpm,
-    isrc: common.isrc,
-    copyright: common.copyright,
-  };
+  const { track, disk, copyright } = common;
+  const comment = common.comment?.map(({ text }) => text ?? "");
+  const others = { track: track?.no, tracks: track?.of, disk: disk?.no, comment, copyright };
+  const wanted = [...TAGS.map((name) => [name, common[name]] as const), ...Object.entries(others)];
   const tags: Record<string, string | number> = {};
-  for (const [name, value] of Object.entries(wanted)) {
+  for (const [name, value] of wanted) {
     const clean = typeof value === "number" ? (Number.isFinite(value) ? value : null) : cleanText(value);
     if (clean !== null) tags[name] = clean;
   }
@@ -150,12 +121,10 @@ function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
 /** Text fit to be stored: one line, well-formed, bounded. A parser's "string" may be anything. */
 function cleanText(value: unknown): string | null {
   const texts = (Array.isArray(value) ? value : [value]).filter((part) => typeof part === "string");
-  const text = [...new Set(texts)].join("; ");
-  const kept = [...text.slice(0, 4 * MAX_TAG_CHARACTERS).toWellFormed()]
-    .map((c) => (/\p{Cc}/u.test(c) ? " " : c))
-    .join("");
+  const text = [...new Set(texts)].join("; ").slice(0, 4 * MAX_TAG_CHARACTERS);
+  const line = text.toWellFormed().replace(/\p{Cc}/gu, " ");
   return (
-    kept
+    line
       .trim()
       .slice(0, MAX_TAG_CHARACTERS)
       .replace(/[\ud800-\udbff]$/, "") || null
@@ -163,5 +132,5 @@ function cleanText(value: unknown): string | null {
 }
 
 function positive(value: number | null | undefined): number | null {
-  return value !== undefined && value !== null && Number.isFinite(value) && value > 0 ? value : null;
+  return value && Number.isFinite(value) && value > 0 ? value : null;
 }

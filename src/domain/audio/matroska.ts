@@ -1,45 +1,27 @@
-import { byte, join, latin1, type RangeSource, type Reading, UnreadableAudio, uint } from "./range-source.ts";
-import { MAX_ITEMS, type ReadText, readTexts, type TextBudget } from "./tags.ts";
+import type { RangeSource, Reading } from "./range-source.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
 
-/** What is gone into; other elements are passed by as a whole. */
-const CONTAINER = {
-  ebml: 0x1a45dfa3,
-  segment: 0x18538067,
-  seekHead: 0x114d9b74,
-  seek: 0x4dbb,
-  info: 0x1549a966,
-  tracks: 0x1654ae6b,
-  trackEntry: 0xae,
-  audio: 0xe1,
-  tags: 0x1254c367,
-  cluster: 0x1f43b675,
-  blockGroup: 0xa0,
-};
-const ID = {
-  ...CONTAINER,
-  docType: 0x4282,
-  seekId: 0x53ab,
-  seekPosition: 0x53ac,
-  timestampScale: 0x2ad7b1,
-  duration: 0x4489,
-  trackType: 0x83,
-  codecId: 0x86,
-  samplingFrequency: 0xb5,
-  outputSamplingFrequency: 0x78b5,
-  channels: 0x9f,
-  tag: 0x7373,
-  timestamp: 0xe7,
-  block: 0xa1,
-  simpleBlock: 0xa3,
-};
-const CONTAINERS = new Set(Object.values(CONTAINER));
+/* Elements by their ids. */
+const FILE = { ebml: "1a45dfa3", docType: "4282", segment: "18538067", info: "1549a966" };
+const SEEK = { head: "114d9b74", entry: "4dbb", id: "53ab", position: "53ac" };
+const TIME = { scale: "2ad7b1", duration: "4489" };
+const TRACK = { all: "1654ae6b", entry: "ae", type: "83", codecId: "86" };
+const AUDIO = { all: "e1", samplingFrequency: "b5", outputSamplingFrequency: "78b5", channels: "9f" };
+const TAGS = { all: "1254c367", tag: "7373" };
+const CLUSTER = { all: "1f43b675", timestamp: "e7", simpleBlock: "a3", blockGroup: "a0", block: "a1" };
+/** Those that are entered; others are passed by as a whole. */
+const CONTAINERS = [
+  ...[FILE.ebml, FILE.segment, FILE.info, SEEK.head, SEEK.entry, TRACK.all, TRACK.entry],
+  ...[AUDIO.all, TAGS.all, CLUSTER.all, CLUSTER.blockGroup],
+];
+
 const MAX_INFO_BYTES = 16 * 1024;
-/** A header of so many elements is none; a cluster of so many blocks is longer than any recorder's. */
-const MAX_HEADER_ELEMENTS = 2000;
 /** Where the first block must be, to be taken for the start. */
 const MAX_FIRST_ELEMENTS = 16;
+/** A cluster of so many blocks is longer than any recorder's. */
 const MAX_CLUSTER_ELEMENTS = 50_000;
 /** By codec ids (draft-ietf-cellar-codec); of the others it isn't known. */
 const LOSSLESS = /^(FLAC|ALAC|PCM|TTA|WAVPACK)/;
@@ -48,8 +30,7 @@ const LOSSY = /^(OPUS|VORBIS|AAC|MPEG|E?AC3|DTS)/;
 const MAX_VALUE_BYTES = 64;
 /** A stated length is right or far off. */
 const TOLERANCE_SECONDS = 0.25;
-/** Track types. */
-const [VIDEO, AUDIO] = [1, 2];
+const [VIDEO_TRACK, AUDIO_TRACK] = [1, 2];
 
 class Track {
   type = 0;
@@ -60,114 +41,81 @@ class Track {
   channels = 1;
 }
 
-/** The elements from `position` on, in order and flat: what is inside a container comes after it. */
-async function* elements(source: RangeSource, position: number, limit: number) {
-  for (let at = position, n = 0; at < source.size && n < limit; n++) {
-    const head = await source.upTo(at, 12);
-    const idBytes = Math.clz32(byte(head, 0)) - 23;
-    const sizeBytes = Math.clz32(byte(head, idBytes)) - 23;
-    if (idBytes > 4 || sizeBytes > 8 || idBytes + sizeBytes > head.length) return;
-    const id = uint(head, 0, idBytes);
-    const size = head.slice(idBytes, idBytes + sizeBytes);
+/** The elements from `start` on. A length of all ones is "unknown": as a huge number it ends the walk. */
+function elements(source: RangeSource, start: number, end = source.size, max?: number) {
+  const parse = (header: Uint8Array) => {
+    const idBytes = Math.clz32(byte(header, 0)) - 23;
+    const sizeBytes = Math.clz32(byte(header, idBytes)) - 23;
+    const headerBytes = idBytes + sizeBytes;
+    if (idBytes > 4 || sizeBytes > 8 || headerBytes > header.length) return null;
+    const name = uint(header, 0, idBytes).toString(16);
+    const size = header.slice(idBytes, headerBytes);
     size[0] = byte(size, 0) & (0xff >> sizeBytes);
-    const length = uint(size);
-    const data = at + idBytes + sizeBytes;
-    // A length of all ones is "unknown", which only a container may have; it is a huge number and ends the walk.
-    yield { id, start: at, data, length };
-    at = CONTAINERS.has(id) ? data : data + length;
-  }
+    return { name, headerBytes, bodyBytes: uint(size), isEntered: CONTAINERS.includes(name) };
+  };
+  return source.parts(start, end, 12, parse, max);
 }
 
 /**
  * Matroska and WebM. The length is from the first block to the last one, since what browsers record states none and
  * what is cut off states too much; the stated one counts where it is close to that, and where the tail has no cluster.
  */
-export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const tracks: Track[] = [];
-  let docType = "";
   const texts: ReadText[] = [];
+  let docType = "";
   let firstCluster = source.size;
   let segmentStart = start;
   let secondsPerTick = 1e-3;
   let statedTicks = 0;
-  let seekId = 0;
-  let tagsAt = 0;
-  for await (const { id, start: at, data, length } of elements(source, start, MAX_HEADER_ELEMENTS)) {
-    const whole = data + length - at;
-    const value = length <= MAX_VALUE_BYTES ? await source.copy(data, length) : none;
-    if (id === ID.segment) segmentStart = data;
-    if (id === ID.docType) docType = latin1(value);
-    if (id === ID.info && whole <= MAX_INFO_BYTES) texts.push(() => source.copy(at, whole));
-    if (id === ID.trackEntry) tracks.push(new Track());
+  let seekId = "";
+  let tags = { start: 0, end: 0 };
+  for await (const { name, start: at, data, end } of elements(source, start)) {
+    const value = await source.copy(data, end - data <= MAX_VALUE_BYTES ? end - data : 0);
     const track = tracks.at(-1) ?? new Track();
-    if (id === ID.trackType) track.type = uint(value);
-    if (id === ID.codecId) track.codecId = latin1(value);
-    if (id === ID.samplingFrequency) track.sampleRate = float(value);
-    if (id === ID.outputSamplingFrequency) track.outputRate = float(value);
-    if (id === ID.channels) track.channels = uint(value);
-    if (id === ID.timestampScale) secondsPerTick = uint(value) / 1e9;
-    if (id === ID.duration) statedTicks = float(value);
-    if (id === ID.seekId) seekId = uint(value);
-    if (id === ID.seekPosition && seekId === ID.tags) tagsAt = segmentStart + uint(value);
-    if (id === ID.tag && budget.admits(whole)) texts.push(async () => ebml(ID.tags, await source.copy(at, whole)));
-    if (id === ID.cluster) {
+    if (name === FILE.segment) segmentStart = data;
+    if (name === FILE.docType) docType = latin1(value);
+    if (name === FILE.info && end - at <= MAX_INFO_BYTES) texts.push(() => source.copy(at, end - at));
+    if (name === TRACK.entry) tracks.push(new Track());
+    if (name === TRACK.type) track.type = uint(value);
+    if (name === TRACK.codecId) track.codecId = latin1(value);
+    if (name === AUDIO.samplingFrequency) track.sampleRate = float(value);
+    if (name === AUDIO.outputSamplingFrequency) track.outputRate = float(value);
+    if (name === AUDIO.channels) track.channels = uint(value);
+    if (name === TIME.scale) secondsPerTick = uint(value) / 1e9;
+    if (name === TIME.duration) statedTicks = float(value);
+    if (name === SEEK.id) seekId = uint(value).toString(16);
+    if (name === SEEK.position && seekId === TAGS.all) tags = { start: segmentStart + uint(value), end: source.size };
+    if (name === TAGS.all) tags = { start: at, end };
+    if (name === CLUSTER.all) {
       firstCluster = at;
       break;
     }
   }
-  if (tagsAt > firstCluster) texts.push(() => readTags(source, tagsAt, budget));
-  const hasVideo = tracks.some(({ type }) => type === VIDEO);
-  const track = tracks.find(({ type }) => type === AUDIO);
-  if (!track && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
-  const { codecId, sampleRate, outputRate, channels } = track ?? new Track();
-  const codec = codecId.replace(/^A_/, "");
-  const stated = statedTicks * secondsPerTick;
-  const first = hasVideo ? null : await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
-  let measured: number | null = null;
-  let isStatedTrue = true;
-  for await (const mark of source.lastMarks("\x1f\x43\xb6\x75", firstCluster)) {
-    if (first === null) break;
-    const times = await blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
-    if (times === null) continue;
-    // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
-    const lastStart = (times.last - first.first) * secondsPerTick;
-    measured = lastStart + (times.last - times.beforeLast) * secondsPerTick;
-    isStatedTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
-    break;
-  }
+  texts.push(async () => {
+    const parts = elements(source, tags.start, tags.end);
+    return makeElement(TAGS.all, ...(await copyTexts(source, parts, budget, ({ name }) => name === TAGS.tag)));
+  });
+  if (tracks.some(({ type }) => type === VIDEO_TRACK)) return null;
+  const track = tracks.find(({ type }) => type === AUDIO_TRACK);
+  if (!track) throw new UnreadableAudio("The file has no audio track.");
+  const codec = track.codecId.replace(/^A_/, "");
   return {
     container: `EBML/${docType}`,
     codec,
-    sampleRate: outputRate || sampleRate,
-    channels,
+    sampleRate: track.outputRate || track.sampleRate,
+    channels: track.channels,
     lossless: LOSSLESS.test(codec) || (LOSSY.test(codec) ? false : null),
-    seconds: stated > 0 && isStatedTrue ? stated : measured,
+    seconds: await measureSeconds(source, firstCluster, secondsPerTick, statedTicks * secondsPerTick),
     soundBytes: source.size - firstCluster,
-    hasVideo,
-    readTags: async () => ebml(ID.segment, ...(await readTexts(texts))),
+    readTags: async () => makeElement(FILE.segment, await readTexts(texts)),
   };
 }
 
-/** The tags in the element at `start`, where the index says that it is. */
-async function readTags(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
-  const tags: Uint8Array[] = [];
-  for await (const { id, start: at, data, length } of elements(source, start, MAX_ITEMS)) {
-    if (id !== ID.tags && id !== ID.tag) break;
-    if (id === ID.tag && budget.admits(data + length - at)) tags.push(await source.copy(at, data + length - at));
-  }
-  return tags.length === 0 ? none : ebml(ID.tags, ...tags);
-}
-
-const none = new Uint8Array();
-
-/** An element of four bytes of id, with a length of eight bytes. */
-function ebml(id: number, ...parts: Uint8Array[]): Uint8Array {
+/** An element with a length of eight bytes, for the parser. */
+function makeElement(id: string, ...parts: Uint8Array[]): Uint8Array {
   const body = join(...parts);
-  const head = new DataView(new ArrayBuffer(12));
-  head.setUint32(0, id);
-  head.setUint32(4, 0x01000000);
-  head.setUint32(8, body.length);
-  return join(new Uint8Array(head.buffer), body);
+  return join(be32(Number.parseInt(id, 16)), be32(0x01000000), be32(body.length), body);
 }
 
 function float(bytes: Uint8Array): number {
@@ -175,18 +123,31 @@ function float(bytes: Uint8Array): number {
   return bytes.length === 4 ? view.getFloat32(0) : bytes.length === 8 ? view.getFloat64(0) : 0;
 }
 
-/** The times in ticks of a cluster's first block and of its last two, of the first `limit` elements; null without any. */
-async function blockTimes(source: RangeSource, cluster: number, limit: number) {
+/** From the first block to the last one; the stated length where that is close to it, or where no block is found. */
+async function measureSeconds(source: RangeSource, firstCluster: number, secondsPerTick: number, stated: number) {
+  const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
+  const readCluster = (mark: number) => blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
+  const last = first && (await source.findLast("\x1f\x43\xb6\x75", firstCluster, readCluster));
+  if (!first || !last) return stated > 0 ? stated : null;
+  // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
+  const lastStart = (last.last - first.first) * secondsPerTick;
+  const measured = lastStart + (last.last - last.beforeLast) * secondsPerTick;
+  const isTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
+  return stated > 0 && isTrue ? stated : measured;
+}
+
+/** The times in ticks of a cluster's first block and of its last two, of the first `max` elements; null without any. */
+async function blockTimes(source: RangeSource, cluster: number, max: number) {
   let clusterTicks: number | null = null;
   let first = Number.NaN;
   let beforeLast = Number.NEGATIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
-  for await (const { id, data, length } of elements(source, cluster, limit)) {
+  for await (const { name, data, end } of elements(source, cluster, source.size, max)) {
     // No integer of EBML is longer than 8 bytes.
-    if (id === ID.timestamp && length > 8) return null;
-    if (id === ID.timestamp) clusterTicks = uint(await source.upTo(data, length));
-    if ((id !== ID.block && id !== ID.simpleBlock) || clusterTicks === null) continue;
-    if (data + length > source.size) break;
+    if (name === CLUSTER.timestamp && end - data > 8) return null;
+    if (name === CLUSTER.timestamp) clusterTicks = uint(await source.upTo(data, end - data));
+    if ((name !== CLUSTER.block && name !== CLUSTER.simpleBlock) || clusterTicks === null) continue;
+    if (end > source.size) break;
     // Track number (one byte below 127 tracks), then a signed 16-bit time relative to the cluster's.
     const relative = uint(await source.upTo(data + 1, 2));
     const ticks = clusterTicks + (relative >= 0x8000 ? relative - 0x10000 : relative);

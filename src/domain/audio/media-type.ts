@@ -1,9 +1,8 @@
 import { HEAD_BYTES } from "../../platform/byte-store.ts";
-import { readMonkeysAudio, readMusepack, readWavpack } from "./apev2.ts";
 import { readAiff, readAsf, readDsf, readWav } from "./chunks.ts";
+import { readFrames, readMonkeysAudio, readMusepack, readWavpack } from "./frames.ts";
 import { readMatroska } from "./matroska.ts";
 import { readMp4 } from "./mp4.ts";
-import { readFrames } from "./mpeg.ts";
 import { latin1, type RangeSource, type Reading } from "./range-source.ts";
 import { id3Length, type TextBudget } from "./tags.ts";
 import { readFlac, readOgg } from "./xiph.ts";
@@ -25,67 +24,52 @@ export interface MediaType {
   fileType: FileType;
 }
 
-/** A row of the table of formats. */
-export interface Format extends MediaType {
-  /** Whether a browser plays, shows or saves it and never runs it as a page of ours. */
-  isServed: boolean;
-  /** Reads what the format has of audio, from where the ID3v2 tags at the start end. */
-  read?: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading>;
+/** How a format is read. */
+interface Reader {
+  /** Reads the audio from where the ID3v2 tags at the start end; null where there is a picture track. */
+  read: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading | null>;
   /** What the parser takes the format's tags for. */
-  parser?: string;
+  parser: string;
   /** The same container without a picture track, or with one. */
   sibling?: string;
   /** Whether honest recordings may state a length of 0, or lose what states it. */
   mayLackDuration?: boolean;
 }
 
-type Row = [mediaType: string, served: "served" | "opaque", more?: Omit<Format, "mediaType" | "fileType" | "isServed">];
+export interface Format extends MediaType, Partial<Reader> {
+  /** Whether a browser plays, shows or saves it and never runs it as a page of ours. */
+  isServed: boolean;
+}
 
+const mpeg = { read: readFrames, parser: "audio/mpeg" };
+const ogg = { read: readOgg, parser: "audio/flac" };
 const mp4 = { read: readMp4, parser: "audio/mp4", mayLackDuration: true };
 const matroska = { read: readMatroska, parser: "audio/matroska", mayLackDuration: true };
 const asf = { read: readAsf, parser: "audio/ms-wma" };
 
-/** Formats whose class is the first half of their media type. Those without a reader are told by name alone. */
-const MEDIA: Row[] = [
-  ["audio/mpeg", "served", { read: readFrames, parser: "audio/mpeg" }],
-  ["audio/aac", "served", { read: readFrames, parser: "audio/mpeg" }],
-  ["audio/wav", "served", { read: readWav, parser: "audio/wav" }],
-  ["audio/aiff", "served", { read: readAiff, parser: "audio/aiff" }],
-  ["audio/flac", "served", { read: readFlac, parser: "audio/flac", mayLackDuration: true }],
-  ["audio/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "video/ogg" }],
-  ["audio/mp4", "served", { ...mp4, sibling: "video/mp4" }],
-  ["audio/webm", "served", { ...matroska, sibling: "video/webm" }],
-  ["audio/x-matroska", "served", { ...matroska, sibling: "video/x-matroska" }],
-  ["audio/x-ms-wma", "served", { ...asf, sibling: "video/x-ms-asf" }],
-  ["audio/ape", "served", { read: readMonkeysAudio, parser: "audio/mpeg" }],
-  ["audio/wavpack", "served", { read: readWavpack, parser: "audio/mpeg" }],
-  ["audio/x-musepack", "served", { read: readMusepack, parser: "audio/mpeg" }],
-  ["audio/x-dsf", "opaque", { read: readDsf, parser: "audio/mpeg" }],
-  ["audio/amr", "served"],
-  ["audio/midi", "served"],
-  ["audio/x-caf", "served"],
-  ["video/mp4", "served", { ...mp4, sibling: "audio/mp4" }],
-  ["video/quicktime", "served", { ...mp4, sibling: "audio/mp4" }],
-  ["video/3gpp", "served", { ...mp4, sibling: "audio/mp4" }],
-  ["video/3gpp2", "opaque", { ...mp4, sibling: "audio/mp4" }],
-  ["video/webm", "served", { ...matroska, sibling: "audio/webm" }],
-  ["video/x-matroska", "served", { ...matroska, sibling: "audio/x-matroska" }],
-  ["video/x-ms-asf", "opaque", { ...asf, sibling: "audio/x-ms-wma" }],
-  ["video/ogg", "served", { read: readOgg, parser: "audio/flac", sibling: "audio/ogg" }],
-  ["video/mpeg", "served"],
-  ["video/x-msvideo", "served"],
-  ["image/png", "served"],
-  ["image/jpeg", "served"],
-  ["image/gif", "served"],
-  ["image/webp", "served"],
-  ["image/avif", "served"],
-  ["image/tiff", "served"],
-  ["image/bmp", "served"],
-  ["image/heic", "served"],
-];
-
-/** The other formats, by class; those after the bar are stored and served as opaque bytes, and "*" ends a family. */
-const OTHERS: [FileType, string][] = [
+/** Those after the bar are stored and served as opaque bytes; "*" ends a family. Without a reader, a name is all. */
+const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
+  ["audio file", "audio/mpeg audio/aac", mpeg],
+  ["audio file", "audio/wav", { read: readWav, parser: "audio/wav" }],
+  ["audio file", "audio/aiff", { read: readAiff, parser: "audio/aiff" }],
+  ["audio file", "audio/flac", { read: readFlac, parser: "audio/flac", mayLackDuration: true }],
+  ["audio file", "audio/ogg", { ...ogg, sibling: "video/ogg" }],
+  ["audio file", "audio/mp4", { ...mp4, sibling: "video/mp4" }],
+  ["audio file", "audio/webm", { ...matroska, sibling: "video/webm" }],
+  ["audio file", "audio/x-matroska", { ...matroska, sibling: "video/x-matroska" }],
+  ["audio file", "audio/x-ms-wma", { ...asf, sibling: "video/x-ms-asf" }],
+  ["audio file", "audio/ape", { read: readMonkeysAudio, parser: "audio/mpeg" }],
+  ["audio file", "audio/wavpack", { read: readWavpack, parser: "audio/mpeg" }],
+  ["audio file", "audio/x-musepack", { read: readMusepack, parser: "audio/mpeg" }],
+  ["audio file", "| audio/x-dsf", { read: readDsf, parser: "audio/mpeg" }],
+  ["audio file", "audio/amr audio/midi audio/x-caf"],
+  ["video file", "video/mp4 video/quicktime video/3gpp | video/3gpp2", { ...mp4, sibling: "audio/mp4" }],
+  ["video file", "video/webm", { ...matroska, sibling: "audio/webm" }],
+  ["video file", "video/x-matroska", { ...matroska, sibling: "audio/x-matroska" }],
+  ["video file", "| video/x-ms-asf", { ...asf, sibling: "audio/x-ms-wma" }],
+  ["video file", "video/ogg", { ...ogg, sibling: "audio/ogg" }],
+  ["video file", "video/mpeg video/x-msvideo"],
+  ["image file", "image/png image/jpeg image/gif image/webp image/avif image/tiff image/bmp image/heic"],
   [
     "document file",
     `application/pdf application/rtf application/epub+zip |
@@ -119,16 +103,12 @@ const ALIASES: Record<string, string> = {
   "application/x-rar-compressed": "application/vnd.rar",
 };
 
-const FORMATS = new Map<string, Format>();
-for (const [mediaType, served, more] of MEDIA) {
-  FORMATS.set(mediaType, { mediaType, fileType: mediaClass(mediaType), isServed: served === "served", ...more });
-}
-for (const [fileType, names] of OTHERS) {
-  const [served = "", opaque = ""] = names.split("|");
-  for (const mediaType of served.match(/\S+/g) ?? []) FORMATS.set(mediaType, { mediaType, fileType, isServed: true });
-  for (const mediaType of opaque.match(/\S+/g) ?? []) FORMATS.set(mediaType, { mediaType, fileType, isServed: false });
-}
-const FAMILIES = [...FORMATS.values()].filter(({ mediaType }) => mediaType.endsWith("*"));
+const FORMATS = TABLE.flatMap(([fileType, mediaTypes, reader]) =>
+  mediaTypes.split("|").flatMap((names, column): Format[] => {
+    const all = names.match(/\S+/g) ?? [];
+    return all.map((mediaType) => ({ mediaType, fileType, isServed: column === 0, ...reader }));
+  }),
+);
 
 const TEXT: MediaType = { mediaType: "text/plain", fileType: "text file" };
 const UNKNOWN: MediaType = { mediaType: "application/octet-stream", fileType: "other file" };
@@ -141,8 +121,9 @@ function mediaClass(mediaType: string): FileType {
 /** The format of a media type, by any of its names; one that the table doesn't have is served as opaque bytes. */
 export function formatOf(mediaType: string): Format {
   const name = ALIASES[mediaType] ?? mediaType;
-  const known = FORMATS.get(name) ?? FAMILIES.find((family) => name.startsWith(family.mediaType.slice(0, -1)));
-  return { ...(known ?? { fileType: mediaClass(name), isServed: false }), mediaType: name };
+  const isOf = ({ mediaType: one }: Format) => (one.endsWith("*") ? name.startsWith(one.slice(0, -1)) : one === name);
+  const known = FORMATS.find(isOf) ?? { fileType: mediaClass(name), isServed: false };
+  return { ...known, mediaType: name };
 }
 
 /**
@@ -158,10 +139,12 @@ export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
   // Text may begin with another format's magic word ("solid", "BM"): only documents written as text come first.
   if (format.fileType !== "document file" && isText(start)) return TEXT;
   if (format.mediaType === "application/xml" || format.mediaType.startsWith("text/")) return TEXT;
-  const isMatroska = format.read === readMatroska && format.fileType === "video file";
-  let { mediaType, fileType } = format;
-  if (isMatroska && hasOnlyAudioCodecs(start)) ({ mediaType, fileType } = formatOf(format.sibling ?? mediaType));
-  if (mediaType === "application/ogg" && hasOggAudio(start)) ({ mediaType, fileType } = formatOf("audio/ogg"));
+  const text = latin1(start);
+  // Skeleton, which file-type doesn't look behind, may begin an Ogg.
+  const isOgg = found === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
+  const isAudio = /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
+  const sibling = format.read === readMatroska && format.fileType === "video file" && isAudio ? format.sibling : null;
+  const { mediaType, fileType } = formatOf(isOgg ? "audio/ogg" : (sibling ?? found));
   return { mediaType, fileType };
 }
 
@@ -176,7 +159,7 @@ export function servedContentType(mediaType: string): string {
 function detectOthers(head: Uint8Array): string {
   // Padding behind an ID3 tag hides the frames; the tag alone is a claim to be audio.
   if (id3Length(head) > 0) return "audio/mpeg";
-  return /^(RF64|BW64)....WAVE/s.test(latin1(head.subarray(0, 12))) ? "audio/wav" : UNKNOWN.mediaType;
+  return /^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12)) ? "audio/wav" : UNKNOWN.mediaType;
 }
 
 function isText(head: Uint8Array): boolean {
@@ -189,15 +172,4 @@ function isText(head: Uint8Array): boolean {
   } catch {
     return false;
   }
-}
-
-function hasOnlyAudioCodecs(head: Uint8Array): boolean {
-  const text = latin1(head);
-  return /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
-}
-
-/** Skeleton, which file-type doesn't look behind, may begin an Ogg. */
-function hasOggAudio(head: Uint8Array): boolean {
-  const text = latin1(head);
-  return /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
 }

@@ -1,150 +1,131 @@
-import { frameAt, readAudioSpecificConfig, readDecoderConfig } from "./mpeg.ts";
-import {
-  be32,
-  byte,
-  join,
-  latin1,
-  MAX_WINDOW_BYTES,
-  type RangeSource,
-  type Reading,
-  UnreadableAudio,
-  uint,
-} from "./range-source.ts";
-import { type ReadText, readTexts, type TextBudget } from "./tags.ts";
+import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
+import type { Part, RangeSource, Reading } from "./range-source.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* MP4, M4A, 3GP and QuickTime (ISO/IEC 14496-12 and -14): boxes of a length, a name and data or further boxes. */
 
-/** An honest file has a few hundred outside of its fragments, of which only the first and the last are read. */
-const MAX_BOXES = 2000;
-/** What is gone into; the others are passed by as a whole. */
-const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf".split(" "));
+/** Boxes that are entered; others are passed by as a whole. */
+const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof traf wave".split(" "));
 const MAX_BRANDS_BYTES = 256;
-/** Of a table that is read whole: 8,000 entries, where audio has one or two. */
+/** Of a table: 8,000 entries, where audio has one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
 
-interface Box {
-  name: string;
-  start: number;
-  data: number;
-  end: number;
-}
-
-/** The boxes from `position` on, in order and flat: what is inside a container comes after it. */
-async function* boxes(source: RangeSource, position: number, end: number, isFlat = true): AsyncGenerator<Box> {
-  let at = position;
-  for (let n = 0; at + 8 <= end && n < MAX_BOXES; n++) {
-    const head = await source.copy(at, 16);
-    const name = latin1(head.subarray(4, 8));
-    const stated = uint(head, 0, 4);
-    const isLong = stated === 1;
-    const length = isLong ? uint(head, 8, 8) : stated === 0 ? source.size - at : stated;
-    if (head.length < 8 || length < (isLong ? 16 : 8)) return;
-    const box = { name, start: at, data: at + (isLong ? 16 : 8), end: at + length };
-    yield box;
-    at = isFlat && CONTAINERS.has(name) ? box.data : box.end;
+/** The boxes from `position` on; without `isFlat`, none of those inside them. */
+function boxes(source: RangeSource, position: number, end: number, isFlat = true) {
+  return source.parts(position, end, 16, (header, at) => {
+    const name = latin1(header, 4, 4);
+    const stated = uint(header, 0, 4);
+    let headerBytes = stated === 1 ? 16 : 8;
+    const length = stated === 1 ? uint(header, 8, 8) : stated === 0 ? source.size - at : stated;
+    if (header.length < 8 || length < headerBytes) return null;
     // In MP4 this one has a version and flags, in QuickTime it hasn't.
-    if (name === "meta" && latin1(await source.copy(at + 4, 4)) !== "hdlr") at += 4;
-  }
+    if (name === "meta" && latin1(header, 12, 4) !== "hdlr") headerBytes += 4;
+    return { name, headerBytes, bodyBytes: length - headerBytes, isEntered: isFlat && CONTAINERS.has(name) };
+  });
 }
 
 class Track {
   id = 0;
-  kind = "";
-  entry: SampleEntry | null = null;
+  handler = "";
+  entry: Awaited<ReturnType<typeof readSampleEntry>> | null = null;
   ticksPerSecond = 0;
   ticks = 0;
-  /** Where the first samples are. */
   firstChunk = -1;
   defaultTicks = 0;
   edits: [ticks: number, mediaTime: number][] = [];
 }
 
-type SampleEntry = Awaited<ReturnType<typeof readSampleEntry>>;
-
 /**
  * MP4 and its kin, with the first audio track's facts. The length is that of the samples in the track's time table, cut
- * by its edit list, in proportion to the part of the media data that is there; in a fragmented file it is from the start
- * of the first fragment to the end of the last sample that is there. The movie header's length counts for nothing.
+ * by its edit list; in a fragmented file it is from the start of the first fragment to the end of the last sample that
+ * is there. The movie header's length counts for nothing.
  */
-export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const tracks: Track[] = [];
   const texts: ReadText[] = [];
-  const media = { there: 0, stated: 0 };
+  const media = { soundBytes: 0, statedBytes: 0 };
   let brands: string[] = [];
   let movieTicksPerSecond = 0;
-  let fragment: Box | null = null;
+  let fragment: Part | null = null;
   for await (const box of boxes(source, start, source.size)) {
     const { name, data, end } = box;
-    const track = tracks.at(-1);
-    const body = (length: number) => source.copy(data, Math.min(length, end - data));
+    const body = (max: number) => source.copy(data, Math.min(max, end - data));
     if (name === "moof") {
       fragment = box;
       break;
     }
+    // The second "brand" is a version.
     if (name === "ftyp") brands = latin1(await body(MAX_BRANDS_BYTES)).match(/.{4}/gs) ?? [];
-    if (name === "mvhd") movieTicksPerSecond = timeScale(await body(32));
+    if (name === "mvhd") movieTicksPerSecond = fieldBehindTimes(await body(32));
     if (name === "trak") tracks.push(new Track());
     if (name === "mdat") {
-      media.stated += end - data;
-      media.there += Math.max(0, Math.min(end, source.size) - data);
+      media.statedBytes += end - data;
+      media.soundBytes += Math.max(0, Math.min(end, source.size) - data);
     }
-    if (name === "ilst") texts.push(() => readItems(source, data, end, budget));
+    if (name === "ilst") texts.push(() => readItems(source, box, budget));
     // QuickTime's own texts: a length, a language, the text.
     if (name.startsWith("\xa9") && budget.admits(end - data)) {
-      texts.push(async () => box4(name, box4("data", join(be32(1), be32(0), (await body(end - data)).subarray(4)))));
+      texts.push(async () => makeBox(name, makeBox("data", be32(1), be32(0), (await body(end - data)).subarray(4))));
     }
     if (name === "trex") {
       const defaults = await body(16);
       for (const one of tracks) if (one.id === uint(defaults, 4, 4)) one.defaultTicks = uint(defaults, 12, 4);
     }
-    if (!track) continue;
-    if (name === "tkhd") track.id = uint(await body(24), byte(await body(1), 0) === 1 ? 20 : 12, 4);
-    if (name === "mdhd") track.ticksPerSecond = timeScale(await body(32));
-    if (name === "hdlr") track.kind ||= latin1((await body(12)).subarray(8));
-    if (name === "elst") {
-      const table = await body(MAX_TABLE_BYTES);
-      track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
-    }
-    if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
-    if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
-    if (name === "stts" && end - data <= MAX_TABLE_BYTES) {
-      track.ticks = readRows(await body(end - data), 8, 4).reduce((sum, [count, ticks]) => sum + count * ticks, 0);
-    }
+    await readTrackBox(source, tracks.at(-1) ?? new Track(), box);
   }
-  const track = tracks.find(({ kind, entry }) => kind === "soun" && entry);
   // Chapters may have pictures, which don't make a video.
-  const isVideo = ({ kind, entry }: Track) => kind === "vide" && !/^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
-  const hasVideo = tracks.some(isVideo);
-  if (!track?.entry && !hasVideo) throw new UnreadableAudio("The file has no audio track.");
-  const { entry, ticksPerSecond, firstChunk } = track ?? new Track();
-  const ticks = track && fragment ? await readFragments(source, fragment, track) : (track?.ticks ?? 0);
-  const part = fragment || media.stated === 0 ? 1 : media.there / media.stated;
+  const isStill = ({ entry }: Track) => /^(jpeg|png |mjp[ab])$/.test(entry?.format ?? "");
+  if (tracks.some((track) => track.handler === "vide" && !isStill(track))) return null;
+  const track = tracks.find(({ handler, entry }) => handler === "soun" && entry);
+  if (!track?.entry) throw new UnreadableAudio("The file has no audio track.");
+  const { entry } = track;
+  const ticks = fragment ? await measureFragments(source, fragment, track) : track.ticks;
   // Only the frames tell which version and layer of MPEG audio it is, and of how many channels.
-  const frame = entry?.isMpeg && !fragment ? frameAt(await source.upTo(firstChunk, 16), 0) : null;
+  const frame = entry.isMpeg && !fragment ? frameAt(await source.upTo(track.firstChunk, 16), 0) : null;
+  const names = new Set(brands.map((brand) => brand.replace(/\W/g, "")).filter((brand) => brand !== ""));
+  const readTags = async () => {
+    const handler = makeBox("hdlr", new Uint8Array(8), "mdirappl", new Uint8Array(9));
+    const items = makeBox("ilst", await readTexts(texts));
+    return makeBox("moov", makeBox("udta", makeBox("meta", be32(0), handler, items)));
+  };
   return {
-    // The second "brand" is a version.
-    container: [...new Set(brands.map((brand) => brand.replace(/\W/g, "")))].filter((brand) => brand !== "").join("/"),
-    codec: frame?.codec ?? entry?.codec ?? null,
-    sampleRate: entry?.sampleRate || ticksPerSecond,
-    channels: frame?.channels ?? entry?.channels ?? 0,
-    lossless: entry?.lossless ?? null,
-    seconds: !track || ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond) * part,
-    soundBytes: fragment ? source.size - fragment.start : media.there,
-    hasVideo,
-    readTags: async () => {
-      const items = box4("ilst", join(...(await readTexts(texts))));
-      const handler = box4("hdlr", join(new Uint8Array(8), "mdirappl", new Uint8Array(9)));
-      return box4("moov", box4("udta", box4("meta", join(be32(0), handler, items))));
-    },
+    container: [...names].join("/"),
+    codec: frame?.codec ?? entry.codec,
+    sampleRate: entry.sampleRate || track.ticksPerSecond,
+    channels: frame?.channels ?? entry.channels,
+    lossless: entry.isLossless,
+    seconds: ticks === null ? null : editedSeconds(track, ticks, movieTicksPerSecond),
+    ...(fragment ? { soundBytes: source.size - fragment.start } : media),
+    readTags,
   };
 }
 
-function box4(name: string, body: Uint8Array): Uint8Array {
+/** What a box says of the track in which it is. */
+async function readTrackBox(source: RangeSource, track: Track, { name, data, end }: Part): Promise<void> {
+  const body = (max: number) => source.copy(data, Math.min(max, end - data));
+  if (name === "tkhd") track.id = fieldBehindTimes(await body(32));
+  if (name === "mdhd") track.ticksPerSecond = fieldBehindTimes(await body(32));
+  if (name === "hdlr") track.handler ||= latin1(await body(12), 8);
+  if (name === "elst") {
+    const table = await body(MAX_TABLE_BYTES);
+    track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
+  }
+  if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
+  if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
+  if (name === "stts" && end - data <= MAX_TABLE_BYTES) {
+    track.ticks = readRows(await body(end - data), 8, 4).reduce((sum, [count, ticks]) => sum + count * ticks, 0);
+  }
+}
+
+/** A box for the parser. */
+function makeBox(name: string, ...parts: (Uint8Array | string)[]): Uint8Array {
+  const body = join(...parts);
   return join(be32(body.length + 8), name, body);
 }
 
-/** The ticks a second that a movie's or a track's media header states. */
-function timeScale(header: Uint8Array): number {
+/** In the header of a movie or its media the ticks a second, in that of a track its id. */
+function fieldBehindTimes(header: Uint8Array): number {
   return uint(header, byte(header, 0) === 1 ? 20 : 12, 4);
 }
 
@@ -168,23 +149,16 @@ function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTic
 }
 
 /** The items of an `ilst` box whose values are text or numbers. */
-async function readItems(source: RangeSource, start: number, end: number, budget: TextBudget): Promise<Uint8Array> {
-  const items: Uint8Array[] = [];
-  for await (const { name, start: at, end: itemEnd } of boxes(source, start, end, false)) {
-    if (name === "covr" || itemEnd > end || !budget.admits(itemEnd - at)) continue;
-    items.push(await source.copy(at, itemEnd - at));
-  }
-  return join(...items);
+async function readItems(source: RangeSource, { data, end: listEnd }: Part, budget: TextBudget): Promise<Uint8Array> {
+  const items = boxes(source, data, listEnd, false);
+  return join(...(await copyTexts(source, items, budget, ({ name, end }) => name !== "covr" && end <= listEnd)));
 }
 
 /** From the first fragment's time to the end of the last sample that is there, in ticks of the track. */
-async function readFragments(source: RangeSource, first: Box, track: Track): Promise<number | null> {
+async function measureFragments(source: RangeSource, first: Part, track: Track): Promise<number | null> {
   const from = await readFragment(source, first.start, track);
-  for await (const mark of source.lastMarks("moof", first.start)) {
-    const last = await readFragment(source, mark - 4, track);
-    if (from && last) return last.end - from.start;
-  }
-  return null;
+  const last = await source.findLast("moof", first.start, (mark) => readFragment(source, mark - 4, track));
+  return from && last && last.end - from.start;
 }
 
 /** When the track's samples in the fragment at `start` begin and, of those that are there, end; null without any. */
@@ -194,7 +168,7 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
   let ticksEach = track.defaultTicks;
   for await (const { name, data, end } of boxes(source, start, source.size)) {
     if (name === "mdat") break;
-    const body = await source.copy(data, Math.min(end - data, MAX_WINDOW_BYTES));
+    const body = await source.copy(data, end - data);
     const flags = uint(body, 1, 3);
     if (name === "tfhd") {
       id = uint(body, 4, 4);
@@ -211,35 +185,24 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
 /** How long the samples of a run play that lie within the file; `from` is where its fragment begins. */
 function runTicks(run: Uint8Array, flags: number, ticksEach: number, from: number, sizeBytes: number): number {
   const count = uint(run, 4, 4);
-  const columns = [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag);
-  if (columns.length === 0) return count * ticksEach;
+  const rowBytes = 4 * [0x100, 0x200, 0x400, 0x800].filter((flag) => flags & flag).length;
+  if (rowBytes === 0) return count * ticksEach;
   const table = run.subarray(8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0));
-  const rows = Math.min(count, Math.floor(table.length / (4 * columns.length)));
+  const rows = Math.min(count, Math.floor(table.length / rowBytes));
   let soundAt = from + (flags & 1 ? uint(run, 8, 4) : 0);
   let ticks = 0;
-  for (let n = 0; n < rows; n++) {
-    const row = table.subarray(4 * columns.length * n);
-    if (flags & 0x200) soundAt += uint(row, flags & 0x100 ? 4 : 0, 4);
+  for (let at = 0; at < rows * rowBytes; at += rowBytes) {
+    if (flags & 0x200) soundAt += uint(table, flags & 0x100 ? at + 4 : at, 4);
     if (soundAt > sizeBytes) return ticks;
-    ticks += flags & 0x100 ? uint(row, 0, 4) : ticksEach;
+    ticks += flags & 0x100 ? uint(table, at, 4) : ticksEach;
   }
   // Of a table that is too long to be read, the rest is taken to be like the beginning.
   return rows === 0 ? 0 : (ticks * count) / rows;
 }
 
 /** Names as the parser gives them to other files of these codecs. */
-const CODECS: Record<string, string> = {
-  Opus: "Opus",
-  fLaC: "FLAC",
-  alac: "ALAC",
-  "ac-3": "AC-3",
-  "ec-3": "E-AC-3",
-  samr: "AMR",
-  sawb: "AMR-WB",
-  ulaw: "uLaw 2:1",
-  alaw: "aLaw 2:1",
-  ima4: "IMA 4:1",
-};
+const CODECS: Record<string, string> = { Opus: "Opus", fLaC: "FLAC", alac: "ALAC", "ac-3": "AC-3", "ec-3": "E-AC-3" };
+const SPEECH_CODECS: Record<string, string> = { samr: "AMR", sawb: "AMR-WB", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" };
 /** By "acmod", without the channel for low frequencies. */
 const AC3_CHANNELS = [2, 1, 2, 3, 3, 4, 4, 5];
 const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
@@ -247,43 +210,86 @@ const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 /** The first entry of a sample description: of sound in all its versions, of anything else the format alone. */
 async function readSampleEntry(source: RangeSource, start: number, end: number) {
   const head = await source.copy(start, 72);
-  const format = latin1(head.subarray(4, 8));
+  const format = latin1(head, 4, 4);
   const version = uint(head, 16, 2);
   const isPcm = PCM.test(format);
-  const entry = {
-    format,
-    codec: isPcm ? "PCM" : (CODECS[format] ?? null),
-    channels: version === 2 ? uint(head, 48, 4) : uint(head, 24, 2),
-    sampleRate: version === 2 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2),
-    isMpeg: false,
-    lossless: isPcm || format === "alac" || format === "fLaC",
-  };
-  const isMp3 = format === ".mp3" || format === "ms\0U";
-  let objectType = isMp3 ? 0x6b : 0;
+  let codec = isPcm ? "PCM" : (CODECS[format] ?? SPEECH_CODECS[format] ?? null);
+  let channels = version === 2 ? uint(head, 48, 4) : uint(head, 24, 2);
+  let sampleRate = version === 2 ? new DataView(head.buffer).getFloat64(40) : uint(head, 32, 2);
+  let objectType = format === ".mp3" || format === "ms\0U" ? 0x6b : 0;
   const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
-  for await (const { name, data } of boxes(source, inner, Math.min(end, start + uint(head, 0, 4)), false)) {
+  for await (const { name, data } of boxes(source, inner, Math.min(end, start + uint(head, 0, 4)))) {
     const body = await source.copy(data, 256);
-    if (name === "dac3") entry.channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
-    if (name === "dOps") entry.channels = byte(body, 1);
-    if (name === "alac") Object.assign(entry, { channels: byte(body, 13), sampleRate: uint(body, 24, 4) });
-    if (name === "dfLa") {
-      Object.assign(entry, { channels: ((byte(body, 20) >> 1) & 7) + 1, sampleRate: uint(body, 18, 3) >> 4 });
-    }
-    // QuickTime wraps the description of AAC once more.
-    const at = name === "esds" ? 0 : name === "wave" ? latin1(body).indexOf("esds") + 4 : -1;
-    if (at < 0 || (name === "wave" && at === 3)) continue;
-    const config = readDecoderConfig(body.subarray(at + 4));
+    if (name === "dac3") channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
+    if (name === "dOps") channels = byte(body, 1);
+    if (name === "alac") [channels, sampleRate] = [byte(body, 13), uint(body, 24, 4)];
+    if (name === "dfLa") [channels, sampleRate] = [((byte(body, 20) >> 1) & 7) + 1, uint(body, 18, 3) >> 4];
+    if (name !== "esds") continue;
+    const config = readDecoderConfig(body.subarray(4));
     objectType = config.objectType;
-    const { channels, sampleRate } = readAudioSpecificConfig(config.specific);
-    if (isAac(objectType) && channels > 0) entry.channels = channels;
-    if (isAac(objectType) && sampleRate > 0) entry.sampleRate = sampleRate;
+    if (!isAac(objectType)) continue;
+    const decoded = readAudioSpecificConfig(config.specific);
+    channels = decoded.channels || channels;
+    sampleRate = decoded.sampleRate || sampleRate;
   }
-  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) entry.codec = "MPEG-4/AAC";
-  entry.isMpeg = objectType === 0x69 || objectType === 0x6b;
-  if (entry.isMpeg) entry.codec = "MPEG audio";
-  return entry;
+  const isMpeg = objectType === 0x69 || objectType === 0x6b;
+  if (isMpeg) codec = "MPEG audio";
+  if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = "MPEG-4/AAC";
+  const isLossless = isPcm || format === "alac" || format === "fLaC";
+  return { format, codec, channels, sampleRate, isMpeg, isLossless };
 }
 
 function isAac(objectType: number): boolean {
   return objectType === 0x40 || (objectType >= 0x66 && objectType <= 0x68);
+}
+
+/** The object type and the decoder's own set-up out of an ES descriptor (ISO/IEC 14496-1, 7.2.6). */
+function readDecoderConfig(descriptor: Uint8Array) {
+  let objectType = 0;
+  for (let at = 0; at < descriptor.length; ) {
+    const tag = byte(descriptor, at++);
+    while (byte(descriptor, at) >= 128) at++;
+    const length = byte(descriptor, at++);
+    if (tag === 5) return { objectType, specific: descriptor.subarray(at, at + length) };
+    if (tag === 4) objectType = byte(descriptor, at);
+    if (tag !== 3 && tag !== 4) break;
+    const flags = byte(descriptor, at + 2);
+    const url = flags & 0x40 ? 1 + byte(descriptor, at + 3) : 0;
+    at += tag === 4 ? 13 : 3 + (flags & 0x80 ? 2 : 0) + url + (flags & 0x20 ? 2 : 0);
+  }
+  return { objectType, specific: new Uint8Array() };
+}
+
+/**
+ * What comes out of an AAC decoder (ISO/IEC 14496-3, 1.6.2.1): with spectral band replication at another rate than the
+ * one coded, with parametric stereo in two channels where one is coded. 0 is "not told here".
+ */
+function readAudioSpecificConfig(config: Uint8Array): { channels: number; sampleRate: number } {
+  const all = Array.from(config, (b) => b.toString(2).padStart(8, "0")).join("");
+  let at = 0;
+  const bits = (count: number) => {
+    at += count;
+    return Number.parseInt(all.slice(at - count, at), 2) || 0;
+  };
+  const objectType = () => {
+    const type = bits(5);
+    return type === 31 ? 32 + bits(6) : type;
+  };
+  const rate = () => {
+    const index = bits(4);
+    return index === 15 ? bits(24) : (AAC_RATES_HZ[index] ?? 0);
+  };
+  const type = objectType();
+  let sampleRate = rate();
+  const channels = AAC_CHANNELS[bits(4)] ?? 0;
+  let hasParametricStereo = type === 29;
+  // Older decoders are told of a plain stream, and newer ones of the extensions behind it.
+  const sync = all.indexOf("01010110111", at + 3);
+  if (type === 5 || type === 29) sampleRate = rate();
+  else if (sync >= 0) {
+    at = sync + 11;
+    if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
+    hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
+  }
+  return { channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
 }

@@ -13,17 +13,38 @@ export interface Reading {
   sampleRate: number;
   channels: number;
   lossless: boolean | null;
-  /** How much there is to be heard, whatever a header claims: 0 or NaN is nothing, null is "not told". */
+  /** How long the sound plays: 0 or NaN is nothing, null is "not told". */
   seconds: number | null;
-  /** How much of the file is sound, for the average bit rate. */
+  /** How much of the file is sound. */
   soundBytes: number;
-  hasVideo?: boolean;
-  /**
-   * A small file for the parser, with nothing in it but the texts of this one. It is read last: what texts use up of the
-   * source's bounds costs nothing else.
-   */
+  /** Of how many bytes of sound `seconds` is the length, where fewer may be there. */
+  statedBytes?: number;
+  /** A small file of nothing but texts, for the parser. Read last, so that texts use up nothing that facts need. */
   readTags(): Promise<Uint8Array>;
 }
+
+/** A chunk, box, element, frame or item: most formats are sequences of these. */
+export interface Part {
+  name: string;
+  start: number;
+  /** Where its header ends. */
+  data: number;
+  end: number;
+  /** Where the walk goes on; whoever walks may change it. */
+  next: number;
+}
+
+/** What the header of a part says. */
+interface PartHeader {
+  name: string;
+  headerBytes: number;
+  bodyBytes: number;
+  paddingBytes?: number;
+  /** Whether its own parts follow in the walk, as if they stood behind its header. */
+  isEntered?: boolean;
+}
+
+export type ParseHeader = (header: Uint8Array, at: number) => PartHeader | null;
 
 /** What a first or a far read fetches: one R2 request costs the same up to about here. */
 export const MIN_WINDOW_BYTES = 64 * 1024;
@@ -39,24 +60,22 @@ const MAX_STEPS = 250_000;
 const MAX_TAIL_BYTES = 8 * 1024 * 1024;
 /** A mark of a few bytes also stands in sound by chance; this many are tried. */
 const MAX_MARKS = 64;
+/** Parts of one walk: honest headers and tags have a few hundred. */
+export const MAX_PARTS = 2000;
 
-interface Window {
-  offset: number;
-  bytes: Uint8Array;
-}
+const NOTHING: Uint8Array = new Uint8Array();
 
 /**
  * A stored file that is read by ranges, through two cached windows: the head, to which readers come back, and one that
- * moves. Reads, bytes and steps are bounded over the whole life of a source. Past a bound, a source gives no more bytes,
- * as at the end of the file: whoever reads makes do with what it knows by then.
+ * moves. Past its bounds on reads, bytes and steps, it gives no more bytes, as at the end of the file.
  */
 export class RangeSource {
   /** Set once `read` has thrown, which is no fault of the file. */
   failure: { error: unknown } | undefined;
   readonly size: number;
   readonly #read: ReadRange;
-  #head: Window = { offset: 0, bytes: new Uint8Array() };
-  #window: Window = this.#head;
+  #head = { offset: 0, bytes: NOTHING };
+  #window = this.#head;
   #windowBytes = MIN_WINDOW_BYTES;
   #readsLeft = MAX_READS;
   #stepsLeft = MAX_STEPS;
@@ -68,13 +87,10 @@ export class RangeSource {
     this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
   }
 
-  /**
-   * The bytes [start, start + length), at most `MAX_WINDOW_BYTES` of them, or fewer at the end of the file or past a
-   * bound. The result is a view of the cache: copy what is kept.
-   */
+  /** Up to `length` bytes, and up to `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what is kept. */
   async upTo(start: number, length: number): Promise<Uint8Array> {
     const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), this.size);
-    if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return new Uint8Array();
+    if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return NOTHING;
     for (const { offset, bytes } of [this.#window, this.#head]) {
       if (start >= offset && end <= offset + bytes.length) return bytes.subarray(start - offset, end - offset);
     }
@@ -83,19 +99,33 @@ export class RangeSource {
     this.#windowBytes = isSequential ? Math.min(this.#windowBytes * 2, MAX_WINDOW_BYTES) : MIN_WINDOW_BYTES;
     const wanted = Math.min(Math.max(end - start, this.#windowBytes), this.size - start);
     this.#bytesLeft -= wanted;
-    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return new Uint8Array();
+    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return NOTHING;
     this.#window = { offset: start, bytes: await this.#fetch(start, wanted) };
     if (start === 0 && this.#head.bytes.length === 0) this.#head = this.#window;
     return this.#window.bytes.subarray(0, end - start);
   }
 
-  /** A copy of `length` bytes from `start`, or of fewer: what `upTo` gives, fit to be kept. */
+  /** What `upTo` gives, fit to be kept. */
   async copy(start: number, length: number): Promise<Uint8Array> {
     return (await this.upTo(start, length)).slice();
   }
 
-  /** The positions of `mark` (Latin-1) at `from` or later, the last one first, within the file's tail. */
-  async *lastMarks(mark: string, from = 0): AsyncGenerator<number> {
+  /** The parts from `start` on, each with a header of at most `headerBytes`, until `parse` finds none. */
+  async *parts(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_PARTS) {
+    for (let at = start, n = 0; at < end && n < max; n++) {
+      const header = parse(await this.upTo(at, headerBytes), at);
+      if (!header) return;
+      const data = at + header.headerBytes;
+      const partEnd = data + header.bodyBytes;
+      const next = header.isEntered ? data : partEnd + (header.paddingBytes ?? 0);
+      const part: Part = { name: header.name, start: at, data, end: partEnd, next };
+      yield part;
+      at = part.next;
+    }
+  }
+
+  /** What `read` makes of `mark` (Latin-1) where it last stands in the file's tail, and stands for something. */
+  async findLast<T>(mark: string, from: number, read: (at: number) => Promise<T | null>): Promise<T | null> {
     const stop = Math.max(from, this.size - MAX_TAIL_BYTES);
     let tries = 0;
     let end = this.size;
@@ -103,12 +133,14 @@ export class RangeSource {
       const start = Math.max(stop, end - bytes);
       const text = latin1(await this.upTo(start, end - start));
       for (let at = text.lastIndexOf(mark); at >= 0; at = at === 0 ? -1 : text.lastIndexOf(mark, at - 1)) {
-        if (++tries > MAX_MARKS) return;
-        yield start + at;
+        if (++tries > MAX_MARKS) return null;
+        const found = await read(start + at);
+        if (found !== null) return found;
       }
-      if (text === "" || start === stop) return;
+      if (text === "" || start === stop) return null;
       end = start + mark.length - 1;
     }
+    return null;
   }
 
   async #fetch(offset: number, length: number): Promise<Uint8Array> {
@@ -133,11 +165,10 @@ export function uint(bytes: Uint8Array, at = 0, length = bytes.length): number {
 }
 
 /** Little-endian; exact up to 2^53. */
-export function uintLE(bytes: Uint8Array, at: number, length: number): number {
+export function uintLE(bytes: Uint8Array, at = 0, length = bytes.length): number {
   return bytes.subarray(at, at + length).reduceRight((sum, b) => sum * 256 + b, 0);
 }
 
-/** A big-endian integer of four bytes. */
 export function be32(value: number): Uint8Array {
   return Uint8Array.of(value >>> 24, value >>> 16, value >>> 8, value);
 }
@@ -146,17 +177,19 @@ export function le32(value: number): Uint8Array {
   return be32(value).reverse();
 }
 
-export function latin1(bytes: Uint8Array): string {
-  return new TextDecoder("latin1").decode(bytes);
+/** One character a byte. */
+export function latin1(bytes: Uint8Array, at = 0, length = bytes.length): string {
+  return new TextDecoder("latin1").decode(bytes.subarray(at, at + length));
 }
 
 /** The parts in one array; of a string, one byte per character (Latin-1). */
 export function join(...parts: (Uint8Array | string)[]): Uint8Array {
-  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  const arrays = parts.map((part) => (typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part));
+  const all = new Uint8Array(arrays.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
-  for (const part of parts) {
-    all.set(typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part, at);
-    at += part.length;
+  for (const array of arrays) {
+    all.set(array, at);
+    at += array.length;
   }
   return all;
 }

@@ -1,4 +1,5 @@
-import { byte, join, latin1, le32, MAX_WINDOW_BYTES, type RangeSource, uint, uintLE } from "./range-source.ts";
+import type { Part } from "./range-source.ts";
+import { be32, byte, join, latin1, le32, MAX_PARTS, RangeSource, uint, uintLE } from "./range-source.ts";
 
 /*
  * Tags reduced to their text. The parser's time and memory grow with all that a tag holds, in places with the square of
@@ -10,16 +11,15 @@ const MAX_TEXT_BYTES = 64 * 1024;
 /** One text; what is longer is a picture, a cue sheet or a log, and 256 characters of it would be kept. */
 const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_TEXTS = 1000;
-/** Frames, items and comments that are looked at, whether they are text or not. */
-export const MAX_ITEMS = 2000;
+const MAX_APE_KEY_BYTES = 256;
 
 /** Reads texts when they are wanted. */
 export type ReadText = () => Promise<Uint8Array>;
 
-export async function readTexts(texts: ReadText[]): Promise<Uint8Array[]> {
+export async function readTexts(texts: ReadText[]): Promise<Uint8Array> {
   const all: Uint8Array[] = [];
   for (const read of texts) all.push(await read());
-  return all.filter(({ length }) => length > 0);
+  return join(...all);
 }
 
 /** Counts the texts of one file against the bounds. */
@@ -36,10 +36,27 @@ export class TextBudget {
   }
 }
 
+/** Copies of the parts that are texts, as far as the bounds go. */
+export async function copyTexts(
+  source: RangeSource,
+  parts: AsyncIterable<Part>,
+  budget: TextBudget,
+  isText: (part: Part) => boolean,
+): Promise<Uint8Array[]> {
+  const texts: Uint8Array[] = [];
+  for await (const part of parts) {
+    if (!isText(part) || !budget.admits(part.end - part.start)) continue;
+    const text = await source.copy(part.start, part.end - part.start);
+    // The padding behind the last one may be missing.
+    if (text.length === part.end - part.start) texts.push(join(text, new Uint8Array(part.next - part.end)));
+  }
+  return texts;
+}
+
 /** The length of the ID3v2 tag that the bytes begin with, its header included; 0 without one. */
 export function id3Length(head: Uint8Array): number {
   const size = head.subarray(6, 10);
-  if (latin1(head.subarray(0, 3)) !== "ID3" || size.length < 4 || size.some((b) => b > 127)) return 0;
+  if (latin1(head, 0, 3) !== "ID3" || size.length < 4 || size.some((b) => b > 127)) return 0;
   const hasFooter = (byte(head, 5) & 0x10) !== 0;
   return 10 + synchsafe(size) + (hasFooter ? 10 : 0);
 }
@@ -58,68 +75,88 @@ function toSynchsafe(value: number): Uint8Array {
  * without any. Of a tag of version 2 or 3 that is unsynchronised as a whole, the first MiB is looked at.
  */
 export async function readId3Text(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
-  const head = await source.copy(start, 20);
-  const version = byte(head, 3);
-  const length = id3Length(head);
+  const tag = await source.copy(start, 20);
+  const [version, flags, length] = [byte(tag, 3), byte(tag, 5), id3Length(tag)];
   if (length === 0 || version < 2 || version > 4) return new Uint8Array();
-  let read = (at: number, bytes: number) => source.copy(start + at, Math.min(bytes, length - at));
-  if (version < 4 && (byte(head, 5) & 0x80) !== 0) {
-    const plain = withoutStuffing(await source.upTo(start, Math.min(length, MAX_WINDOW_BYTES)));
-    read = async (at, bytes) => plain.slice(at, at + bytes);
+  let [file, tagAt] = [source, start];
+  if (version < 4 && (flags & 0x80) !== 0) {
+    // Unsynchronisation puts a zero behind every 0xFF.
+    const stuffed = await source.upTo(start, length);
+    const plain = stuffed.filter((b, at) => !(b === 0 && stuffed[at - 1] === 0xff));
+    [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length), 0];
   }
-  const headerBytes = version === 2 ? 6 : 10;
-  const frames: Uint8Array[] = [];
-  let at = 10;
-  if (version > 2 && (byte(head, 5) & 0x40) !== 0) {
-    // The extended header: in version 3 its length leaves out its own four bytes.
-    at += version === 3 ? 4 + uint(head, 10, 4) : synchsafe(head.subarray(10, 14));
-  }
-  for (let items = 0; items < MAX_ITEMS && at + headerBytes < length; items++) {
-    const header = await read(at, headerBytes);
-    const name = latin1(header.subarray(0, version === 2 ? 3 : 4));
-    if (!/^[A-Z0-9]{3,4}$/.test(name)) break;
-    const sizeBytes = header.subarray(name.length, 2 * name.length);
+  // Of the extended header's length, version 3 leaves out its own four bytes.
+  const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
+  const framesAt = tagAt + 10 + (version > 2 && (flags & 0x40) !== 0 ? extended : 0);
+  const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
+  const frames = file.parts(framesAt, tagAt + length - headerBytes, headerBytes, (header) => {
+    const name = latin1(header, 0, nameBytes);
+    const size = header.subarray(nameBytes, 2 * nameBytes);
     // Some programs write version 4 with the lengths of version 3.
-    const size = version === 4 && sizeBytes.every((b) => b < 128) ? synchsafe(sizeBytes) : uint(sizeBytes);
+    const bodyBytes = version === 4 && size.every((b) => b < 128) ? synchsafe(size) : uint(size);
     // Compressed or encrypted.
     const isOpaque = version > 2 && (byte(header, 9) & (version === 3 ? 0xc0 : 0x0c)) !== 0;
-    if (/^(T|COM)/.test(name) && size > 0 && !isOpaque && budget.admits(size)) {
-      const body = await read(at + headerBytes, size);
-      if (body.length < size) break;
-      if (version === 4) header.set(toSynchsafe(size), 4);
-      frames.push(header, body);
-    }
-    at += headerBytes + size;
-  }
-  if (frames.length === 0) return new Uint8Array();
-  const body = join(...frames);
+    return /^[A-Z0-9]{3,4}$/.test(name) ? { name: isOpaque ? "" : name, headerBytes, bodyBytes } : null;
+  });
+  const isText = ({ name, data, end }: Part) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
+  const texts = await copyTexts(file, frames, budget, isText);
+  if (texts.length === 0) return new Uint8Array();
+  if (version === 4) for (const frame of texts) frame.set(toSynchsafe(frame.length - headerBytes), nameBytes);
+  const body = join(...texts);
   return join("ID3", Uint8Array.of(version, 0, 0), toSynchsafe(body.length), body);
 }
 
-/** Unsynchronisation puts a zero behind every 0xFF. */
-function withoutStuffing(bytes: Uint8Array): Uint8Array {
-  return bytes.filter((b, at) => !(b === 0 && bytes[at - 1] === 0xff));
+/**
+ * What stands behind the sound in MP3, AAC, Monkey's Audio, WavPack and Musepack: an APEv2 tag, an ID3v1 tag, both or
+ * neither. `end` is where the sound ends, `readText` gives both tags with the text items alone.
+ */
+export async function findTrailingTags(source: RangeSource, budget: TextBudget) {
+  let id3v1 = await source.copy(source.size - 128, 128);
+  if (latin1(id3v1, 0, 3) !== "TAG") id3v1 = new Uint8Array();
+  const end = source.size - id3v1.length;
+  const footer = await source.copy(end - 32, 32);
+  const size = uintLE(footer, 12, 4); // with the footer, without the header
+  const isTag = latin1(footer, 0, 8) === "APETAGEX" && size >= 32 && size <= end;
+  if (!isTag) return { end, readText: async () => id3v1 };
+  const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
+  const readText = async () => join(await readApeText(source, end - size, end - 32, budget), id3v1);
+  return { end: Math.max(0, end - size - headerBytes), readText };
+}
+
+/** The text items between `start` and `end`, as an APEv2 tag; empty without any. */
+async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
+  const items = source.parts(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
+    const keyBytes = header.subarray(8).indexOf(0) + 1;
+    const name = ((byte(header, 4) >> 1) & 3) === 0 ? "text" : "";
+    return keyBytes === 0 ? null : { name, headerBytes: 8 + keyBytes, bodyBytes: uintLE(header, 0, 4) };
+  });
+  const texts = await copyTexts(source, items, budget, ({ name, end: itemEnd }) => name === "text" && itemEnd <= end);
+  if (texts.length === 0) return new Uint8Array();
+  const body = join(...texts);
+  const frame = (flags: number) =>
+    join("APETAGEX", le32(2000), le32(body.length + 32), le32(texts.length), le32(flags), new Uint8Array(8));
+  return join(frame(0xa0000000), body, frame(0x80000000));
 }
 
 /** Gives the bytes of a block one after the other, wherever they lie; fewer at the block's end. */
 type TakeBytes = (length: number) => Promise<Uint8Array>;
 
 /**
- * The Vorbis comments that `take` comes upon, as a block of their own that ends behind the last comment. `take` is also
- * asked for comments that are left out, which need not be held: of more than `MAX_VALUE_BYTES` only the length counts.
+ * The Vorbis comments that `take` comes upon, as a FLAC of nothing else. `take` is also asked for comments that are
+ * left out, which need not be held: of more than `MAX_VALUE_BYTES` only the length counts.
  */
 export async function readVorbisComments(take: TakeBytes, budget: TextBudget): Promise<Uint8Array> {
-  const vendor = await take(uintLE(await take(4), 0, 4));
+  const vendor = (await take(uintLE(await take(4), 0, 4))).slice(0, 256);
   const count = uintLE(await take(4), 0, 4);
   const comments: Uint8Array[] = [];
-  for (let n = 0; n < Math.min(count, MAX_ITEMS); n++) {
+  for (let n = 0; n < Math.min(count, MAX_PARTS); n++) {
     const head = await take(4);
     const length = uintLE(head, 0, 4);
     const text = await take(length);
     if (head.length < 4 || (text.length < length && length <= MAX_VALUE_BYTES)) break;
-    const isPicture = /^(METADATA_BLOCK_PICTURE|COVERART)=/i.test(latin1(text.subarray(0, 30)));
-    if (!isPicture && text.includes(0x3d) && budget.admits(length)) comments.push(le32(length), text.slice());
+    const isPicture = /^(METADATA_BLOCK_PICTURE|COVERART)=/i.test(latin1(text, 0, 30));
+    if (!isPicture && text.includes(0x3d) && budget.admits(length)) comments.push(join(le32(length), text));
   }
-  const name = vendor.slice(0, 256);
-  return join(le32(name.length), name, le32(comments.length / 2), ...comments);
+  const block = join(le32(vendor.length), vendor, le32(comments.length), ...comments);
+  return join("fLaC", Uint8Array.of(0x84), be32(block.length).subarray(1), block);
 }

@@ -1,34 +1,20 @@
-import {
-  be32,
-  byte,
-  join,
-  latin1,
-  MAX_WALK_BYTES,
-  MAX_WINDOW_BYTES,
-  MIN_WINDOW_BYTES,
-  type RangeSource,
-  type Reading,
-  UnreadableAudio,
-  uint,
-  uintLE,
-} from "./range-source.ts";
-import { MAX_ITEMS, type ReadText, readVorbisComments, type TextBudget } from "./tags.ts";
+import type { RangeSource, Reading } from "./range-source.ts";
+import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { readVorbisComments, type TextBudget } from "./tags.ts";
 
 /* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
 
 /** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
 function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
-  const [b1, b2, b3] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3)];
-  const sizeCode = b2 >> 4;
-  const rateCode = b2 & 15;
+  const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
+  const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
   if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
   if (b3 >> 4 > 10 || (b3 & 1) !== 0) return null;
   // The number is written as UTF-8 would, up to seven bytes long.
-  const ones = Math.clz32(~(byte(bytes, 4) << 24));
-  const numberBytes = Math.max(1, ones);
-  let number = ones === 0 ? byte(bytes, 4) : byte(bytes, 4) & (0x7f >> ones);
-  for (let n = 1; n < numberBytes; n++) number = number * 64 + (byte(bytes, 4 + n) & 63);
-  let at = 4 + numberBytes;
+  const ones = Math.clz32(~(b4 << 24));
+  let number = ones === 0 ? b4 : b4 & (0x7f >> ones);
+  let at = 5;
+  for (; at < 4 + ones; at++) number = number * 64 + (byte(bytes, at) & 63);
   let samples = sizeCode === 1 ? 192 : sizeCode < 6 ? 576 << (sizeCode - 2) : 256 << (sizeCode - 8);
   if (sizeCode === 6 || sizeCode === 7) {
     samples = uint(bytes, at, sizeCode - 5) + 1;
@@ -57,17 +43,17 @@ function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
  */
 export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const info = await source.copy(start + 8, 34);
-  let comments: ReadText | null = null;
+  let comments = { at: 0, end: 0 };
   let at = start + 4;
-  for (let blocks = 0, isLast = false; !isLast && blocks < MAX_ITEMS; blocks++) {
-    const block = await source.copy(at, 4);
-    const type = byte(block, 0) & 127;
-    if (block.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
-    isLast = byte(block, 0) >= 128;
-    const length = uint(block, 1, 3);
-    const body = at + 4;
-    if (type === 4) comments ??= () => readVorbisComments(takeFrom(source, body, body + length), budget);
-    at += 4 + length;
+  for (let isLast = false; !isLast; ) {
+    const header = await source.copy(at, 4);
+    const type = byte(header, 0) & 127;
+    if (header.length < 4 || (at === start + 4 && type !== 0))
+      throw new UnreadableAudio("The file has no FLAC header.");
+    isLast = byte(header, 0) >= 128;
+    const end = at + 4 + uint(header, 1, 3);
+    if (type === 4 && comments.end === 0) comments = { at: at + 4, end };
+    at = end;
   }
   const blockSamples = uint(info, 2, 2);
   const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
@@ -77,42 +63,22 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   const first = frameIn(head, from);
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
-  const mark = latin1(head.subarray(from, from + 2));
-  const sampleRate = uint(info, 10, 3) >> 4;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
-  let samples = stated;
-  for await (const position of source.lastMarks(mark, at)) {
-    const rest = await source.upTo(position, MAX_WINDOW_BYTES);
+  const samples = await source.findLast(latin1(head, from, 2), at, async (mark) => {
+    const rest = await source.upTo(mark, source.size - mark);
     const last = frameIn(rest);
-    if (!last) continue;
-    const isCut = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
-    samples = (isCut ? last.start : last.end) - first.start;
-    break;
-  }
-  return {
-    container: "FLAC",
-    codec: "FLAC",
-    sampleRate,
-    channels: ((byte(info, 12) >> 1) & 7) + 1,
-    lossless: true,
-    seconds: samples / sampleRate,
-    soundBytes: source.size - at,
-    readTags: async () => flacOf(comments ? await comments() : new Uint8Array()),
-  };
-}
-
-/** A FLAC of nothing but Vorbis comments. */
-function flacOf(comments: Uint8Array): Uint8Array {
-  return join("fLaC", Uint8Array.of(0x84), be32(comments.length).subarray(1), comments);
-}
-
-function takeFrom(source: RangeSource, start: number, end: number) {
-  let at = start;
-  return async (length: number) => {
-    const bytes = await source.copy(at, Math.min(length, end - at));
-    at += length;
+    const isCut = last && last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
+    return last && (isCut ? last.start : last.end) - first.start;
+  });
+  const take = async (length: number) => {
+    const bytes = await source.copy(comments.at, Math.min(length, comments.end - comments.at));
+    comments.at += length;
     return bytes;
   };
+  const readTags = () => readVorbisComments(take, budget);
+  const [sampleRate, channels] = [uint(info, 10, 3) >> 4, ((byte(info, 12) >> 1) & 7) + 1];
+  const facts = { container: "FLAC", codec: "FLAC", sampleRate, channels, lossless: true };
+  return { ...facts, seconds: (samples ?? stated) / sampleRate, soundBytes: source.size - at, readTags };
 }
 
 type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
@@ -120,54 +86,45 @@ type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
 /** The page of Ogg that begins at `start`; null where there is none. */
 async function pageAt(source: RangeSource, start: number) {
   const head = await source.copy(start, 27 + 255);
-  if (latin1(head.subarray(0, 4)) !== "OggS" || head.length < 28) return null;
+  if (latin1(head, 0, 4) !== "OggS" || head.length < 28) return null;
+  /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
   const lacing = head.subarray(27, 27 + byte(head, 26));
   const body = start + 27 + byte(head, 26);
+  const end = body + lacing.reduce((sum, b) => sum + b, 0);
   const granule = uintLE(head, 6, 8);
   return {
-    start,
-    end: body + lacing.reduce((sum, b) => sum + b, 0),
-    serial: latin1(head.subarray(14, 18)),
+    body,
+    end,
+    lacing,
+    serial: latin1(head, 14, 4),
     isFirst: (byte(head, 5) & 2) !== 0,
     isContinued: (byte(head, 5) & 1) !== 0,
     /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
     granule: Number.isSafeInteger(granule) ? granule : null,
-    body,
-    /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
-    lacing,
   };
 }
 
-interface Stream {
-  page: Page;
-  codec: string;
-  channels: number;
-  sampleRate: number;
-  granulesPerSecond: number;
-  /** The most samples that a packet can hold; null where the packet tells it. */
-  packetSamples: number | null;
-  /** Samples at the start that a decoder drops. */
-  preSkip: number;
-  /** What the packet of comments begins with. */
-  commentsAt: number;
-}
+type Stream = NonNullable<Awaited<ReturnType<typeof streamOf>>>;
 
 /** The stream that begins with this page; null where it is none of audio. */
-async function streamOf(source: RangeSource, page: Page): Promise<Stream | null> {
+async function streamOf(source: RangeSource, page: Page) {
   const id = await source.copy(page.body, 80);
   const text = latin1(id);
-  const le = (at: number) => uintLE(id, at, 4);
+  const le32At = (at: number) => uintLE(id, at, 4);
+  /** `packetSamples` is the most that a packet holds, `preSkip` what a decoder drops at the start. */
   const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
     return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
   };
-  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le(12), 2 ** (byte(id, 28) >> 4) / 2, 7);
+  if (text.startsWith("\x01vorbis"))
+    return stream("Vorbis I", byte(id, 11), le32At(12), 2 ** (byte(id, 28) >> 4) / 2, 7);
   if (text.startsWith("OpusHead")) {
+    // Each packet tells its samples, always at 48 kHz, whatever the rate of the original.
     const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
-    return { ...opus, sampleRate: le(12) || 48_000, preSkip: uintLE(id, 10, 2) };
+    return { ...opus, sampleRate: le32At(12) || 48_000, preSkip: uintLE(id, 10, 2) };
   }
   if (text.startsWith("Speex   ")) {
     const codec = `Speex ${text.slice(8, 28).replace(/\0.*/s, "")}`;
-    return stream(codec, le(48), le(36), le(56) * Math.max(1, le(64)), 0);
+    return stream(codec, le32At(48), le32At(36), le32At(56) * Math.max(1, le32At(64)), 0);
   }
   if (!text.startsWith("\x7fFLAC")) return null;
   return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, uint(id, 19, 2), 4);
@@ -188,68 +145,62 @@ const MAX_PAGES = 50_000;
 const MAX_STREAMS = 16;
 
 /** Ogg with an audio stream, the first one if there are several. */
-export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   let stream: Stream | null = null;
-  let hasVideo = false;
   let at = start;
   for (let n = 0; n < MAX_STREAMS; n++) {
     const page = await pageAt(source, at);
     if (!page?.isFirst) break;
     stream ??= await streamOf(source, page);
-    hasVideo ||= /^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)));
+    if (/^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)))) return null;
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
   const { page, codec, sampleRate, channels, commentsAt } = stream;
-  return {
-    container: "Ogg",
-    codec,
-    sampleRate,
-    channels,
-    lossless: codec === "FLAC",
-    seconds: hasVideo ? null : await oggSeconds(source, stream),
-    soundBytes: source.size,
-    hasVideo,
-    readTags: async () => {
-      const take = takeFromPages(source, page);
-      await take(commentsAt);
-      return flacOf(await readVorbisComments(take, budget));
-    },
+  const readTags = async () => {
+    const take = takeFromPages(source, page);
+    await take(commentsAt);
+    return readVorbisComments(take, budget);
   };
+  const facts = { container: "Ogg", codec, sampleRate, channels, lossless: codec === "FLAC" };
+  return { ...facts, seconds: await oggSeconds(source, stream), soundBytes: source.size, readTags };
 }
 
 /** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
 function takeFromPages(source: RangeSource, first: Page) {
   let page = first;
   let at = first.end;
-  let pages = 0;
   return async (length: number) => {
     const parts: Uint8Array[] = [];
     for (let left = length; left > 0; ) {
-      if (at >= page.end) {
-        const next = pages++ < MAX_ITEMS ? await pageAt(source, page.end) : null;
-        if (!next) break;
-        page = next;
-        at = next.serial === first.serial ? next.body : next.end;
+      if (at < page.end) {
+        const there = Math.min(left, page.end - at);
+        if (length <= MIN_WINDOW_BYTES) parts.push(await source.copy(at, there));
+        at += there;
+        left -= there;
         continue;
       }
-      const there = Math.min(left, page.end - at);
-      if (length <= MAX_WINDOW_BYTES) parts.push(await source.copy(at, there));
-      at += there;
-      left -= there;
+      const next = await pageAt(source, page.end);
+      if (!next) break;
+      page = next;
+      at = next.serial === first.serial ? next.body : next.end;
     }
     return join(...parts);
   };
 }
 
 /**
- * How long an Ogg plays. Page by page: each adds what its granule position is ahead of the one before, but no more than
- * its packets can hold, so that a capture from the middle of a stream counts from its start; and each link of a chain
- * adds up. Beyond `MAX_HEAD_BYTES`, or a damage, the last page tells the rest where it is of the same stream; a chain
- * is walked on, up to `MAX_WALK_BYTES`, beyond which its length is not told.
+ * The sum of what each page's granule position is ahead of the one before, in each link of a chain; of a capture from
+ * the middle of a stream, no more than its packets can hold. Beyond the bounds of the walk, and behind damage, the last
+ * page tells the rest if it is of the same stream; null where it isn't.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
-  const lastGranule = await findLastGranule(source, first.page.serial);
+  const lastPage = await source.findLast("OggS", 0, async (mark) => {
+    const page = await pageAt(source, mark);
+    return page?.granule && page.end <= source.size ? page : null;
+  });
+  // Of another stream, it tells nothing.
+  const lastGranule = lastPage?.serial === first.page.serial ? lastPage.granule : null;
   const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
   let stream = first;
   let seconds = -stream.preSkip / stream.granulesPerSecond;
@@ -257,10 +208,13 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
   let previous = 0;
   let at = first.page.end;
   for (let n = 0; at < source.size; n++) {
-    const page = n < MAX_PAGES && at < maxBytes ? await pageAt(source, at) : null;
-    if (!page && lastGranule !== null) seconds += Math.max(0, lastGranule - previous) / stream.granulesPerSecond;
-    else if (!page && (n === MAX_PAGES || at >= maxBytes)) return null;
-    if (!page) break;
+    const isWalked = n < MAX_PAGES && at < maxBytes;
+    const page = isWalked ? await pageAt(source, at) : null;
+    if (!page && !isWalked && lastGranule === null) return null;
+    if (!page) {
+      seconds += Math.max(0, (lastGranule ?? 0) - previous) / stream.granulesPerSecond;
+      break;
+    }
     at = page.end;
     if (page.isFirst && isHeard) {
       // The next link. Streams that begin side by side are heard together, and only the first counts.
@@ -288,13 +242,4 @@ async function heardSamples(source: RangeSource, page: Page, stream: Stream, pre
   const granule = page.granule ?? 0;
   // A position that goes back is that of another stream with the same number.
   return Math.min(granule < previous ? granule : granule - previous, most);
-}
-
-/** The last granule position of the file; null where it is that of another stream. */
-async function findLastGranule(source: RangeSource, serial: string): Promise<number | null> {
-  for await (const mark of source.lastMarks("OggS")) {
-    const page = await pageAt(source, mark);
-    if (page && page.end <= source.size && page.granule) return page.serial === serial ? page.granule : null;
-  }
-  return null;
 }

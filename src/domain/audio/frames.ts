@@ -1,0 +1,215 @@
+import type { RangeSource, Reading } from "./range-source.ts";
+import { byte, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { findTrailingTags, type TextBudget } from "./tags.ts";
+
+/*
+ * Formats of frames or blocks with an APEv2 or an ID3v1 tag behind them: MPEG audio (ISO/IEC 11172-3 and 13818-3), AAC in
+ * ADTS, WavPack, Monkey's Audio and Musepack.
+ */
+
+/** `family` is equal in all frames of one stream. */
+type Frame = NonNullable<ReturnType<typeof frameAt>>;
+
+/** By layer, from layer 1 on. */
+const MPEG_1_KBPS = [
+  [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
+  [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
+  [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
+];
+const MPEG_2_LAYER_1_KBPS = [32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256];
+const MPEG_2_KBPS = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
+const MPEG_RATES_HZ = [44100, 48000, 32000];
+export const AAC_RATES_HZ = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
+/** Of each channel configuration; 0 is "told elsewhere". */
+export const AAC_CHANNELS = [0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8];
+const FRAME_HEADER_BYTES = 7;
+/** An ADTS frame's length has 13 bits; MPEG's frames are smaller. */
+const MAX_FRAME_BYTES = 8191;
+/** How far behind the tag the first frame may be: players skip padding and junk, but not for ever. */
+const MAX_JUNK_BYTES = 256 * 1024;
+/** Frames, and places that look like one: seven hours of MP3, and under a second of CPU. */
+const MAX_FRAMES = 1_000_000;
+
+/** The frame whose header is at `at`, MPEG audio (layers 1 to 3) or ADTS; null where there is none. */
+export function frameAt(bytes: Uint8Array, at: number) {
+  if (byte(bytes, at) !== 0xff || at + FRAME_HEADER_BYTES > bytes.length) return null;
+  const [b1, b2, b3] = [byte(bytes, at + 1), byte(bytes, at + 2), byte(bytes, at + 3)];
+  const layer = 4 - ((b1 >> 1) & 3);
+  if (b1 < 0xe0) return null;
+  if (layer === 4) {
+    const rate = AAC_RATES_HZ[(b2 >> 2) & 15];
+    const length = ((b3 & 3) << 11) | (byte(bytes, at + 4) << 3) | (byte(bytes, at + 5) >> 5);
+    if (b1 < 0xf0 || rate === undefined || length < FRAME_HEADER_BYTES) return null;
+    const seconds = (1024 * ((byte(bytes, at + 6) & 3) + 1)) / rate;
+    const channels = AAC_CHANNELS[((b2 & 1) << 2) | (b3 >> 6)] ?? 0;
+    const container = `ADTS/MPEG-${(b1 & 8) === 0 ? 4 : 2}`;
+    return { bytes: length, seconds, channels, container, codec: "AAC", sampleRate: rate, family: rate };
+  }
+  const version = ["2.5", "", "2", "1"][(b1 >> 3) & 3] ?? "";
+  const kbps = version === "1" ? MPEG_1_KBPS[layer - 1] : layer === 1 ? MPEG_2_LAYER_1_KBPS : MPEG_2_KBPS;
+  const bitsPerSecond = (kbps?.[(b2 >> 4) - 1] ?? 0) * 1000;
+  const sampleRate = (MPEG_RATES_HZ[(b2 >> 2) & 3] ?? 0) / (version === "1" ? 1 : version === "2" ? 2 : 4);
+  if (version === "" || bitsPerSecond === 0 || sampleRate === 0) return null;
+  const samples = layer === 1 ? 384 : layer === 3 && version !== "1" ? 576 : 1152;
+  const slotBytes = layer === 1 ? 4 : 1;
+  const slots = Math.floor(((samples / 8 / slotBytes) * bitsPerSecond) / sampleRate) + ((b2 >> 1) & 1);
+  const [channels, seconds] = [b3 >> 6 === 3 ? 1 : 2, samples / sampleRate];
+  const facts = { container: "MPEG", codec: `MPEG ${version} Layer ${layer}`, channels, sampleRate, seconds };
+  return { ...facts, bytes: slots * slotBytes, family: sampleRate * 8 + layer };
+}
+
+/** Whether `links` frames of one family follow one another from `at`, or fewer that fill the bytes to their end. */
+function isChain(bytes: Uint8Array, at: number, family: number, links: number): boolean {
+  if (links === 0 || at === bytes.length) return true;
+  const frame = frameAt(bytes, at);
+  return frame?.family === family && isChain(bytes, at + frame.bytes, family, links - 1);
+}
+
+/**
+ * How long the MPEG or ADTS frames in [start, end) play: from the Xing header where the bytes that it counts are there,
+ * neither more nor fewer, else by walking every frame. Beyond the bounds of a walk (128 MiB, a million frames) the rest
+ * is estimated at the average bit rate so far, which is exact for a constant one.
+ */
+export async function walkFrames(source: RangeSource, start: number, end: number) {
+  let seconds = 0;
+  let first: { at: number; frame: Frame } | undefined;
+  let inStep = false;
+  let tries = 0;
+  let position = start;
+  while (position + FRAME_HEADER_BYTES <= end && position - start < MAX_WALK_BYTES && tries < MAX_FRAMES) {
+    const left = end - position;
+    const bytes = await source.upTo(position, first ? left : Math.min(left, MIN_WINDOW_BYTES));
+    // The frames at the end of a window are left to the next one, which has them whole.
+    const stop = bytes.length === left ? left - FRAME_HEADER_BYTES + 1 : bytes.length - 4 * MAX_FRAME_BYTES;
+    if (stop <= 0) break;
+    let at = 0;
+    while (at < stop && tries++ < MAX_FRAMES) {
+      const frame = frameAt(bytes, at);
+      const fits = frame && (first === undefined || first.frame.family === frame.family);
+      if (!fits || !(inStep || isChain(bytes, at, frame.family, 3))) {
+        inStep = false;
+        const next = bytes.indexOf(0xff, at + 1);
+        at = next < 0 ? stop : next;
+        continue;
+      }
+      if (first === undefined) {
+        first = { at: position + at, frame };
+        const header = bytes.subarray(at, at + frame.bytes);
+        const stated = statedSeconds(header, frame, end - first.at);
+        if (stated !== null) return { ...first, seconds: stated };
+        // The header's own frame is silent and not played.
+        if (/Xing|Info|VBRI/.test(latin1(header, 0, 48))) seconds -= frame.seconds;
+      }
+      inStep = true;
+      // A last frame that is cut short can't be played.
+      if (at + frame.bytes <= bytes.length) seconds += frame.seconds;
+      at += frame.bytes;
+    }
+    position += at;
+    if (first === undefined && position - start > MAX_JUNK_BYTES) break;
+  }
+  if (first === undefined) throw new UnreadableAudio("The file has no audio frames.");
+  if (inStep && position + FRAME_HEADER_BYTES <= end) seconds *= (end - first.at) / (position - first.at);
+  return { ...first, seconds };
+}
+
+/** What a Xing or Info header in the first frame states, where it speaks of the `soundBytes` that are there; or null. */
+function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): number | null {
+  const at = latin1(header, 0, 48).search(/Xing|Info/);
+  if (at <= 0 || (byte(header, at + 7) & 3) !== 3) return null;
+  const [frames, bytes] = [uint(header, at + 8, 4), uint(header, at + 12, 4)];
+  const seconds = frames * frame.seconds;
+  const kbps = (bytes * 8) / seconds / 1000;
+  // Lyrics and foreign tags may follow the sound; more than that is more sound.
+  const isAllThere = soundBytes > bytes - bytes / frames && soundBytes < bytes + MAX_FRAME_BYTES;
+  return isAllThere && kbps > 7 && kbps < 460 ? seconds : null;
+}
+
+/** MPEG audio and AAC in ADTS, from `start` on. */
+export async function readFrames(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const { at, frame, seconds } = await walkFrames(source, start, end);
+  return { ...frame, lossless: false, seconds, soundBytes: end - at, readTags: readText };
+}
+
+const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64, 88.2, 96, 192].map((k) => k * 1000);
+
+/** WavPack: each block says which samples it holds, so that the last whole one tells the length (WavPack5FileFormat). */
+export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const head = await source.copy(start, 32);
+  const isBlock = latin1(head, 0, 4) === "wvpk" && byte(head, 9) === 4;
+  if (!isBlock) throw new UnreadableAudio("The file has no WavPack blocks.");
+  const flags = uintLE(head, 24, 4);
+  const firstEnd = start + 8 + uintLE(head, 4, 4);
+  let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? 0;
+  let channels = (flags & 4) === 0 ? 2 : 1;
+  const subBlocks = source.parts(start + 32, firstEnd, 4, (header) => {
+    const isLong = byte(header, 0) >= 0x80;
+    const bodyBytes = 2 * uintLE(header, 1, isLong ? 3 : 1);
+    return { name: (byte(header, 0) & 0x3f).toString(16), headerBytes: isLong ? 4 : 2, bodyBytes };
+  });
+  for await (const { name, data } of subBlocks) {
+    const value = await source.upTo(data, 3);
+    if (name === "27") sampleRate = uintLE(value, 0, 3);
+    if (name === "d") channels = byte(value, 0);
+    if (name === "e") sampleRate *= 8 * 2 ** byte(value, 0); // DSD
+  }
+  const isDsd = flags >= 2 ** 31;
+  const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
+  const samples = await source.findLast("wvpk", start, async (mark) => {
+    const block = await source.upTo(mark, 32);
+    const blockSamples = uintLE(block, 20, 4);
+    const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
+    return isWhole && blockSamples > 0 ? (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1) : null;
+  });
+  const [codec, lossless] = [isDsd ? "DSD" : "PCM", (flags & 8) === 0];
+  const isCut = firstEnd > source.size;
+  const seconds = samples === null && !isCut ? null : (samples ?? 0) / sampleRate;
+  const soundBytes = end - start;
+  return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes, readTags: readText };
+}
+
+/** Monkey's Audio, of which frames don't say where they belong; versions before 3.98 don't state their bytes either. */
+export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const head = await source.copy(start, 52);
+  const [version, headerAt] = [uintLE(head, 4, 2), start + uintLE(head, 8, 4)];
+  const isOld = version < 3980;
+  const isLongFramed = version >= 3900 || (version >= 3800 && uintLE(head, 6, 2) === 4000);
+  const oldFrameBlocks = version >= 3950 ? 294_912 : isLongFramed ? 73_728 : 9_216;
+  const header = isOld ? head : await source.copy(headerAt, 24);
+  const le = (oldAt: number, at: number, bytes = 4) => uintLE(header, isOld ? oldAt : at, bytes);
+  const [frames, lastBlocks, frameBlocks] = [le(24, 12), le(28, 8), isOld ? oldFrameBlocks : uintLE(header, 4, 4)];
+  const [channels, sampleRate] = [le(10, 18, 2), le(12, 20)];
+  const samples = frames === 0 ? 0 : frameBlocks * (frames - 1) + lastBlocks;
+  // The sound follows the header, a table of frames and the header of the WAV.
+  const headerBytes = uintLE(head, 12, 4) + uintLE(head, 16, 4) + uintLE(head, 20, 4);
+  const statedBytes = isOld ? 0 : uintLE(head, 24, 8);
+  const soundBytes = isOld ? end - start : Math.max(0, Math.min(statedBytes, end - headerAt - headerBytes));
+  const facts = { container: "Monkey's Audio", codec: "Monkey's Audio", sampleRate, channels, lossless: true };
+  return { ...facts, seconds: samples / sampleRate, soundBytes, statedBytes, readTags: readText };
+}
+
+const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
+
+/** Musepack, stream versions 7 and 8: only a walk through all its frames would tell what is there. */
+export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source, budget);
+  const head = await source.copy(start, 64);
+  const isOld = latin1(head, 0, 3) === "MP+";
+  if (!isOld && latin1(head, 4, 2) !== "SH") throw new UnreadableAudio("The file has no stream header.");
+  let samples = 1152 * uintLE(head, 4, 4);
+  let [rate, channels] = [byte(head, 10) & 3, 2];
+  if (!isOld) {
+    // The samples and those of the silence before them, in groups of seven bits, behind a length, a sum and a version.
+    let at = 12;
+    for (samples = byte(head, at) & 127; byte(head, at) >= 128; ) samples = samples * 128 + (byte(head, ++at) & 127);
+    do at++;
+    while (byte(head, at) >= 128);
+    [rate, channels] = [byte(head, at + 1) >> 5, (byte(head, at + 2) >> 4) + 1];
+  }
+  const sampleRate = MUSEPACK_RATES_HZ[rate] ?? 0;
+  const facts = { container: `Musepack, SV${isOld ? 7 : 8}`, codec: "Musepack", sampleRate, channels, lossless: false };
+  return { ...facts, seconds: samples / sampleRate, soundBytes: end - start, readTags: readText };
+}
