@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, test, vi } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
 import { RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
@@ -410,5 +410,56 @@ describe("lightly damaged files", () => {
         expect(lengths.length, `${file}, seed ${seed}`).toBeLessThan(20);
       }
     }
+  });
+});
+
+describe("A file that is read round and round in what is cached", () => {
+  const size = MEBIBYTE;
+  const filled = (...parts: (Bytes | string)[]) => {
+    const front = join(...parts);
+    return join(front, new Uint8Array(size - front.length).fill(1));
+  };
+  // Each claims to be unsynchronised, over all that follows.
+  const claims = join("ID3", Uint8Array.of(3, 0, 0x80, 63, 127, 127, 127), new Uint8Array(10));
+  const tone = bytesOf("fragmented.m4a");
+  const movie = tone.slice(0, indexOf(tone, "moof") - 4);
+  const nested = (name: string, count: number, from: number) =>
+    concat(Array.from({ length: count }, (_, n) => join(be32(size - from - 8 * n), name)));
+  const webm = bytesOf("tone.webm");
+  const segment = indexOf(webm, "\x15\x49\xa9\x66");
+  const infos = concat(
+    Array.from({ length: 1_900 }, (_, n) => join("\x15\x49\xa9\x66\x20", be32(8 * (2_000 - n)).slice(1))),
+  );
+
+  test.each([
+    ["A WAV of 1,900 tags", filled(bytesOf("tone.wav"), repeat(riffChunk("id3 ", claims), 1_900))],
+    ["An AIFF of 1,900 tags", filled(bytesOf("tone.aiff"), repeat(join("ID3 ", be32(claims.length), claims), 1_900))],
+    [
+      "An MP4 of nested fragments",
+      filled(movie, nested("moof", 66, movie.length), nested("traf", 2_100, movie.length + 8 * 66)),
+    ],
+    ["A WebM of nested descriptions", filled(webm.slice(0, segment), infos, webm.slice(segment))],
+  ])("%s gives each byte to a reader a few times at most.", async (_, bytes) => {
+    const upTo = vi.spyOn(RangeSource.prototype, "upTo");
+    const { read } = reader(bytes);
+    const outcome = await inspectFile(read, bytes.length).catch((error: unknown) => error);
+    if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+    const given = await Promise.all(upTo.mock.results.map(({ value }) => value as Promise<Uint8Array>));
+    upTo.mockRestore();
+    expect(given.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(60 * size);
+  });
+
+  test("An MP4 whose track has 400 time tables is read by the first.", async () => {
+    const rows = join(be32(0), be32(8_000), repeat(join(be32(1), be32(1)), 8_000));
+    const path = ["moov", "trak", "mdia", "minf", "stbl"];
+    const bytes = insertIntoBox(bytesOf("mono.m4a"), path, 1e9, repeat(box("stts", rows), 400));
+    const { audio } = await inspect(bytes);
+    expect(audio.durationSeconds).toBeCloseTo(2, 1);
+  });
+
+  test("Facts that no recording has are not told.", async () => {
+    const aiff = bytesOf("tone.aiff");
+    const rate = indexOf(aiff, "COMM") + 16;
+    await expect(inspect(patched(aiff, rate, Uint8Array.of(0x43, 0xde)))).rejects.toThrow(UnreadableAudio);
   });
 });

@@ -31,6 +31,9 @@ const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "y
 const MAX_TAG_CHARACTERS = 256;
 /** Silence takes more in every format; a length at less comes from a header that lies. */
 const MIN_BITS_PER_SECOND = 50;
+/** Far above any recording: what claims more is damaged. */
+const MAX_BITS_PER_SECOND = 10e9;
+const MAX_SAMPLE_RATE_HERTZ = 100e6;
 /** Some programs put a second ID3v2 tag behind the first. */
 const MAX_LEADING_TAGS = 4;
 
@@ -78,13 +81,14 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
 async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
   const { container, soundBytes, statedBytes, lossless } = reading;
   const sampleRate = positive(reading.sampleRate);
-  if (sampleRate === null) throw new UnreadableAudio("The file has no readable audio stream.");
+  if (sampleRate === null || sampleRate > MAX_SAMPLE_RATE_HERTZ)
+    throw new UnreadableAudio("The file has no readable audio stream.");
   const part = statedBytes ? Math.min(1, soundBytes / statedBytes) : 1;
   const seconds = positive((reading.seconds ?? 0) * part);
   const isSilent = seconds === null && reading.seconds !== null;
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   const bitrate = seconds === null ? 0 : (soundBytes * 8) / seconds;
-  const isPossible = bitrate >= MIN_BITS_PER_SECOND;
+  const isPossible = bitrate >= MIN_BITS_PER_SECOND && bitrate <= MAX_BITS_PER_SECOND;
   const texts = await parseTexts(join(await readTexts(leading), await reading.readTags()), format.parser);
   return {
     container: cleanText(container),

@@ -18,7 +18,6 @@ const CONTAINERS = [
   ...[AUDIO.all, TAGS.all, CLUSTER.all, CLUSTER.blockGroup],
 ];
 
-const MAX_INFO_BYTES = 16 * 1024;
 /** Where the first block must be, to be taken for the start. */
 const MAX_FIRST_ELEMENTS = 16;
 /** A cluster of so many blocks is longer than any recorder's. */
@@ -75,7 +74,9 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     const track = tracks.at(-1) ?? new Track();
     if (name === FILE.segment) segmentStart = data;
     if (name === FILE.docType) docType = latin1(value);
-    if (name === FILE.info && end - at <= MAX_INFO_BYTES) texts.push(() => source.copy(at, end - at));
+    if (name === FILE.info) {
+      texts.push(async () => (budget.admits(end - at) ? source.copy(at, end - at) : new Uint8Array()));
+    }
     if (name === TRACK.entry) tracks.push(new Track());
     if (name === TRACK.type) track.type = uint(value);
     if (name === TRACK.codecId) track.codecId = latin1(value);

@@ -10,6 +10,8 @@ const CONTAINERS = new Set("moov trak edts mdia minf stbl mvex udta meta moof tr
 const MAX_BRANDS_BYTES = 256;
 /** Of a table: 8,000 entries, where audio has one or two. */
 const MAX_TABLE_BYTES = 64 * 1024;
+/** Films have a dozen, of sound, pictures and subtitles. */
+const MAX_TRACKS = 64;
 
 /** The boxes from `position` on; without `isFlat`, none of those inside them. */
 function boxes(source: RangeSource, position: number, end: number, isFlat = true) {
@@ -58,7 +60,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
     // The second "brand" is a version.
     if (name === "ftyp") brands = latin1(await body(MAX_BRANDS_BYTES)).match(/.{4}/gs) ?? [];
     if (name === "mvhd") movieTicksPerSecond = fieldBehindTimes(await body(32));
-    if (name === "trak") tracks.push(new Track());
+    if (name === "trak" && tracks.length < MAX_TRACKS) tracks.push(new Track());
     if (name === "mdat") {
       media.statedBytes += end - data;
       media.soundBytes += Math.max(0, Math.min(end, source.size) - data);
@@ -107,13 +109,13 @@ async function readTrackBox(source: RangeSource, track: Track, { name, data, end
   if (name === "tkhd") track.id = fieldBehindTimes(await body(32));
   if (name === "mdhd") track.ticksPerSecond = fieldBehindTimes(await body(32));
   if (name === "hdlr") track.handler ||= latin1(await body(12), 8);
-  if (name === "elst") {
+  if (name === "elst" && track.edits.length === 0) {
     const table = await body(MAX_TABLE_BYTES);
     track.edits = byte(table, 0) === 1 ? readRows(table, 20, 8) : readRows(table, 12, 4);
   }
   if (name === "stsd") track.entry = await readSampleEntry(source, data + 8, end);
   if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
-  if (name === "stts" && end - data <= MAX_TABLE_BYTES) {
+  if (name === "stts" && track.ticks === 0 && end - data <= MAX_TABLE_BYTES) {
     track.ticks = readRows(await body(end - data), 8, 4).reduce((sum, [count, ticks]) => sum + count * ticks, 0);
   }
 }
@@ -168,6 +170,7 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
   let ticksEach = track.defaultTicks;
   for await (const { name, data, end } of boxes(source, start, source.size)) {
     if (name === "mdat") break;
+    if (!/^(tfhd|tfdt|trun)$/.test(name)) continue;
     const body = await source.copy(data, end - data);
     const flags = uint(body, 1, 3);
     if (name === "tfhd") {

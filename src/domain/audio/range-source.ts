@@ -54,6 +54,8 @@ export const MAX_WINDOW_BYTES = 1024 * 1024;
 export const MAX_WALK_BYTES = 128 * 1024 * 1024;
 /** A walk of `MAX_WALK_BYTES` takes 130 reads, any other reading a few dozen. */
 const MAX_READS = 400;
+/** So often a byte that was read may be looked at again: readers that go round in the cache must end too. */
+const MAX_LOOKS = 4;
 /** Each step is an `await`; so many take a third of a second of CPU. */
 const MAX_STEPS = 250_000;
 /** How far before the end a mark is looked for: beyond the longest cluster or fragment that recorders write. */
@@ -80,17 +82,21 @@ export class RangeSource {
   #readsLeft = MAX_READS;
   #stepsLeft = MAX_STEPS;
   #bytesLeft: number;
+  #lookedAtLeft: number;
 
   constructor(read: ReadRange, sizeBytes: number) {
     this.#read = read;
     this.size = sizeBytes;
     this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
+    this.#lookedAtLeft = MAX_LOOKS * this.#bytesLeft;
   }
 
   /** Up to `length` bytes, and up to `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what is kept. */
   async upTo(start: number, length: number): Promise<Uint8Array> {
     const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), this.size);
     if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return NOTHING;
+    this.#lookedAtLeft -= end - start;
+    if (this.#lookedAtLeft < 0) return NOTHING;
     for (const { offset, bytes } of [this.#window, this.#head]) {
       if (start >= offset && end <= offset + bytes.length) return bytes.subarray(start - offset, end - offset);
     }
