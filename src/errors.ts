@@ -1,6 +1,6 @@
 /**
  * Every way the service refuses. The catalogue gives each code its usual message; what HTTP makes of a code is
- * decided in http/render.ts, which does not compile until a new code has a status there.
+ * decided in http/failures.ts, which does not compile until a new code has a status there.
  */
 export const MESSAGES = {
   invalid_input: "The request has invalid input.",

@@ -27,7 +27,7 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 }
 
 /**
- * Runs what a caller asks for. The token is read and counted first, unless the operation is unlimited, without the
+ * Runs what a caller asks for. The token is read, and counted unless the operation is unlimited, first and without the
  * database; `run` authorises it. A request whose token turns out to be missing or invalid is counted for its address.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
  */
@@ -45,8 +45,7 @@ export async function withCredential<R extends Right, T>(
       limiter.authenticated(credential.tokenHash ?? "operator");
     });
     const subject = credential.tokenHash ?? "operator";
-    const isRefused = async () => limiter.isRefused(address, subject) || !(await limiter.token(subject));
-    if (!isUnlimited && (await isRefused())) throw rateLimited();
+    if (limiter.isRefused(address, subject) || !(isUnlimited || (await limiter.token(subject)))) throw rateLimited();
     return await run(credential);
   } catch (error) {
     const isUnauthenticated =

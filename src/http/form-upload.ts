@@ -62,8 +62,9 @@ export const upload = write(
     if ((contentLength ?? 0) > maxUploadBytes + MAX_OVERHEAD_BYTES) {
       throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });
     }
-    const limits = { maxFileBytes: maxUploadBytes, idleMilliseconds: uploadIdleMilliseconds };
     const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
+    // No more is taken than is reserved: a stated length that is too short must not get past the quota.
+    const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds };
     // The form around the file counts too, and seldom takes so much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, (name, bytes) =>

@@ -39,7 +39,7 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
-  /** The rate limits don't hold for it: its clients can't take a 429. */
+  /** The rate limit of tokens does not count it, and it never answers 429: its clients can't take that. */
   isUnlimited?: true;
   requestHeaders?: Record<string, HeaderContract>;
   success: {

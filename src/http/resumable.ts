@@ -217,7 +217,7 @@ export const head: Operation = {
     try {
       return await headOnce.answer(c);
     } catch (cause) {
-      if (cause instanceof AppError && cause.code !== "unavailable" && cause.code !== "internal") throw cause;
+      if (cause instanceof AppError && !["unavailable", "internal", "rate_limited"].includes(cause.code)) throw cause;
       c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
       throw new AppError("upload_locked", { retryAfterSeconds: 1, cause });
     }

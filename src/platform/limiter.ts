@@ -9,8 +9,8 @@ export interface Limiter {
   /** A request from this address whose token is missing or not valid. */
   address(address: string): Promise<boolean>;
   /**
-   * Whether a request is refused for its address alone, which has used up its minute. A token that was authenticated
-   * this minute is not: others may share its address.
+   * Whether a request is refused for its address alone, which has used up its minute. A token that was authenticated in
+   * the last quarter of an hour is not: others may share its address.
    */
   isRefused(address: string, tokenHash: string): boolean;
   authenticated(tokenHash: string): void;
@@ -31,13 +31,18 @@ export const WINDOW_SECONDS = 60;
 /** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
 const MAX_SUBJECTS = 10_000;
 
-/** What an isolate remembers of each subject until the minute ends; the one written least recently is forgotten. */
+/** Whoever used a good token so recently is not locked out by others behind the same address. */
+const AUTHENTICATED_MINUTES = 15;
+
+/** What an isolate remembers of each subject until minutes have ended; the one written least recently is forgotten. */
 class MinuteMemory {
   readonly #system: System;
+  readonly #minutes: number;
   readonly #requests = new Map<string, { count: number; window: number }>();
 
-  constructor(system: System) {
+  constructor(system: System, minutes = 1) {
     this.#system = system;
+    this.#minutes = minutes;
   }
 
   get window(): number {
@@ -47,7 +52,7 @@ class MinuteMemory {
   /** The requests that are paid for; 0 where the binding refused. */
   get(subject: string): number | undefined {
     const found = this.#requests.get(subject);
-    return found?.window === this.window ? found.count : undefined;
+    return found && this.window - found.window < this.#minutes ? found.count : undefined;
   }
 
   set(subject: string, count: number): void {
@@ -119,7 +124,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
   const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
-  const authenticated = new MinuteMemory(system);
+  const authenticated = new MinuteMemory(system, AUTHENTICATED_MINUTES);
   return {
     token: (tokenHash) => tokens.take(tokenHash),
     address: (address) => addresses.take(address),

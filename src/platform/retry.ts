@@ -5,11 +5,11 @@ const MAX_TRIES = 3;
 const MAX_PAUSE_MILLISECONDS = 2_000;
 
 /**
- * The errors after which Cloudflare says to try again: of D1 (its page on retrying queries, and an overloaded
- * database), and of R2 (internal error, service unavailable, too many requests, in its list of error codes).
+ * The errors after which Cloudflare says to try again: of D1 (its page on retrying queries, and an overloaded or
+ * unresolved database), and of R2 (internal error, service unavailable, too many requests, in its list of error codes).
  */
 const TRANSIENT =
-  /network connection lost|caused object to be reset|reset because its code was updated|overloaded|\((?:10001|10043|10058)\)/i;
+  /network connection lost|caused object to be reset|reset because its code was updated|transient issue|overloaded|\((?:10001|10043|10058)\)/i;
 
 /** What the binding itself said: the innermost cause. */
 function reason(error: unknown): string {

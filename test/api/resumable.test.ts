@@ -228,10 +228,12 @@ describe("A caller", () => {
     const path = locationOf(await create(team.call, 10));
     const limited = startWorker((deps) => ({
       ...deps,
-      limiter: { ...deps.limiter, token: async () => false, isRefused: () => true },
+      limiter: { ...deps.limiter, token: async () => false, isRefused: () => false },
     }));
     expect((await head(limited.call, path, { token: team.token })).status).toBe(200);
     expect((await patch(limited.call, path, 0, new Uint8Array(1), { token: team.token })).status).toBe(429);
+    const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isRefused: () => true } }));
+    expect((await head(refusing.call, path, { token: team.token })).status).toBe(423);
   });
 
   test("A caller who asks how far an upload has come while the database is away is told to ask again.", async () => {
@@ -477,6 +479,7 @@ test("The document describes each operation of tus, by its headers and statuses.
     expect.arrayContaining(["201", "400", "401", "403", "412", "413", "415"]),
   );
   expect(statuses(at, "head")).toEqual(expect.arrayContaining(["200", "404", "410", "423"]));
+  for (const never of ["429", "500", "503"]) expect(statuses(at, "head")).not.toContain(never);
   expect(statuses(at, "post")).toEqual(expect.arrayContaining(["200", "204", "405"]));
   expect(statuses(at, "patch")).toEqual(expect.arrayContaining(["204", "404", "409", "410", "413", "415"]));
   expect(statuses(at, "delete")).toEqual(expect.arrayContaining(["204", "403", "404"]));

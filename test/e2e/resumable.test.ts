@@ -3,7 +3,7 @@ import { createReadStream, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { Upload } from "tus-js-client";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { processed } from "../support/client.ts";
 import { type Fault, Line } from "../support/line.ts";
 import { Server, type TestTeam } from "../support/server.ts";
@@ -139,4 +139,55 @@ describe("A line", () => {
     await annotate(`${line.faults} breaks: ${line.sentBytes - bytes.length} bytes more than the file's`);
     await line.close();
   });
+});
+
+test("Forty slow uploads at once, of which an isolate's memory holds nine, are all taken, by form and by tus.", async () => {
+  // On which a client may take its time.
+  const patient = await Server.start();
+  const team = await patient.newTeam();
+  const gate = Promise.withResolvers<void>();
+  /** Comes but for its end, and waits there. */
+  const slow = (bytes: Buffer) => {
+    let at = 0;
+    return new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        if (at >= bytes.length - 100_000) await gate.promise;
+        if (at < bytes.length) controller.enqueue(bytes.subarray(at, at + 100_000));
+        else controller.close();
+        at += 100_000;
+      },
+    });
+  };
+  const send = (path: string, method: string, headers: Record<string, string>, bytes: Buffer) =>
+    team.fetch(path, { method, headers, body: slow(bytes), duplex: "half" } as RequestInit);
+  const files = Array.from({ length: 40 }, () => bytesOf(6 * MEBIBYTE));
+  const byForm = async (bytes: Buffer) => {
+    const start = '--slow\r\nContent-Disposition: form-data; name="file"; filename="slow.bin"\r\n\r\n';
+    const body = Buffer.concat([Buffer.from(start), bytes, Buffer.from("\r\n--slow--\r\n")]);
+    const answer = await send(
+      "/docs/v1/uploads",
+      "POST",
+      { "Content-Type": "multipart/form-data; boundary=slow" },
+      body,
+    );
+    expect(answer.status).toBe(200);
+    return answer.headers.get("Location")?.split("/").at(-1) ?? "";
+  };
+  const byTus = async (bytes: Buffer) => {
+    const version = { "Tus-Resumable": "1.0.0" };
+    const headers = { ...version, "Upload-Length": `${bytes.length}` };
+    const made = await team.fetch(RESUMABLE, { method: "POST", headers });
+    const type = "application/offset+octet-stream";
+    const part = { ...version, "Upload-Offset": "0", "Content-Type": type };
+    expect((await send(made.headers.get("Location") ?? "", "PATCH", part, bytes)).status).toBe(204);
+    return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  };
+  const sent = files.map((bytes, i) => (i % 2 === 0 ? byForm(bytes) : byTus(bytes)));
+  await vi.waitUntil(async () => (await team.read("/docs/v1/usage")).data.files === 40, { timeout: 60_000 });
+  gate.resolve();
+  const ids = await Promise.all(sent);
+  for (const [i, id] of ids.entries()) {
+    expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(files[i] as Buffer) });
+  }
+  await patient.remove();
 });

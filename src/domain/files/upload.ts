@@ -234,17 +234,17 @@ const hideUpload = preparedQuery((db, param: Param<{ id: string; dueAt: number }
 
 /**
  * Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes.
- * After a transient error of a store a write may still be under way in it; the row then stays, for recovery to clear away
- * both again.
+ * Unless the upload was refused by us, a write may still be under way in a store that failed; the row then stays, for
+ * recovery to clear away both again.
  */
 async function undo(deps: Deps, upload: Upload, maxBytes: number, failure: unknown): Promise<void> {
   const { id, teamId } = upload;
-  const mayStillWrite = failure instanceof AppError && failure.code === "unavailable";
+  const isRefusal = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     await write(deps, [hideUpload({ id, dueAt })], { isIdempotent: true });
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
-    if (!mayStillWrite) await removeRows(deps, [id]);
+    if (isRefusal) await removeRows(deps, [id]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: id, teamId, cause });
   }
