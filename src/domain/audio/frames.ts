@@ -138,8 +138,8 @@ const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64
 export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, 32);
-  if (latin1(head, 0, 4) !== "wvpk" || byte(head, 9) !== 4)
-    throw new UnreadableAudio("The file has no WavPack blocks.");
+  const isBlock = latin1(head, 0, 4) === "wvpk" && byte(head, 9) === 4;
+  if (!isBlock) throw new UnreadableAudio("The file has no WavPack blocks.");
   const flags = uintLE(head, 24, 4);
   const firstEnd = start + 8 + uintLE(head, 4, 4);
   let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? 0;
@@ -147,13 +147,13 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   const subBlocks = source.parts(start + 32, firstEnd, 4, (header) => {
     const isLong = byte(header, 0) >= 0x80;
     const bodyBytes = 2 * uintLE(header, 1, isLong ? 3 : 1);
-    return { name: `${byte(header, 0) & 0x3f}`, headerBytes: isLong ? 4 : 2, bodyBytes };
+    return { name: (byte(header, 0) & 0x3f).toString(16), headerBytes: isLong ? 4 : 2, bodyBytes };
   });
   for await (const { name, data } of subBlocks) {
     const value = await source.upTo(data, 3);
-    if (name === "39") sampleRate = uintLE(value, 0, 3);
-    if (name === "13") channels = byte(value, 0);
-    if (name === "14") sampleRate *= 8 * 2 ** byte(value, 0); // DSD
+    if (name === "27") sampleRate = uintLE(value, 0, 3);
+    if (name === "d") channels = byte(value, 0);
+    if (name === "e") sampleRate *= 8 * 2 ** byte(value, 0); // DSD
   }
   const isDsd = flags >= 2 ** 31;
   const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);

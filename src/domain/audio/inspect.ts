@@ -20,7 +20,7 @@ export interface Audio {
 }
 
 export interface Inspection extends MediaType {
-  /** Null in a file that is no audio. */
+  /** Null in a file that is no audio, or a video: a container with a picture track is one, whatever it calls itself. */
   audio: Audio | null;
 }
 
@@ -35,13 +35,8 @@ const MIN_BITS_PER_SECOND = 50;
 const MAX_LEADING_TAGS = 4;
 
 /**
- * What a stored file is, from its bytes alone, and what is to be heard in it, by a bounded number of range reads.
- *
- * A container without a picture track is audio, and one with a picture track is video, whatever it calls itself. A video
- * has `audio: null`, readable or not. Audio in a format without a reader (MIDI, AMR, …) has an `Audio` of nulls. What a
- * bound leaves out costs tags or the duration, never the file.
- *
- * Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
+ * What a stored file is, from its bytes alone, by a bounded number of reads: past a bound, tags or the duration are left
+ * out. Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
  * unchanged.
  */
 export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<Inspection> {

@@ -1,5 +1,5 @@
-import type { Part, RangeSource, Reading } from "./range-source.ts";
-import { byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import type { RangeSource, Reading } from "./range-source.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
 import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 
 /* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
@@ -13,8 +13,10 @@ const AUDIO = { all: "e1", samplingFrequency: "b5", outputSamplingFrequency: "78
 const TAGS = { all: "1254c367", tag: "7373" };
 const CLUSTER = { all: "1f43b675", timestamp: "e7", simpleBlock: "a3", blockGroup: "a0", block: "a1" };
 /** Those that are entered; others are passed by as a whole. */
-const CONTAINERS = new Set([FILE.ebml, FILE.segment, FILE.info, SEEK.head, SEEK.entry, TRACK.all, TRACK.entry]);
-for (const id of [AUDIO.all, TAGS.all, CLUSTER.all, CLUSTER.blockGroup]) CONTAINERS.add(id);
+const CONTAINERS = [
+  ...[FILE.ebml, FILE.segment, FILE.info, SEEK.head, SEEK.entry, TRACK.all, TRACK.entry],
+  ...[AUDIO.all, TAGS.all, CLUSTER.all, CLUSTER.blockGroup],
+];
 
 const MAX_INFO_BYTES = 16 * 1024;
 /** Where the first block must be, to be taken for the start. */
@@ -49,7 +51,7 @@ function elements(source: RangeSource, start: number, end = source.size, max?: n
     const name = uint(header, 0, idBytes).toString(16);
     const size = header.slice(idBytes, headerBytes);
     size[0] = byte(size, 0) & (0xff >> sizeBytes);
-    return { name, headerBytes, bodyBytes: uint(size), isEntered: CONTAINERS.has(name) };
+    return { name, headerBytes, bodyBytes: uint(size), isEntered: CONTAINERS.includes(name) };
   };
   return source.parts(start, end, 12, parse, max);
 }
@@ -90,9 +92,10 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
       break;
     }
   }
-  const tagList = () => elements(source, tags.start, tags.end);
-  const isTag = ({ name }: Part) => name === TAGS.tag;
-  texts.push(async () => makeElement(TAGS.all, ...(await copyTexts(source, tagList(), budget, isTag))));
+  texts.push(async () => {
+    const parts = elements(source, tags.start, tags.end);
+    return makeElement(TAGS.all, ...(await copyTexts(source, parts, budget, ({ name }) => name === TAGS.tag)));
+  });
   if (tracks.some(({ type }) => type === VIDEO_TRACK)) return null;
   const track = tracks.find(({ type }) => type === AUDIO_TRACK);
   if (!track) throw new UnreadableAudio("The file has no audio track.");
@@ -112,11 +115,7 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
 /** An element with a length of eight bytes, for the parser. */
 function makeElement(id: string, ...parts: Uint8Array[]): Uint8Array {
   const body = join(...parts);
-  const head = new DataView(new ArrayBuffer(12));
-  head.setUint32(0, Number.parseInt(id, 16));
-  head.setUint32(4, 0x01000000);
-  head.setUint32(8, body.length);
-  return join(new Uint8Array(head.buffer), body);
+  return join(be32(Number.parseInt(id, 16)), be32(0x01000000), be32(body.length), body);
 }
 
 function float(bytes: Uint8Array): number {

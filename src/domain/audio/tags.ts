@@ -127,10 +127,8 @@ export async function findTrailingTags(source: RangeSource, budget: TextBudget) 
 async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
   const items = source.parts(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
     const keyBytes = header.subarray(8).indexOf(0) + 1;
-    const isText = ((byte(header, 4) >> 1) & 3) === 0;
-    return keyBytes === 0
-      ? null
-      : { name: isText ? "text" : "", headerBytes: 8 + keyBytes, bodyBytes: uintLE(header, 0, 4) };
+    const name = ((byte(header, 4) >> 1) & 3) === 0 ? "text" : "";
+    return keyBytes === 0 ? null : { name, headerBytes: 8 + keyBytes, bodyBytes: uintLE(header, 0, 4) };
   });
   const texts = await copyTexts(source, items, budget, ({ name, end: itemEnd }) => name === "text" && itemEnd <= end);
   if (texts.length === 0) return new Uint8Array();
