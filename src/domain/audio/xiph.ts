@@ -193,9 +193,8 @@ function takeFromPages(source: RangeSource, first: Page) {
 }
 
 /**
- * The sum of what each page's granule position is ahead of the one before, in each link of a chain; of a capture from
- * the middle of a stream, no more than its packets can hold. Beyond the bounds of the walk, and behind damage, the last
- * page tells the rest if it is of the same stream; null where it isn't.
+ * The sum of what each page's granule position is ahead of the one before, in each link of a chain, but no more than its
+ * packets can hold. Past the bounds of the walk, or damage, the last page tells the rest, if it is of the same stream.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
   const lastPage = await source.findLast("OggS", 0, async (mark) => {
