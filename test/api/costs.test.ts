@@ -131,12 +131,6 @@ describe("By the time of its answer", () => {
       {},
       ["createMultipartUpload", "uploadPart", "uploadPart", "uploadPart", "complete"],
     ],
-    [
-      "more than its Content-Length announces goes in parts of 8 MiB",
-      11 * MEBIBYTE,
-      { "Content-Length": "1000" },
-      ["createMultipartUpload", "uploadPart", "uploadPart", "complete"],
-    ],
   ])("An upload of %s, three round trips and a message.", async (_, size, headers, r2) => {
     const { response, byAnswer } = await put(size, headers);
     expect(response.status).toBe(200);

@@ -159,7 +159,7 @@ test("Forty slow uploads at once, of which an isolate's memory holds nine, are a
     });
   };
   const send = (path: string, method: string, headers: Record<string, string>, bytes: Buffer) =>
-    team.fetch(path, { method, headers, body: slow(bytes), duplex: "half" } as RequestInit);
+    team.send(method, path, { headers, body: slow(bytes) });
   const files = Array.from({ length: 40 }, () => bytesOf(6 * MEBIBYTE));
   const byForm = async (bytes: Buffer) => {
     const start = '--slow\r\nContent-Disposition: form-data; name="file"; filename="slow.bin"\r\n\r\n';
@@ -176,14 +176,16 @@ test("Forty slow uploads at once, of which an isolate's memory holds nine, are a
   const byTus = async (bytes: Buffer) => {
     const version = { "Tus-Resumable": "1.0.0" };
     const headers = { ...version, "Upload-Length": `${bytes.length}` };
-    const made = await team.fetch(RESUMABLE, { method: "POST", headers });
+    const made = await team.send("POST", RESUMABLE, { headers });
     const type = "application/offset+octet-stream";
     const part = { ...version, "Upload-Offset": "0", "Content-Type": type };
     expect((await send(made.headers.get("Location") ?? "", "PATCH", part, bytes)).status).toBe(204);
     return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
   };
   const sent = files.map((bytes, i) => (i % 2 === 0 ? byForm(bytes) : byTus(bytes)));
-  await vi.waitUntil(async () => (await team.read("/docs/v1/usage")).data.files === 40, { timeout: 60_000 });
+  await vi.waitUntil(async () => (await team.call("GET", "/docs/v1/usage")).body.data.files === 40, {
+    timeout: 60_000,
+  });
   gate.resolve();
   const ids = await Promise.all(sent);
   for (const [i, id] of ids.entries()) {

@@ -47,7 +47,8 @@ export function buildRequest(
       ...headers,
     },
     ...(json !== undefined && { body: JSON.stringify(json) }),
-    ...(body !== undefined && { body: body as BodyInit }),
+    // Node asks for `duplex` where the body is a stream.
+    ...(body !== undefined && { body: body as BodyInit, duplex: "half" }),
   });
 }
 

@@ -157,6 +157,7 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   const headerEnd = start + uintLE(head, 16, 8);
   const texts: ReadText[] = [];
   let wave: Uint8Array | null = null;
+  let codec: string | null = null;
   let properties: Uint8Array = new Uint8Array();
   const objects = source.parts(start + 30, headerEnd, 24, (header) => {
     const length = uintLE(header, 16, 8);
@@ -171,8 +172,8 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
       if (type === ASF_STREAM.video) return null;
       if (type === ASF_STREAM.audio) wave ??= stream.subarray(54);
     }
-    const isCodecs = name === ASF.codecs && end - at <= MAX_ASF_CODECS_BYTES;
-    if (isCodecs || (name === ASF.content && budget.admits(end - at))) texts.push(() => source.copy(at, end - at));
+    if (name === ASF.codecs) codec = asfAudioCodec(await source.copy(data, MAX_ASF_CODECS_BYTES));
+    if (name === ASF.content && budget.admits(end - at)) texts.push(() => source.copy(at, end - at));
     if (name === ASF.extended) texts.push(() => readAsfTexts(source, object, budget));
   }
   if (!wave) throw new UnreadableAudio("The file has no audio stream.");
@@ -190,10 +191,21 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
     const body = await readTexts(texts);
     return join(head.subarray(0, 16), le32(30 + body.length), le32(0), le32(texts.length), head.subarray(28), body);
   };
-  // The parser finds the codec's name in the list of codecs.
-  const facts = { container: "ASF/audio", codec: null, sampleRate, channels, lossless: null };
+  const facts = { container: "ASF/audio", codec, sampleRate, channels, lossless: null };
   const soundBytes = Math.max(0, source.size - soundAt);
   return { ...facts, seconds: isNear ? stated : measured, soundBytes, readTags };
+}
+
+/** The name of the first audio codec in a list of entries of a type, a name, a description and data. */
+function asfAudioCodec(list: Uint8Array): string | null {
+  let at = 20;
+  for (let left = uintLE(list, 16, 4); left > 0 && at < list.length; left--) {
+    const [type, nameAt, nameEnd] = [uintLE(list, at, 2), at + 4, at + 4 + 2 * uintLE(list, at + 2, 2)];
+    if (type === 2) return new TextDecoder("utf-16le").decode(list.subarray(nameAt, nameEnd)).replace(/\0.*/s, "");
+    const dataAt = nameEnd + 2 + 2 * uintLE(list, nameEnd, 2);
+    at = dataAt + 2 + uintLE(list, dataAt, 2);
+  }
+  return null;
 }
 
 /** When a data packet is sent and for how long it plays, in milliseconds (ASF specification, 5.2.2). */

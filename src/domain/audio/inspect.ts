@@ -89,24 +89,25 @@ async function describe(reading: Reading, format: Format, leading: ReadText[]): 
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   const bitrate = seconds === null ? 0 : (soundBytes * 8) / seconds;
   const isPossible = bitrate >= MIN_BITS_PER_SECOND && bitrate <= MAX_BITS_PER_SECOND;
-  const texts = await parseTexts(join(await readTexts(leading), await reading.readTags()), format.parser);
   return {
     container: cleanText(container),
-    codec: cleanText(reading.codec ?? texts?.format.codec),
+    codec: cleanText(reading.codec),
     durationSeconds: isPossible ? seconds : null,
     sampleRate,
     channels: positive(reading.channels),
     bitrate: isPossible ? Math.round(bitrate) : null,
     lossless,
-    tags: texts ? pickTags(texts.common) : {},
+    tags: await parseTags(join(await readTexts(leading), await reading.readTags()), format.parser),
   };
 }
 
-/** Null for texts on which the parser fails. */
-async function parseTexts(file: Uint8Array, mimeType = ""): Promise<IAudioMetadata | null> {
-  if (file.length === 0) return null;
+/** Texts on which the parser fails are left out, since no fact hangs on them. */
+async function parseTags(file: Uint8Array, mimeType = ""): Promise<Audio["tags"]> {
+  if (file.length === 0) return {};
   const { parseBuffer } = await import("music-metadata");
-  return parseBuffer(file, { mimeType }, { skipCovers: true, duration: false }).catch(() => null);
+  const options = { skipCovers: true, duration: false };
+  const parsed = await parseBuffer(file, { mimeType }, options).catch(() => null);
+  return parsed ? pickTags(parsed.common) : {};
 }
 
 function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {

@@ -255,10 +255,8 @@ function readDecoderConfig(descriptor: Uint8Array) {
     const length = byte(descriptor, at++);
     if (tag === 5) return { objectType, specific: descriptor.subarray(at, at + length) };
     if (tag === 4) objectType = byte(descriptor, at);
-    if (tag !== 3 && tag !== 4) break;
-    const flags = byte(descriptor, at + 2);
-    const url = flags & 0x40 ? 1 + byte(descriptor, at + 3) : 0;
-    at += tag === 4 ? 13 : 3 + (flags & 0x80 ? 2 : 0) + url + (flags & 0x20 ? 2 : 0);
+    // MP4 leaves out the optional fields of an ES descriptor (14496-14, 3.1.2).
+    at += tag === 3 ? 3 : tag === 4 ? 13 : length;
   }
   return { objectType, specific: new Uint8Array() };
 }

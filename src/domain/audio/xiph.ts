@@ -4,6 +4,9 @@ import { readVorbisComments, type TextBudget } from "./tags.ts";
 
 /* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
 
+/** Blocks or pages in front of the sound; honest files have a few dozen. */
+const MAX_HEADERS = 2000;
+
 /** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
 function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
   const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
@@ -45,11 +48,10 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   const info = await source.copy(start + 8, 34);
   let comments = { at: 0, end: 0 };
   let at = start + 4;
-  for (let isLast = false; !isLast; ) {
+  for (let blocks = 0, isLast = false; !isLast && blocks < MAX_HEADERS; blocks++) {
     const header = await source.copy(at, 4);
     const type = byte(header, 0) & 127;
-    if (header.length < 4 || (at === start + 4 && type !== 0))
-      throw new UnreadableAudio("The file has no FLAC header.");
+    if (header.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
     isLast = byte(header, 0) >= 128;
     const end = at + 4 + uint(header, 1, 3);
     if (type === 4 && comments.end === 0) comments = { at: at + 4, end };
@@ -115,8 +117,8 @@ async function streamOf(source: RangeSource, page: Page) {
   const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
     return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
   };
-  if (text.startsWith("\x01vorbis"))
-    return stream("Vorbis I", byte(id, 11), le32At(12), 2 ** (byte(id, 28) >> 4) / 2, 7);
+  const longBlock = 2 ** (byte(id, 28) >> 4);
+  if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le32At(12), longBlock / 2, 7);
   if (text.startsWith("OpusHead")) {
     // Each packet tells its samples, always at 48 kHz, whatever the rate of the original.
     const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
@@ -170,6 +172,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
 function takeFromPages(source: RangeSource, first: Page) {
   let page = first;
   let at = first.end;
+  let pages = 0;
   return async (length: number) => {
     const parts: Uint8Array[] = [];
     for (let left = length; left > 0; ) {
@@ -180,7 +183,7 @@ function takeFromPages(source: RangeSource, first: Page) {
         left -= there;
         continue;
       }
-      const next = await pageAt(source, page.end);
+      const next = pages++ < MAX_HEADERS ? await pageAt(source, page.end) : null;
       if (!next) break;
       page = next;
       at = next.serial === first.serial ? next.body : next.end;
@@ -190,9 +193,8 @@ function takeFromPages(source: RangeSource, first: Page) {
 }
 
 /**
- * The sum of what each page's granule position is ahead of the one before, in each link of a chain; of a capture from
- * the middle of a stream, no more than its packets can hold. Beyond the bounds of the walk, and behind damage, the last
- * page tells the rest if it is of the same stream; null where it isn't.
+ * The sum of what each page's granule position is ahead of the one before, in each link of a chain, but no more than its
+ * packets can hold. Past the bounds of the walk, or damage, the last page tells the rest, if it is of the same stream.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
   const lastPage = await source.findLast("OggS", 0, async (mark) => {
