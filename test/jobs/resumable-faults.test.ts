@@ -295,6 +295,7 @@ const scenarios: [string, Scenario][] = [
   [
     "the request that completes a part and the upload",
     {
+      failures: ["transient", "death"],
       bytes: large,
       async prepare(client) {
         await must(client.create());
@@ -351,6 +352,7 @@ const scenarios: [string, Scenario][] = [
   [
     "HEAD that finds an upload whole and not put together",
     {
+      failures: ["transient", "death"],
       bytes: large,
       prepare: whole,
       act: (client, bindings) => client.ask("HEAD", {}, undefined, bindings),
@@ -361,6 +363,7 @@ const scenarios: [string, Scenario][] = [
   [
     "recovery that finds an upload whole and not put together",
     {
+      failures: ["transient", "death"],
       bytes: large,
       alone: true,
       async prepare(client) {
