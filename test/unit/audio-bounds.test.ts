@@ -1,4 +1,4 @@
-import { describe, expect, it, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
 import { RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
@@ -40,13 +40,13 @@ async function inspect(bytes: Bytes) {
 
 const dataBox = (type: number, value: Bytes | string) => box("data", be32(type), be32(0), value);
 
-describe("artwork", () => {
+describe("Artwork", () => {
   const cover = noise(5_000_000);
 
-  it.each([
+  test.each([
     ["before the title", 0],
     ["behind the title", 50],
-  ])("of 5 MB in an M4A, %s, costs nothing", async (_, skip) => {
+  ])("Artwork of 5 MB in an M4A, %s, costs nothing.", async (_, skip) => {
     const tone = bytesOf("mono.m4a");
     // Behind the first item, whose length it is, or before it.
     const first = new DataView(tone.buffer).getUint32(indexOf(tone, "ilst") + 4);
@@ -63,16 +63,16 @@ describe("artwork", () => {
   const fmt = riffChunk("fmt ", tone.slice(20, 36));
   const data = riffChunk("data", tone.slice(44));
 
-  it.each([
+  test.each([
     ["before", wav(riffChunk("id3 ", named), fmt, data)],
     ["behind", wav(fmt, data, riffChunk("id3 ", named))],
-  ])("of 5 MB in a WAV, %s the sound, costs nothing", async (_, bytes) => {
+  ])("Artwork of 5 MB in a WAV, %s the sound, costs nothing.", async (_, bytes) => {
     const { audio, bytesRead } = await inspect(bytes);
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  it("of 5 MB in an AIFF costs nothing", async () => {
+  test("Artwork of 5 MB in an AIFF costs nothing.", async () => {
     const chunk = join("ID3 ", be32(named.length), named, new Uint8Array(named.length % 2));
     const aiff = bytesOf("tone.aiff");
     for (const bytes of [join(aiff, chunk), join(aiff.slice(0, 12), chunk, aiff.slice(12))]) {
@@ -82,14 +82,14 @@ describe("artwork", () => {
     }
   });
 
-  it("of 5 MB in an MP3 costs nothing", async () => {
+  test("Artwork of 5 MB in an MP3 costs nothing.", async () => {
     const { audio, bytesRead } = await inspect(join(named, bytesOf("tone-cbr.mp3")));
     expect(audio.durationSeconds).toBeCloseTo(2.04, 1);
     expect(audio.tags).toEqual({ title: "Lied" });
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  it("in several blocks of a FLAC, up to 16 MB each, costs nothing", async () => {
+  test("Artwork in several blocks of a FLAC, up to 16 MB each, costs nothing.", async () => {
     const flac = bytesOf("tone.flac");
     const block = (body: Bytes) => join(Uint8Array.of(6), be32(body.length).subarray(1), body);
     const pictures = [cover, noise(16_000_000), ...Array<Bytes>(20).fill(noise(1000))].map(block);
@@ -98,7 +98,7 @@ describe("artwork", () => {
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  it("of 1 MB among the comments of an Opus costs nothing", async () => {
+  test("Artwork of 1 MB among the comments of an Opus costs nothing.", async () => {
     const [head, , ...sound] = oggPages(bytesOf("tone.opus"));
     const serial = new DataView(head!.slice().buffer).getUint32(14, true);
     const comment = (value: string) => join(le32(new TextEncoder().encode(value).length), value);
@@ -124,7 +124,7 @@ describe("artwork", () => {
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
   });
 
-  it("in an APEv2 tag costs nothing", async () => {
+  test("Artwork in an APEv2 tag costs nothing.", async () => {
     const item = (key: string, flags: number, value: Bytes) => join(le32(value.length), le32(flags), `${key}\0`, value);
     const items = join(item("Cover Art (Front)", 2, noise(5_000_000)), item("Title", 0, join("Lied")));
     const footer = join("APETAGEX", le32(2000), le32(items.length + 32), le32(2), le32(0), new Uint8Array(8));
@@ -134,8 +134,8 @@ describe("artwork", () => {
   });
 });
 
-describe("the bound on tags", () => {
-  it("counts text alone: chapters with pictures and the data of DJ programs cost nothing", async () => {
+describe("The bound on tags", () => {
+  test("The bound on tags counts text alone: chapters with pictures and the data of DJ programs cost nothing.", async () => {
     const chapters = Array.from({ length: 3 }, () => ["CHAP", join("c\0", new Uint8Array(16), id3(picture(40_000)))]);
     const dj = [
       ["GEOB", noise(80_000)],
@@ -146,7 +146,7 @@ describe("the bound on tags", () => {
     expect(audio.tags).toEqual({ title: "Lied" });
   });
 
-  it("reads a tag that is unsynchronised as a whole", async () => {
+  test("A tag that is unsynchronised as a whole is read.", async () => {
     const tag = id3(["TIT2", Uint8Array.of(1, 0xff, 0xfe, 0x4c, 0, 0x69, 0, 0x65, 0, 0x64, 0)]);
     const body = join(...[...tag.subarray(10)].map((b) => (b === 0xff ? Uint8Array.of(b, 0) : Uint8Array.of(b))));
     const head = join("ID3", Uint8Array.of(3, 0, 0x80, 0, 0, 0, body.length));
@@ -164,18 +164,18 @@ describe("the bound on tags", () => {
     return join(info, Uint8Array.of(0x84), be32(body.length).subarray(1), body, flac.slice(frames));
   }
 
-  it("costs a FLAC of 1,500 comments no more than some of them", async () => {
+  test("A FLAC of 1,500 comments loses no more than some of them.", async () => {
     const comments = Array.from({ length: 1_500 }, (_, n) => `COMMENT=number ${n}`);
     const { audio } = await inspect(flacWith(["TITLE=Lied", ...comments]));
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
   });
 
-  it("lets a FLAC claim 30 million comments", async () => {
+  test("A FLAC may claim 30 million comments.", async () => {
     const { audio } = await inspect(flacWith(["TITLE=Lied"], 30_000_000));
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
   });
 
-  it("costs an M4A, a WAV and an ASF with a megabyte of texts some of them, and neither length nor codec", async () => {
+  test("An M4A, a WAV and an ASF with a megabyte of texts lose some of them, and neither length nor codec.", async () => {
     const items = Array.from({ length: 2_000 }, () => box("\xa9cmt", dataBox(1, "x".repeat(500))));
     const m4a = insertIntoBox(bytesOf("mono.m4a"), ["moov", "udta", "meta", "ilst"], 0, join(...items));
     expect((await inspect(m4a)).audio).toMatchObject({ durationSeconds: 2, codec: "MPEG-4/AAC" });
@@ -215,8 +215,8 @@ describe("the bound on tags", () => {
   });
 });
 
-describe("tables and structures", () => {
-  it("of an M4A of seven hours, with 5 MB of sample sizes, are not read", async () => {
+describe("Tables and structures", () => {
+  test("The tables of an M4A of seven hours, with 5 MB of sample sizes, are not read.", async () => {
     const stsz = box("stsz", be32(0), be32(0), be32(1_250_000), new Uint8Array(5_000_000));
     const tone = bytesOf("mono.m4a");
     const old = indexOf(tone, "stsz");
@@ -227,7 +227,7 @@ describe("tables and structures", () => {
     expect(bytesRead).toBeLessThan(MEBIBYTE);
   });
 
-  it("of 50,000 first pages don't keep an Ogg from being read, or refused", async () => {
+  test("An Ogg of 50,000 first pages is read if it has sound, and refused if it has none.", async () => {
     const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
     const first = head!.subarray(28);
     const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [first]));
@@ -236,19 +236,19 @@ describe("tables and structures", () => {
     expect(audio.durationSeconds).toBe(1.5);
   });
 
-  it("of a tag with 1,000 frames of 70 KB use up nothing that the length needs", async () => {
+  test("A tag with 1,000 frames of 70 KB uses up nothing that the length needs.", async () => {
     const tag = id3(...Array<[string, Bytes]>(1_000).fill(["PRIV", noise(70_000)]), ["TIT2", text("Lied")]);
     const { audio, reads } = await inspect(join(tag, bytesOf("tone-cbr.mp3")));
     expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
     expect(reads).toBeLessThanOrEqual(400);
   });
 
-  it("of 3 MB of sync bytes behind an MP3 are no sound, however far they are looked at", async () => {
+  test("Sync bytes of 3 MB behind an MP3 are no sound, however far they are looked at.", async () => {
     const { audio } = await inspect(join(bytesOf("tone-cbr.mp3"), new Uint8Array(3_000_000).fill(0xff)));
     expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
   });
 
-  it("of a chain of 50,000 links leave its length untold", async () => {
+  test("The length of an Ogg that is a chain of 50,000 links is not told.", async () => {
     const first = oggPages(bytesOf("tone.opus"))[0]!.subarray(28);
     const sound = Uint8Array.of(8, 0);
     const links = Array.from({ length: 50_000 }, (_, n) => [oggPage(n, 2, 0, [first]), oggPage(n, 0, 960, [sound])]);
@@ -256,7 +256,7 @@ describe("tables and structures", () => {
     expect(audio).toMatchObject({ codec: "Opus", durationSeconds: null, bitrate: null });
   });
 
-  it.each<[string, () => Bytes]>([
+  test.each<[string, () => Bytes]>([
     ["an MP4 of 500,000 boxes", () => join(box("ftyp", "M4A ", be32(0)), box("moov", repeat(box("trak"), 500_000)))],
     [
       "an MP4 of 100,000 tracks",
@@ -275,7 +275,7 @@ describe("tables and structures", () => {
     ["an MP3 of 4 MB of sync bytes", () => join(bytesOf("tone-cbr.mp3"), new Uint8Array(4_000_000).fill(0xff))],
     ["an Ogg of 100,000 empty pages", () => join(bytesOf("tone.ogg"), repeat(oggPage(9, 0, 1, []), 100_000))],
     ["a WavPack of 100,000 marks", () => join(bytesOf("tone.wv"), repeat(join("wvpk"), 100_000))],
-  ])("of %s end in an answer or a refusal after a bounded number of reads", async (_, make) => {
+  ])("Reading %s ends in an answer or a refusal after a bounded number of reads.", async (_, make) => {
     const bytes = make();
     const size = bytes.length;
     const { read, lengths, total } = reader(bytes);
@@ -285,7 +285,7 @@ describe("tables and structures", () => {
     expect(total()).toBeLessThan(2 * size + MEBIBYTE);
   });
 
-  it("of a file of 5 GB take at most 400 reads and 200 MB, whatever it is", async () => {
+  test("A file of 5 GB takes at most 400 reads and 200 MB, whatever it is.", async () => {
     for (const { bytes, audio } of samples) {
       if (!audio) continue;
       let reads = 0;
@@ -306,16 +306,16 @@ describe("tables and structures", () => {
   });
 });
 
-describe("the media type", () => {
+describe("The media type of an Ogg", () => {
   const pages = oggPages(bytesOf("tone.ogg"));
   const beginning = (id: string) => oggPage(7, 2, 0, [Uint8Array.from(id, (c) => c.charCodeAt(0))]);
 
-  it("is that of audio in an Ogg that begins with a skeleton", async () => {
+  test("An Ogg that begins with a skeleton is told as audio.", async () => {
     const { mediaType, audio } = await inspect(concat([beginning("fishead\0"), ...pages]));
     expect({ mediaType, seconds: audio.durationSeconds }).toEqual({ mediaType: "audio/ogg", seconds: 2 });
   });
 
-  it("is that of a video in an Ogg with a picture, whichever comes first", async () => {
+  test("An Ogg with a picture is told as a video, whether that or the sound comes first.", async () => {
     const picture = beginning("\x80theora\x03\x02\x01");
     for (const bytes of [concat([picture, ...pages]), concat([pages[0]!, picture, ...pages.slice(1)])]) {
       expect(await inspect(bytes)).toMatchObject({ mediaType: "video/ogg", fileType: "video file", audio: null });
@@ -323,7 +323,7 @@ describe("the media type", () => {
   });
 });
 
-describe("what an MP4 tells of its sound", () => {
+describe("The sound of an MP4", () => {
   const tone = bytesOf("mono.m4a");
   // Tag 5 of the ES descriptor, its length written in four bytes, then 5 bytes of AudioSpecificConfig.
   const config = indexOf(tone, "\x05\x80\x80\x80") + 5;
@@ -335,18 +335,18 @@ describe("what an MP4 tells of its sound", () => {
     return patched(tone, config, Uint8Array.from(bytes));
   }
 
-  it.each([
+  test.each([
     ["plain AAC in mono", "00010 1000 0001 000", 16_000, 1],
     ["HE-AAC, explicitly signalled", "00101 1011 0001 0111 00010 000", 22_050, 1],
     ["HE-AAC v2, explicitly signalled", "11101 1011 0001 0111 00010 000", 22_050, 2],
     ["HE-AAC, signalled behind the plain set-up", "00010 1011 0001 000 01010110111 00101 1 0111", 22_050, 1],
     ["AAC of a rate that is written out", "00010 1111 000000000011111010000000 0011", 16_000, 3],
     ["5.1 AAC", "00010 0011 0110 000", 48_000, 6],
-  ])("is what the decoder's set-up says: %s", async (_, bits, sampleRate, channels) => {
+  ])("The sound of an MP4 is what the decoder's set-up says: %s.", async (_, bits, sampleRate, channels) => {
     expect((await inspect(withConfig(bits))).audio).toMatchObject({ sampleRate, channels, codec: "MPEG-4/AAC" });
   });
 
-  it("is not made a video by a still picture among its tracks", async () => {
+  test("An MP4 is not made a video by a still picture among its tracks.", async () => {
     const entry = box("jpeg", new Uint8Array(70));
     const stbl = box("stbl", box("stsd", be32(0), be32(1), entry));
     const handler = box("hdlr", new Uint8Array(8), "vide", new Uint8Array(13));
@@ -357,7 +357,7 @@ describe("what an MP4 tells of its sound", () => {
   });
 });
 
-describe("the parser", () => {
+describe("The parser", () => {
   /** How many bytes of a file reach it. */
   async function bytesForParser(bytes: Bytes) {
     const { mediaType } = await detectMediaType(bytes.subarray(0, 4096));
@@ -366,13 +366,13 @@ describe("the parser", () => {
     return (await reading!.readTags()).length;
   }
 
-  it("is given one stream's comments of an Ogg of 50,000 streams", async () => {
+  test("The parser is given one stream's comments of an Ogg of 50,000 streams.", async () => {
     const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
     const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [head!.subarray(28)]));
     expect(await bytesForParser(concat([head!, ...firsts, comments!, ...sound]))).toBeLessThan(1_000);
   });
 
-  it("is given at most 70 KB of texts, however many there are", async () => {
+  test("The parser is given at most 70 KB of texts, however many there are.", async () => {
     const items = Array.from({ length: 20_000 }, (_, n) =>
       box("\xa9ART", dataBox(1, `artist ${n} ${"x".repeat(n % 200)}`)),
     );
@@ -383,15 +383,15 @@ describe("the parser", () => {
     }
   });
 
-  it("is given no sound, of no format", async () => {
+  test("The parser is given no sound of any format.", async () => {
     for (const { bytes, audio } of samples) {
       if (audio) expect(await bytesForParser(bytes)).toBeLessThan(600);
     }
   });
 });
 
-describe("lightly damaged files", () => {
-  it("end in an answer or a refusal, after few reads", async () => {
+describe("Lightly damaged files", () => {
+  test("Reading a lightly damaged file ends in an answer or a refusal, after few reads.", async () => {
     for (const { bytes, file, audio } of samples) {
       if (!audio) continue;
       for (let seed = 1; seed <= 40; seed++) {

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, test } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import {
   type Bytes,
@@ -33,8 +33,8 @@ async function secondsOf(bytes: Bytes) {
 const bytesOf = (file: string) => sample(file).bytes;
 const cut = (bytes: Bytes, part: number) => bytes.subarray(0, Math.floor(bytes.length * part));
 
-describe("the duration of MPEG audio and ADTS", () => {
-  it("is that of the half that is left of an MP3 whose Xing header speaks of the whole", async () => {
+describe("The duration of MPEG audio and ADTS", () => {
+  test("The duration of half an MP3 whose Xing header speaks of the whole is that of the half.", async () => {
     const whole = bytesOf("tone-vbr.mp3");
     const frames = 78;
     expect(await secondsOf(whole)).toBeCloseTo(frames * (1152 / 44100), 3);
@@ -43,29 +43,29 @@ describe("the duration of MPEG audio and ADTS", () => {
     expect(half).toBeLessThan(1.25);
   });
 
-  it("is that of both halves of two MP3s put together", async () => {
+  test("The duration of two MP3s put together is that of both.", async () => {
     const one = bytesOf("tone-vbr.mp3");
     expect(await secondsOf(join(one, one))).toBeCloseTo(2 * 78 * (1152 / 44100), 1);
   });
 
-  it("is that of the frames where a Xing header claims a thousand times as many", async () => {
+  test("The duration of an MP3 whose Xing header claims a thousand times its frames is that of its frames.", async () => {
     const whole = bytesOf("tone-vbr.mp3");
     const at = indexOf(whole, "Xing") < 0 ? indexOf(whole, "Info") : indexOf(whole, "Xing");
     expect(await secondsOf(patched(whole, at + 8, be32(78_000)))).toBeCloseTo(2.04, 1);
   });
 
-  it("leaves out a last frame that is cut short", async () => {
+  test("The duration of an MP3 leaves out a last frame that is cut short.", async () => {
     const whole = bytesOf("tone-vbr-headerless.mp3");
     expect(await secondsOf(whole.subarray(0, whole.length - 10))).toBeCloseTo(77 * (1152 / 44100), 3);
   });
 
-  it("leaves out the frame that holds a Xing header", async () => {
+  test("The duration of an MP3 leaves out the frame that holds a Xing header.", async () => {
     const whole = bytesOf("tone-vbr.mp3");
     // The header states nothing.
     expect(await secondsOf(patched(whole, indexOf(whole, "Xing") + 4, be32(0)))).toBeCloseTo(78 * (1152 / 44100), 3);
   });
 
-  it("does not count an APEv2 tag and an ID3v1 tag as sound", async () => {
+  test("The duration of an MP3 does not count an APEv2 tag and an ID3v1 tag as sound.", async () => {
     const cover = join(le32(4000), le32(2), "Cover\0", noise(4000));
     const item = join(le32(4), le32(0), "Title\0", "Lied", cover);
     const ape = join(item, "APETAGEX", le32(2000), le32(item.length + 32), le32(2), le32(0), new Uint8Array(8));
@@ -75,11 +75,11 @@ describe("the duration of MPEG audio and ADTS", () => {
     expect(tags).toEqual({ title: "Lied", genre: "Blues" });
   });
 
-  it("is that of the frames that are left of an AAC stream", async () => {
+  test("The duration of an AAC stream that was cut is that of the frames that are left.", async () => {
     expect(await secondsOf(cut(bytesOf("tone.aac"), 0.5))).toBeCloseTo(1.02, 1);
   });
 
-  it("of a recording of 5 GB without a header is estimated from its first 128 MiB, in 150 reads", async () => {
+  test("The duration of an MP3 of 5 GB without a header is estimated from its first 128 MiB, in 150 reads.", async () => {
     const unit = bytesOf("tone-cbr.mp3");
     const sizeBytes = 5_000_000_000;
     let reads = 0;
@@ -100,35 +100,38 @@ describe("the duration of MPEG audio and ADTS", () => {
   });
 });
 
-describe("the duration of a WAV", () => {
+describe("The duration of a WAV", () => {
   const tone = bytesOf("tone.wav");
   const format = tone.slice(20, 36);
   const sound = tone.slice(44);
 
-  it("is that of the samples where the recorder died and left all lengths 0", async () => {
+  test("The duration of a WAV whose recorder died and left all lengths 0 is that of its samples.", async () => {
     expect(await secondsOf(patched(patched(tone, 4, le32(0)), 40, le32(0)))).toBe(1.5);
   });
 
-  it("is that of the samples where the data chunk claims more than there is", async () => {
+  test("The duration of a WAV is that of its samples where the data chunk claims more than there is.", async () => {
     expect(await secondsOf(patched(tone, 40, le32(0x7fffffff)))).toBe(1.5);
     expect(await secondsOf(patched(tone, 40, le32(0xffffffff)))).toBe(1.5);
   });
 
-  it("leaves out what follows the data chunk", async () => {
+  test("The duration of a WAV leaves out what follows the data chunk.", async () => {
     expect(await secondsOf(join(tone, riffChunk("LIST", noise(20_000))))).toBe(1.5);
   });
 
-  it.each(["RF64", "BW64"])("of %s is read beyond its data chunk's 32 bits", async (name) => {
-    const ds64 = riffChunk("ds64", join(le32(0), le32(0), le32(sound.length), le32(0), new Uint8Array(12)));
-    const title = riffChunk("LIST", join("INFO", riffChunk("INAM", join("Lied\0"))));
-    const chunks = join(ds64, riffChunk("fmt ", format), "data", le32(0xffffffff), sound, title);
-    const bytes = join(name, le32(0xffffffff), "WAVE", chunks);
-    const { mediaType, fileType, audio } = await inspectFile(reader(bytes).read, bytes.length);
-    expect({ mediaType, fileType }).toEqual({ mediaType: "audio/wav", fileType: "audio file" });
-    expect(audio).toMatchObject({ durationSeconds: 1.5, codec: "PCM", tags: { title: "Lied" } });
-  });
+  test.each(["RF64", "BW64"])(
+    "The duration of a WAV of the kind %s is read beyond its data chunk's 32 bits.",
+    async (name) => {
+      const ds64 = riffChunk("ds64", join(le32(0), le32(0), le32(sound.length), le32(0), new Uint8Array(12)));
+      const title = riffChunk("LIST", join("INFO", riffChunk("INAM", join("Lied\0"))));
+      const chunks = join(ds64, riffChunk("fmt ", format), "data", le32(0xffffffff), sound, title);
+      const bytes = join(name, le32(0xffffffff), "WAVE", chunks);
+      const { mediaType, fileType, audio } = await inspectFile(reader(bytes).read, bytes.length);
+      expect({ mediaType, fileType }).toEqual({ mediaType: "audio/wav", fileType: "audio file" });
+      expect(audio).toMatchObject({ durationSeconds: 1.5, codec: "PCM", tags: { title: "Lied" } });
+    },
+  );
 
-  it("and the codec of WAVE_FORMAT_EXTENSIBLE are those of its sub-format", async () => {
+  test("The duration and the codec of WAVE_FORMAT_EXTENSIBLE are those of its sub-format.", async () => {
     const guid = Uint8Array.of(1, 0, 0, 0, 0, 0, 16, 0, 128, 0, 0, 170, 0, 56, 155, 113);
     const extensible = join(
       Uint8Array.of(0xfe, 0xff),
@@ -140,7 +143,7 @@ describe("the duration of a WAV", () => {
     expect(audio).toMatchObject({ codec: "PCM", durationSeconds: 1.5, lossless: true, sampleRate: 16_000 });
   });
 
-  it("of MP3 in a WAV is that of its frames", async () => {
+  test("The duration of MP3 in a WAV is that of its frames.", async () => {
     const mp3 = join(Uint8Array.of(0x55, 0), format.subarray(2));
     const audio = await audioOf(wav(riffChunk("fmt ", mp3), riffChunk("data", bytesOf("tone-cbr.mp3"))));
     expect(audio).toMatchObject({ codec: "MPEGLAYER3", lossless: false });
@@ -148,12 +151,12 @@ describe("the duration of a WAV", () => {
   });
 });
 
-describe("the duration of an AIFF", () => {
+describe("The duration of an AIFF", () => {
   const tone = bytesOf("tone.aiff");
   const ssnd = indexOf(tone, "SSND");
   const frames = indexOf(tone, "COMM") + 10;
 
-  it("is that of the samples, whatever the lengths claim", async () => {
+  test("The duration of an AIFF is that of its samples, whatever the lengths claim.", async () => {
     expect(await secondsOf(patched(tone, ssnd + 4, be32(0x7fffffff)))).toBe(1.5);
     expect(await secondsOf(patched(tone, frames, be32(0x7fffffff)))).toBe(1.5);
     expect(await secondsOf(patched(patched(tone, frames, be32(0)), ssnd + 4, be32(0)))).toBe(1.5);
@@ -161,16 +164,16 @@ describe("the duration of an AIFF", () => {
   });
 });
 
-describe("the duration of a FLAC", () => {
+describe("The duration of a FLAC", () => {
   const tone = bytesOf("tone.flac");
   // The low 32 bits of the total, behind 4 bytes of magic, 4 of header and 14 of sizes and rates.
   const withTotal = (total: number) => patched(tone, 22, be32(total));
 
-  it("is that of its frames where STREAMINFO states none, too many or too few", async () => {
+  test("The duration of a FLAC is that of its frames where STREAMINFO states none, too many or too few.", async () => {
     for (const total of [0, 24_000_000, 16]) expect(await secondsOf(withTotal(total))).toBe(1.5);
   });
 
-  it("is that of the whole frames that are left", async () => {
+  test("The duration of a FLAC that was cut is that of the whole frames that are left.", async () => {
     const seconds = await secondsOf(cut(tone, 0.6));
     expect((seconds! * 16_000) % 4096).toBe(0);
     expect(seconds).toBeGreaterThan(0.5);
@@ -178,39 +181,42 @@ describe("the duration of a FLAC", () => {
   });
 });
 
-describe("the duration of an Ogg", () => {
+describe("The duration of an Ogg", () => {
   const shift = (file: string, ahead: number) => {
     const pages = oggPages(bytesOf(file));
     const first = pages.findIndex((page) => new DataView(page.slice().buffer).getUint32(6, true) > 0);
     return join(...pages.map((page, n) => (n < first ? page : changePage(page, { ahead }))));
   };
 
-  it.each([
+  test.each([
     ["tone.ogg", 44_100, 2],
     ["tone.opus", 48_000, 1.5],
     ["flac.oga", 8_000, 2],
     ["tone.spx", 16_000, 2],
-  ])("captured from the middle of a stream starts where the capture does: %s", async (file, rate, seconds) => {
-    expect(await secondsOf(shift(file, 36_000 * rate))).toBeCloseTo(seconds, 1);
-  });
+  ])(
+    "The duration of an Ogg captured from the middle of a stream starts where the capture does: %s.",
+    async (file, rate, seconds) => {
+      expect(await secondsOf(shift(file, 36_000 * rate))).toBeCloseTo(seconds, 1);
+    },
+  );
 
-  it("counts every link of a chain", async () => {
+  test("The duration of an Ogg counts every link of a chain.", async () => {
     const links = [1, 2, 3].map((serial) => oggPages(bytesOf("tone.ogg")).map((page) => changePage(page, { serial })));
     expect(await secondsOf(join(...links.flat()))).toBeCloseTo(6, 2);
     expect(await secondsOf(join(bytesOf("tone.opus"), bytesOf("tone.ogg")))).toBeCloseTo(3.5, 2);
   });
 
-  it("counts both links where they have the same serial number", async () => {
+  test("The duration of an Ogg of two links counts both where they have the same serial number.", async () => {
     expect(await secondsOf(repeat(bytesOf("tone.ogg"), 2))).toBeCloseTo(4, 2);
   });
 
-  it("does not believe a last page that claims hours", async () => {
+  test("The duration of an Ogg is not that of a last page that claims hours.", async () => {
     const pages = oggPages(bytesOf("tone.opus"));
     const last = changePage(pages.pop()!, { ahead: 36_000 * 48_000 });
     expect(await secondsOf(join(...pages, last))).toBeLessThan(2);
   });
 
-  it("of more than 16 MiB is read from its head and its tail", async () => {
+  test("The duration of an Ogg of more than 16 MiB is read from its head and its tail.", async () => {
     const pages = oggPages(bytesOf("tone.opus"));
     const sound = pages.slice(2);
     const link = 72_000;
@@ -223,22 +229,22 @@ describe("the duration of an Ogg", () => {
   });
 });
 
-describe("the duration of an MP4", () => {
+describe("The duration of an MP4", () => {
   const tone = bytesOf("tone.m4a");
   const at = (name: string) => indexOf(tone, name);
 
-  it("follows the edit list, not the media's own length", async () => {
+  test("The duration of an MP4 follows the edit list, not the media's own length.", async () => {
     expect(await secondsOf(tone)).toBeCloseTo(2, 4);
     // Without its edit list, the encoder's start is heard as well.
     expect(await secondsOf(patched(tone, at("edts"), join("free")))).toBeCloseTo(2 + 1024 / 44_100, 4);
   });
 
-  it("is not that of the movie header or of the media header", async () => {
+  test("The duration of an MP4 is not that of the movie header or of the media header.", async () => {
     const day = be32(86_400_000);
     expect(await secondsOf(patched(patched(tone, at("mvhd") + 20, day), at("mdhd") + 20, day))).toBeCloseTo(2, 4);
   });
 
-  it("is in proportion to the media data that is there", async () => {
+  test("The duration of an MP4 is in proportion to the media data that is there.", async () => {
     const mdat = at("mdat");
     const index = tone.slice(at("moov") - 4);
     const ftyp = tone.slice(0, at("free") - 4);
@@ -247,7 +253,7 @@ describe("the duration of an MP4", () => {
     expect(await secondsOf(fast)).toBeCloseTo(1, 3);
   });
 
-  it("of 1,446 fragments takes four reads, and starts at the first one", async () => {
+  test("The duration of an MP4 of 1,446 fragments takes four reads, and starts at the first one.", async () => {
     const file = bytesOf("fragmented.m4a");
     const first = indexOf(file, "moof") - 4;
     const unit = file.slice(first, indexOf(file, "moof", first + 8) - 4);
@@ -262,7 +268,7 @@ describe("the duration of an MP4", () => {
     expect(lengths.length).toBeLessThanOrEqual(4);
   });
 
-  it("of a fragmented one that was cut ends with its last sample", async () => {
+  test("The duration of a fragmented MP4 that was cut ends with its last sample.", async () => {
     const file = bytesOf("fragmented.m4a");
     const second = indexOf(file, "moof", indexOf(file, "moof") + 8);
     const third = indexOf(file, "moof", second + 8);
@@ -273,11 +279,11 @@ describe("the duration of an MP4", () => {
   });
 });
 
-describe("the duration of a Matroska", () => {
+describe("The duration of a Matroska", () => {
   const tone = bytesOf("tone.webm");
   const duration = indexOf(tone, "\x44\x89\x88") + 3;
 
-  it("is that of its blocks where the header claims something else", async () => {
+  test("The duration of a Matroska is that of its blocks where the header claims something else.", async () => {
     const claim = new DataView(new ArrayBuffer(8));
     for (const ticks of [86_400_000, 5]) {
       claim.setFloat64(0, ticks);
@@ -285,20 +291,20 @@ describe("the duration of a Matroska", () => {
     }
   });
 
-  it("is that of the blocks that are left", async () => {
+  test("The duration of a Matroska that was cut is that of the blocks that are left.", async () => {
     expect(await secondsOf(cut(tone, 0.5))).toBeLessThan(1.3);
   });
 });
 
-describe("the duration of rarer formats", () => {
-  it("of WavPack is that of the whole blocks that are there, whatever the first one states", async () => {
+describe("The duration of rarer formats", () => {
+  test("The duration of WavPack is that of the whole blocks that are there, whatever the first one states.", async () => {
     const tone = bytesOf("tone.wv");
     expect(await secondsOf(patched(tone, 12, le32(0x7fffffff)))).toBe(2);
     expect(await secondsOf(patched(tone, 12, le32(0xffffffff)))).toBe(2);
     expect(await secondsOf(cut(tone, 0.6))).toBe(1);
   });
 
-  it("of ASF is that of the packets that are there", async () => {
+  test("The duration of ASF is that of the packets that are there.", async () => {
     const tone = bytesOf("tone.wma");
     const half = await secondsOf(cut(tone, 0.6));
     expect(half).toBeGreaterThan(0.5);
@@ -315,12 +321,12 @@ describe("the duration of rarer formats", () => {
     return join(descriptor, header, le32(44_100), new Uint8Array(4), noise(soundBytes));
   }
 
-  it("of Monkey's Audio is in proportion to the sound that is there", async () => {
+  test("The duration of Monkey's Audio is in proportion to the sound that is there.", async () => {
     expect(await secondsOf(ape(10_000))).toBeCloseTo(100_000 / 44_100, 4);
     expect(await secondsOf(ape(5_000))).toBeCloseTo(50_000 / 44_100, 4);
   });
 
-  it("of Monkey's Audio before version 3.98 is the stated one", async () => {
+  test("The duration of Monkey's Audio before version 3.98 is the stated one.", async () => {
     const facts = join(Uint8Array.of(0, 0, 2, 0), le32(44_100), le32(0), le32(0), le32(2), le32(26_272));
     const old = join("MAC ", Uint8Array.of(3900 & 255, 3900 >> 8, 208, 7), facts, noise(5_000));
     expect(await audioOf(old)).toMatchObject({ durationSeconds: 100_000 / 44_100, channels: 2, sampleRate: 44_100 });
@@ -345,13 +351,13 @@ describe("the duration of rarer formats", () => {
     return join(dsd, "fmt ", long(52), facts, "data", long(12 + 352_800), noise(soundBytes), tag);
   }
 
-  it("of DSF is that of the samples that are there, and its tag is behind them", async () => {
+  test("The duration of DSF is that of the samples that are there, and its tag is behind them.", async () => {
     const { durationSeconds, tags } = await audioOf(dsf(352_800, id3(["TIT2", text("Lied")])));
     expect({ durationSeconds, tags }).toEqual({ durationSeconds: 1, tags: { title: "Lied" } });
     expect(await secondsOf(dsf(176_400))).toBe(0.5);
   });
 
-  it("of Musepack is not told where its header claims more than the bytes can hold", async () => {
+  test("The duration of Musepack is not told where its header claims more than the bytes can hold.", async () => {
     const tone = bytesOf("tone.mpc");
     expect(await secondsOf(tone)).toBeCloseTo(2, 3);
     // The samples, in groups of seven bits, are the first thing behind the checksum and the version.

@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { describe, expect, test } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, servedContentType } from "../../src/domain/audio/media-type.ts";
 import { UnreadableAudio } from "../../src/domain/audio/range-source.ts";
@@ -9,8 +9,8 @@ async function process(bytes: Bytes) {
   return inspectFile(reader(bytes).read, bytes.length);
 }
 
-describe("samples", () => {
-  it.each(samples)("$file is read as its own tools read it", async (one) => {
+describe("Samples of every format", () => {
+  test.each(samples)("The sample $file is read as its own tools read it.", async (one) => {
     const { mediaType, fileType, audio } = await process(one.bytes);
     expect({ mediaType, fileType }).toEqual({ mediaType: one.mimeType, fileType: one.fileType });
     if (!one.audio) return expect(audio).toBeNull();
@@ -21,14 +21,14 @@ describe("samples", () => {
     expect(audio!.tags.title).toBe(one.title);
   });
 
-  it("reads the tags", async () => {
+  test("The tags of an MP3 are read.", async () => {
     const { audio } = await process(sample("tone-vbr.mp3").bytes);
     expect(audio!.tags).toMatchObject({ artist: "Stowage", album: "Samples", genre: "Test", year: 2024, track: 3 });
   });
 });
 
-describe("detectMediaType", () => {
-  it.each([
+describe("The detection of a media type", () => {
+  test.each([
     ["plain", "hello wörld\r\n\tnext\f"],
     ["html", "<!doctype html><script>alert(1)</script>"],
     ["svg", "<svg xmlns='http://www.w3.org/2000/svg'/>"],
@@ -36,15 +36,15 @@ describe("detectMediaType", () => {
     ["json", '{"a":1}'],
     ["csv", "a,b\n1,2\n"],
     ["words that are magic elsewhere", "solid advice: BM, ID, MZ"],
-  ])("calls %s text", async (_, text) => {
+  ])("A file of text (%s) is told as text.", async (_, text) => {
     expect(await detectMediaType(join(text))).toEqual({ mediaType: "text/plain", fileType: "text file" });
   });
 
-  it("calls text text when the head ends within a character", async () => {
+  test("A text whose head ends within a character is told as text.", async () => {
     expect((await detectMediaType(join("x", "日".repeat(2000)).subarray(0, 4096))).fileType).toBe("text file");
   });
 
-  it.each([
+  test.each([
     ["%PDF-1.7\n", "application/pdf", "document file"],
     ["{\\rtf1 hello}", "application/rtf", "document file"],
     ["PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0ab", "application/zip", "archive file"],
@@ -53,14 +53,14 @@ describe("detectMediaType", () => {
     ["\0\x01\x02\x03", "application/octet-stream", "other file"],
     ["caf\u00e9 au lait", "application/octet-stream", "other file"],
     ["", "application/octet-stream", "other file"],
-  ])("tells %j", async (text, mimeType, fileType) => {
+  ])("A file of the bytes %j is told as %s.", async (text, mimeType, fileType) => {
     expect(await detectMediaType(Uint8Array.from(text, (c) => c.charCodeAt(0)))).toEqual({
       mediaType: mimeType,
       fileType,
     });
   });
 
-  it("tells audio-only WebM from the head alone", async () => {
+  test("A WebM of audio only is told from its head alone.", async () => {
     expect(await detectMediaType(sample("tone-live.webm").bytes.subarray(0, 4096))).toEqual({
       mediaType: "audio/webm",
       fileType: "audio file",
@@ -68,20 +68,20 @@ describe("detectMediaType", () => {
   });
 });
 
-describe("servedContentType", () => {
-  it.each(["text/html", "image/svg+xml", "application/xml", "text/javascript", "application/x-msdownload", "", "x"])(
-    "makes opaque bytes of %j",
+describe("The content type that a file is served with", () => {
+  test.each(["text/html", "image/svg+xml", "application/xml", "text/javascript", "application/x-msdownload", "", "x"])(
+    "A file of the type %j is served as opaque bytes.",
     (mimeType) => expect(servedContentType(mimeType)).toBe("application/octet-stream"),
   );
 
-  it("keeps what is harmless and pins the charset of text", () => {
+  test("A harmless type is served as it is, and text with its charset.", () => {
     for (const { mimeType } of samples) expect(servedContentType(mimeType)).toBe(mimeType);
     expect(servedContentType("text/plain")).toBe("text/plain; charset=utf-8");
   });
 });
 
-describe("range reads", () => {
-  it("reads less than 200 KB of a 100 MB WAV", async () => {
+describe("Reads of ranges", () => {
+  test("A WAV of 100 MB is read by less than 200 KB of it.", async () => {
     const dataBytes = 100_000_000 - 44;
     const header = sample("tone.wav").bytes.slice(0, 44);
     const view = new DataView(header.buffer);
@@ -99,7 +99,7 @@ describe("range reads", () => {
     expect(total).toBeLessThan(200_000);
   });
 
-  it("walks an MP3 without a header in windows of at most 1 MiB", async () => {
+  test("An MP3 without a header is walked in windows of at most 1 MiB.", async () => {
     const bytes = repeat(sample("tone-cbr.mp3").bytes, 400);
     const { read, lengths } = reader(bytes);
     const { audio } = await inspectFile(read, bytes.length);
@@ -108,7 +108,7 @@ describe("range reads", () => {
     expect(lengths.length).toBeLessThan(20);
   });
 
-  it("finds the end of a long Ogg in its tail", async () => {
+  test("The end of a long Ogg is found in its tail.", async () => {
     const ogg = sample("tone.ogg").bytes;
     // The same last page, a megabyte later: what lies between is not read.
     const last = new TextDecoder("latin1").decode(ogg).lastIndexOf("OggS");
@@ -119,7 +119,7 @@ describe("range reads", () => {
     expect(lengths.reduce((a, b) => a + b)).toBeLessThan(300_000);
   });
 
-  it("passes a failure of the reader on unchanged, wherever it comes", async () => {
+  test("A failure of the reader is passed on unchanged, wherever it comes.", async () => {
     const failure = new Error("R2 is away");
     for (const { bytes, file } of samples.filter(({ fileType }) => fileType !== "image file")) {
       const { read, lengths } = reader(bytes);
@@ -135,7 +135,7 @@ describe("range reads", () => {
     }
   });
 
-  it("takes a short read for a failure of the reader, not for bad audio", async () => {
+  test("A short read is taken for a failure of the reader, not for bad audio.", async () => {
     const { bytes } = sample("tone.wav");
     const short = async (offset: number, length: number) => bytes.slice(offset, offset + length - 1);
     const result = inspectFile(short, bytes.length);
@@ -144,8 +144,8 @@ describe("range reads", () => {
   });
 });
 
-describe("odd but honest recordings", () => {
-  it("reads WebM with clusters of unknown size, as browsers record it", async () => {
+describe("Odd but honest recordings", () => {
+  test("A WebM with clusters of unknown size, as browsers record it, is read.", async () => {
     const { bytes } = sample("tone-live.webm");
     const parts: Bytes[] = [];
     let from = 0;
@@ -160,7 +160,7 @@ describe("odd but honest recordings", () => {
     expect(audio!.durationSeconds).toBeCloseTo(2.02, 1);
   });
 
-  it("reads an MP3 behind a tag with a large cover", async () => {
+  test("An MP3 behind a tag with a large cover is read.", async () => {
     const cover = join("\0image/png\0\x03\0", noise(300_000));
     const title = join(Uint8Array.of(3), "Lied\0");
     const bytes = join(id3(["APIC", cover], ["TIT2", title]), sample("tone-cbr.mp3").bytes);
@@ -170,21 +170,21 @@ describe("odd but honest recordings", () => {
     expect(audio!.tags).toEqual({ title: "Lied" });
   });
 
-  it("reads an MP3 whose tag is followed by padding", async () => {
+  test("An MP3 whose tag is followed by padding is read.", async () => {
     const bytes = join(id3(["TIT2", join("\0Song")]), new Uint8Array(9000), sample("tone-cbr.mp3").bytes);
     const { mediaType, audio } = await process(bytes);
     expect(mediaType).toBe("audio/mpeg");
     expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
   });
 
-  it("reads a FLAC behind a long ID3 tag as FLAC", async () => {
+  test("A FLAC behind a long ID3 tag is read as FLAC.", async () => {
     const bytes = join(id3(["TIT2", new Uint8Array(6000)]), sample("tone.flac").bytes);
     const { mediaType, audio } = await process(bytes);
     expect(mediaType).toBe("audio/flac");
     expect(audio!.durationSeconds).toBe(1.5);
   });
 
-  it("does not copy a tag of 20 MB into memory", async () => {
+  test("A tag of 20 MB is not copied into memory.", async () => {
     const bytes = join(id3(["APIC", new Uint8Array(20_000_000)]), sample("tone-cbr.mp3").bytes);
     const { read, lengths } = reader(bytes);
     const { audio } = await inspectFile(read, bytes.length);
@@ -192,8 +192,8 @@ describe("odd but honest recordings", () => {
     expect(Math.max(...lengths)).toBeLessThanOrEqual(1024 * 1024);
   });
 
-  it.each(["tone-vbr.mp3", "tone-cbr.mp3", "tone.wav", "tone.ogg", "tone-live.webm", "tone.aac", "tone.aiff"])(
-    "reads %s of which the last quarter is missing",
+  test.each(["tone-vbr.mp3", "tone-cbr.mp3", "tone.wav", "tone.ogg", "tone-live.webm", "tone.aac", "tone.aiff"])(
+    "The sample %s is read where its last quarter is missing.",
     async (file) => {
       const { bytes } = sample(file);
       const { audio } = await process(bytes.subarray(0, (bytes.length * 3) / 4));
@@ -201,13 +201,13 @@ describe("odd but honest recordings", () => {
     },
   );
 
-  it("says nothing of audio that the parser doesn't know", async () => {
+  test("Audio that the parser doesn't know is told as audio, and nothing else is said of it.", async () => {
     const { fileType, audio } = await process(join("#!AMR\n", noise(100)));
     expect(fileType).toBe("audio file");
     expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
   });
 
-  it("keeps tags small and storable", async () => {
+  test("Tags are kept small and storable.", async () => {
     const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(1_000)}`)];
     const frames = ["TIT2", "TPE1", "TALB", "TPE2", "TCOM", "TCON", "TCOP", "TSRC"].map(long);
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
@@ -218,7 +218,7 @@ describe("odd but honest recordings", () => {
     expect(json).not.toMatch(/\\u00|\\ud/i);
   });
 
-  it("reads a recording past a tag of more text than any honest one, and leaves the tags out", async () => {
+  test("A recording behind a tag of more text than any honest one is read without its tags.", async () => {
     const values = Array.from({ length: 60_000 }, (_, n) => `artist ${n}`).join("\0");
     const frames: [string, Bytes][] = [["TPE1", join(Uint8Array.of(3), values)]];
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
@@ -226,7 +226,7 @@ describe("odd but honest recordings", () => {
     expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
   });
 
-  it("leaves a broken video a video", async () => {
+  test("A broken video remains a video.", async () => {
     const { bytes } = sample("silent.mp4");
     const { fileType, audio } = await process(join(bytes.subarray(0, 60), noise(5000)));
     expect(fileType).toBe("video file");
@@ -249,8 +249,8 @@ function flacWithComments(count: number): Bytes {
   );
 }
 
-describe("a WebM of nothing but marks of clusters", () => {
-  it("is read in as many steps as it has marks, not their square", async () => {
+describe("A WebM of nothing but marks of clusters", () => {
+  test("A WebM of nothing but marks of clusters is read in as many steps as it has marks, not their square.", async () => {
     const live = sample("tone-live.webm").bytes;
     const head = live.slice(0, indexOf(live, "\x1f\x43\xb6\x75"));
     const units = 100_000;
@@ -269,10 +269,10 @@ describe("a WebM of nothing but marks of clusters", () => {
   });
 });
 
-describe("bytes that only call themselves audio", () => {
+describe("Bytes that only call themselves audio", () => {
   const cut = (file: string, length: number) => sample(file).bytes.subarray(0, length);
   const flacFrames = () => indexOf(sample("tone.flac").bytes, "\xff\xf8");
-  it.each<[string, () => Bytes]>([
+  test.each<[string, () => Bytes]>([
     ["fLaC and noise", () => join("fLaC", noise(20_000))],
     // The parser would make room for 30 million comments.
     ["a FLAC that claims millions of comments", () => flacWithComments(30_000_000)],
@@ -290,13 +290,13 @@ describe("bytes that only call themselves audio", () => {
     ["Ogg headers alone", () => cut("tone.opus", indexOf(sample("tone.opus").bytes, "OggS", 100))],
     ["an M4A without its index", () => cut("tone.m4a", 5000)],
     ["WebM without tracks", () => join(cut("tone.webm", 40), "A_OPUS", noise(20_000))],
-  ])("%s is refused as unreadable", async (_, make) => {
+  ])("A file that is no more than %s is refused as unreadable.", async (_, make) => {
     const bytes = make();
     expect((await detectMediaType(bytes.subarray(0, 4096))).fileType).toBe("audio file");
     await expect(process(bytes)).rejects.toBeInstanceOf(UnreadableAudio);
   });
 
-  it("ends, and only ever in an answer or UnreadableAudio, whatever bytes are broken", async () => {
+  test("Reading a broken recording ends in an answer or UnreadableAudio, whatever bytes are broken.", async () => {
     for (const { bytes, audio } of samples) {
       if (!audio) continue;
       for (let seed = 1; seed <= 20; seed++) {
@@ -311,7 +311,7 @@ describe("bytes that only call themselves audio", () => {
     }
   });
 
-  it("gives up on a file made of nothing but tiny chunks", async () => {
+  test("A file made of nothing but tiny chunks is given up on.", async () => {
     const chunks = new Uint8Array(8_000_000);
     for (let at = 0; at < chunks.length; at += 8) chunks.set([0x4a, 0x55, 0x4e, 0x4b], at);
     await expect(process(join("RIFF", Uint8Array.of(255, 255, 255, 127), "WAVE", chunks))).rejects.toBeInstanceOf(
