@@ -62,7 +62,7 @@ function failuresOf(codes: Code[]): Json {
     const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
     const headers: Json = {
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
-      ...((status === 429 || status === 503) && {
+      ...((status === 429 || status === 503 || same.includes("idempotency_conflict")) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
     };
