@@ -6,10 +6,9 @@ import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
-import { readJson, validator } from "./validation.ts";
+import { type Output, readJson, validator } from "./validation.ts";
 
 type Schema = z.ZodType | undefined;
-type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
 interface Request<Q, B> {
   c: Context<AppEnv>;

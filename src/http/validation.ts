@@ -7,7 +7,7 @@ import { AppError, type FieldError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Larger than any record; JSON of any depth is parsed quickly at this size. */
-export const JSON_BODY_BYTES = 64 * 1024;
+const JSON_BODY_BYTES = 64 * 1024;
 
 /** The answer to a body of nothing but unknown fields must not be larger than the body. */
 const MAX_ERRORS = 100;
@@ -27,7 +27,8 @@ function plainMessage(issue: z.core.$ZodIssue): string {
   return issue.message.endsWith("received undefined") ? "Required." : `Must be of type ${issue.expected}.`;
 }
 
-type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
+/** What a schema makes of its input. */
+export type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
 /**
  * The one use of zValidator: answers what the schema made of the query or the JSON body; undefined without a schema.

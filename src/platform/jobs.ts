@@ -3,7 +3,7 @@ import type { Log } from "./log.ts";
 import { once } from "./retry.ts";
 
 /** What a queue message says: a file has work to do. All else is read from its row, so a late message does no harm. */
-export const jobSchema = z.strictObject({ fileId: z.string().regex(/^[0-9a-f]{24}$/) });
+const jobSchema = z.strictObject({ fileId: z.string().regex(/^[0-9a-f]{24}$/) });
 export type Job = z.infer<typeof jobSchema>;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.

@@ -27,7 +27,7 @@ interface RateLimitBindings {
 /** So many requests of a token one permit of TOKEN_LIMIT pays for: asking for each costs as much as what it guards. */
 export const REQUESTS_PER_PERMIT = 10;
 /** The period of all three limits. */
-export const WINDOW_SECONDS = 60;
+const WINDOW_SECONDS = 60;
 /** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
 const MAX_SUBJECTS = 10_000;
 

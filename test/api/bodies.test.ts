@@ -8,6 +8,7 @@ import {
   refused,
   sendText,
   startWorker,
+  streamOf,
   type Team,
   withoutHashing,
 } from "../support/harness.ts";
@@ -32,13 +33,6 @@ const raw = (body: BodyInit | ReadableStream<Uint8Array>, headers: Record<string
   headers: { "Content-Type": "application/json", ...headers },
 });
 const bytes = (text: string) => new TextEncoder().encode(text);
-const streamOf = (...chunks: Uint8Array[]) =>
-  new ReadableStream<Uint8Array>({
-    start(controller) {
-      for (const chunk of chunks) controller.enqueue(chunk);
-      controller.close();
-    },
-  });
 
 /** Fields that only the service may set; where a route documents one of them, it is not an attack there. */
 const SERVICE_FIELDS = [

@@ -15,6 +15,7 @@ import {
   refused,
   type Settings,
   startWorker,
+  streamOf,
   type Team,
   tally,
   upload,
@@ -34,13 +35,6 @@ const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage"))
 const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.get(`${team.teamId}/${filename}`);
 
 const bytes = (text: string) => new TextEncoder().encode(text);
-const streamOf = (...chunks: Uint8Array[]) =>
-  new ReadableStream<Uint8Array>({
-    start(controller) {
-      for (const chunk of chunks) controller.enqueue(chunk);
-      controller.close();
-    },
-  });
 
 /** A form written by hand. */
 const part = (headers: string, body = "x") => `--b\r\n${headers}\r\n\r\n${body}\r\n`;

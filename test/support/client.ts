@@ -123,3 +123,12 @@ export async function processed(team: Team, id: string) {
     { timeout: 100_000, interval: 50 },
   );
 }
+
+/** A body that comes in these pieces. */
+export const streamOf = (...chunks: Uint8Array[]) =>
+  new ReadableStream<Uint8Array>({
+    start(controller) {
+      for (const chunk of chunks) controller.enqueue(chunk);
+      controller.close();
+    },
+  });

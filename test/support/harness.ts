@@ -13,6 +13,7 @@ export {
   form,
   processed,
   randomAddress,
+  streamOf,
   type Team,
   upload,
 } from "./client.ts";

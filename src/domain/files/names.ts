@@ -27,7 +27,8 @@ function shorten(name: string): string {
   return stem + extension;
 }
 
-interface Named {
+/** What the keys of a file are made of. */
+export interface Named {
   id: string;
   teamId: string;
   originalName: string;

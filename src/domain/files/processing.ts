@@ -1,4 +1,4 @@
-import { and, eq, gt, lt, lte, or, sql } from "drizzle-orm";
+import { and, eq, gte, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
@@ -9,6 +9,7 @@ import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { uploadState } from "./idempotency.ts";
 import { objectKey } from "./names.ts";
 
 /** Longer than the slowest step of a job, a full read of a 100 MB MP3 that states no duration. */
@@ -69,18 +70,11 @@ const failed = (param: Param<JobValues & Failure>) => ({
   ...ended(param),
 });
 
-const failExhausted = preparedQuery((db, param: Param<JobValues & Failure>) =>
+const giveUp = preparedQuery((db, param: Param<JobValues & Failure & { minAttempts: number }>) =>
   db
     .update(files)
     .set(failed(param))
-    .where(and(isClaimable(param), sql`${files.attempts} >= ${MAX_ATTEMPTS}`))
-    .returning(),
-);
-const failClaimed = preparedQuery((db, param: Param<JobValues & Failure>) =>
-  db
-    .update(files)
-    .set(failed(param))
-    .where(and(isClaimable(param), gt(files.attempts, 0)))
+    .where(and(isClaimable(param), gte(files.attempts, param("minAttempts"))))
     .returning({ id: files.id }),
 );
 const claim = preparedQuery((db, param: Param<JobValues & { dueAt: number }>) =>
@@ -125,13 +119,6 @@ const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
     .from(uploads)
     .where(eq(uploads.fileId, param("id"))),
 );
-const remaining = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(eq(files.id, param("id")), sql`${files.status} <> 'deleting'`)),
-);
-
 /**
  * One job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that comes twice, late or out
  * of order finds nothing to claim and changes nothing ("not ours"). An error once the file is claimed does not throw:
@@ -145,9 +132,9 @@ const remaining = preparedQuery((db, param: Param<{ id: string }>) =>
 export async function processFile(deps: Deps, fileId: string): Promise<Outcome> {
   const now = deps.system.now();
   const job = { id: fileId, updatedAt: now };
-  const failIt = failExhausted({ ...job, ...EXHAUSTED });
+  const giveItUp = giveUp({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
   const claimIt = claim({ ...job, dueAt: now + LEASE_MILLISECONDS });
-  const [[exhausted], [file]] = await write(deps, [failIt, claimIt], { isIdempotent: false });
+  const [[exhausted], [file]] = await write(deps, [giveItUp, claimIt], { isIdempotent: false });
   if (exhausted) return "failed";
   if (!file) return "not ours";
   try {
@@ -166,9 +153,9 @@ export async function processFile(deps: Deps, fileId: string): Promise<Outcome> 
  * reprocessed, or D1 was away all the time.
  */
 export async function giveUpFile(deps: Deps, fileId: string): Promise<Outcome> {
-  const values = { id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED };
-  const [given] = await write(deps, [failClaimed(values)], { isIdempotent: false });
-  return given.length > 0 ? "failed" : "not ours";
+  const values = { id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
+  const [rows] = await write(deps, [giveUp(values)], { isIdempotent: false });
+  return rows.length > 0 ? "failed" : "not ours";
 }
 
 /** Throws only what another try may mend. */
@@ -238,8 +225,8 @@ async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): 
   const [rows] = await write(deps, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // A deletion may have removed the bytes just before they were stored again under another content type.
-  const [[row]] = await read(deps, [remaining({ id })]);
-  if (!row) await deps.bytes.remove([objectKey(file)]);
+  const [[row]] = await read(deps, [uploadState({ id })]);
+  if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not ours";
 }
 

@@ -3,14 +3,7 @@ import type { Deps } from "../../deps.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
 import type { Part, PartRoom } from "../../platform/part.ts";
 import { detectMediaType, servedContentType } from "../audio/media-type.ts";
-import { objectKey } from "./names.ts";
-
-/** A file whose bytes arrive. */
-export interface Upload {
-  id: string;
-  teamId: string;
-  originalName: string;
-}
+import { type Named, objectKey } from "./names.ts";
 
 /** What the first 4 KiB say a file is, as its row holds it. */
 export interface DetectedType {
@@ -43,10 +36,10 @@ export class ObjectWriter {
   readonly progress: Progress;
   readonly part: Part;
   readonly #deps: Deps;
-  readonly #upload: Upload;
+  readonly #upload: Named;
   readonly #storing: Storing;
 
-  constructor(deps: Deps, upload: Upload, storing: Storing, progress: Partial<Progress> = {}) {
+  constructor(deps: Deps, upload: Named, storing: Storing, progress: Partial<Progress> = {}) {
     this.#deps = deps;
     this.#upload = upload;
     this.#storing = storing;

@@ -16,8 +16,8 @@ import {
   removeRows,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
-import { cleanName, objectKey, objectKeys, stashPrefix } from "./names.ts";
-import { type DetectedType, ObjectWriter, type Upload } from "./storing.ts";
+import { cleanName, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
+import { type DetectedType, ObjectWriter } from "./storing.ts";
 
 /*
  * The upload protocol, of forms here and of resumable uploads in resumable.ts. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
@@ -57,7 +57,7 @@ export interface IncomingFile {
  *   was deleted before its last byte came
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<{ id: string }> {
-  const upload: Upload = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
+  const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
   let isOurs = true;
   try {
     const outcome = await begin(deps, upload, file);
@@ -73,7 +73,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   return { id: upload.id };
 }
 
-export type UploadValues = Upload & {
+export type UploadValues = Named & {
   reservedBytes: number;
   idempotencyKey: string | null;
   dueAt: number;
@@ -85,7 +85,7 @@ export type UploadValues = Upload & {
 /** The row of an upload. */
 export function uploadValues(
   { settings, system }: Deps,
-  upload: Upload,
+  upload: Named,
   reservedBytes: number,
   receivingMilliseconds: number,
 ): UploadValues {
@@ -129,7 +129,7 @@ const insertUpload = preparedQuery((db, param: Param<UploadValues>) => insertRec
 /** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
 async function begin(
   deps: Deps,
-  upload: Upload,
+  upload: Named,
   { maxBytes, idempotencyKey }: IncomingFile,
 ): Promise<"begun" | "no room" | EarlierUpload> {
   const values = uploadValues(deps, upload, maxBytes, MAX_RECEIVING_MILLISECONDS);
@@ -144,7 +144,7 @@ async function begin(
   return own.length > 0 ? "begun" : (earlier ?? "no room");
 }
 
-async function storeBytes(deps: Deps, upload: Upload, file: IncomingFile): Promise<StoredObject> {
+async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promise<StoredObject> {
   const { bytes, minBytes, maxBytes, idempotencyKey } = file;
   const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
   const digest = createHash("sha256");
@@ -212,7 +212,7 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
  */
 export async function commit(
   deps: Deps,
-  { id }: Upload,
+  { id }: Named,
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
 ): Promise<void> {
@@ -237,7 +237,7 @@ const hideUpload = preparedQuery((db, param: Param<{ id: string; dueAt: number }
  * Unless the upload was refused by us, a write may still be under way in a store that failed; the row then stays, for
  * recovery to clear away both again.
  */
-async function undo(deps: Deps, upload: Upload, maxBytes: number, failure: unknown): Promise<void> {
+async function undo(deps: Deps, upload: Named, maxBytes: number, failure: unknown): Promise<void> {
   const { id, teamId } = upload;
   const isRefusal = failure instanceof AppError && failure.code !== "unavailable";
   try {
