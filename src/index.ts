@@ -1,6 +1,6 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { giveUpFile, processFile } from "./domain/files/processing.ts";
+import { handleJob } from "./domain/files/processing.ts";
 import { recover } from "./domain/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
@@ -10,11 +10,7 @@ const app = createApp();
 export default {
   fetch: app.fetch,
   queue: (batch, env, ctx) =>
-    receiveJobs(batch, consoleLog, async (fileId) => {
-      const deps = readDeps(env, ctx);
-      const isDeadLetter = batch.queue === deps.settings.deadLetterQueue;
-      return isDeadLetter ? giveUpFile(deps, fileId) : processFile(deps, fileId);
-    }),
+    receiveJobs(batch, consoleLog, async (job) => handleJob(readDeps(env, ctx), batch.queue, job)),
   scheduled: async (_controller, env, ctx) => {
     try {
       await recover(readDeps(env, ctx));

@@ -10,7 +10,8 @@ import {
   MAX_PENDING_MILLISECONDS,
   removeRows,
 } from "./files/files.ts";
-import { objectKeys } from "./files/names.ts";
+import { fileKey, objectKeys } from "./files/names.ts";
+import { isAbandoned } from "./files/processing.ts";
 import { recoverUploads } from "./files/resumable.ts";
 import { MAX_OVERDUE_UPLOADS } from "./files/resumable-rows.ts";
 
@@ -67,16 +68,17 @@ type OverdueValues = { updatedAt: number; dueAt: number };
 /** The rows of one state that were due first. The state is asked twice: between the two it may have changed. */
 function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueValues>) => Record<string, unknown>) {
   return preparedQuery((db, param: Param<OverdueValues>) => {
+    const isInState = and(eq(files.status, state), state === "processing" ? isAbandoned(param) : undefined);
     const due = db
-      .select({ id: files.id })
+      .select({ teamId: files.teamId, id: files.id })
       .from(files)
-      .where(and(eq(files.status, state), isNotNull(files.dueAt), lte(files.dueAt, param("updatedAt"))))
+      .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, param("updatedAt"))))
       .orderBy(asc(files.dueAt))
       .limit(BATCH_ROWS);
     return db
       .update(files)
       .set(change(param))
-      .where(and(inArray(files.id, due), eq(files.status, state)))
+      .where(and(sql`${fileKey} in ${due}`, isInState))
       .returning({
         id: files.id,
         teamId: files.teamId,
@@ -100,6 +102,7 @@ const resendPending = overdueFiles("pending", (param) => {
 /** Processing under a lease that has run out: pending again. */
 const releaseAbandoned = overdueFiles("processing", (param) => ({
   status: "pending",
+  leaseEndsAt: null,
   ...given(param, "dueAt"),
   ...changed(param),
 }));
@@ -120,7 +123,7 @@ async function takeOverdue(deps: Deps, take: typeof resendPending, milliseconds:
 /** Should sending fail, the files are overdue again. */
 async function sendOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
   const rows = await takeOverdue(deps, take, MAX_PENDING_MILLISECONDS);
-  await deps.jobs.sendAll(rows.map(({ id }) => id));
+  await deps.jobs.sendAll(rows.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
   return rows.length;
 }
 
@@ -130,7 +133,7 @@ async function eraseOverdue(deps: Deps, take: typeof resendPending): Promise<num
   await deps.bytes.remove(rows.flatMap(objectKeys));
   await removeRows(
     deps,
-    rows.map(({ id }) => id),
+    rows.map(({ teamId, id }) => ({ teamId, id })),
   );
   return rows.length;
 }

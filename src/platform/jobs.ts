@@ -2,26 +2,32 @@ import * as z from "zod";
 import type { Log } from "./log.ts";
 import { once } from "./retry.ts";
 
+const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** What a queue message says: a file has work to do. All else is read from its row, so a late message does no harm. */
-const jobSchema = z.strictObject({ fileId: z.string().regex(/^[0-9a-f]{24}$/) });
-export type Job = z.infer<typeof jobSchema>;
+const jobSchema = z.strictObject({ fileId: id, teamId: id.optional() });
+/** One of the release before names no team. */
+export type ReceivedJob = z.infer<typeof jobSchema>;
+export interface Job {
+  teamId: string;
+  fileId: string;
+}
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;
 
 export interface Jobs {
-  send(fileId: string): Promise<void>;
-  sendAll(fileIds: string[]): Promise<void>;
+  send(job: Job): Promise<void>;
+  sendAll(jobs: Job[]): Promise<void>;
 }
 
 export function createJobs(queue: Queue<Job>): Jobs {
   return {
-    async send(fileId) {
-      await once(() => queue.send({ fileId }));
+    async send(job) {
+      await once(() => queue.send(job));
     },
-    async sendAll(fileIds) {
-      for (let i = 0; i < fileIds.length; i += BATCH_MESSAGES) {
-        const batch = fileIds.slice(i, i + BATCH_MESSAGES).map((fileId) => ({ body: { fileId } }));
+    async sendAll(jobs) {
+      for (let i = 0; i < jobs.length; i += BATCH_MESSAGES) {
+        const batch = jobs.slice(i, i + BATCH_MESSAGES).map((body) => ({ body }));
         await once(() => queue.sendBatch(batch));
       }
     },
@@ -46,7 +52,7 @@ export function retryDelaySeconds(tries: number): number {
 export async function receiveJobs(
   batch: MessageBatch,
   log: Log,
-  handle: (fileId: string) => Promise<JobOutcome>,
+  handle: (job: ReceivedJob) => Promise<JobOutcome>,
 ): Promise<void> {
   await Promise.all(
     batch.messages.map(async (message) => {
@@ -59,7 +65,7 @@ export async function receiveJobs(
       }
       const { fileId } = data;
       try {
-        const outcome = await handle(fileId);
+        const outcome = await handle(data);
         if (typeof outcome === "string") message.ack();
         else message.retry({ delaySeconds: outcome.retryAfterSeconds });
         log("info", "job", {

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
+// Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
 
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -51,13 +52,17 @@ export const users = sqliteTable(
 
 export const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
 
-/** In which states a file exists for its team. Written out, since an index serves only a query that repeats its text. */
+// These are written out, since a partial index serves only a query that repeats its text.
+/** In which states a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;
+
+export const isOnTheWay = sql`status in ('pending', 'processing', 'failed')`;
+export const isNoAudio = sql`file_type <> 'audio file'`;
 
 export const files = sqliteTable(
   "files",
   {
-    id: text().primaryKey(),
+    id: text().notNull(),
     teamId: text("team_id").notNull(),
     originalName: text("original_name").notNull(),
     status: text({ enum: FILE_STATES }).notNull(),
@@ -78,16 +83,22 @@ export const files = sqliteTable(
     processedAt: integer("processed_at"),
     /** Claims since the file was last made pending by a person: one that kills its worker each time must end. */
     attempts: integer().notNull().default(0),
-    /** When recovery is to look at the file; null once nothing is owed. While processing, the end of the lease. */
+    /** When recovery is to look at the file; null once nothing is owed. */
     dueAt: integer("due_at"),
+    /** While processing: until then the file is its worker's alone. */
+    leaseEndsAt: integer("lease_ends_at"),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     /** +1 with every change that shows; also the fencing token of a processing claim. */
     version: integer().notNull().default(0),
   },
   (t) => [
-    index("files_team_listed").on(t.teamId, t.id).where(isListed),
-    index("files_due").on(t.status, t.dueAt).where(sql`due_at is not null`),
+    primaryKey({ columns: [t.teamId, t.id] }),
+    index("files_name").on(t.teamId, t.originalName, t.id),
+    // Most files are completed, and audio: a list of those is read in the order of the key.
+    index("files_status").on(t.teamId, t.status, t.id).where(isOnTheWay),
+    index("files_type").on(t.teamId, t.fileType, t.id).where(isNoAudio),
+    index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
 );
@@ -99,14 +110,13 @@ export const teamUsage = sqliteTable("team_usage", {
   bytes: integer().notNull(),
 });
 
-/** Written out for the same reason. */
 export const isUnfinished = sql`is_finished = 0`;
 
 /** A resumable upload, and for a day after its end what answers a client that missed the last answer. */
 export const uploads = sqliteTable(
   "uploads",
   {
-    fileId: text("file_id").primaryKey(),
+    fileId: text("file_id").notNull(),
     teamId: text("team_id").notNull(),
     /** SHA-256 of the secret in the upload's address, hex. */
     secretHash: text("secret_hash").notNull(),
@@ -135,7 +145,11 @@ export const uploads = sqliteTable(
     /** When recovery is to look: the upload expires, has not been put together, or need not be remembered any longer. */
     dueAt: integer("due_at").notNull(),
   },
-  (t) => [index("uploads_due").on(t.dueAt), index("uploads_unfinished").on(t.teamId).where(isUnfinished)],
+  (t) => [
+    primaryKey({ columns: [t.fileId] }),
+    index("uploads_due").on(t.dueAt),
+    index("uploads_unfinished").on(t.teamId).where(isUnfinished),
+  ],
 );
 
 /** The full parts of an unfinished upload; R2 can't list them. Each has the upload's `part_bytes`, but the last. */
@@ -150,4 +164,94 @@ export const uploadParts = sqliteTable(
     md5: text().notNull(),
   },
   (t) => [primaryKey({ columns: [t.fileId, t.number] })],
+);
+
+export const EVENT_TYPES = [
+  "file.uploaded",
+  "file.completed",
+  "file.failed",
+  "file.deleted",
+  "file.reprocessed",
+  "user.created",
+  "user.updated",
+  "user.deleted",
+  "user.logged_in",
+  "apikey.created",
+  "apikey.revoked",
+  "webhook.created",
+  "webhook.updated",
+  "webhook.deleted",
+  "webhook.disabled",
+] as const;
+
+/** What happened in a team, in the order in which it was committed. */
+export const events = sqliteTable(
+  "events",
+  {
+    teamId: text("team_id").notNull(),
+    /** Ascends within the team as the changes were committed: microseconds since the epoch, or one more than the last. */
+    seq: integer().notNull(),
+    type: text({ enum: EVENT_TYPES }).notNull(),
+    createdAt: integer("created_at").notNull(),
+    /** JSON, see domain/events/events.ts. */
+    actor: text().notNull(),
+    subjectId: text("subject_id").notNull(),
+    /** Null of what has no version. */
+    subjectVersion: integer("subject_version"),
+    /** JSON. */
+    data: text().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.seq] })],
+);
+
+/** Where a team's events are sent. */
+export const webhooks = sqliteTable(
+  "webhooks",
+  {
+    id: text().notNull(),
+    teamId: text("team_id").notNull(),
+    url: text().notNull(),
+    /** JSON, of the types that are sent; null for all. */
+    types: text(),
+    description: text().notNull(),
+    status: text({ enum: ["enabled", "disabled"] }).notNull(),
+    disabledReason: text("disabled_reason"),
+    encryptedSecret: text("encrypted_secret").notNull(),
+    /** The secret before, which signs too until then. */
+    oldEncryptedSecret: text("old_encrypted_secret"),
+    oldSecretEndsAt: integer("old_secret_ends_at"),
+    /** The id of the master key that encrypted both. */
+    encryptedWith: text("encrypted_with").notNull(),
+    /** Failed tries since the last that succeeded, and when the first of them was. */
+    failures: integer().notNull().default(0),
+    failingSince: integer("failing_since"),
+    createdAt: integer("created_at").notNull(),
+    updatedAt: integer("updated_at").notNull(),
+    version: integer().notNull().default(0),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.id] }), index("webhooks_encrypted_with").on(t.encryptedWith)],
+);
+
+/** One event on its way to one webhook. */
+export const deliveries = sqliteTable(
+  "deliveries",
+  {
+    webhookId: text("webhook_id").notNull(),
+    /** The event's. */
+    seq: integer().notNull(),
+    teamId: text("team_id").notNull(),
+    type: text({ enum: EVENT_TYPES }).notNull(),
+    status: text({ enum: ["pending", "succeeded", "failed"] }).notNull(),
+    /** JSON, of the latest tries. */
+    attempts: text().notNull().default("[]"),
+    /** Tries since it was last made pending by a person. */
+    tries: integer().notNull().default(0),
+    /** When the next try is due; null once none is. */
+    dueAt: integer("due_at"),
+    createdAt: integer("created_at").notNull(),
+  },
+  (t) => [
+    primaryKey({ columns: [t.webhookId, t.seq] }),
+    index("deliveries_due").on(t.dueAt).where(sql`due_at is not null`),
+  ],
 );

@@ -2,10 +2,16 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { deleteFile } from "../../src/domain/files/files.ts";
-import { giveUpFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/files/processing.ts";
+import {
+  giveUpFile,
+  handleJob,
+  LEASE_MILLISECONDS,
+  MAX_ATTEMPTS,
+  processFile,
+} from "../../src/domain/files/processing.ts";
 import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
-import { receiveJobs } from "../../src/platform/jobs.ts";
+import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
 import { sample, samples } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
@@ -19,12 +25,14 @@ import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
  */
 
 const UNKNOWN = "0193477be8a01f9c3ad5e7b2";
+const UNKNOWN_JOB = { teamId: UNKNOWN, fileId: UNKNOWN };
 const tone = sample("tone.m4a").bytes;
 
 interface Stored {
   world: World;
   team: Team;
   id: string;
+  job: Job;
   key: string;
   row(): Promise<Row>;
 }
@@ -39,7 +47,7 @@ async function stored(bytes: Uint8Array<ArrayBuffer> | string = tone): Promise<S
     if (!found || others.length > 0) throw new Error("The team has one file.");
     return found;
   };
-  return { world, team, id, key: `${team.teamId}/${id}-file`, row };
+  return { world, team, id, job: { teamId: team.teamId, fileId: id }, key: `${team.teamId}/${id}-file`, row };
 }
 
 /** The same deps, with some of what they do to bytes replaced. */
@@ -108,22 +116,22 @@ describe("Through the real queue", () => {
 
 describe("A claim", () => {
   test("A claim is won by one of two workers at once.", async () => {
-    const { world, id, row } = await stored();
-    const outcomes = await Promise.all([processFile(world.deps(), id), processFile(world.deps(), id)]);
+    const { world, job, row } = await stored();
+    const outcomes = await Promise.all([processFile(world.deps(), job), processFile(world.deps(), job)]);
     expect(outcomes.sort()).toEqual(["completed", "not ours"]);
     expect(await row()).toMatchObject({ status: "completed", attempts: 1 });
   });
 
   test("A claim holds until its lease runs out.", async () => {
-    const { world, id, row } = await stored();
+    const { world, job, row } = await stored();
     const slow = paused(world);
-    const first = processFile(slow.deps, id);
+    const first = processFile(slow.deps, job);
     await slow.reached;
     const claimed = await row();
     expect(claimed).toMatchObject({ status: "processing", attempts: 1 });
 
     world.aheadMilliseconds += LEASE_MILLISECONDS - 60_000;
-    expect(await processFile(world.deps(), id)).toBe("not ours");
+    expect(await processFile(world.deps(), job)).toBe("not ours");
     expect(await row()).toEqual(claimed);
 
     slow.goOn();
@@ -135,13 +143,13 @@ describe("A claim", () => {
     ["say that the bytes are missing", () => null, "not ours"],
     ["put it back", away, { retryAfterSeconds: 10 }],
   ])("A claim whose lease has run out is another's, and the late worker can't %s.", async (_, look, outcome) => {
-    const { world, id, row } = await stored();
+    const { world, job, row } = await stored();
     const slow = paused(world, look);
-    const late = processFile(slow.deps, id);
+    const late = processFile(slow.deps, job);
     await slow.reached;
     world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     const other = paused(world);
-    const second = processFile(other.deps, id);
+    const second = processFile(other.deps, job);
     await other.reached;
     const claimed = await row();
 
@@ -155,26 +163,26 @@ describe("A claim", () => {
 
 describe("A message", () => {
   test("A message that comes again changes nothing.", async () => {
-    const { world, id, row } = await stored();
-    expect(await processFile(world.deps(), id)).toBe("completed");
+    const { world, job, row } = await stored();
+    expect(await processFile(world.deps(), job)).toBe("completed");
     const ended = await row();
-    expect(await processFile(world.deps(), id)).toBe("not ours");
+    expect(await processFile(world.deps(), job)).toBe("not ours");
     expect(await row()).toEqual(ended);
   });
 
   test("A message for a file that was never there is done with.", async () => {
-    expect(await processFile(new World().deps(), UNKNOWN)).toBe("not ours");
-    expect(await giveUpFile(new World().deps(), UNKNOWN)).toBe("not ours");
+    expect(await processFile(new World().deps(), UNKNOWN_JOB)).toBe("not ours");
+    expect(await giveUpFile(new World().deps(), UNKNOWN_JOB)).toBe("not ours");
   });
 
   test.each(["receiving", "deleting", "completed", "failed"])(
     "A message for a file that is %s changes nothing.",
     async (status) => {
-      const { world, id, row } = await stored();
+      const { world, id, job, row } = await stored();
       await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
       const before = await row();
-      expect(await processFile(world.deps(), id)).toBe("not ours");
-      expect(await giveUpFile(world.deps(), id)).toBe("not ours");
+      expect(await processFile(world.deps(), job)).toBe("not ours");
+      expect(await giveUpFile(world.deps(), job)).toBe("not ours");
       expect(await row()).toEqual(before);
     },
   );
@@ -185,7 +193,7 @@ describe("A message", () => {
       const world = new World();
       const { log } = world.deps();
       const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
-      await receiveJobs(batch, log, (fileId) => processFile(world.deps(), fileId));
+      await receiveJobs(batch, log, (job) => handleJob(world.deps(), "stowage-jobs", job));
       const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
       expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
       expect(world.lines).toEqual([{ level: "error", event: "message invalid", outcome: "acked" }]);
@@ -206,9 +214,9 @@ describe("A message", () => {
       message("good", { fileId: id }),
     ]);
     const retries = watchRetries(batch);
-    await receiveJobs(batch, world.deps().log, async (fileId) => {
-      if (fileId === UNKNOWN) throw new Error("poison");
-      return processFile(world.deps(), fileId);
+    await receiveJobs(batch, world.deps().log, async (job) => {
+      if (job.fileId === UNKNOWN) throw new Error("poison");
+      return handleJob(world.deps(), "stowage-jobs", job);
     });
     const { explicitAcks, ackAll, retryBatch } = await getQueueResult(batch, createExecutionContext());
     expect(explicitAcks.sort()).toEqual(["good", "junk"]);
@@ -249,11 +257,11 @@ describe("A message", () => {
 
 describe("A transient failure", () => {
   test("A file is tried again after a transient failure, with a delay that grows.", async () => {
-    const { world, id, row } = await stored();
+    const { world, job, row } = await stored();
     const failing = withBytes(world.deps(), { head: away });
     const delays: number[] = [];
     for (let attempt = 1; attempt <= 10; attempt++) {
-      const outcome = await processFile(failing, id);
+      const outcome = await processFile(failing, job);
       if (typeof outcome === "string") throw new Error(outcome);
       delays.push(outcome.retryAfterSeconds);
       const { status, attempts, due_at } = await row();
@@ -264,13 +272,13 @@ describe("A transient failure", () => {
     }
     expect(delays.slice(0, 7)).toEqual([10, 20, 40, 80, 160, 320, 640]);
     expect(delays.slice(7)).toEqual([900, 900, 900]);
-    expect(await processFile(world.deps(), id)).toBe("completed");
+    expect(await processFile(world.deps(), job)).toBe("completed");
   });
 
   test("A failure of R2 while audio is read is not taken for damage.", async () => {
-    const { world, id, row } = await stored();
+    const { world, job, row } = await stored();
     const failing = withBytes(world.deps(), { read: away });
-    expect(await processFile(failing, id)).toEqual({ retryAfterSeconds: 10 });
+    expect(await processFile(failing, job)).toEqual({ retryAfterSeconds: 10 });
     expect(await row()).toMatchObject({ status: "pending", failure_code: null });
   });
 
@@ -284,9 +292,9 @@ describe("A transient failure", () => {
 
 describe("A permanent failure", () => {
   test("A file whose bytes are missing fails.", async () => {
-    const { world, team, id, key, row } = await stored();
+    const { world, team, id, job, key, row } = await stored();
     await env.BUCKET.delete(key);
-    expect(await processFile(world.deps(), id)).toBe("failed");
+    expect(await processFile(world.deps(), job)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_missing", due_at: null });
     const { body } = await team.call("GET", `/docs/v1/uploads/${id}/metadata`);
     expect(body.data.failure).toEqual({ code: "bytes_missing", message: "The stored bytes are not there." });
@@ -296,15 +304,15 @@ describe("A permanent failure", () => {
     ["as many others", new Uint8Array(tone.length)],
     ["one more", new Uint8Array(tone.length + 1)],
   ])("A file whose bytes are not those that were uploaded, but %s, fails.", async (_, bytes) => {
-    const { world, id, key, row } = await stored();
+    const { world, job, key, row } = await stored();
     await env.BUCKET.put(key, bytes);
-    expect(await processFile(world.deps(), id)).toBe("failed");
+    expect(await processFile(world.deps(), job)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_altered" });
   });
 
   test("A file of audio that can't be read fails.", async () => {
-    const { world, id, row } = await stored(tone.slice(0, 600));
-    expect(await processFile(world.deps(), id)).toBe("failed");
+    const { world, job, row } = await stored(tone.slice(0, 600));
+    expect(await processFile(world.deps(), job)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "audio_unreadable", audio: null });
   });
 
@@ -353,16 +361,16 @@ describe("Tries", () => {
   });
 
   test("A file that another worker holds is left alone when its tries are used up, until the lease runs out.", async () => {
-    const { world, id, row } = await stored();
+    const { world, job, row } = await stored();
     const slow = paused(world);
-    const working = processFile(slow.deps, id);
+    const working = processFile(slow.deps, job);
     await slow.reached;
     const claimed = await row();
-    expect(await giveUpFile(world.deps(), id)).toBe("not ours");
+    expect(await giveUpFile(world.deps(), job)).toBe("not ours");
     expect(await row()).toEqual(claimed);
 
     world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
-    expect(await giveUpFile(world.deps(), id)).toBe("failed");
+    expect(await giveUpFile(world.deps(), job)).toBe("failed");
     const given = await row();
     slow.goOn();
     expect(await working).toBe("not ours");
@@ -393,20 +401,20 @@ describe("A delete", () => {
   test("A delete while the file is processed is the last word.", async () => {
     const file = await stored();
     const slow = paused(file.world);
-    const working = processFile(slow.deps, file.id);
+    const working = processFile(slow.deps, file.job);
     await slow.reached;
     await remove(file);
     slow.goOn();
     // Its bytes went away under its hands: that is tried again, and finds nothing.
     expect(["not ours", { retryAfterSeconds: 10 }]).toContainEqual(await working);
-    expect(await processFile(file.world.deps(), file.id)).toBe("not ours");
+    expect(await processFile(file.world.deps(), file.job)).toBe("not ours");
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 
   test("A delete before the message comes leaves it nothing to do.", async () => {
     const file = await stored();
     await remove(file);
-    expect(await processFile(file.world.deps(), file.id)).toBe("not ours");
+    expect(await processFile(file.world.deps(), file.job)).toBe("not ours");
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 });
@@ -425,10 +433,10 @@ describe("What is kept of a file", () => {
     const frames = Buffer.concat(ids.map(frame));
     const size = [21, 14, 7, 0].map((shift) => (frames.length >> shift) & 0x7f);
     const header = Buffer.from([0x49, 0x44, 0x33, 3, 0, 0, ...size]);
-    const { world, id, row } = await stored(
+    const { world, job, row } = await stored(
       new Uint8Array(Buffer.concat([header, frames, sample("tone-cbr.mp3").bytes])),
     );
-    expect(await processFile(world.deps(), id)).toBe("completed");
+    expect(await processFile(world.deps(), job)).toBe("completed");
     const { audio } = await row();
     expect(Object.keys(JSON.parse(audio ?? "{}").tags).length).toBeGreaterThan(3);
     expect(Buffer.byteLength(audio ?? "")).toBeLessThan(16 * 1024);
@@ -438,7 +446,7 @@ describe("What is kept of a file", () => {
 describe("What is read of a file", () => {
   /** `head` bytes, and as many more as make `sizeBytes`, without anybody storing them. */
   async function describeLarge(head: Uint8Array, sizeBytes: number, at: (offset: number) => number) {
-    const { world, id, row } = await stored(sample("tone.wav").bytes);
+    const { world, id, job, row } = await stored(sample("tone.wav").bytes);
     await env.DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, id).run();
     const { etag } = await row();
     const reads: number[] = [];
@@ -452,7 +460,7 @@ describe("What is read of a file", () => {
         return bytes;
       },
     });
-    expect(await processFile(deps, id)).toBe("completed");
+    expect(await processFile(deps, job)).toBe("completed");
     return { audio: JSON.parse((await row()).audio ?? "null"), bytes: reads.reduce((a, b) => a + b, 0) };
   }
 
@@ -524,20 +532,20 @@ describe("What a file is served as", () => {
   });
 
   test("A file that is deleted while its bytes are stored under another type does not come back.", async () => {
-    const { world, team, id, key } = await stored(inParts(audioOnly));
+    const { world, team, id, job, key } = await stored(inParts(audioOnly));
     const deps = world.deps();
     const setContentType: ByteStore["setContentType"] = async (...given) => {
       await deleteFile(world.deps(), { kind: "secret", teamId: team.teamId, keyId: team.keyId }, id);
       return deps.bytes.setContentType(...given);
     };
-    await processFile(withBytes(deps, { setContentType }), id);
+    await processFile(withBytes(deps, { setContentType }), job);
     expect(await env.BUCKET.head(key)).toBeNull();
     await world.heal([team.teamId]);
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
   test("A worker that dies between the bytes and the row leaves a file that another completes.", async () => {
-    const { world, team, id, key, row } = await stored(inParts(audioOnly));
+    const { world, team, job, key, row } = await stored(inParts(audioOnly));
     const deps = world.deps();
     const reached = Promise.withResolvers<void>();
     const setContentType: ByteStore["setContentType"] = async (...given) => {
@@ -545,10 +553,10 @@ describe("What a file is served as", () => {
       reached.resolve();
       return new Promise(() => undefined);
     };
-    void processFile(withBytes(deps, { setContentType }), id);
+    void processFile(withBytes(deps, { setContentType }), job);
     await reached.promise;
     world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
-    expect(await processFile(world.deps(), id)).toBe("completed");
+    expect(await processFile(world.deps(), job)).toBe("completed");
     expect([(await row()).status, await contentTypeOf(key)]).toEqual(["completed", "audio/mp4"]);
     await expectSettled(team.teamId);
   });

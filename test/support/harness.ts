@@ -115,12 +115,12 @@ export async function refused(
 /** The names of a body's fields, to be compared with those that are documented. */
 export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
 
-// What each row has after its id and team, in the order of migrations/0000_tables.sql; n is its number.
+// What each row has after its id and team, in the order of the migrations; n is its number.
 const FILLERS = {
   api_keys: "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'unsealed', 'none', null, 1, 4e12",
   users: "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1, 0",
   files: `n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', null, null, null, null,
-    1, 1, null, 1, 1, 0`,
+    1, 1, null, null, 1, 1, 0`,
 };
 
 /** Rows straight into the database, older than any that a call makes, numbered and ordered from `first` on. */

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { giveUpFile, processFile } from "../../src/domain/files/processing.ts";
+import { handleJob } from "../../src/domain/files/processing.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
@@ -63,6 +63,8 @@ export class World {
   aheadMilliseconds = 0;
   /** File ids of the messages that wait to be delivered, in the order they were sent. */
   messages: string[] = [];
+  /** The teams that they name. */
+  readonly #teams = new Map<string, string>();
   readonly lines: Line[] = [];
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
@@ -78,11 +80,12 @@ export class World {
   };
 
   readonly queue = {
-    send: async ({ fileId }: Job) => {
+    send: async ({ fileId, teamId }: Job) => {
       this.messages.push(fileId);
+      this.#teams.set(fileId, teamId);
     },
     sendBatch: async (batch: Iterable<MessageSendRequest<Job>>) => {
-      for (const { body } of batch) this.messages.push(body.fileId);
+      for (const { body } of batch) await this.queue.send(body);
     },
   } as unknown as Queue<Job>;
 
@@ -158,7 +161,7 @@ export class World {
       id: "1",
       timestamp: new Date(this.system.now()),
       attempts: 1,
-      body: { fileId },
+      body: { fileId, teamId: this.#teams.get(fileId) },
       ack: () => undefined,
       retry: (options?: QueueRetryOptions) => {
         again = options?.delaySeconds ?? 0;
@@ -166,8 +169,7 @@ export class World {
     };
     const batch = { queue, messages: [message] } as unknown as MessageBatch;
     const deps = this.deps(bindings);
-    const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
-    const work = receiveJobs(batch, deps.log, (id) => handle(deps, id)).then(() => again);
+    const work = receiveJobs(batch, deps.log, (job) => handleJob(deps, queue, job)).then(() => again);
     return Promise.race([work, bindings.death]);
   }
 

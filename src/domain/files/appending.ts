@@ -236,6 +236,6 @@ async function commitResumable(deps: Deps, row: NamedRow, etag: string): Promise
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
   await commit(deps, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })]);
-  await enqueue(deps, id);
+  await enqueue(deps, fileOf(row));
   return view({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

@@ -1,4 +1,4 @@
-import { and, eq, exists, inArray, notExists, sql } from "drizzle-orm";
+import { and, eq, exists, inArray, notExists, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, given, type Param, preparedQuery, write } from "../../platform/db.ts";
@@ -6,7 +6,7 @@ import { files, isListed, teamUsage, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { objectKey, storedName } from "./names.ts";
+import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedName } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
 /*
@@ -136,10 +136,10 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
   version: sql`${files.version} + 1`,
 });
 
-type FileValues = { id: string; teamId: string; updatedAt: number; dueAt: number };
+type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
 /** Whether the file came, or comes, by a resumable upload that is still remembered. */
-const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(eq(uploads.fileId, files.id));
+const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
 
 /**
  * A file that a form still sends keeps its time: that upload is to clear it away, and recovery only after that. One that
@@ -157,13 +157,7 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
       reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })
-    .where(
-      and(
-        eq(files.id, param("id")),
-        eq(files.teamId, param("teamId")),
-        sql`(${param("isReceiving")} = 0 or ${files.status} = 'receiving')`,
-      ),
-    )
+    .where(and(isFile(param), sql`(${param("isReceiving")} = 0 or ${files.status} = 'receiving')`))
     .returning();
 });
 
@@ -191,32 +185,25 @@ export async function deleteFile(
   if (resumable) await eraseResumable(deps, row, resumable);
   await deps.bytes.remove([objectKey(row)]);
   // The caller need not wait for this: the file is hidden and its bytes are gone.
-  deps.after(removeRows(deps, [id]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
+  deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
 }
 
 /** The row of a resumable upload goes first: it knows what else there is of the file. */
-function deleteRows(count: number) {
-  const names = Array.from({ length: count }, (_, i) => `id${i}`);
-  const query = preparedQuery((db, param: Param<Record<string, string | null>>) => {
-    const isGiven = inArray(
-      files.id,
-      names.map((name) => param(name)),
-    );
-    return db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(ofFile(db))));
-  });
-  return (ids: string[]) => query(Object.fromEntries(names.map((name, i) => [name, ids[i] ?? null])));
-}
-const deleteRow = deleteRows(1);
-/** D1 takes 100 parameters in a query, and 1,000 queries in an invocation. */
-const MAX_ROWS_IN_QUERY = 90;
-const deleteManyRows = deleteRows(MAX_ROWS_IN_QUERY);
+const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
+  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(ofFile(db))));
+const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
+/** The keys are one parameter, however many there are: D1 takes 100 in a query. */
+const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {
+  const given = sql`(select value ->> 'teamId', value ->> 'id' from json_each(${param("keys")}))`;
+  return deleteWhere(db, sql`${fileKey} in ${given}`);
+});
 
 /** The end of a deletion, once the bytes are gone. */
-export async function removeRows(deps: Deps, ids: string[]): Promise<void> {
-  const query = ids.length === 1 ? deleteRow : deleteManyRows;
-  for (let i = 0; i < ids.length; i += MAX_ROWS_IN_QUERY) {
-    await write(deps, [query(ids.slice(i, i + MAX_ROWS_IN_QUERY))], { isIdempotent: true });
-  }
+export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
+  const [key, ...others] = keys;
+  if (!key) return;
+  const query = others.length === 0 ? deleteRow(key) : deleteManyRows({ keys: JSON.stringify(keys) });
+  await write(deps, [query], { isIdempotent: true });
 }
 
 const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
@@ -232,16 +219,14 @@ const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
       ...given(param, "dueAt"),
       ...changed(param),
     })
-    .where(
-      and(eq(files.id, param("id")), eq(files.teamId, param("teamId")), inArray(files.status, ["completed", "failed"])),
-    ),
+    .where(and(isFile(param), inArray(files.status, ["completed", "failed"]))),
 );
 
-const listedStatus = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
   db
     .select({ status: files.status })
     .from(files)
-    .where(and(hasId(param), eq(files.teamId, param("teamId")))),
+    .where(and(isFile(param), isListed)),
 );
 
 /** Makes a completed or failed file pending again; one that is on its way already is left so. @throws `not_found` */
@@ -251,13 +236,13 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
   const [, [row]] = await write(deps, [markPendingAgain(values), listedStatus(values)], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // Also for one that was pending already: the message it waits for may be lost.
-  if (row.status === "pending") await enqueue(deps, id);
+  if (row.status === "pending") await enqueue(deps, values);
 }
 
 /** Sends the file's message. If that fails, the file is pending all the same, and recovery sends it. */
-export async function enqueue(deps: Deps, fileId: string): Promise<void> {
+export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey): Promise<void> {
   try {
-    await deps.jobs.send(fileId);
+    await deps.jobs.send({ teamId, fileId });
   } catch (cause) {
     deps.log("warn", "message left to recovery", { fileId, cause });
   }

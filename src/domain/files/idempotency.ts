@@ -4,6 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
+import { type FileKey, isFile } from "./names.ts";
 
 /*
  * An upload that is repeated with the same idempotency key: one file is stored, and both get its answer. The unique
@@ -18,16 +19,11 @@ const MAX_STANDSTILL_MILLISECONDS = 10 * 60 * 1000;
 /** How often, once a second, a repeated upload looks whether the first has ended. */
 const MAX_REPLAY_LOOKS = 10;
 
-export interface EarlierUpload {
-  id: string;
-}
+export type EarlierUpload = FileKey;
 
 /** What has become of an upload, begun or ended. */
-export const uploadState = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ status: files.status, sha256: files.sha256 })
-    .from(files)
-    .where(eq(files.id, param("id"))),
+export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
+  db.select({ status: files.status, sha256: files.sha256 }).from(files).where(isFile(param)),
 );
 
 type KeyValues = {
@@ -57,7 +53,7 @@ const freeOldKey = preparedQuery((db, param: Param<KeyValues>) =>
 );
 
 const uploadWithSameKey = preparedQuery((db, param: Param<KeyValues>) =>
-  db.select({ id: files.id }).from(files).where(hasSameKey(param)),
+  db.select({ id: files.id, teamId: files.teamId }).from(files).where(hasSameKey(param)),
 );
 
 /**
@@ -79,13 +75,13 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
 }
 
 /** Waits a little for the first upload to end, if both came at once, and gives its answer. */
-export async function settleReplay(deps: Deps, { id }: EarlierUpload, sha256: string): Promise<{ id: string }> {
+export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<{ id: string }> {
   for (let looks = 0; ; looks++) {
-    const [[row]] = await read(deps, [uploadState({ id })]);
+    const [[row]] = await read(deps, [uploadState(earlier)]);
     if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-      return { id };
+      return earlier;
     }
     if (looks === MAX_REPLAY_LOOKS) {
       const message = "The first upload with this Idempotency-Key is still under way.";
@@ -95,22 +91,22 @@ export async function settleReplay(deps: Deps, { id }: EarlierUpload, sha256: st
   }
 }
 
-const touchUpload = preparedQuery((db, param: Param<{ id: string; updatedAt: number }>) =>
+const touchUpload = preparedQuery((db, param: Param<FileKey & { updatedAt: number }>) =>
   db
     .update(files)
     .set(given(param, "updatedAt"))
-    .where(and(eq(files.id, param("id")), eq(files.status, "receiving"))),
+    .where(and(isFile(param), eq(files.status, "receiving"))),
 );
 
 /** Passes the bytes on, and lets a repetition of the upload know that it still goes on. */
-export async function* reportProgress(deps: Deps, id: string, bytes: AsyncIterable<Uint8Array>) {
+export async function* reportProgress(deps: Deps, { teamId, id }: FileKey, bytes: AsyncIterable<Uint8Array>) {
   let reportedAt = deps.system.now();
   for await (const chunk of bytes) {
     const now = deps.system.now();
     if (now - reportedAt >= PROGRESS_MILLISECONDS) {
       reportedAt = now;
       // An upload does not fail for this: the next report may reach the database.
-      await write(deps, [touchUpload({ id, updatedAt: now })], { isIdempotent: true }).catch((cause) =>
+      await write(deps, [touchUpload({ teamId, id, updatedAt: now })], { isIdempotent: true }).catch((cause) =>
         deps.log("warn", "upload progress not stored", { fileId: id, cause }),
       );
     }

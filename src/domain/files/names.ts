@@ -1,4 +1,7 @@
+import { and, eq, sql } from "drizzle-orm";
 import { PART_BYTES } from "../../platform/byte-store.ts";
+import type { Param } from "../../platform/db.ts";
+import { files, uploads } from "../../platform/schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
@@ -27,10 +30,21 @@ function shorten(name: string): string {
   return stem + extension;
 }
 
-/** What the keys of a file are made of. */
-export interface Named {
+/** What a file is found by. */
+export interface FileKey {
   id: string;
   teamId: string;
+}
+
+/** The row of the file that the parameters name. */
+export const isFile = (param: Param<FileKey>) => and(eq(files.teamId, param("teamId")), eq(files.id, param("id")));
+/** The row of the file that an upload is of. */
+export const isFileOfUpload = and(eq(files.teamId, uploads.teamId), eq(files.id, uploads.fileId));
+/** The key as one value, for a row-value IN. */
+export const fileKey = sql`(${files.teamId}, ${files.id})`;
+
+/** What the keys of a file's objects are made of. */
+export interface Named extends FileKey {
   originalName: string;
 }
 
@@ -40,7 +54,7 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
 
 /** What begins the keys of all objects that hold bytes of a file while it is received, and no other key. */
-export const stashPrefix = ({ teamId, id }: Omit<Named, "originalName">): string => `${teamId}/${id}.`;
+export const stashPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
  * Every object that there can be of a file: beside its bytes, while they are received by a form, one for each part that

@@ -3,14 +3,14 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import { retryDelaySeconds } from "../../platform/jobs.ts";
+import { type Job, type ReceivedJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
-import { objectKey } from "./names.ts";
+import { type FileKey, isFile, objectKey } from "./names.ts";
 
 /** Longer than the slowest step of a job, a full read of a 100 MB MP3 that states no duration. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
@@ -45,23 +45,24 @@ interface Findings {
 }
 
 /** `updatedAt` is the time of the job. */
-type JobValues = { id: string; updatedAt: number };
+type JobValues = FileKey & { updatedAt: number };
 /** `version` is the fencing token of a claim. */
 type ClaimValues = JobValues & { version: number };
 
-/** Pending, or left behind by a worker whose lease has run out. */
+/** The lease of its worker has run out. (The release before kept its end in due_at.) */
+export const isAbandoned = (param: Param<{ updatedAt: number }>) =>
+  lte(sql`coalesce(${files.leaseEndsAt}, ${files.dueAt})`, param("updatedAt"));
+/** Pending, or left behind by its worker. */
 const isClaimable = (param: Param<JobValues>) =>
-  and(
-    eq(files.id, param("id")),
-    or(eq(files.status, "pending"), and(eq(files.status, "processing"), lte(files.dueAt, param("updatedAt")))),
-  );
+  and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), isAbandoned(param))));
 const isHeld = (param: Param<ClaimValues>) =>
-  and(eq(files.id, param("id")), eq(files.status, "processing"), eq(files.version, param("version")));
+  and(isFile(param), eq(files.status, "processing"), eq(files.version, param("version")));
 
 /** The columns of a file whose processing has ended. */
 const ended = (param: Param<JobValues>) => ({
   processedAt: sql`${param("updatedAt")}`,
   dueAt: null,
+  leaseEndsAt: null,
   ...changed(param),
 });
 const failed = (param: Param<JobValues & Failure>) => ({
@@ -77,13 +78,13 @@ const giveUp = preparedQuery((db, param: Param<JobValues & Failure & { minAttemp
     .where(and(isClaimable(param), gte(files.attempts, param("minAttempts"))))
     .returning({ id: files.id }),
 );
-const claim = preparedQuery((db, param: Param<JobValues & { dueAt: number }>) =>
+const claim = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number }>) =>
   db
     .update(files)
     .set({
       status: "processing",
       attempts: sql`${files.attempts} + 1`,
-      ...given(param, "dueAt"),
+      ...given(param, "leaseEndsAt"),
       ...changed(param),
     })
     .where(and(isClaimable(param), lt(files.attempts, MAX_ATTEMPTS)))
@@ -106,11 +107,11 @@ const fail = preparedQuery((db, param: Param<ClaimValues & Failure>) =>
 const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
   db
     .update(files)
-    .set({ status: "pending", ...given(param, "dueAt"), ...changed(param) })
+    .set({ status: "pending", leaseEndsAt: null, ...given(param, "dueAt"), ...changed(param) })
     .where(isHeld(param)),
 );
-const renew = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
-  db.update(files).set(given(param, "dueAt")).where(isHeld(param)).returning({ id: files.id }),
+const renew = preparedQuery((db, param: Param<ClaimValues & { leaseEndsAt: number }>) =>
+  db.update(files).set(given(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
 );
 /** What the client of a resumable upload said its SHA-256 is. */
 const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
@@ -129,11 +130,11 @@ const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
  * each part as it wrote it, and the row has the same made of each part as it was sent. A resumable upload, whose bytes
  * came in many requests, is also read back and hashed, and that is compared with what the client says, if it does.
  */
-export async function processFile(deps: Deps, fileId: string): Promise<Outcome> {
+export async function processFile(deps: Deps, { teamId, fileId }: Job): Promise<Outcome> {
   const now = deps.system.now();
-  const job = { id: fileId, updatedAt: now };
+  const job = { teamId, id: fileId, updatedAt: now };
   const giveItUp = giveUp({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
-  const claimIt = claim({ ...job, dueAt: now + LEASE_MILLISECONDS });
+  const claimIt = claim({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
   const [[exhausted], [file]] = await write(deps, [giveItUp, claimIt], { isIdempotent: false });
   if (exhausted) return "failed";
   if (!file) return "not ours";
@@ -141,10 +142,31 @@ export async function processFile(deps: Deps, fileId: string): Promise<Outcome> 
     return await finish(deps, file, await examine(deps, file));
   } catch (cause) {
     const retryAfterSeconds = retryDelaySeconds(file.attempts);
-    deps.log("warn", "job put off", { fileId, teamId: file.teamId, attempts: file.attempts, cause });
+    deps.log("warn", "job put off", { fileId, teamId, attempts: file.attempts, cause });
     await release(deps, file, retryAfterSeconds);
     return { retryAfterSeconds };
   }
+}
+
+/** Takes a message of one of the two queues. */
+export async function handleJob(deps: Deps, queue: string, { fileId, teamId: named }: ReceivedJob): Promise<Outcome> {
+  const teamId = named ?? (await findTeam(deps, fileId));
+  if (teamId === undefined) return "not ours";
+  const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
+  return handle(deps, { teamId, fileId });
+}
+
+const teamOfFile = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ teamId: files.teamId })
+    .from(files)
+    .where(eq(files.id, param("id"))),
+);
+
+/** For a message that names no team. It scans: only those that were under way while a release took over cost that. */
+async function findTeam(deps: Deps, id: string): Promise<string | undefined> {
+  const [[row]] = await read(deps, [teamOfFile({ id })]);
+  return row?.teamId;
 }
 
 /**
@@ -152,8 +174,8 @@ export async function processFile(deps: Deps, fileId: string): Promise<Outcome> 
  * One that was never claimed since it became pending is left to recovery: the message may be from before it was
  * reprocessed, or D1 was away all the time.
  */
-export async function giveUpFile(deps: Deps, fileId: string): Promise<Outcome> {
-  const values = { id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
+export async function giveUpFile(deps: Deps, { teamId, fileId }: Job): Promise<Outcome> {
+  const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
   const [rows] = await write(deps, [giveUp(values)], { isIdempotent: false });
   return rows.length > 0 ? "failed" : "not ours";
 }
@@ -184,13 +206,13 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
 
 /** SHA-256 of the stored bytes; null where the client said another. The lease is renewed meanwhile. */
 async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise<string | null> {
-  const { id, version } = file;
+  const { id, teamId, version } = file;
   let renewedAt = deps.system.now();
   const sha256 = await deps.bytes.hash(objectKey(file), object, async () => {
     const now = deps.system.now();
     if (now - renewedAt < RENEWAL_MILLISECONDS) return;
     renewedAt = now;
-    const held = { id, version, updatedAt: now, dueAt: now + LEASE_MILLISECONDS };
+    const held = { id, teamId, version, updatedAt: now, leaseEndsAt: now + LEASE_MILLISECONDS };
     const [rows] = await write(deps, [renew(held)], { isIdempotent: true });
     if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
   });
@@ -218,25 +240,25 @@ async function serveAs(
 
 /** Nothing happens where the claim is no longer ours: the file was deleted, or the lease ran out and another has it. */
 async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
-  const { id, version } = file;
-  const held = { id, version, updatedAt: deps.system.now() };
+  const { id, teamId, version } = file;
+  const held = { id, teamId, version, updatedAt: deps.system.now() };
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const query = "failureCode" in findings ? fail({ ...held, ...findings }) : complete({ ...held, ...findings });
   const [rows] = await write(deps, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // A deletion may have removed the bytes just before they were stored again under another content type.
-  const [[row]] = await read(deps, [uploadState({ id })]);
+  const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not ours";
 }
 
 /** If even this fails, the lease runs out and recovery sends the file again. */
-async function release(deps: Deps, { id, version }: FileRow, retryAfterSeconds: number): Promise<void> {
+async function release(deps: Deps, { id, teamId, version }: FileRow, retryAfterSeconds: number): Promise<void> {
   const now = deps.system.now();
   // Recovery is to wait for the retry, and the usual time beyond it.
   const dueAt = now + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
   try {
-    await write(deps, [putBack({ id, version, updatedAt: now, dueAt })], { isIdempotent: true });
+    await write(deps, [putBack({ id, teamId, version, updatedAt: now, dueAt })], { isIdempotent: true });
   } catch (cause) {
     deps.log("warn", "job left to its lease", { fileId: id, cause });
   }

@@ -1,8 +1,9 @@
 import { and, asc, eq, exists, getTableColumns, inArray, lt, lte, notExists, or, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
-import { objectKey, stashPrefix } from "./names.ts";
+import { fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
 
@@ -40,14 +41,14 @@ const isReceiving = (db: Db) =>
     db
       .select({ one: sql`1` })
       .from(files)
-      .where(and(eq(files.id, uploads.fileId), eq(files.status, "receiving"))),
+      .where(and(isFileOfUpload, eq(files.status, "receiving"))),
   );
 
 export const resumableAt = preparedQuery((db, param: Param<AddressValues>) =>
   db
     .select({ ...getTableColumns(uploads), originalName: files.originalName })
     .from(uploads)
-    .innerJoin(files, eq(files.id, uploads.fileId))
+    .innerJoin(files, isFileOfUpload)
     .where(and(isAddressed(param), sql`${files.status} <> 'deleting'`)),
 );
 
@@ -130,7 +131,7 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
   const committed = db
     .select({ one: sql`1` })
     .from(files)
-    .where(and(eq(files.id, uploads.fileId), sql`${files.sizeBytes} is not null`));
+    .where(and(isFileOfUpload, sql`${files.sizeBytes} is not null`));
   return db
     .update(uploads)
     .set({ isFinished: true, isWriting: false, stash: null, offsetBytes: uploads.sizeBytes, ...given(param, "dueAt") })
@@ -152,7 +153,7 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
   const deleted = db
     .select({ one: sql`1` })
     .from(files)
-    .where(and(eq(files.id, uploads.fileId), eq(files.status, "deleting")));
+    .where(and(isFileOfUpload, eq(files.status, "deleting")));
   return db
     .update(uploads)
     .set({ dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end` })
@@ -174,9 +175,9 @@ export async function eraseResumable(
 }
 
 type OverdueValues = { now: number };
-const overdue = (db: Db, param: Param<OverdueValues>) =>
+const overdue = (db: Db, param: Param<OverdueValues>, columns: Record<string, SQLiteColumn> = { id: uploads.fileId }) =>
   db
-    .select({ id: uploads.fileId })
+    .select(columns)
     .from(uploads)
     .where(lte(uploads.dueAt, param("now")))
     .orderBy(asc(uploads.dueAt))
@@ -187,11 +188,17 @@ const hideExpired = preparedQuery((db, param: Param<OverdueValues>) => {
   const incomplete = db
     .select({ one: sql`1` })
     .from(uploads)
-    .where(and(eq(uploads.fileId, files.id), isUnfinished, lt(uploads.offsetBytes, uploads.sizeBytes)));
+    .where(and(isFileOfUpload, isUnfinished, lt(uploads.offsetBytes, uploads.sizeBytes)));
   return db
     .update(files)
     .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("now")} + ${RETRY_MILLISECONDS}` })
-    .where(and(inArray(files.id, overdue(db, param)), eq(files.status, "receiving"), exists(incomplete)));
+    .where(
+      and(
+        sql`${fileKey} in ${overdue(db, param, { teamId: uploads.teamId, id: uploads.fileId })}`,
+        eq(files.status, "receiving"),
+        exists(incomplete),
+      ),
+    );
 });
 const postpone = preparedQuery((db, param: Param<OverdueValues>) =>
   db
@@ -202,8 +209,8 @@ const postpone = preparedQuery((db, param: Param<OverdueValues>) =>
     .where(inArray(uploads.fileId, overdue(db, param)))
     .returning({
       ...getTableColumns(uploads),
-      status: sql<string | null>`(select status from files where id = file_id)`,
-      originalName: sql<string>`(select original_name from files where id = file_id)`,
+      status: sql<string | null>`(select status from files where team_id = uploads.team_id and id = file_id)`,
+      originalName: sql<string>`(select original_name from files where team_id = uploads.team_id and id = file_id)`,
     }),
 );
 

@@ -73,7 +73,7 @@ const insertUpload = preparedQuery((db, param: Param<NewValues>) => {
   const begun = db
     .select({ one: sql`1` })
     .from(files)
-    .where(eq(files.id, param("fileId")));
+    .where(and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId"))));
   return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${begun}`);
 });
 
@@ -110,7 +110,7 @@ export async function createUpload(
   };
   const [, , own, [unfinished]] = await write(
     deps,
-    [insertFile(values), insertUpload({ ...values, ...row }), uploadState({ id }), unfinishedOf({ teamId })],
+    [insertFile(values), insertUpload({ ...values, ...row }), uploadState({ id, teamId }), unfinishedOf({ teamId })],
     { isIdempotent: true },
   );
   if (own.length === 0) {
@@ -193,13 +193,14 @@ export async function recoverUploads(deps: Deps): Promise<number> {
   const rows = await takeOverdue(deps);
   for (const { status, ...row } of rows) {
     const { fileId, isFinished } = row;
+    const file = fileOf(row);
     try {
       if (status === "receiving") await finish(deps, row);
       else if (!isFinished || status === null || status === "deleting" || status === "completed") {
-        await eraseResumable(deps, fileOf(row), { ...row, isWriting: false });
+        await eraseResumable(deps, file, { ...row, isWriting: false });
         if (status === "deleting") {
-          await deps.bytes.remove([objectKey(fileOf(row))]);
-          await removeRows(deps, [fileId]);
+          await deps.bytes.remove([objectKey(file)]);
+          await removeRows(deps, [file]);
         }
       }
     } catch (cause) {

@@ -16,7 +16,7 @@ import {
   removeRows,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
-import { cleanName, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
+import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
 import { type DetectedType, ObjectWriter } from "./storing.ts";
 
 /*
@@ -69,7 +69,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     if (isOurs) await undo(deps, upload, file.maxBytes, error);
     throw error;
   }
-  await enqueue(deps, upload.id);
+  await enqueue(deps, upload);
   return { id: upload.id };
 }
 
@@ -168,7 +168,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     return { ...type, sizeBytes, etag, sha256: digest.digest("hex") };
   };
   try {
-    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload.id, bytes));
+    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload, bytes));
     const { multipartId } = writer.progress;
     if (multipartId === null) {
       sizeBytes = writer.part.sizeBytes;
@@ -192,7 +192,7 @@ export interface StoredObject extends DetectedType {
   etag: string;
 }
 
-type CommitValues = StoredObject & { id: string; reservedBytes: number; dueAt: number; updatedAt: number };
+type CommitValues = StoredObject & FileKey & { reservedBytes: number; dueAt: number; updatedAt: number };
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) =>
   db
@@ -202,7 +202,7 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
       ...given(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
       ...changed(param),
     })
-    .where(and(eq(files.id, param("id")), eq(files.status, "receiving"))),
+    .where(and(isFile(param), eq(files.status, "receiving"))),
 );
 
 /**
@@ -212,24 +212,24 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
  */
 export async function commit(
   deps: Deps,
-  { id }: Named,
+  { id, teamId }: FileKey,
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
 ): Promise<void> {
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
-  const mark = markPending({ id, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
-  const [, [row]] = await write(deps, [mark, uploadState({ id }), ...along] as const, { isIdempotent: true });
+  const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
+  const [, [row]] = await write(deps, [mark, uploadState({ id, teamId }), ...along] as const, { isIdempotent: true });
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }
 }
 
-const hideUpload = preparedQuery((db, param: Param<{ id: string; dueAt: number }>) =>
+const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
     .update(files)
     .set({ status: "deleting", idempotencyKey: null, ...given(param, "dueAt") })
-    .where(eq(files.id, param("id"))),
+    .where(isFile(param)),
 );
 
 /**
@@ -242,9 +242,9 @@ async function undo(deps: Deps, upload: Named, maxBytes: number, failure: unknow
   const isRefusal = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
-    await write(deps, [hideUpload({ id, dueAt })], { isIdempotent: true });
+    await write(deps, [hideUpload({ id, teamId, dueAt })], { isIdempotent: true });
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
-    if (isRefusal) await removeRows(deps, [id]);
+    if (isRefusal) await removeRows(deps, [upload]);
   } catch (cause) {
     deps.log("warn", "upload left to recovery", { fileId: id, teamId, cause });
   }
