@@ -4,6 +4,7 @@ import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
+import * as events from "./http/events.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
 import { upload } from "./http/form-upload.ts";
@@ -43,6 +44,9 @@ export const api = {
   deleteResumableUpload: ["DELETE /docs/v1/uploads/resumable/{upload}", resumable.remove],
   overrideResumableUpload: ["POST /docs/v1/uploads/resumable/{upload}", resumable.override],
 
+  listEvents: ["GET /auth/v1/events", events.list],
+  getEvent: ["GET /auth/v1/events/{id}", events.get],
+
   getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 
@@ -57,7 +61,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(requestLog, apiSecureHeaders, apiHeaders, preflight);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(async (c, next) => {
-    c.set("deps", depsOf(c.env, c.executionCtx));
+    c.set("deps", { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId });
     await next();
   });
   mount(app, api);

@@ -17,6 +17,8 @@ export interface Settings {
   uploadIdleMilliseconds: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
+  /** How long events are kept. */
+  eventDays: number;
   /** The queue whose messages have used up their tries. */
   deadLetterQueue: string;
   /** Null where the operator's token is not set: then nobody is the operator. */
@@ -34,12 +36,14 @@ export interface Deps {
   db: Db;
   bytes: ByteStore;
   jobs: Jobs;
+  /** Of the request that is served; null in a job and in recovery. */
+  requestId: string | null;
   /** Lets work go on after the answer, and after the client has gone away. */
   after(work: Promise<unknown>): void;
 }
 
 /** All but what belongs to one invocation. */
-type IsolateDeps = Omit<Deps, "after">;
+type IsolateDeps = Omit<Deps, "after" | "requestId">;
 
 const positive = z.coerce.number().int().positive();
 const secret = z.string().min(1);
@@ -57,6 +61,7 @@ const envSchema = z.object({
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
+  EVENT_DAYS: positive,
   DEAD_LETTER_QUEUE: z.string().min(1),
   OPERATOR_TOKEN: z
     .string()
@@ -92,6 +97,7 @@ function isolateDeps(env: Env): IsolateDeps {
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
       maxTeamBytes: vars.MAX_TEAM_BYTES,
       maxTeamFiles: vars.MAX_TEAM_FILES,
+      eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
@@ -119,7 +125,7 @@ function isolateDeps(env: Env): IsolateDeps {
  */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {
-    return { ...isolateDeps(env), after: (work) => ctx.waitUntil(work) };
+    return { ...isolateDeps(env), requestId: null, after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

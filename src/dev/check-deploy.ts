@@ -34,6 +34,7 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   LOGIN_LIMIT: "limit",
   S3_ENDPOINT: "text",
   S3_BUCKET: "text",
+  EVENT_DAYS: "number",
   DEAD_LETTER_QUEUE: "text",
   MAX_UPLOAD_BYTES: "number",
   MAX_FILE_BYTES: "number",

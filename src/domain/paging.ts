@@ -56,16 +56,18 @@ export function cutPage<Row extends { id: string }, T>(
 ): Page<T> {
   const items = rows.slice(0, limit);
   const last = rows.length > limit ? items.at(-1) : undefined;
-  return { items: items.map(view), next: last ? `${list}-${last.id}` : null };
+  return { items: items.map(view), next: last ? encodeCursor(list, last.id) : null };
 }
+
+export const encodeCursor = (list: string, lastId: string): string => `${list}-${lastId}`;
 
 /**
  * A cursor is the list and the id of the last item of the page before. It is not signed: every query is limited to the
  * caller's team anyway.
  */
-function decodeCursor(list: string, cursor: string): string {
+export function decodeCursor(list: string, cursor: string): string {
   const id = cursor.slice(-24);
-  if (cursor === `${list}-${id}` && /^[0-9a-f]{24}$/.test(id)) return id;
+  if (cursor === encodeCursor(list, id) && /^[0-9a-f]{24}$/.test(id)) return id;
   throw new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
 }
 

@@ -3,6 +3,7 @@ import type { Deps } from "../deps.ts";
 import { given, type Param, preparedQuery, write } from "../platform/db.ts";
 import { apiKeys, files } from "../platform/schema.ts";
 import { reencryptTokens } from "./accounts/keys.ts";
+import { purgeTrail } from "./events/trail.ts";
 import {
   changed,
   type FileRow,
@@ -28,6 +29,8 @@ export interface Recovered extends Record<string, number> {
   erased: number;
   /** Expired keys of logins, removed. */
   loginsRemoved: number;
+  /** Events, and deliveries, that were older than the trail is kept. */
+  purged: number;
   /** Tokens encrypted anew under the current master key. */
   reencrypted: number;
 }
@@ -56,6 +59,7 @@ export async function recover(deps: Deps): Promise<Recovered> {
       (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
       (await step("erase", () => eraseOverdue(deps, retryDeleting))),
     loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
+    purged: await step("purge", () => purgeTrail(deps)),
     reencrypted: await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS)),
   };
   deps.log("info", "recovery", { counts });

@@ -173,23 +173,29 @@ const wholeNumber = (description: string, max: number) =>
     .optional()
     .meta({ type: "integer", minimum: 1, description });
 
-const DEFAULT_LIMIT = 20;
+export const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 100;
 /** Beyond any list, and small enough for its offset to be a whole number. */
 const MAX_PAGE = 1e12;
 
-/** The parameters of every list. `list` is its name in cursors. */
+export const pageLimit = wholeNumber("Items on a page. Above 100 is cut to 100; default 20.", MAX_LIMIT);
+
+/** `list` is the list's name in cursors. */
+export const cursorOf = (list: string) =>
+  z
+    .string()
+    .optional()
+    .meta({ pattern: cursorPattern(list), description: "Opaque, from the `Link` of the page before." });
+
+/** The parameters of a list with pages. */
 export const pageQuery = (list: string) =>
   z.object({
-    limit: wholeNumber("Items on a page. Above 100 is cut to 100; default 20.", MAX_LIMIT),
-    page: wholeNumber("Page number from 1; default 1. The deeper, the slower: follow `Link` instead.", MAX_PAGE),
-    cursor: z
-      .string()
-      .optional()
-      .meta({
-        pattern: cursorPattern(list),
-        description: "Opaque, from the `Link` of the page before. `page` counts from there.",
-      }),
+    limit: pageLimit,
+    page: wholeNumber(
+      "Page number from 1, or from the cursor; default 1. The deeper, the slower: follow `Link` instead.",
+      MAX_PAGE,
+    ),
+    cursor: cursorOf(list),
   });
 
 export const pageRequest = ({

@@ -49,7 +49,7 @@ export function preparedQuery<V extends object, B extends Builder>(
 }
 
 type Queries = readonly BoundQuery<unknown>[];
-type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuery<infer T> ? T : never };
+export type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuery<infer T> ? T : never };
 interface Database {
   db: Db;
   system: System;

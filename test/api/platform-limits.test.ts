@@ -118,11 +118,11 @@ describe("What the service sends to its bindings", () => {
     }
   });
 
-  test("A message names a file and nothing else, and at most 100 go in a batch.", () => {
+  test("A message names a file and its team, and nothing else, and at most 100 go in a batch.", () => {
     for (const batch of messages) {
       expect(batch.length).toBeLessThanOrEqual(MAX_BATCH_MESSAGES);
       for (const message of batch) {
-        expect(Object.keys(message as object)).toEqual(["fileId"]);
+        expect(Object.keys(message as object)).toEqual(["teamId", "fileId"]);
         expect(JSON.stringify(message).length).toBeLessThan(100);
       }
     }

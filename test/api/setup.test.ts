@@ -26,6 +26,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   UPLOAD_IDLE_SECONDS: true,
   MAX_TEAM_BYTES: true,
   MAX_TEAM_FILES: true,
+  EVENT_DAYS: true,
   DEAD_LETTER_QUEUE: true,
 };
 

@@ -394,7 +394,7 @@ describe("A delete", () => {
   const remove = async ({ world, team, id }: Stored) => {
     const after: Promise<unknown>[] = [];
     const deps = world.deps(undefined, (work) => void after.push(work));
-    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN }, id);
+    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null }, id);
     await Promise.all(after);
   };
 
@@ -535,7 +535,7 @@ describe("What a file is served as", () => {
     const { world, team, id, job, key } = await stored(inParts(audioOnly));
     const deps = world.deps();
     const setContentType: ByteStore["setContentType"] = async (...given) => {
-      await deleteFile(world.deps(), { kind: "secret", teamId: team.teamId, keyId: team.keyId }, id);
+      await deleteFile(world.deps(), { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null }, id);
       return deps.bytes.setContentType(...given);
     };
     await processFile(withBytes(deps, { setContentType }), job);

@@ -41,6 +41,7 @@ export interface Records {
   apikeys: string;
   users: string;
   uploads: string;
+  events: string;
 }
 export type Noun = keyof Records;
 
@@ -55,6 +56,7 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   apikeys: async (team) => (await team.call("POST", "/auth/v1/apikeys", { json: { name: "record" } })).body.data.id,
   users: async (team) =>
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
+  events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
   uploads: async (team) => (await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") })).id,
 };
 
@@ -63,7 +65,7 @@ export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<strin
 
 export async function newRecords(team: Team): Promise<Records> {
   const [apikeys, users, uploads] = await Promise.all([makers.apikeys(team), makers.users(team), makers.uploads(team)]);
-  return { apikeys, users, uploads };
+  return { apikeys, users, uploads, events: await makers.events(team) };
 }
 
 /** A request that is right in all but its token and id: each about an email of its own. */

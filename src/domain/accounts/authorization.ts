@@ -11,10 +11,16 @@ import { isTokenShaped } from "../../platform/system.ts";
  * An authenticated caller. A secret key acts for its team; a public key may ship in a web page and only uploads; the
  * operator creates, lists, fetches and deletes keys of any team, and nothing else.
  */
-export type Actor = { kind: "operator" } | { kind: "secret" | "public"; teamId: string; keyId: string };
+export type Actor = { kind: "operator" } | TeamActor;
 
 /** One that belongs to a team. */
-export type TeamActor = Extract<Actor, { teamId: string }>;
+export interface TeamActor {
+  kind: "secret" | "public";
+  teamId: string;
+  keyId: string;
+  /** Whose login made the key; null of any other key. */
+  userId: string | null;
+}
 
 /** What an operation needs of its caller: to manage keys, to act for a team, or to upload for it. */
 export type Right = "keys" | "team" | "upload";
@@ -59,13 +65,13 @@ const isLive = (param: Param<TokenValues>) =>
 
 const keyByToken = preparedQuery((db, param: Param<TokenValues>) =>
   db
-    .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, isPublic: apiKeys.isPublic })
+    .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, userId: apiKeys.userId, isPublic: apiKeys.isPublic })
     .from(apiKeys)
     .where(isLive(param)),
 );
 
-/** A read of one team's rows: that of the token, or of any team for the operator, for whom `token` is null. */
-export type TeamRead<T> = (token: TokenValues | null) => BoundQuery<T>;
+/** A read of one team's rows: that of the token; for the operator the one that is named, or any. */
+export type TeamRead<T> = (team: TokenValues | { teamId: string } | null) => BoundQuery<T>;
 
 /**
  * A read that is authorised in its own round trip: `authorizeRead` runs it in one batch with the look-up of the key, and
@@ -82,11 +88,18 @@ export function teamRead<V extends object, B extends SQLiteSelect>(
     const team = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(isTeamKey);
     return query.where(and(where, eq(teamId, sql`${team}`)));
   });
-  const forOperator = preparedQuery((db, param: Param<V>): B => {
+  const forNamed = preparedQuery((db, param: Param<V & { teamId: string }>): B => {
+    const { query, where } = build(db, param);
+    return query.where(and(where, eq(teamId, param("teamId"))));
+  });
+  const forAny = preparedQuery((db, param: Param<V>): B => {
     const { query, where } = build(db, param);
     return query.where(where);
   });
-  return (values) => (token) => (token ? forTeam({ ...values, ...token }) : forOperator(values));
+  return (values) => (team) => {
+    if (!team) return forAny(values);
+    return "teamId" in team ? forNamed({ ...values, ...team }) : forTeam({ ...values, ...team });
+  };
 }
 
 /**
@@ -100,22 +113,35 @@ export async function authorize<R extends Right>(deps: Deps, credential: Credent
   return admit(credential, actorOf(key));
 }
 
-/** The same with a read in the same round trip. @returns its rows, read for no one else than the caller */
-export async function authorizeRead<T>(deps: Deps, credential: Credential, wanted: TeamRead<T>): Promise<T> {
+/**
+ * The same with a read in the same round trip. `teamId` names the team that the operator asks for.
+ * @returns its rows, read for no one else than the caller
+ * @throws `token_invalid`, `forbidden`, also where a team's key names a team
+ */
+export async function authorizeRead<T>(
+  deps: Deps,
+  credential: Credential,
+  wanted: TeamRead<T>,
+  teamId?: string,
+): Promise<T> {
   if (credential.tokenHash === null) {
     admit(credential, { kind: "operator" });
-    const [rows] = await read(deps, [wanted(null)]);
+    const [rows] = await read(deps, [wanted(teamId === undefined ? null : { teamId })]);
     return rows;
   }
   const token = { tokenHash: credential.tokenHash, now: deps.system.now() };
   const [[key], rows] = await read(deps, [keyByToken(token), wanted(token)]);
   admit(credential, actorOf(key));
+  if (teamId !== undefined) throw notYourTeam();
   return rows;
 }
 
-function actorOf(key: { keyId: string; teamId: string; isPublic: boolean } | undefined): TeamActor {
+export const notYourTeam = () => new AppError("forbidden", { message: "Only the operator names a team." });
+
+function actorOf(key: (Omit<TeamActor, "kind"> & { isPublic: boolean }) | undefined): TeamActor {
   if (!key) throw new AppError("token_invalid");
-  return { kind: key.isPublic ? "public" : "secret", teamId: key.teamId, keyId: key.keyId };
+  const { isPublic, ...actor } = key;
+  return { kind: isPublic ? "public" : "secret", ...actor };
 }
 
 function admit<R extends Right>({ right, onAuthenticated }: Credential<R>, actor: Actor): ActorWith<R> {

@@ -1,12 +1,13 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, given, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { given, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
 import { apiKeys } from "../../platform/schema.ts";
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
+import { newEvent, writeWithEvent } from "../events/events.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
+import { type Actor, authorizeRead, type Credential, notYourTeam, teamRead } from "./authorization.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const KEY_LIFETIME_DAYS = 365;
@@ -84,8 +85,6 @@ const insertKey = preparedQuery((db, param: Param<KeyRow>) =>
   db.insert(apiKeys).values(rowOf(apiKeys, param)).onConflictDoNothing({ target: apiKeys.id }),
 );
 
-const notYourTeam = () => new AppError("forbidden", { message: "Only the operator chooses the team." });
-
 /** @throws `forbidden` where a team's key names a team; `invalid_input` where the expiry is past or ten years away */
 export async function createKey(
   deps: Deps,
@@ -105,18 +104,13 @@ export async function createKey(
     createdAt: now,
     expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
   });
-  await write(deps, [insertKey(row)], { isIdempotent: true });
+  await writeWithEvent(deps, newEvent(deps, "apikey.created", actor, key), [insertKey(row)], { isIdempotent: true });
   return key;
 }
 
-function selectPage(db: Db, param: Param<KeysetValues>) {
+const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
   const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
   return { query: db.select().from(apiKeys).orderBy(by).limit(limit).offset(offset).$dynamic(), where };
-}
-const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => selectPage(db, param));
-const keysPageOfTeam = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues & { teamId: string }>) => {
-  const { query, where } = selectPage(db, param);
-  return { query, where: and(eq(apiKeys.teamId, param("teamId")), where) };
 });
 
 /**
@@ -128,14 +122,9 @@ export async function listKeys(
   credential: Credential<"keys">,
   { teamId, ...request }: PageRequest & { teamId?: string | undefined },
 ): Promise<Page<ApiKey>> {
-  if (teamId !== undefined && credential.tokenHash !== null) {
-    await authorize(deps, credential);
-    throw notYourTeam();
-  }
   const list = teamId === undefined ? "keys" : `keys-${teamId}`;
   const values = keysetValues(list, "newest first", request);
-  const wanted = teamId === undefined ? keysPage(values) : keysPageOfTeam({ ...values, teamId });
-  const rows = await authorizeRead(deps, credential, wanted);
+  const rows = await authorizeRead(deps, credential, keysPage(values), teamId);
   return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));
 }
 
@@ -151,18 +140,26 @@ export async function fetchKey(deps: Deps, credential: Credential<"keys">, id: s
   return decryptKey(deps, row);
 }
 
-/** Of a null team it deletes a key of any: the operator's. */
-const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: string | null }>) =>
+const teamOfKey = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ teamId: apiKeys.teamId })
+    .from(apiKeys)
+    .where(eq(apiKeys.id, param("id"))),
+);
+const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
   db
     .delete(apiKeys)
-    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, sql`coalesce(${param("teamId")}, ${apiKeys.teamId})`)))
+    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId"))))
     .returning(),
 );
 
 /** Revokes the key from the next request on, and returns what it was. @throws `not_found` */
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
-  const teamId = actor.kind === "operator" ? null : actor.teamId;
-  const [[row]] = await write(deps, [deleteKeyById({ id, teamId })], { isIdempotent: false });
+  const [[found]] = actor.kind === "operator" ? await read(deps, [teamOfKey({ id })]) : [[actor]];
+  if (!found) throw new AppError("not_found");
+  const key = { id, teamId: found.teamId };
+  const event = newEvent(deps, "apikey.revoked", actor, key);
+  const [[row]] = await writeWithEvent(deps, event, [deleteKeyById(key)], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
   return decryptKeyOrBlank(deps, row);
 }

@@ -1,10 +1,11 @@
 import { and, eq, exists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
+import { newEvent, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newKey } from "./keys.ts";
-import { emailKey } from "./users.ts";
+import { emailKey, updatedEvent } from "./users.ts";
 
 const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
 
@@ -68,7 +69,9 @@ async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise
     expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
   });
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
-  const [, stored] = await write(deps, [insert, keyExists(key)], { isIdempotent: true });
+  const doer = { kind: "user" as const, keyId: key.id, userId: user.id };
+  const event = newEvent(deps, "user.logged_in", doer, user, { keyId: key.id });
+  const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
   return stored.length > 0 ? key : null;
 }
 
@@ -81,9 +84,14 @@ const replaceHash = preparedQuery((db, param: Param<HashValues>) =>
 );
 
 /** A hash can't be moved to another master key; the password, which only a login brings, can be hashed again. */
-async function renewHash(deps: Deps, user: { id: string; password: string }, password: string): Promise<string> {
+async function renewHash(
+  deps: Deps,
+  user: { id: string; teamId: string; password: string },
+  password: string,
+): Promise<string> {
   const hash = await deps.secrets.hashPassword(password);
   const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
-  await write(deps, [replaceHash(values)], { isIdempotent: true });
+  const event = updatedEvent(deps, { kind: "system" }, user, { password });
+  await writeWithEvent(deps, event, [replaceHash(values)], { isIdempotent: true });
   return hash;
 }

@@ -1,10 +1,19 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, rowOf, write } from "../../platform/db.ts";
+import { given, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
+import {
+  type Doer,
+  type EventValues,
+  eventValues,
+  insertEvent,
+  type NewEvent,
+  newEvent,
+  writeWithEvent,
+} from "../events/events.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 
@@ -62,7 +71,8 @@ export async function createUser(deps: Deps, actor: TeamActor, { password, ...wi
     version: 0,
   };
   const insert = insertUser({ ...user, emailKey: emailKey(user.email) });
-  await refuseTakenEmail(() => write(deps, [insert], { isIdempotent: false }));
+  const event = newEvent(deps, "user.created", actor, user);
+  await refuseTakenEmail(() => writeWithEvent(deps, event, [insert], { isIdempotent: false }));
   return user;
 }
 
@@ -144,6 +154,23 @@ const endLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { 
   return db.delete(apiKeys).where(and(eq(apiKeys.userId, param("id")), exists(changed)));
 });
 
+const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
+  const version = sql`(select version from users where id = ${param("subjectId")})`;
+  return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` });
+});
+
+/** It names the fields that were given, and holds none of their values. */
+export function updatedEvent(
+  deps: Deps,
+  doer: Doer,
+  { teamId, id }: { teamId: string; id: string },
+  given: Record<string, unknown>,
+): NewEvent {
+  const fields = Object.keys(given).filter((name) => given[name] !== undefined);
+  const data = JSON.stringify({ _id: id, fields });
+  return { teamId, insert: insertUpdatedEvent({ ...eventValues(deps, "user.updated", doer, { teamId, id }), data }) };
+}
+
 /**
  * A new password ends the keys that logging in with the old one gave.
  * @throws `not_found`, `version_mismatch`, `email_taken`
@@ -167,8 +194,9 @@ export async function updateUser(
     updatedAt: deps.system.now(),
   });
   const endLogins = hash === null ? [] : [endLoginsOfNewPassword({ ...target, password: hash })];
-  const [existing, [user]] = await refuseTakenEmail(() =>
-    write(deps, [targetExists(target), update, ...endLogins], { isIdempotent: false }),
+  const event = updatedEvent(deps, actor, target, { firstname: firstName, lastname: lastName, email, password });
+  const [[user], existing] = await refuseTakenEmail(() =>
+    writeWithEvent(deps, event, [update, targetExists(target), ...endLogins], { isIdempotent: false }),
   );
   if (existing.length === 0) throw new AppError("not_found");
   if (!user) throw new AppError("version_mismatch");
@@ -193,8 +221,9 @@ const endLoginsOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
 /** The keys that the user's logins gave go with the user. @throws `not_found`, `version_mismatch` */
 export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versions?: ExpectedVersions): Promise<void> {
   const target = targetOf(actor, id, versions);
-  const queries = [targetExists(target), deleteTarget(target), endLoginsOfDeleted(target)] as const;
-  const [existing, deleted] = await write(deps, queries, { isIdempotent: false });
-  if (existing.length === 0) throw new AppError("not_found");
-  if (deleted.length === 0) throw new AppError("version_mismatch");
+  const event = newEvent(deps, "user.deleted", actor, target);
+  const queries = [deleteTarget(target), targetExists(target), endLoginsOfDeleted(target)] as const;
+  const [deleted, remaining] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (deleted.length > 0) return;
+  throw new AppError(remaining.length > 0 ? "version_mismatch" : "not_found");
 }

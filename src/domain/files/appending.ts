@@ -2,6 +2,8 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
+import type { TeamActor } from "../accounts/authorization.ts";
+import type { Doer } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey, stashPrefix } from "./names.ts";
 import {
@@ -69,6 +71,7 @@ const isFencedOff = (error: unknown) => error instanceof AppError && error.code 
 /** One request that has claimed its upload. */
 export class Appending {
   readonly #deps: Deps;
+  readonly #actor: TeamActor;
   readonly #append: Append;
   readonly #writer: ObjectWriter;
   /** As it is saved. */
@@ -76,8 +79,9 @@ export class Appending {
   /** Where the body ends, at the latest. */
   readonly #bodyEnd: number;
 
-  constructor(deps: Deps, row: NamedRow, append: Append) {
+  constructor(deps: Deps, actor: TeamActor, row: NamedRow, append: Append) {
     this.#deps = deps;
+    this.#actor = actor;
     this.#row = row;
     this.#append = append;
     this.#bodyEnd = append.sizeBytes === null ? row.sizeBytes : row.offsetBytes + append.sizeBytes;
@@ -150,12 +154,17 @@ export class Appending {
   async #end(): Promise<ResumableUpload> {
     if (this.#writer.progress.multipartId !== null) {
       await this.#writer.sendPart();
-      return finish(this.#deps, this.#row);
+      return finish(this.#deps, this.#actor, this.#row);
     }
     // What is put under the file's own key can't be fenced off.
     await this.#save({});
     const etag = await this.#writer.putWhole();
-    const upload = await commitResumable(this.#deps, { ...this.#row, ...this.#writer.progress.type }, etag);
+    const upload = await commitResumable(
+      this.#deps,
+      this.#actor,
+      { ...this.#row, ...this.#writer.progress.type },
+      etag,
+    );
     this.#forget(this.#row.stash);
     return upload;
   }
@@ -222,20 +231,20 @@ export class Appending {
 }
 
 /** Puts the parts together and commits the file. May run twice at a time: both come to the same. */
-export async function finish(deps: Deps, row: NamedRow): Promise<ResumableUpload> {
+export async function finish(deps: Deps, doer: Doer, row: NamedRow): Promise<ResumableUpload> {
   const { multipartId } = row;
   if (multipartId === null) throw new Error("An upload is whole and has no parts.");
   const [parts] = await read(deps, [partsOf({ id: row.fileId })]);
   // None are left where another request has just committed the file.
   const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(fileOf(row)), multipartId, parts);
-  return commitResumable(deps, row, etag);
+  return commitResumable(deps, doer, row, etag);
 }
 
-async function commitResumable(deps: Deps, row: NamedRow, etag: string): Promise<ResumableUpload> {
+async function commitResumable(deps: Deps, doer: Doer, row: NamedRow, etag: string): Promise<ResumableUpload> {
   const { fileId: id, sizeBytes, mimeType, fileType } = row;
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
-  await commit(deps, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })]);
+  await commit(deps, doer, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })]);
   await enqueue(deps, fileOf(row));
   return view({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

@@ -5,7 +5,9 @@ import { type Db, given, type Param, preparedQuery, write } from "../../platform
 import { files, isListed, teamUsage, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
+import { writeWithEvent } from "../events/events.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { fileEvent } from "./file-events.ts";
 import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedName } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
@@ -177,9 +179,9 @@ export async function deleteFile(
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt, isReceiving: Number(isReceiving) });
-  const [[row], [resumable]] = await write(deps, [mark, endResumable({ id, teamId: actor.teamId, now })], {
-    isIdempotent: true,
-  });
+  const event = fileEvent(deps, "file.deleted", actor, { id, teamId: actor.teamId });
+  const queries = [mark, endResumable({ id, teamId: actor.teamId, now })] as const;
+  const [[row], [resumable]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   if (row.sizeBytes === null && !resumable) return;
   if (resumable) await eraseResumable(deps, row, resumable);
@@ -233,7 +235,9 @@ const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
 export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const now = deps.system.now();
   const values = { id, teamId: actor.teamId, updatedAt: now, dueAt: now + MAX_PENDING_MILLISECONDS };
-  const [, [row]] = await write(deps, [markPendingAgain(values), listedStatus(values)], { isIdempotent: true });
+  const event = fileEvent(deps, "file.reprocessed", actor, values);
+  const queries = [markPendingAgain(values), listedStatus(values)] as const;
+  const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // Also for one that was pending already: the message it waits for may be lost.
   if (row.status === "pending") await enqueue(deps, values);

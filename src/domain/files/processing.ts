@@ -8,6 +8,8 @@ import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
+import { writeWithEvent } from "../events/events.ts";
+import { fileEvent } from "./file-events.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
@@ -135,7 +137,9 @@ export async function processFile(deps: Deps, { teamId, fileId }: Job): Promise<
   const job = { teamId, id: fileId, updatedAt: now };
   const giveItUp = giveUp({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
   const claimIt = claim({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
-  const [[exhausted], [file]] = await write(deps, [giveItUp, claimIt], { isIdempotent: false });
+  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [giveItUp, claimIt], {
+    isIdempotent: false,
+  });
   if (exhausted) return "failed";
   if (!file) return "not ours";
   try {
@@ -176,9 +180,12 @@ async function findTeam(deps: Deps, id: string): Promise<string | undefined> {
  */
 export async function giveUpFile(deps: Deps, { teamId, fileId }: Job): Promise<Outcome> {
   const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
-  const [rows] = await write(deps, [giveUp(values)], { isIdempotent: false });
+  const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [giveUp(values)], { isIdempotent: false });
   return rows.length > 0 ? "failed" : "not ours";
 }
+
+const SYSTEM = { kind: "system" } as const;
+const failedEvent = (deps: Deps, file: FileKey) => fileEvent(deps, "file.failed", SYSTEM, file);
 
 /** Throws only what another try may mend. */
 async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
@@ -243,8 +250,9 @@ async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): 
   const { id, teamId, version } = file;
   const held = { id, teamId, version, updatedAt: deps.system.now() };
   const outcome = "failureCode" in findings ? "failed" : "completed";
+  const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
   const query = "failureCode" in findings ? fail({ ...held, ...findings }) : complete({ ...held, ...findings });
-  const [rows] = await write(deps, [query], { isIdempotent: false });
+  const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // A deletion may have removed the bytes just before they were stored again under another content type.
   const [[row]] = await read(deps, [uploadState(file)]);

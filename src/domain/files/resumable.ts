@@ -142,7 +142,7 @@ export async function fetchUpload(deps: Deps, actor: TeamActor, address: Address
   }
   if (!row) throw new AppError("not_found");
   if (row.isFinished) return view(row);
-  if (isWhole(row)) return finish(deps, row);
+  if (isWhole(row)) return finish(deps, actor, row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
   return view(row);
 }
@@ -184,8 +184,8 @@ export async function appendToUpload(
   if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
   if (row.isFinished) return view(row);
   if (!claimed) throw new AppError("upload_expired");
-  if (whole) return finish(deps, { ...row, ...claimed });
-  return new Appending(deps, { ...row, ...claimed }, append).run();
+  if (whole) return finish(deps, actor, { ...row, ...claimed });
+  return new Appending(deps, actor, { ...row, ...claimed }, append).run();
 }
 
 /** From recovery. @returns how many uploads were looked at */
@@ -195,7 +195,7 @@ export async function recoverUploads(deps: Deps): Promise<number> {
     const { fileId, isFinished } = row;
     const file = fileOf(row);
     try {
-      if (status === "receiving") await finish(deps, row);
+      if (status === "receiving") await finish(deps, { kind: "system" }, row);
       else if (!isFinished || status === null || status === "deleting" || status === "completed") {
         await eraseResumable(deps, file, { ...row, isWriting: false });
         if (status === "deleting") {

@@ -7,6 +7,8 @@ import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery
 import { files, teamUsage } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
+import { type Doer, writeWithEvent } from "../events/events.ts";
+import { fileEvent } from "./file-events.ts";
 import {
   changed,
   enqueue,
@@ -64,9 +66,9 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     isOurs = outcome === "begun";
     if (outcome === "no room") throw new AppError("quota_exceeded");
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    await commit(deps, upload, await storeBytes(deps, upload, file));
+    await commit(deps, actor, upload, await storeBytes(deps, upload, file));
   } catch (error) {
-    if (isOurs) await undo(deps, upload, file.maxBytes, error);
+    if (isOurs) await undo(deps, actor, upload, file.maxBytes, error);
     throw error;
   }
   await enqueue(deps, upload);
@@ -212,6 +214,7 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) =>
  */
 export async function commit(
   deps: Deps,
+  doer: Doer,
   { id, teamId }: FileKey,
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
@@ -219,7 +222,9 @@ export async function commit(
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
-  const [, [row]] = await write(deps, [mark, uploadState({ id, teamId }), ...along] as const, { isIdempotent: true });
+  const event = fileEvent(deps, "file.uploaded", doer, { id, teamId });
+  const queries = [mark, uploadState({ id, teamId }), ...along] as const;
+  const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row || row.status === "receiving" || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }
@@ -237,12 +242,13 @@ const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>)
  * Unless the upload was refused by us, a write may still be under way in a store that failed; the row then stays, for
  * recovery to clear away both again.
  */
-async function undo(deps: Deps, upload: Named, maxBytes: number, failure: unknown): Promise<void> {
+async function undo(deps: Deps, actor: TeamActor, upload: Named, maxBytes: number, failure: unknown): Promise<void> {
   const { id, teamId } = upload;
   const isRefusal = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
-    await write(deps, [hideUpload({ id, teamId, dueAt })], { isIdempotent: true });
+    const event = fileEvent(deps, "file.deleted", actor, upload);
+    await writeWithEvent(deps, event, [hideUpload({ id, teamId, dueAt })], { isIdempotent: true });
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
     if (isRefusal) await removeRows(deps, [upload]);
   } catch (cause) {

@@ -1,0 +1,154 @@
+import type { SQL } from "drizzle-orm";
+import { sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import { deliveries, EVENT_TYPES, events, webhooks } from "../../platform/schema.ts";
+import type { Actor } from "../accounts/authorization.ts";
+
+/*
+ * What happened in a team. An event is written in the batch of the change that it tells of, where that changed a row:
+ * both or neither, and nothing new where a batch is repeated because its answer was lost. Its number, `seq`, is given
+ * in that batch, by the one writer that a database has; so numbers ascend as the changes were committed, and who reads
+ * on behind the last event misses none. An id that was made before the commit could not promise that.
+ */
+
+export { EVENT_TYPES };
+export type EventType = (typeof EVENT_TYPES)[number];
+export type EventRow = typeof events.$inferSelect;
+
+/** Who did it: a caller, a user who logged in, or the service itself in a job or in recovery. */
+export type Doer = Actor | { kind: "user"; keyId: string; userId: string } | { kind: "system" };
+
+export interface EventActor {
+  kind: Doer["kind"];
+  keyId: string | null;
+  /** Of a key that a login made, and of the login. */
+  userId: string | null;
+  requestId: string | null;
+}
+
+/** An event as its team sees it. */
+export interface Event {
+  _id: string;
+  teamId: string;
+  type: EventType;
+  createdAt: string;
+  actor: EventActor;
+  subject: { kind: string; id: string; version: number | null };
+  data: unknown;
+}
+
+const SEQ_DIGITS = 14;
+
+/** 24 hex digits: the event's number, which orders them, and the end of its team's id, which tells teams apart. */
+export const eventId = (teamId: string, seq: number): string =>
+  seq.toString(16).padStart(SEQ_DIGITS, "0") + teamId.slice(SEQ_DIGITS);
+
+export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
+
+export function renderEvent({ teamId, seq, type, createdAt, actor, subjectId, subjectVersion, data }: EventRow): Event {
+  return {
+    _id: eventId(teamId, seq),
+    teamId,
+    type,
+    createdAt: new Date(createdAt).toISOString(),
+    actor: JSON.parse(actor),
+    subject: { kind: type.slice(0, type.indexOf(".")), id: subjectId, version: subjectVersion },
+    data: JSON.parse(data),
+  };
+}
+
+export type EventValues = Omit<EventRow, "seq">;
+
+/** Where the query before, in the same batch, has changed a row. */
+const HAS_CHANGED = sql`(select 1) where changes() > 0`;
+
+/** The insert of an event for each row of `from`, which may also give its data and the version of its subject. */
+export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion">>(
+  db: Db,
+  param: Param<V>,
+  row: { subjectVersion: SQL; data: SQL },
+  from = HAS_CHANGED,
+) {
+  const given = param as Param<Omit<EventValues, "data" | "subjectVersion">>;
+  const last = sql`(select max(seq) from events where team_id = ${given("teamId")})`;
+  // Microseconds, so that a team has room for a thousand events in a millisecond.
+  const seq = sql`max(coalesce(${last}, 0) + 1, ${given("createdAt")} * 1000)`;
+  const facts = sql`${given("type")}, ${given("createdAt")}, ${given("actor")}, ${given("subjectId")}`;
+  return db
+    .insert(events)
+    .select(sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data} from ${from}`);
+}
+
+const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
+  insertEvent(db, param, { subjectVersion: sql`${param("subjectVersion")}`, data: sql`${param("data")}` }),
+);
+
+/** The insert of an event that tells of a change. */
+export interface NewEvent {
+  teamId: string;
+  insert: BoundQuery<unknown>;
+  /** It stands in front of the change, to tell what was, with a condition of its own. */
+  isBefore?: boolean;
+}
+
+/** The columns that every event has. */
+export function eventValues(
+  { system, requestId }: Deps,
+  type: EventType,
+  doer: Doer,
+  subject: { teamId: string; id: string },
+): Omit<EventValues, "data" | "subjectVersion"> {
+  const { keyId = null, userId = null } = doer as Partial<EventActor>;
+  const actor: EventActor = { kind: doer.kind, keyId, userId, requestId };
+  return {
+    teamId: subject.teamId,
+    type,
+    createdAt: system.now(),
+    actor: JSON.stringify(actor),
+    subjectId: subject.id,
+  };
+}
+
+/** An event whose facts are known beforehand. `data` never holds personal data, a token, or a secret. */
+export function newEvent(
+  deps: Deps,
+  type: EventType,
+  doer: Doer,
+  subject: { teamId: string; id: string; version?: number },
+  data: Record<string, unknown> = {},
+): NewEvent {
+  const { teamId, id, version = null } = subject;
+  const values = { subjectVersion: version, data: JSON.stringify({ _id: id, ...data }) };
+  return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, doer, subject), ...values }) };
+}
+
+/** One delivery for each enabled webhook that wants the event which the query before has inserted. */
+const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
+  const newest = sql`(select seq, type from events where team_id = ${param("teamId")} order by seq desc limit 1)`;
+  const isWanted = sql`types is null or exists (select 1 from json_each(types) where value = event.type)`;
+  return db
+    .insert(deliveries)
+    .select(
+      sql`select webhook.id, event.seq, webhook.team_id, event.type, 'pending', '[]', 0, ${param("now")}, ${param("now")}
+        from ${webhooks} webhook, ${newest} event
+        where changes() > 0 and webhook.team_id = ${param("teamId")} and webhook.status = 'enabled' and (${isWanted})`,
+    )
+    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
+});
+
+/**
+ * Runs a change, and what goes with it, in one transaction with the event that tells of it, and with the event's
+ * deliveries. The change is the first query: the event is there where it changed a row, and nowhere else.
+ */
+export async function writeWithEvent<const Q extends readonly BoundQuery<unknown>[]>(
+  deps: Deps,
+  { teamId, insert, isBefore = false }: NewEvent,
+  queries: Q,
+  options: { isIdempotent: boolean },
+): Promise<RowsOf<Q>> {
+  const at = isBefore ? 0 : 1;
+  const told = [insert, insertDeliveries({ teamId, now: deps.system.now() })];
+  const rows = await write(deps, [...queries.slice(0, at), ...told, ...queries.slice(at)], options);
+  return [...rows.slice(0, at), ...rows.slice(at + told.length)] as unknown as RowsOf<Q>;
+}

@@ -1,0 +1,124 @@
+import { and, asc, desc, eq, gt, lt, type SQL, sql } from "drizzle-orm";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type Param, preparedQuery, write } from "../../platform/db.ts";
+import { deliveries, events } from "../../platform/schema.ts";
+import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { decodeCursor, encodeCursor, type Page } from "../paging.ts";
+import { type Event, type EventType, eventId, renderEvent, seqOf } from "./events.ts";
+
+/* The trail of a team: its events of some days, read in both orders, and on from any of them. */
+
+const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
+/** Of each kind, in one batch. */
+export const PURGE_ROWS = 500;
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+
+export interface TrailRequest {
+  limit: number;
+  order: "asc" | "desc";
+  type?: EventType | undefined;
+  cursor?: string | undefined;
+  /** Later, and earlier, than these events, whatever the order. */
+  after?: string | undefined;
+  before?: string | undefined;
+  /** The operator's alone, who has to name one. */
+  teamId?: string | undefined;
+}
+
+type PageValues = { after: number; before: number; type: EventType | null; limit: number };
+
+const pageIn = (order: typeof asc) =>
+  teamRead(events.teamId, (db, param: Param<PageValues>) => ({
+    query: db.select().from(events).orderBy(order(events.seq)).limit(param("limit")).$dynamic(),
+    where: and(
+      gt(events.seq, param("after")),
+      lt(events.seq, param("before")),
+      sql`(${param("type")} is null or ${events.type} = ${param("type")})`,
+    ),
+  }));
+const PAGES = { asc: pageIn(asc), desc: pageIn(desc) };
+
+/**
+ * A page of the trail.
+ * @throws `forbidden` where a team's key names a team, `invalid_input` where the operator names none
+ */
+export async function listEvents(
+  deps: Deps,
+  credential: Credential<"keys">,
+  { limit, order, type, cursor, after, before, teamId }: TrailRequest,
+): Promise<Page<Event>> {
+  const list = ["events", order, ...(type ? [type] : [])].join("-");
+  const last = cursor === undefined ? undefined : decodeCursor(list, cursor);
+  const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
+  const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
+  const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? null, limit: limit + 1 };
+  const rows = await readTrail(deps, credential, PAGES[order](values), teamId);
+  const items = rows.slice(0, limit).map(renderEvent);
+  const lastShown = rows.length > limit ? items.at(-1) : undefined;
+  return { items, next: lastShown ? encodeCursor(list, lastShown._id) : null };
+}
+
+const eventBySeq = teamRead(events.teamId, (db, param: Param<{ seq: number }>) => ({
+  query: db.select().from(events).$dynamic(),
+  where: eq(events.seq, param("seq")),
+}));
+
+/** @throws `not_found`, and as `listEvents` does */
+export async function fetchEvent(
+  deps: Deps,
+  credential: Credential<"keys">,
+  id: string,
+  teamId?: string,
+): Promise<Event> {
+  const isId = /^[0-9a-f]{24}$/.test(id);
+  const [row] = await readTrail(deps, credential, eventBySeq({ seq: isId ? seqOf(id) : 0 }), teamId);
+  if (!row || eventId(row.teamId, row.seq) !== id) throw new AppError("not_found");
+  return renderEvent(row);
+}
+
+async function readTrail<T>(
+  deps: Deps,
+  credential: Credential<"keys">,
+  wanted: Parameters<typeof authorizeRead<T>>[2],
+  teamId: string | undefined,
+): Promise<T> {
+  if (credential.tokenHash === null && teamId === undefined) {
+    throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "The operator has to name a team." }] });
+  }
+  return authorizeRead(deps, credential, wanted, teamId);
+}
+
+/**
+ * Which rows are the oldest of their owners, found by one look into the key for each owner: an index by time would cost
+ * a row written for every event.
+ */
+function isOldest(table: SQLiteTable, owner: SQL, endSeq: unknown): SQL {
+  const next = sql`select min(${owner}) from ${table}`;
+  const owners = sql`${next} union all select (${next} where ${owner} > one.id) from one where one.id is not null`;
+  return sql`(${owner}, seq) in (with recursive one(id) as (${owners})
+    select one.id, old.seq from one join ${table} old on old.${owner} = one.id and old.seq < ${endSeq}
+    limit ${PURGE_ROWS})`;
+}
+const purgeEvents = preparedQuery((db, param: Param<{ endSeq: number }>) =>
+  db
+    .delete(events)
+    .where(isOldest(events, sql`team_id`, param("endSeq")))
+    .returning({ seq: events.seq }),
+);
+const purgeDeliveries = preparedQuery((db, param: Param<{ endSeq: number }>) =>
+  db
+    .delete(deliveries)
+    .where(isOldest(deliveries, sql`webhook_id`, param("endSeq")))
+    .returning({ seq: deliveries.seq }),
+);
+
+/** Removes a batch of what is older than `EVENT_DAYS`. @returns how many that were of the kind with more */
+export async function purgeTrail(deps: Deps): Promise<number> {
+  const endSeq = (deps.system.now() - deps.settings.eventDays * DAY_MILLISECONDS) * 1000;
+  const [events, deliveries] = await write(deps, [purgeEvents({ endSeq }), purgeDeliveries({ endSeq })], {
+    isIdempotent: true,
+  });
+  return Math.max(events.length, deliveries.length);
+}

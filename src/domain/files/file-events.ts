@@ -1,0 +1,51 @@
+import { and, type Column, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
+import { files, isListed } from "../../platform/schema.ts";
+import {
+  type Doer,
+  type EventType,
+  type EventValues,
+  eventValues,
+  insertEvent,
+  type NewEvent,
+} from "../events/events.ts";
+import { type FileKey, isFile } from "./names.ts";
+
+type FileEventValues = FileKey & Omit<EventValues, "data" | "subjectVersion">;
+
+const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
+
+/** The metadata of a file as its row has it in that moment, without `path` and `tags`. */
+const METADATA = sql`json_object(
+  '_id', ${files.id}, 'teamId', ${files.teamId}, 'originalName', ${files.originalName},
+  'fileType', coalesce(${files.fileType}, 'other file'), 'status', ${files.status},
+  'createdAt', ${iso(files.createdAt)}, 'updatedAt', ${iso(files.updatedAt)}, '__v', ${files.version},
+  'filename', ${files.id} || '-' || ${files.originalName}, 'size', coalesce(${files.sizeBytes}, 0),
+  'mimeType', coalesce(${files.mimeType}, 'application/octet-stream'), 'sha256', ${files.sha256},
+  'processedAt', ${iso(files.processedAt)},
+  'failure', json(case when ${files.failureCode} is not null
+    then json_object('code', ${files.failureCode}, 'message', coalesce(${files.failureMessage}, '')) end),
+  'audio', json(json_remove(${files.audio}, '$.tags')))`;
+
+const insertFileEvent = (db: Db, param: Param<FileEventValues>, condition = sql`changes() > 0`) =>
+  insertEvent(
+    db,
+    param,
+    { subjectVersion: sql`${files.version}`, data: METADATA },
+    sql`${files} where ${and(isFile(param), condition)}`,
+  );
+const insertAfterChange = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param));
+const insertBeforeEnd = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param, isListed));
+
+/** An event of a file. Of its deletion it tells what the file was, if its team has seen it. */
+export function fileEvent(
+  deps: Deps,
+  type: EventType & `file.${string}`,
+  doer: Doer,
+  { teamId, id }: FileKey,
+): NewEvent {
+  const isBefore = type === "file.deleted";
+  const values = { ...eventValues(deps, type, doer, { teamId, id }), id };
+  return { teamId, isBefore, insert: (isBefore ? insertBeforeEnd : insertAfterChange)(values) };
+}

@@ -1,0 +1,93 @@
+import * as z from "zod";
+import { EVENT_TYPES, type Event } from "../domain/events/events.ts";
+import { fetchEvent, listEvents } from "../domain/events/trail.ts";
+import { read } from "./operation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, nextLink, pageLimit, timestamp } from "./validation.ts";
+
+export const eventSchema = z
+  .strictObject({
+    _id: id.meta({ description: "Ids ascend as the changes were committed." }),
+    teamId: id,
+    type: z.enum(EVENT_TYPES),
+    createdAt: timestamp,
+    actor: z.strictObject({
+      kind: z.enum(["secret", "public", "operator", "user", "system"]).meta({
+        description: "Which kind of token did it; `user` for a login, `system` for the service itself.",
+      }),
+      keyId: id.nullable(),
+      userId: id.nullable().meta({ description: "Of a login, and of a key that a login made." }),
+      requestId: z.string().nullable(),
+    }),
+    subject: z.strictObject({
+      kind: z.enum(["file", "user", "apikey", "webhook"]),
+      id,
+      version: z.int().nonnegative().nullable(),
+    }),
+    data: z.record(z.string(), z.unknown()).meta({
+      description:
+        "Of a file its metadata without `path` and `tags`, as it was then; of others ids, and the names of changed fields.",
+    }),
+  })
+  .meta({ id: "Event" });
+
+const example: Event = {
+  _id: "065c0fb6b7a0006b8a0c1300",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  type: "user.updated",
+  createdAt: "2026-11-20T09:33:01.000Z",
+  actor: {
+    kind: "secret",
+    keyId: "0193477be8a01f9c3ad5e7b2",
+    userId: null,
+    requestId: "0b6f0a60-6d3c-4f0e-9b53-0d3e1d6c2a11",
+  },
+  subject: { kind: "user", id: "0193477c0a5e2b7f4d1c8e90", version: 1 },
+  data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
+};
+
+const teamId = id.optional().meta({ description: "The operator's alone, who has to name a team." });
+
+export const list = read(
+  "keys",
+  {
+    summary: "List events",
+    description:
+      "What happened in the team, newest first, or oldest first with `order=asc`. Who reads on behind the id of the last event misses none.",
+    query: z.object({
+      limit: pageLimit,
+      cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),
+      order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
+      type: z.enum(EVENT_TYPES).optional().meta({ description: "Events of this type alone." }),
+      after: id.optional().meta({ description: "Only events later than the one of this id." }),
+      before: id.optional().meta({ description: "Only events earlier than the one of this id." }),
+      teamId,
+    }),
+    success: {
+      description: "A page of events.",
+      schema: z.strictObject({ message: z.string(), data: z.array(eventSchema) }),
+      example: { message: "Events: 1.", data: [example as z.input<typeof eventSchema>] },
+      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+    },
+  },
+  async ({ c, deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) => {
+    const { items, next } = await listEvents(deps, credential, { limit, order, ...filters });
+    return c.json({ message: `Events: ${items.length}.`, data: items }, 200, nextLink(c, next));
+  },
+);
+
+export const get = read(
+  "keys",
+  {
+    summary: "Get an event",
+    query: z.object({ teamId }),
+    success: {
+      description: "The event.",
+      schema: z.strictObject({ message: z.string(), data: eventSchema }),
+      example: { message: "Event found.", data: example as z.input<typeof eventSchema> },
+    },
+  },
+  async ({ deps, credential, id, query: { teamId } }) => {
+    const event = await fetchEvent(deps, credential, id, teamId);
+    return { message: "Event found.", data: event as z.input<typeof eventSchema> };
+  },
+);
