@@ -75,7 +75,8 @@ INSERT INTO `__new_files`("id", "team_id", "original_name", "status", "reserved_
 DROP TABLE `files`;--> statement-breakpoint
 ALTER TABLE `__new_files` RENAME TO `files`;--> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`original_name`,`id`);--> statement-breakpoint
-CREATE INDEX `files_status` ON `files` (`team_id`,`status`,`id`) WHERE status in ('pending', 'processing', 'failed');--> statement-breakpoint
+CREATE INDEX `files_on_the_way` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
+CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX `files_idempotency` ON `files` (`team_id`,`idempotency_key`) WHERE idempotency_key is not null;

@@ -52,7 +52,7 @@ type IdKind = (typeof IDS)[number] | "no id";
 /** decisions.md, Tokens: which of them a route takes. */
 function takers(route: string): readonly string[] | "anyone" {
   if (route === "POST /auth/v1/login") return "anyone";
-  if (route.includes("/apikeys")) return ["operator", "stranger", "owner"];
+  if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
   if (route === "POST /docs/v1/uploads") return ["public", "stranger", "owner"];
   return ["stranger", "owner"];
 }
@@ -136,6 +136,11 @@ function idsFor(route: Route, kind: IdKind): string[] {
   return kind === "no id" ? [""] : [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`];
 }
 
+/** The operator has to name the team whose events are asked for. */
+const queryFor = (route: string, credential: Credential, kind: IdKind): string => {
+  if (!route.includes("/events") || CREDENTIALS[credential] !== "operator") return "";
+  return `?teamId=${(kind === "foreign id" ? bystander : mine).teamId}`;
+};
 const kindsOf = ({ path }: Route): readonly IdKind[] => (path.includes("{id}") ? IDS : ["no id"]);
 const cells = new Set<string>();
 
@@ -153,7 +158,8 @@ describe.each(routes)("$name", (route) => {
         for (const id of idsFor(route, kind)) {
           const where = `${name} with ${credential}, ${kind} ${id}`;
           const trips = effects.trips;
-          const answer = await worker.call(method, pathTo(route, id), { ...requestFor(route), token });
+          const path = pathTo(route, id) + queryFor(name, credential, kind);
+          const answer = await worker.call(method, path, { ...requestFor(route), token });
           expect([answer.status, answer.code], where).toEqual([status, code]);
           if (status === 404) expect(withoutRequestId(answer.text), where).toBe(NOT_FOUND);
           expect(answer.headers.get("WWW-Authenticate"), where).toBe(status === 401 ? "Bearer" : null);

@@ -159,6 +159,7 @@ describe("Log lines and failures", () => {
         apikeys: login.body.data.id,
         users: user.body.data._id,
         uploads: await upload(team, `${email}.txt`, "canary"),
+        events: (await team.call("GET", "/auth/v1/events")).body.data[0]._id,
       };
       const secretRequests: Record<string, () => CallOptions> = {
         "POST /auth/v1/login": () => ({ json: credentials }),

@@ -45,7 +45,7 @@ async function driveWithTheLargest(team: Team): Promise<void> {
   const headers = { "Idempotency-Key": "k".repeat(255) };
   const file = await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
   await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
-  const records = { apikeys: key.body.data.id, users: user.body.data._id, uploads: file.id };
+  const records = { apikeys: key.body.data.id, users: user.body.data._id, uploads: file.id, events: "0".repeat(24) };
   for (const answer of [user, key, file]) expect(answer.status).toBe(200);
 
   for (const route of deletionsLast) {

@@ -114,9 +114,8 @@ export async function authorize<R extends Right>(deps: Deps, credential: Credent
 }
 
 /**
- * The same with a read in the same round trip. `teamId` names the team that the operator asks for.
+ * The same with a read in the same round trip. `teamId` limits what the operator reads to one team.
  * @returns its rows, read for no one else than the caller
- * @throws `token_invalid`, `forbidden`, also where a team's key names a team
  */
 export async function authorizeRead<T>(
   deps: Deps,
@@ -132,11 +131,17 @@ export async function authorizeRead<T>(
   const token = { tokenHash: credential.tokenHash, now: deps.system.now() };
   const [[key], rows] = await read(deps, [keyByToken(token), wanted(token)]);
   admit(credential, actorOf(key));
-  if (teamId !== undefined) throw notYourTeam();
   return rows;
 }
 
-export const notYourTeam = () => new AppError("forbidden", { message: "Only the operator names a team." });
+export const namesTeam = () => new AppError("forbidden", { message: "Only the operator names a team." });
+
+/** @throws `forbidden` where a team's key names a team, as the operator may; `token_invalid` */
+export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId: string | undefined): Promise<void> {
+  if (teamId === undefined || credential.tokenHash === null) return;
+  await authorize(deps, credential);
+  throw namesTeam();
+}
 
 function actorOf(key: (Omit<TeamActor, "kind"> & { isPublic: boolean }) | undefined): TeamActor {
   if (!key) throw new AppError("token_invalid");

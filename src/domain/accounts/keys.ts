@@ -7,7 +7,7 @@ import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { type Actor, authorizeRead, type Credential, notYourTeam, teamRead } from "./authorization.ts";
+import { type Actor, authorizeRead, type Credential, namesTeam, refuseNamedTeam, teamRead } from "./authorization.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const KEY_LIFETIME_DAYS = 365;
@@ -92,7 +92,7 @@ export async function createKey(
   { name, isPublic, expiresAt, teamId }: NewKey,
 ): Promise<ApiKey> {
   const now = deps.system.now();
-  if (actor.kind !== "operator" && teamId !== undefined) throw notYourTeam();
+  if (actor.kind !== "operator" && teamId !== undefined) throw namesTeam();
   if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY_MILLISECONDS)) {
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
@@ -122,6 +122,7 @@ export async function listKeys(
   credential: Credential<"keys">,
   { teamId, ...request }: PageRequest & { teamId?: string | undefined },
 ): Promise<Page<ApiKey>> {
+  await refuseNamedTeam(deps, credential, teamId);
   const list = teamId === undefined ? "keys" : `keys-${teamId}`;
   const values = keysetValues(list, "newest first", request);
   const rows = await authorizeRead(deps, credential, keysPage(values), teamId);

@@ -194,7 +194,7 @@ export async function updateUser(
     updatedAt: deps.system.now(),
   });
   const endLogins = hash === null ? [] : [endLoginsOfNewPassword({ ...target, password: hash })];
-  const event = updatedEvent(deps, actor, target, { firstname: firstName, lastname: lastName, email, password });
+  const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password });
   const [[user], existing] = await refuseTakenEmail(() =>
     writeWithEvent(deps, event, [update, targetExists(target), ...endLogins], { isIdempotent: false }),
   );

@@ -61,14 +61,14 @@ export function renderEvent({ teamId, seq, type, createdAt, actor, subjectId, su
 export type EventValues = Omit<EventRow, "seq">;
 
 /** Where the query before, in the same batch, has changed a row. */
-const HAS_CHANGED = sql`(select 1) where changes() > 0`;
+const WHERE_CHANGED = sql`where changes() > 0`;
 
-/** The insert of an event for each row of `from`, which may also give its data and the version of its subject. */
+/** The insert of an event; `source`, a FROM and WHERE, may also give its data and the version of its subject. */
 export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion">>(
   db: Db,
   param: Param<V>,
   row: { subjectVersion: SQL; data: SQL },
-  from = HAS_CHANGED,
+  source = WHERE_CHANGED,
 ) {
   const given = param as Param<Omit<EventValues, "data" | "subjectVersion">>;
   const last = sql`(select max(seq) from events where team_id = ${given("teamId")})`;
@@ -77,7 +77,7 @@ export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion
   const facts = sql`${given("type")}, ${given("createdAt")}, ${given("actor")}, ${given("subjectId")}`;
   return db
     .insert(events)
-    .select(sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data} from ${from}`);
+    .select(sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data} ${source}`);
 }
 
 const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
@@ -125,13 +125,14 @@ export function newEvent(
 
 /** One delivery for each enabled webhook that wants the event which the query before has inserted. */
 const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
-  const newest = sql`(select seq, type from events where team_id = ${param("teamId")} order by seq desc limit 1)`;
+  const newest = sql`(select max(seq) from events where team_id = ${param("teamId")})`;
   const isWanted = sql`types is null or exists (select 1 from json_each(types) where value = event.type)`;
   return db
     .insert(deliveries)
     .select(
       sql`select webhook.id, event.seq, webhook.team_id, event.type, 'pending', '[]', 0, ${param("now")}, ${param("now")}
-        from ${webhooks} webhook, ${newest} event
+        from ${webhooks} webhook cross join ${events} event
+          on event.team_id = webhook.team_id and event.seq = ${newest}
         where changes() > 0 and webhook.team_id = ${param("teamId")} and webhook.status = 'enabled' and (${isWanted})`,
     )
     .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });

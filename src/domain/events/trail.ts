@@ -4,7 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/schema.ts";
-import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
 import { decodeCursor, encodeCursor, type Page } from "../paging.ts";
 import { type Event, type EventType, eventId, renderEvent, seqOf } from "./events.ts";
 
@@ -49,12 +49,13 @@ export async function listEvents(
   credential: Credential<"keys">,
   { limit, order, type, cursor, after, before, teamId }: TrailRequest,
 ): Promise<Page<Event>> {
+  await checkNamedTeam(deps, credential, teamId);
   const list = ["events", order, ...(type ? [type] : [])].join("-");
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor);
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
   const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? null, limit: limit + 1 };
-  const rows = await readTrail(deps, credential, PAGES[order](values), teamId);
+  const rows = await authorizeRead(deps, credential, PAGES[order](values), teamId);
   const items = rows.slice(0, limit).map(renderEvent);
   const lastShown = rows.length > limit ? items.at(-1) : undefined;
   return { items, next: lastShown ? encodeCursor(list, lastShown._id) : null };
@@ -72,22 +73,17 @@ export async function fetchEvent(
   id: string,
   teamId?: string,
 ): Promise<Event> {
+  await checkNamedTeam(deps, credential, teamId);
   const isId = /^[0-9a-f]{24}$/.test(id);
-  const [row] = await readTrail(deps, credential, eventBySeq({ seq: isId ? seqOf(id) : 0 }), teamId);
+  const [row] = await authorizeRead(deps, credential, eventBySeq({ seq: isId ? seqOf(id) : 0 }), teamId);
   if (!row || eventId(row.teamId, row.seq) !== id) throw new AppError("not_found");
   return renderEvent(row);
 }
 
-async function readTrail<T>(
-  deps: Deps,
-  credential: Credential<"keys">,
-  wanted: Parameters<typeof authorizeRead<T>>[2],
-  teamId: string | undefined,
-): Promise<T> {
-  if (credential.tokenHash === null && teamId === undefined) {
-    throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "The operator has to name a team." }] });
-  }
-  return authorizeRead(deps, credential, wanted, teamId);
+async function checkNamedTeam(deps: Deps, credential: Credential, teamId: string | undefined): Promise<void> {
+  await refuseNamedTeam(deps, credential, teamId);
+  if (credential.tokenHash !== null || teamId !== undefined) return;
+  throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "The operator has to name a team." }] });
 }
 
 /**

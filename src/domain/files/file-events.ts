@@ -33,7 +33,7 @@ const insertFileEvent = (db: Db, param: Param<FileEventValues>, condition = sql`
     db,
     param,
     { subjectVersion: sql`${files.version}`, data: METADATA },
-    sql`${files} where ${and(isFile(param), condition)}`,
+    sql`from ${files} where ${and(isFile(param), condition)}`,
   );
 const insertAfterChange = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param));
 const insertBeforeEnd = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param, isListed));

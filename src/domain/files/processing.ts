@@ -92,17 +92,17 @@ const claim = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number 
     .where(and(isClaimable(param), lt(files.attempts, MAX_ATTEMPTS)))
     .returning(),
 );
-const complete = preparedQuery((db, param: Param<ClaimValues & Findings>) =>
-  db
-    .update(files)
-    .set({
-      status: "completed",
-      ...given(param, "sha256", "etag", "mimeType", "fileType", "audio"),
-      ...ended(param),
-    })
-    .where(isHeld(param))
-    .returning({ id: files.id }),
-);
+/** Naming a column writes its index anew, so the type of the file is named only where it differs from the upload's. */
+const completeWith = (...columns: ("mimeType" | "fileType")[]) =>
+  preparedQuery((db, param: Param<ClaimValues & Findings>) =>
+    db
+      .update(files)
+      .set({ status: "completed", ...given(param, "sha256", "etag", "audio", ...columns), ...ended(param) })
+      .where(isHeld(param))
+      .returning({ id: files.id }),
+  );
+const complete = completeWith("mimeType");
+const completeAsOther = completeWith("mimeType", "fileType");
 const fail = preparedQuery((db, param: Param<ClaimValues & Failure>) =>
   db.update(files).set(failed(param)).where(isHeld(param)).returning({ id: files.id }),
 );
@@ -251,7 +251,10 @@ async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): 
   const held = { id, teamId, version, updatedAt: deps.system.now() };
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
-  const query = "failureCode" in findings ? fail({ ...held, ...findings }) : complete({ ...held, ...findings });
+  const query =
+    "failureCode" in findings
+      ? fail({ ...held, ...findings })
+      : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
   const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // A deletion may have removed the bytes just before they were stored again under another content type.
