@@ -322,12 +322,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
   async prepare(world, team) {
     const ids: Record<string, string> = {};
     for (const state of ["receiving", "pending", "processing", "deleting"]) {
-      const id = await world.store(team, "note.txt", state);
-      const due = world.system.now() - DAY;
-      // A row that is being received knows nothing of its bytes.
-      const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
-      await env.DB.prepare(`update files set status = ?, due_at = ?${unknown} where id = ?`).bind(state, due, id).run();
-      ids[state] = id;
+      ids[state] = await world.leave(team, state, -DAY);
     }
     world.messages = [];
     await env.DB.batch([
@@ -335,6 +330,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
         `insert into api_keys select lower(hex(randomblob(12))), team_id, uuid, 'login', 0, lower(hex(randomblob(32))),
          sealed_token, 'gone', 'user', created_at, 1 from api_keys where team_id = ?`,
       ).bind(team.teamId),
+      env.DB.prepare("insert into events values (?, 1, 'user.created', 1, '{}', 'gone', 0, '{}')").bind(team.teamId),
     ]);
     world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
     return ids;
@@ -347,7 +343,8 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
         [state.processing, "completed"],
       ].sort(),
     );
-    if (!fault) expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, reencrypted: expect.any(Number) });
+    if (!fault)
+      expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, purged: 1, reencrypted: expect.any(Number) });
   },
 };
 

@@ -34,17 +34,6 @@ async function begin(): Promise<{ world: World; team: Team }> {
   return { world, team };
 }
 
-/** A file with its bytes, brought into the state, and due so long from now. */
-async function leave(world: World, team: Team, state: State, dueInMilliseconds: number): Promise<string> {
-  const id = await world.store(team, "note.txt", `left ${state}`);
-  world.messages = world.messages.filter((message) => message !== id);
-  const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
-  await env.DB.prepare(`update files set status = ?, due_at = ?${unknown} where id = ?`)
-    .bind(state, world.system.now() + dueInMilliseconds, id)
-    .run();
-  return id;
-}
-
 /** Rows without bytes, all overdue. Ids begin so that they are due before any other. */
 async function insertMany(team: Team, state: State, count: number): Promise<void> {
   await env.DB.prepare(
@@ -66,7 +55,7 @@ describe("An overdue file", () => {
     "An overdue file that is %s is removed, bytes and row.",
     async (state) => {
       const { world, team } = await begin();
-      await leave(world, team, state, -1);
+      await world.leave(team, state, -1);
       await world.recover();
       expect(await expectSettled(team.teamId)).toEqual([]);
       expect(world.messages).toEqual([]);
@@ -77,7 +66,7 @@ describe("An overdue file", () => {
     "An overdue file that is %s has its message enqueued again.",
     async (state) => {
       const { world, team } = await begin();
-      const id = await leave(world, team, state, -1);
+      const id = await world.leave(team, state, -1);
       await world.recover();
       expect(world.messages).toEqual([id]);
       const [row] = await rowsOf(team.teamId);
@@ -90,7 +79,7 @@ describe("An overdue file", () => {
 
   test.each(STATES)("A file that is %s, and not due yet, is left as it is.", async (state) => {
     const { world, team } = await begin();
-    await leave(world, team, state, MINUTE);
+    await world.leave(team, state, MINUTE);
     const before = await rowsOf(team.teamId);
     await world.recover();
     expect(await rowsOf(team.teamId)).toEqual(before);
@@ -121,7 +110,7 @@ describe("An overdue file", () => {
 
   test("An overdue file is found by the cron trigger of the Worker as it is deployed.", async () => {
     const { world, team } = await begin();
-    await leave(world, team, "deleting", -1);
+    await world.leave(team, "deleting", -1);
     const ctx = createExecutionContext();
     await worker.scheduled(createScheduledController(), env, ctx);
     await waitOnExecutionContext(ctx);
@@ -132,17 +121,17 @@ describe("An overdue file", () => {
 describe("A run", () => {
   test("A run finds nothing to do after another.", async () => {
     const { world, team } = await begin();
-    for (const state of STATES) await leave(world, team, state, -1);
+    for (const state of STATES) await world.leave(team, state, -1);
     expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
     const rows = await rowsOf(team.teamId);
-    expect(await world.recover()).toEqual({ sent: 0, erased: 0, loginsRemoved: 0, reencrypted: 0 });
+    expect(await world.recover()).toEqual({ sent: 0, erased: 0, loginsRemoved: 0, purged: 0, reencrypted: 0 });
     expect(await rowsOf(team.teamId)).toEqual(rows);
   });
 
   test("A run shares the work with another at the same time.", async () => {
     const { world, team } = await begin();
     const left: string[] = [];
-    for (const state of [...STATES, ...STATES]) left.push(await leave(world, team, state, -1));
+    for (const state of [...STATES, ...STATES]) left.push(await world.leave(team, state, -1));
     await Promise.all([world.recover(), world.recover()]);
     expect(world.messages.sort()).toEqual(left.filter((_, i) => i % 4 === 1 || i % 4 === 2).sort());
     await world.drain();
@@ -151,10 +140,10 @@ describe("A run", () => {
 
   test("A run writes one line, of counts.", async () => {
     const { world, team } = await begin();
-    for (const state of STATES) await leave(world, team, state, -1);
+    for (const state of STATES) await world.leave(team, state, -1);
     await world.recover();
     expect(world.lines.filter(({ event }) => event === "recovery")).toEqual([
-      { level: "info", event: "recovery", counts: { sent: 2, erased: 2, loginsRemoved: 0, reencrypted: 0 } },
+      { level: "info", event: "recovery", counts: { sent: 2, erased: 2, loginsRemoved: 0, purged: 0, reencrypted: 0 } },
     ]);
   });
 
@@ -163,7 +152,7 @@ describe("A run", () => {
     ["the queue", (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: broken } }), ["send", "send"]],
   ])("A run does all else while %s is away, and the rest once it is back.", async (_, change, failed) => {
     const { world, team } = await begin();
-    for (const state of STATES) await leave(world, team, state, -1);
+    for (const state of STATES) await world.leave(team, state, -1);
     const counts = await recover(change(world.deps()));
     const steps = world.lines.filter(({ event }) => event === "recovery step failed").map(({ outcome }) => outcome);
     expect(steps).toEqual(failed);
@@ -186,7 +175,7 @@ describe("Thousands of overdue files", () => {
       const { world, team } = await begin();
       await insertMany(team, state, BOUND + 700);
       const { team: other } = await begin();
-      for (const one of STATES.filter((one) => one !== state)) await leave(world, other, one, -1);
+      for (const one of STATES.filter((one) => one !== state)) await world.leave(other, one, -1);
 
       const isOpen = `status = '${state}' and due_at < 1000000`;
       await world.recover();

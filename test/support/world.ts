@@ -147,6 +147,24 @@ export class World {
     return id;
   }
 
+  /** A file with its bytes, in a state that it would be in had its upload, job or deletion stopped there; due so long from now. */
+  async leave(team: Team, state: string, dueInMilliseconds: number): Promise<string> {
+    const id = await this.store(team, "note.txt", `left ${state}`);
+    this.messages = this.messages.filter((message) => message !== id);
+    // What is being received knows nothing of its bytes; what is hidden has not been told of, or to its end.
+    const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
+    const untold = state === "receiving" || state === "deleting";
+    await env.DB.batch([
+      env.DB.prepare(`update files set status = ?, due_at = ?${unknown} where id = ?`).bind(
+        state,
+        this.system.now() + dueInMilliseconds,
+        id,
+      ),
+      env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(untold)),
+    ]);
+    return id;
+  }
+
   /**
    * Delivers one message to a consumer. Answers the seconds after which it wants the message again, null where it is
    * done with it. A message whose consumer died is for the caller to deliver again, or to forget.
@@ -257,6 +275,32 @@ async function digestOf(object: R2Object | undefined): Promise<string | undefine
   return digest;
 }
 
+const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
+const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
+
+/** Each change of each file is told by exactly one event. */
+async function expectTold(teamId: string, rows: Row[]): Promise<void> {
+  const { results } = await env.DB.prepare(
+    `select subject_id as id, sum(type = 'file.uploaded') as uploaded, sum(type = 'file.deleted') as deleted,
+       sum(type = 'file.reprocessed') as reprocessed, sum(type in ('file.completed', 'file.failed')) as ended
+     from events where team_id = ? and type like 'file.%' group by subject_id`,
+  )
+    .bind(teamId)
+    .all<{ id: string; uploaded: number; deleted: number; reprocessed: number; ended: number }>();
+  const told = new Map(results.map(({ id, ...counts }) => [id, counts]));
+  for (const row of rows) {
+    const { uploaded, deleted, reprocessed, ended } = told.get(row.id) ?? {
+      ...{ uploaded: 0, deleted: 0, reprocessed: 0, ended: 0 },
+    };
+    told.delete(row.id);
+    if (isHidden(row)) expect(deleted, `a hidden file (${row.status}) is told of twice or not at all`).toBe(uploaded);
+    else expect([uploaded, deleted], `a file that is ${row.status}`).toEqual([1, 0]);
+    if (!isHidden(row))
+      expect(ended, `ends told of a file that is ${row.status}`).toBe(reprocessed + Number(hasEnded(row)));
+  }
+  for (const [id, { uploaded, deleted }] of told) expect([id, uploaded, deleted]).toEqual([id, 1, 1]);
+}
+
 /** Everything that must hold of a team at any moment, whatever died; unless the test itself took bytes away. @returns its rows */
 export async function expectSound(teamId: string, { whole = false, bytesLost = false } = {}): Promise<Row[]> {
   const [rows, { objects }, usage] = await Promise.all([
@@ -272,11 +316,12 @@ export async function expectSound(teamId: string, { whole = false, bytesLost = f
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   expect(usage ?? { files: 0, bytes: 0 }, "team_usage is the sum of the rows").toEqual({ files: rows.length, bytes });
+  await expectTold(teamId, rows);
   for (const row of rows) {
-    if (row.status !== "completed" && row.status !== "failed") {
+    if (!hasEnded(row)) {
       expect(row.due_at, `a file ${row.status} has a fate`).not.toBeNull();
     }
-    if (["receiving", "deleting"].includes(row.status) || bytesLost) continue;
+    if (isHidden(row) || bytesLost) continue;
     const object = objects.find(({ key }) => key === keyOf(row));
     expect([object?.size, object?.etag], "a listed file has its bytes").toEqual([row.size_bytes, row.etag]);
     if (whole) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
@@ -288,7 +333,7 @@ export async function expectSound(teamId: string, { whole = false, bytesLost = f
 export async function expectSettled(teamId: string, { bytesLost = false } = {}): Promise<Row[]> {
   const rows = await expectSound(teamId, { whole: true, bytesLost });
   expect(
-    rows.filter(({ status }) => status !== "completed" && status !== "failed").map(({ status }) => status),
+    rows.filter((row) => !hasEnded(row)).map(({ status }) => status),
     "files without an end",
   ).toEqual([]);
   return rows;
@@ -299,6 +344,8 @@ export async function forget(teamId: string): Promise<void> {
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   if (objects.length > 0) await env.BUCKET.delete(objects.map(({ key }) => key));
   await env.DB.batch(
-    ["files", "api_keys"].map((table) => env.DB.prepare(`delete from ${table} where team_id = ?`).bind(teamId)),
+    ["files", "api_keys", "events"].map((table) =>
+      env.DB.prepare(`delete from ${table} where team_id = ?`).bind(teamId),
+    ),
   );
 }
