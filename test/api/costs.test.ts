@@ -1,6 +1,7 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
+import { eventId } from "../../src/domain/events/events.ts";
 import worker from "../../src/index.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
@@ -186,7 +187,7 @@ describe("Rows written", () => {
   });
 });
 
-describe("With 100,000 files and users in a team", () => {
+describe("With 100,000 files, users and events in a team", () => {
   const ROWS = 100_000;
   let large: Team;
 
@@ -202,6 +203,9 @@ describe("With 100,000 files and users in a team", () => {
       env.DB.prepare(
         `insert into users (id, team_id, first_name, last_name, email, email_key, password, created_at, updated_at)
          ${numbers} select ${id}, ?2, '', '', i, i, '', 1, 1 from n`,
+      ).bind(ROWS, large.teamId),
+      env.DB.prepare(
+        `insert into events ${numbers} select ?2, i * 1000, 'file.uploaded', 1, '{}', ${id}, 1, '{}' from n`,
       ).bind(ROWS, large.teamId),
     ]);
   });
@@ -222,6 +226,19 @@ describe("With 100,000 files and users in a team", () => {
       for (const { rowsRead, trips } of [first, deeper]) {
         expect(trips).toBe(1);
         expect(rowsRead).toBeLessThanOrEqual(21 + CREDENTIAL_ROWS);
+      }
+    },
+  );
+
+  test.each(["order=desc", "order=asc", "order=desc&before=MIDDLE", "order=asc&after=MIDDLE"])(
+    "GET /auth/v1/events?%s reads its page alone.",
+    async (query) => {
+      const path = `/auth/v1/events?limit=20&${query.replace("MIDDLE", eventId(large.teamId, (ROWS / 2) * 1000))}`;
+      for (let at = path, pages = 0; pages < 3; pages++) {
+        const { response, byAnswer } = await send("GET /auth/v1/events", at, { token: large.token });
+        expect(byAnswer.trips).toBe(1);
+        expect(byAnswer.rowsRead).toBeLessThanOrEqual(21 + CREDENTIAL_ROWS);
+        at = /<(.*)>/.exec(response.headers.get("Link") ?? "")?.[1] ?? "";
       }
     },
   );
