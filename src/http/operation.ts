@@ -73,9 +73,12 @@ function requestOf<Q, B>(c: Context<AppEnv>, query: unknown, body: unknown): Req
   return { c, deps: c.var.deps, id: c.req.param("id") ?? "", ...valid };
 }
 
+/** What can be wrong with a request that reads, before the database is asked. */
+const OF_THE_REQUEST: Code[] = ["invalid_input", "unsupported_version", "not_found"];
+
 /**
  * An operation that only reads: the domain authorises the caller in the same round trip as it reads, so what `handle`
- * gets is a credential and not yet an actor. A caller hears what is wrong with the query only if they may ask it.
+ * gets is a credential and not yet an actor. A caller hears what is wrong with the request only if they may ask it.
  */
 export function read<R extends Right, S extends z.ZodType, Q extends Schema = undefined>(
   access: R,
@@ -87,12 +90,12 @@ export function read<R extends Right, S extends z.ZodType, Q extends Schema = un
     ...contract,
     access,
     answer: (c) =>
-      withCredential(c, access, false, async (credential) => {
+      withCredential(c, access, contract.isUnlimited ?? false, async (credential) => {
         try {
           const query = await validQuery(c);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
         } catch (error) {
-          const isRefusal = error instanceof AppError && error.code === "invalid_input";
+          const isRefusal = error instanceof AppError && OF_THE_REQUEST.includes(error.code);
           if (isRefusal && !c.var.actor) await authorize(c.var.deps, credential);
           throw error;
         }

@@ -6,7 +6,7 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { BodyReader } from "./body-reader.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
-import { type HeaderContract, type Operation, write } from "./operation.ts";
+import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
   addressOf,
   BYTES_TYPE,
@@ -40,13 +40,19 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
 const REFUSED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
 
 type Contract = Parameters<typeof write<"upload", z.ZodType>>[1];
-type Handle = Parameters<typeof write<"upload", z.ZodType>>[2];
+type Handle<R> = (request: R) => Promise<Response>;
+const reading = read<"upload", z.ZodType>;
+const writing = write<"upload", z.ZodType>;
 
 /** An operation of tus: whoever may upload a file may ask it, in the one version there is. */
-function tus(contract: Contract, handle: Handle): Operation {
+function tus<R extends { c: Context<AppEnv> }>(
+  make: (right: "upload", contract: Contract, handle: Handle<R>) => Operation,
+  contract: Contract,
+  handle: Handle<R>,
+): Operation {
   const headers = { "Tus-Resumable": TUS_RESUMABLE, ...contract.requestHeaders };
   const refusals = ["invalid_input" as const, "unsupported_version" as const, ...(contract.refusals ?? [])];
-  const operation = write("upload", { ...contract, requestHeaders: headers, refusals }, async (request) => {
+  const operation = make("upload", { ...contract, requestHeaders: headers, refusals }, async (request) => {
     const { c } = request;
     if (c.req.header("Tus-Resumable") !== VERSION) {
       c.header("Tus-Version", VERSION);
@@ -125,6 +131,7 @@ export const options: Operation = {
 };
 
 export const create = tus(
+  writing,
   {
     summary: "Begin a resumable upload",
     description:
@@ -172,19 +179,16 @@ export const create = tus(
       throw new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
     }
     const input = { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
-    const created = await createUpload(deps, actor, input);
-    const { address } = created;
-    const upload = hasBody
-      ? await withBody(c, (bytes) =>
-          appendToUpload(deps, actor, address, { offsetBytes: 0, bytes, sizeBytes: bodyBytes }),
-        )
-      : created.upload;
+    const { address, upload } = await (hasBody
+      ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
+      : createUpload(deps, actor, input));
     const location = `${RESUMABLE}/${address.id}.${address.secret}`;
     return c.body(null, 201, { ...told(upload), Location: location, "Content-Location": fileAddress(upload) });
   },
 );
 
 const headOnce = tus(
+  reading,
   {
     summary: "Ask how far a resumable upload has come",
     isUnlimited: true,
@@ -199,8 +203,8 @@ const headOnce = tus(
     },
     refusals: ["upload_expired", "upload_locked"],
   },
-  async ({ c, deps, actor }) => {
-    const upload = await fetchUpload(deps, actor, addressOf(c));
+  async ({ c, deps, credential }) => {
+    const upload = await fetchUpload(deps, credential, addressOf(c));
     const { sizeBytes, metadata } = upload;
     return c.body(null, 200, {
       ...told(upload),
@@ -225,6 +229,7 @@ export const head: Operation = {
 };
 
 export const append = tus(
+  writing,
   {
     summary: "Send more of a resumable upload",
     description:
@@ -254,6 +259,7 @@ export const append = tus(
 );
 
 export const remove = tus(
+  writing,
   {
     summary: "Give up a resumable upload",
     success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },

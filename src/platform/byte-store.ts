@@ -43,8 +43,11 @@ export interface Download {
 export interface ByteStore {
   /** Room for the parts of one upload. */
   newPart(room: PartRoom, sha256?: Hash): Part;
-  /** Stores a part as a whole object, which R2 checks while it writes: against `sha256` or the MD5. @returns its etag */
-  put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string>;
+  /**
+   * Stores a part as a whole object, which R2 checks while it writes: against `sha256` or the MD5. Nothing is ever put in
+   * place of another object. @returns its etag; null where there is one of other bytes
+   */
+  put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string | null>;
   /** Begins an object that is stored in parts. @returns R2's id of it */
   createMultipart(key: string, part: Part, download: Download): Promise<string>;
   uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
@@ -105,8 +108,13 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       const httpMetadata = await metadataOf(download, part.head);
       const md5 = part.digest();
       const checksum = sha256 ? { sha256: sha256.copy().digest() } : { md5 };
-      const put = async () => bucket.put(key, await part.content(), { httpMetadata, ...checksum });
-      return (await retrying(system, put)).etag;
+      const onlyIf = new Headers({ "If-None-Match": "*" });
+      const put = async () => bucket.put(key, await part.content(), { httpMetadata, onlyIf, ...checksum });
+      const stored = await retrying(system, put);
+      if (stored) return stored.etag;
+      // An earlier try has stored it, or another request.
+      const found = await retrying(system, () => bucket.head(key));
+      return found?.etag === md5 ? md5 : null;
     },
 
     async createMultipart(key, part, download) {

@@ -88,6 +88,11 @@ export class Part {
     return this.#used;
   }
 
+  /** Of the object that may hold it. */
+  get key(): string {
+    return this.#room.key;
+  }
+
   get isFull(): boolean {
     return this.#used === this.#room.bytes;
   }
@@ -131,7 +136,7 @@ export class Part {
     const { bytes, maxBytes, key } = this.#room;
     this.#head = held.slice(0, this.#home.headBytes);
     this.#spill = new Spill(this.#home.bucket, key, Math.min(bytes, maxBytes));
-    this.#hash(held);
+    this.#hash(held.subarray(this.#hashedBytes));
     await this.#spill.write(held);
     this.#release();
   }
@@ -153,7 +158,7 @@ export class Part {
 
   /** MD5 of what came, hex. Of what is in memory it is taken now: by then a call to R2 may be on its way with it. */
   digest(): string {
-    if (this.#hashedBytes === 0) this.#hash(this.#memory.subarray(0, this.#used));
+    if (this.#hashedBytes < this.#used) this.#hash(this.#memory.subarray(this.#hashedBytes, this.#used));
     return this.#md5.copy().digest("hex");
   }
 
@@ -167,6 +172,18 @@ export class Part {
       await retrying(this.#home.system, () => this.#home.bucket.put(key, bytes, { md5 }));
     }
     this.#spill = undefined;
+  }
+
+  /** Takes more of the part after it was left. What comes from now on may be left under another key. */
+  async goOn(key: string): Promise<void> {
+    const { bucket } = this.#home;
+    const left = this.#room;
+    this.#room = { ...left, key };
+    if (this.#used <= this.#memory.length) return;
+    this.#spill = new Spill(bucket, key, Math.min(left.bytes, left.maxBytes));
+    const stored = await once(() => bucket.get(left.key, { range: { offset: 0, length: this.#used } }));
+    if (!stored) throw new AppError("unavailable", { cause: new Error("The part went away.") });
+    for await (const chunk of stored.body) await this.#spill.write(chunk);
   }
 
   /** Makes room for the next part. */

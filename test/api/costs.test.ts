@@ -1,13 +1,15 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
+import { api } from "../../src/app.ts";
 import { eventId } from "../../src/domain/events/events.ts";
 import worker from "../../src/index.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
 import { sink } from "../support/deps.ts";
 import { type CallOptions, form, newTeam, OPERATOR, type Team } from "../support/harness.ts";
-import { newRecord, pathTo, requestFor, routeNamed, routes } from "../support/routes.ts";
+import { newRecord, pathTo, requestFor, routeNamed } from "../support/routes.ts";
+import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
 /*
  * What each call costs: round trips to D1 (a round trip is the latency that a client far away feels), rows (they are
@@ -75,6 +77,20 @@ async function put(size = 64, headers: Record<string, string> = {}) {
   const body = form("a.bin", new Uint8Array(size));
   const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body, headers });
   return { ...sent, id: sent.response.headers.get("Location")?.split("/").at(-1) ?? "" };
+}
+
+interface Resumable {
+  path?: string;
+  headers?: Record<string, string>;
+  body?: Uint8Array<ArrayBuffer>;
+}
+
+/** A resumable upload of so many bytes, and the next request: with these bytes where it sends any. */
+async function begun(size: number, bodyBytes = 0): Promise<Resumable> {
+  const path = locationOf(await create(team.call, size));
+  if (bodyBytes === 0) return { path };
+  const headers = { "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream" };
+  return { path, headers: { ...headers, "Content-Length": `${bodyBytes}` }, body: new Uint8Array(bodyBytes) };
 }
 
 beforeAll(async () => {
@@ -149,6 +165,34 @@ describe("By the time of its answer", () => {
     const headers = { "Idempotency-Key": crypto.randomUUID() };
     expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: ["put"], messages: 1 });
     expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: [], messages: 0 });
+  });
+
+  test.each<[string, () => Promise<Resumable>, Partial<Counts>]>([
+    ["OPTIONS /docs/v1/uploads/resumable", async () => ({}), { trips: 0 }],
+    ["POST /docs/v1/uploads/resumable", async () => ({ headers: { "Upload-Length": "9" } }), { trips: 2 }],
+    ["HEAD /docs/v1/uploads/resumable/{upload}", () => begun(9), { trips: 1 }],
+    ["PATCH /docs/v1/uploads/resumable/{upload}", () => begun(9, 4), { trips: 3, r2: ["put"] }],
+    [
+      "PATCH /docs/v1/uploads/resumable/{upload}",
+      () => begun(6 * MEBIBYTE, 5 * MEBIBYTE),
+      { trips: 4, r2: ["createMultipartUpload", "uploadPart"] },
+    ],
+    ["PATCH /docs/v1/uploads/resumable/{upload}", () => begun(9, 9), { trips: 4, r2: ["put"], messages: 1 }],
+    ["DELETE /docs/v1/uploads/resumable/{upload}", () => begun(9), { trips: 4, r2: ["list", "delete"] }],
+    [
+      "POST /docs/v1/uploads/resumable/{upload}",
+      async () => {
+        const { path, headers } = await begun(9);
+        return { path, headers: { ...headers, "X-HTTP-Method-Override": "HEAD" } };
+      },
+      { trips: 1 },
+    ],
+  ])("%s of a resumable upload has cost so much, and no more.", async (route, prepare, cost) => {
+    const { path = route.split(" ")[1] ?? "", headers, body } = await prepare();
+    const options = { token: publicToken, headers: tusHeaders(headers), ...(body && { body }) };
+    const { response, byAnswer } = await send(route, path, options);
+    expect(response.ok).toBe(true);
+    expect(byAnswer).toMatchObject({ r2: [], messages: 0, ...cost });
   });
 
   test("A refusal of a malformed token has read nothing.", async () => {
@@ -281,7 +325,11 @@ describe("Every query of the service", () => {
   });
 
   test("Every operation was driven in this file.", () => {
-    expect([...driven].sort()).toEqual(routes.map(({ name }) => name).sort());
+    expect([...driven].sort()).toEqual(
+      Object.values(api)
+        .map(([route]) => route)
+        .sort(),
+    );
   });
 
   test("Every query searches by an index: it makes no scan and no temporary B-tree.", async () => {

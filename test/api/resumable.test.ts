@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import type { Part } from "../../src/platform/part.ts";
-import { realSystem } from "../../src/platform/system.ts";
+import { newToken, realSystem } from "../../src/platform/system.ts";
 import type { Answer } from "../support/client.ts";
 import { document } from "../support/contract.ts";
 import {
@@ -15,6 +15,7 @@ import {
   processed,
   queueing,
   startWorker,
+  streamOf,
   type Team,
   upload,
   withoutJobs,
@@ -221,6 +222,14 @@ describe("A caller", () => {
       await refused(team, 403, "forbidden", () => act({ token: OPERATOR }));
     }
     expect((await head(call, path)).status).toBe(401);
+    for (const [at, version] of [
+      [path, "0.2.2"],
+      [`${RESUMABLE}/nonsense`, "1.0.0"],
+    ] as const) {
+      const token = newToken(realSystem, false);
+      const answer = await ask(call, "HEAD", at, { "Tus-Resumable": version }, { token });
+      expect(answer.status, "a caller who is not known learns nothing else").toBe(401);
+    }
     expect((await head(call, path, { token: OPERATOR })).status).toBe(403);
   });
 
@@ -308,6 +317,14 @@ describe("Bad input", () => {
     );
     const tooLong = { ...bytes, "Upload-Length": "3", "Content-Length": "4" };
     await refused(team, 413, "body_too_large", () => ask(team.call, "POST", RESUMABLE, tooLong, text));
+  });
+
+  test("A begin whose body has more bytes than the upload, and does not say so, is refused and takes no room.", async () => {
+    const team = await newTeam();
+    const body = streamOf(new Uint8Array(4));
+    const answer = await ask(team.call, "POST", RESUMABLE, { ...bytes, "Upload-Length": "3" }, { body });
+    expect([answer.status, answer.code]).toEqual([413, "body_too_large"]);
+    expect((await usageOf(team)).bytes).toBe(0);
   });
 
   test("A begin beyond the team's room is refused.", async () => {

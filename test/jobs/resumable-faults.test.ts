@@ -1,10 +1,12 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
+import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { MemoryBudget } from "../../src/platform/part.ts";
+import { realSystem } from "../../src/platform/system.ts";
 import { FAILURES, type Fault, MOMENTS, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer, Team } from "../support/client.ts";
-import type { Deps } from "../support/deps.ts";
+import type { Change, Deps } from "../support/deps.ts";
 import { idOf, locationOf, offsetOf, RESUMABLE, tusHeaders } from "../support/tus.ts";
 import { type Ended, forget, must, type Row, rowsOf, sha256, World } from "../support/world.ts";
 
@@ -43,6 +45,7 @@ class Client {
     headers: Record<string, string>,
     body?: Uint8Array | ReadableStream<Uint8Array>,
     bindings?: ProxiedBindings,
+    other?: Change,
   ): Promise<Ended<Answer>> {
     const path = method === "POST" ? RESUMABLE : this.path;
     const options = {
@@ -55,7 +58,7 @@ class Client {
       ...deps,
       bytes: createByteStore(proxied.bucket(env.BUCKET), deps.system, new MemoryBudget(0)),
     });
-    const change = this.hasNoMemory ? starved : undefined;
+    const change = this.hasNoMemory ? starved : other;
     const answer = await this.world.ask(method, path, options, { bindings: proxied, change });
     if (answer !== "dead" && answer.headers.has("Upload-Offset")) {
       expect(offsetOf(answer), "an offset that was told does not fall").toBeGreaterThanOrEqual(this.told);
@@ -76,7 +79,7 @@ class Client {
   }
 
   /** The line breaks at `to`. */
-  cut(from: number, to: number, bindings?: ProxiedBindings): Promise<Ended<Answer>> {
+  cut(from: number, to: number, bindings?: ProxiedBindings, change?: Change): Promise<Ended<Answer>> {
     const body = this.bytes.slice(from, to);
     let hasSent = false;
     const broken = new ReadableStream<Uint8Array>({
@@ -86,16 +89,47 @@ class Client {
         hasSent = true;
       },
     });
-    return this.patch(from, broken, { "Content-Length": `${this.bytes.length - from}` }, bindings);
+    return this.patch(from, broken, { "Content-Length": `${this.bytes.length - from}` }, bindings, change);
   }
 
-  patch(from: number, body: Uint8Array | ReadableStream<Uint8Array>, headers = {}, bindings?: ProxiedBindings) {
-    return this.ask(
-      "PATCH",
-      { "Upload-Offset": `${from}`, "Content-Type": "application/offset+octet-stream", ...headers },
-      body,
-      bindings,
+  /** The line goes silent at `at`, goes on once that is saved, and breaks at `to`. */
+  async silent(from: number, at: number, to: number, bindings = new ProxiedBindings()): Promise<Ended<Answer>> {
+    const pieces = [this.bytes.slice(from, at), this.bytes.slice(at, to)];
+    let isOver = false;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull: async (controller) => {
+          while (pieces.length === 1 && !isOver && !bindings.isDead && (await this.savedOffset()) < at) {
+            await realSystem.sleep(1);
+          }
+          const piece = pieces.shift();
+          if (piece) controller.enqueue(piece);
+          else controller.error(new Error("Network connection lost."));
+        },
+      },
+      { highWaterMark: 0 },
     );
+    this.world.isSilent = true;
+    return this.patch(from, body, {}, bindings).finally(() => {
+      this.world.isSilent = false;
+      isOver = true;
+    });
+  }
+
+  async savedOffset(): Promise<number> {
+    const row = await env.DB.prepare("select offset_bytes from uploads where file_id = ?").bind(this.id).first();
+    return Number(row?.offset_bytes);
+  }
+
+  patch(
+    from: number,
+    body: Uint8Array | ReadableStream<Uint8Array>,
+    headers = {},
+    bindings?: ProxiedBindings,
+    change?: Change,
+  ) {
+    const all = { "Upload-Offset": `${from}`, "Content-Type": "application/offset+octet-stream", ...headers };
+    return this.ask("PATCH", all, body, bindings, change);
   }
 
   /** Goes on from where the upload stands until it is complete. */
@@ -350,6 +384,33 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
+    "a request whose line goes silent",
+    {
+      bytes: small,
+      async prepare(client) {
+        await must(client.create());
+        await must(client.send(0, 1000));
+      },
+      act: (client, bindings) => client.silent(1000, 1500, 2000, bindings),
+      afterwards: resume,
+      isKept: true,
+    },
+  ],
+  [
+    "a request that finds no memory and whose line goes silent",
+    {
+      bytes: small,
+      failures: ["transient", "death"],
+      prepare: (client) => must(client.create()),
+      act(client, bindings) {
+        client.hasNoMemory = true;
+        return client.silent(0, 500, 2000, bindings);
+      },
+      afterwards: resume,
+      isKept: true,
+    },
+  ],
+  [
     "HEAD that finds an upload whole and not put together",
     {
       failures: ["transient", "death"],
@@ -430,6 +491,18 @@ const scenarios: [string, Scenario][] = [
   ],
 ];
 
+test("An upload that is whole and not put together stays soon due when a client asks for it again in vain.", async () => {
+  const world = new World();
+  const client = new Client(world, await world.newTeam(), large);
+  await whole(client);
+  const dying = new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
+  expect(await client.send(large.length, large.length, dying)).toBe("dead");
+  world.aheadMilliseconds += 3 * 60 * 1000;
+  await world.recover();
+  expect(await rowsOf(client.team.teamId)).toMatchObject([{ status: "pending" }]);
+  await expectKept(client, large);
+});
+
 describe("Whatever fails or dies", () => {
   test.for(scenarios)(
     "Whatever fails or dies at whichever call, nothing is lost and nothing is left of %s.",
@@ -442,7 +515,164 @@ describe("Whatever fails or dies", () => {
   );
 });
 
+const expectKept = async ({ world, team }: Client, bytes: Uint8Array<ArrayBuffer>) => {
+  for (let days = 0; days < 3; days++) await world.heal([team.teamId]);
+  const [row] = await rowsOf(team.teamId);
+  expect([row?.status, row?.sha256]).toEqual(["completed", await sha256(bytes)]);
+};
+
+describe("A line that goes silent", () => {
+  test.each([false, true])(
+    "A line that goes silent costs nothing that came before, and may go on (without memory: %s).",
+    async (hasNoMemory) => {
+      const world = new World();
+      const client = new Client(world, await world.newTeam(), large);
+      await must(client.create());
+      client.hasNoMemory = hasNoMemory;
+      const at = 5 * MEBIBYTE - 700;
+      const bindings = new ProxiedBindings();
+      await must(client.silent(0, at, 5 * MEBIBYTE + 700, bindings));
+      expect(bindings.calls.filter((call) => call === "R2 uploadPart")).toHaveLength(1);
+      expect(await client.savedOffset()).toBe(5 * MEBIBYTE + 700);
+      await client.resume();
+      await expectKept(client, large);
+    },
+  );
+
+  test("A line that goes silent after the last byte, with a body that does not end, ends the upload.", async () => {
+    const world = new World();
+    const client = new Client(world, await world.newTeam(), small);
+    await must(client.create());
+    world.isSilent = true;
+    let hasSent = false;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        pull(controller) {
+          if (hasSent) return new Promise<void>(() => undefined);
+          hasSent = true;
+          return controller.enqueue(small.slice());
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    expect(offsetOf(await must(client.patch(0, body)))).toBe(small.length);
+    await expectKept(client, small);
+  });
+
+  test.each([
+    [1, 0],
+    [4, 2],
+  ])(
+    "A client whose line pauses for %i looks after each of ten pieces costs %i stashes besides the one at its end.",
+    async (looks, stashes) => {
+      const world = new World();
+      const client = new Client(world, await world.newTeam(), small);
+      await must(client.create());
+      const waiting: (() => void)[] = [];
+      const sleep = () => new Promise<void>((resolve) => waiting.push(resolve));
+      let piece = 0;
+      const body = new ReadableStream<Uint8Array>(
+        {
+          async pull(controller) {
+            for (let passed = 0; piece > 0 && passed < looks; passed++) {
+              await vi.waitUntil(async () => waiting.length > 0 || (await client.savedOffset()) === piece * 100);
+              waiting.shift()?.();
+            }
+            if (piece < 10) controller.enqueue(small.slice(piece * 100, piece * 100 + 100));
+            else controller.close();
+            piece += 1;
+          },
+        },
+        { highWaterMark: 0 },
+      );
+      const bindings = new ProxiedBindings();
+      const patience: Change = (deps) => ({ ...deps, system: { ...deps.system, sleep } });
+      const answer = await must(client.patch(0, body, {}, bindings, patience));
+      expect(offsetOf(answer)).toBe(1000);
+      expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(stashes + 1);
+    },
+  );
+});
+
 describe("Of two requests for one upload", () => {
+  test.each([
+    ["before it puts its bytes", "before", false],
+    ["after it has put its bytes", "after", false],
+    ["after it has put its bytes, and the newer has not yet", "after", true],
+  ] as const)(
+    "Of two requests with different bytes for one upload the newer wins, where the older stands still %s.",
+    async (_, moment, isNewerLate) => {
+      const world = new World();
+      const client = new Client(world, await world.newTeam(), small);
+      await must(client.create());
+      const standing = (when: "before" | "after") => {
+        const reached = Promise.withResolvers<void>();
+        const gate = Promise.withResolvers<void>();
+        const stand = async () => {
+          reached.resolve();
+          await gate.promise;
+        };
+        const change: Change = (deps) => {
+          const put: Deps["bytes"]["put"] = async (...given) => {
+            if (when === "before") await stand();
+            const etag = await deps.bytes.put(...given);
+            if (when === "after") await stand();
+            return etag;
+          };
+          return { ...deps, bytes: { ...deps.bytes, put } };
+        };
+        return { reached: reached.promise, goOn: gate.resolve, change };
+      };
+      const other = small.map((byte) => byte ^ 1);
+      const first = standing(moment);
+      const older = client.patch(0, other, {}, undefined, first.change);
+      await first.reached;
+      const second = standing("before");
+      const newer = client.patch(0, small, {}, undefined, second.change);
+      if (isNewerLate) {
+        await second.reached;
+        first.goOn();
+        await older;
+      }
+      second.goOn();
+      expect((await must(newer)).status).toBe(204);
+      first.goOn();
+      expect(await must(older)).toMatchObject({ status: 409, code: "offset_mismatch" });
+      await expectKept(client, small);
+    },
+  );
+
+  test.each<[string, (client: Client, bindings: ProxiedBindings, change: Change) => Promise<Ended<Answer>>, number]>([
+    ["the stash", (client, bindings, change) => client.cut(0, 1000, bindings, change), 2000],
+    [
+      "R2's id of the parts",
+      (client, bindings, change) => client.patch(0, large.slice(), {}, bindings, change),
+      5 * MEBIBYTE,
+    ],
+  ])(
+    "Of two requests for one upload the older, which does not know that it has saved %s, leaves that to the newer.",
+    async (_, act, to) => {
+      const world = new World();
+      const client = new Client(world, await world.newTeam(), large);
+      await must(client.create());
+      // Its third call to D1 is the one that saves, and the pause is before it tries that again.
+      const unanswered: Fault = { binding: "D1", call: 3, moment: "after", failure: "transient" };
+      let pauses = 0;
+      const sleep = async () => {
+        pauses += 1;
+        if (pauses === 1) await must(client.send(await client.savedOffset(), to));
+      };
+      const change: Change = (deps) => ({
+        ...deps,
+        system: { ...deps.system, sleep: (ms) => (ms === LOOK_MILLISECONDS ? deps.system.sleep(ms) : sleep()) },
+      });
+      expect(await must(act(client, new ProxiedBindings(unanswered), change))).toMatchObject({ status: 409 });
+      expect(pauses).toBe(1);
+      await client.resume();
+      await expectKept(client, large);
+    },
+  );
+
   /** A body that comes halfway, and goes on when it is told to. */
   function slow(bytes: Uint8Array): { body: ReadableStream<Uint8Array>; goOn: () => void; isRead: Promise<void> } {
     const gate = Promise.withResolvers<void>();

@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/files/processing.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
@@ -66,14 +67,17 @@ export class World {
   /** The teams that they name. */
   readonly #teams = new Map<string, string>();
   readonly lines: Line[] = [];
+  /** The lines of its clients have gone silent. */
+  isSilent = false;
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
   readonly system: System = {
     ...realSystem,
     now: () => this.#startedAt + this.aheadMilliseconds,
-    // Time passes at once, and whatever else is under way gets its turn.
+    // Time passes at once, and whatever else is under way gets its turn. A request that waits for bytes waits for them.
     sleep: async (milliseconds) => {
+      if (milliseconds === LOOK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
     },

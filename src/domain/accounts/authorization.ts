@@ -58,7 +58,18 @@ export function readCredential<R extends Right>(
   return { right, tokenHash: null, onAuthenticated };
 }
 
-type TokenValues = { tokenHash: string; now: number };
+type TokenValues = {
+  tokenHash: string;
+  now: number;
+  /** 1 where a public key has the right that is asked for. */
+  mayBePublic: number;
+};
+
+const tokenValues = (deps: Deps, tokenHash: string, right: Right): TokenValues => ({
+  tokenHash,
+  now: deps.system.now(),
+  mayBePublic: Number(RIGHTS.public.includes(right)),
+});
 
 const isLive = (param: Param<TokenValues>) =>
   and(eq(apiKeys.tokenHash, param("tokenHash")), gt(apiKeys.expiresAt, param("now")));
@@ -75,8 +86,8 @@ export type TeamRead<T> = (team: TokenValues | { teamId: string } | null) => Bou
 
 /**
  * A read that is authorised in its own round trip: `authorizeRead` runs it in one batch with the look-up of the key, and
- * adds to its WHERE that `teamId` is the team of that very key, a live and secret one. With a token that is not, it finds
- * nothing.
+ * adds to its WHERE that `teamId` is the team of that very key, a live one, and a secret one unless a public key has the
+ * right too. With a token that is not, it finds nothing.
  */
 export function teamRead<V extends object, B extends SQLiteSelect>(
   teamId: SQLiteColumn,
@@ -84,8 +95,8 @@ export function teamRead<V extends object, B extends SQLiteSelect>(
 ): (values: V) => TeamRead<Awaited<B>> {
   const forTeam = preparedQuery((db, param: Param<V & TokenValues>): B => {
     const { query, where } = build(db, param);
-    const isTeamKey = and(isLive(param), eq(apiKeys.isPublic, false));
-    const team = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(isTeamKey);
+    const hasRight = and(isLive(param), sql`${apiKeys.isPublic} <= ${param("mayBePublic")}`);
+    const team = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasRight);
     return query.where(and(where, eq(teamId, sql`${team}`)));
   });
   const forNamed = preparedQuery((db, param: Param<V & { teamId: string }>): B => {
@@ -108,7 +119,7 @@ export function teamRead<V extends object, B extends SQLiteSelect>(
  */
 export async function authorize<R extends Right>(deps: Deps, credential: Credential<R>): Promise<ActorWith<R>> {
   if (credential.tokenHash === null) return admit(credential, { kind: "operator" });
-  const token = { tokenHash: credential.tokenHash, now: deps.system.now() };
+  const token = tokenValues(deps, credential.tokenHash, credential.right);
   const [[key]] = await read(deps, [keyByToken(token)]);
   return admit(credential, actorOf(key));
 }
@@ -128,7 +139,7 @@ export async function authorizeRead<T>(
     const [rows] = await read(deps, [wanted(teamId === undefined ? null : { teamId })]);
     return rows;
   }
-  const token = { tokenHash: credential.tokenHash, now: deps.system.now() };
+  const token = tokenValues(deps, credential.tokenHash, credential.right);
   const [[key], rows] = await read(deps, [keyByToken(token), wanted(token)]);
   admit(credential, actorOf(key));
   return rows;

@@ -8,17 +8,17 @@ import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey, stashPrefix } from "./names.ts";
 import {
   deleteParts,
-  isSaved,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
   partsOf,
   type ResumableRow,
+  savedState,
   savePart,
   saveResumable,
 } from "./resumable-rows.ts";
 import { ObjectWriter } from "./storing.ts";
-import { commit } from "./upload.ts";
+import { commit, fencedOff } from "./upload.ts";
 
 /* One request that writes to a resumable upload, and the end of the upload. The protocol is in resumable.ts. */
 
@@ -66,7 +66,10 @@ export const tooLong = (sizeBytes: number) =>
 export type NamedRow = ResumableRow & { originalName: string };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
-const isFencedOff = (error: unknown) => error instanceof AppError && error.code === "offset_mismatch";
+/** How often a request that waits for bytes looks whether any have come; no other pause is as long. */
+export const LOOK_MILLISECONDS = 600;
+/** Bytes that are not saved are when none have come for so many looks. */
+const SILENT_LOOKS = 2;
 
 /** One request that has claimed its upload. */
 export class Appending {
@@ -78,6 +81,10 @@ export class Appending {
   #row: NamedRow;
   /** Where the body ends, at the latest. */
   readonly #bodyEnd: number;
+  #rooms = 0;
+  #nextLook: Promise<"look"> | undefined;
+  /** Doubled by each time within a part, so that a client that often pauses costs little. */
+  #silentLooks = SILENT_LOOKS;
 
   constructor(deps: Deps, actor: TeamActor, row: NamedRow, append: Append) {
     this.#deps = deps;
@@ -92,7 +99,7 @@ export class Appending {
       fileOf(row),
       {
         roomOf: (part) => this.#roomOf(part),
-        onBegun: () => this.#saveBegun(),
+        onBegun: () => this.#save({}),
         onPart: (part) => this.#savePart(part),
       },
       { multipartId, type, number },
@@ -105,12 +112,18 @@ export class Appending {
     return stash === null ? offsetBytes : offsetBytes - (offsetBytes % partBytes);
   }
 
+  get #end(): number {
+    return this.#partStart + this.#writer.part.sizeBytes;
+  }
+
+  /** No two have the same key. */
   #roomOf(number: number) {
     const { partBytes, sizeBytes, epoch } = this.#row;
+    this.#rooms += 1;
     return {
       bytes: Math.min(partBytes, sizeBytes - this.#partStart),
       maxBytes: this.#bodyEnd - this.#partStart,
-      key: `${stashPrefix(fileOf(this.#row))}${number}.${epoch}`,
+      key: `${stashPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#rooms}`,
     };
   }
 
@@ -122,10 +135,10 @@ export class Appending {
         await this.#writer.write(this.#deps.bytes.stream(stash, 0, offsetBytes - this.#partStart));
       }
       await this.#writer.write(this.#body());
-      const end = this.#partStart + part.sizeBytes;
-      if (end === this.#row.sizeBytes) return await this.#end();
+      if (this.#end === this.#row.sizeBytes) return await this.#complete();
       if (part.isFull) await this.#writer.sendPart();
-      await this.#leave();
+      if (this.#end > this.#row.offsetBytes) await this.#leave(false);
+      else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return view(this.#row);
     } finally {
       // What this can't reach goes with the upload.
@@ -134,65 +147,78 @@ export class Appending {
     }
   }
 
-  /** The body, which ends where the line breaks. */
+  /** The body, which ends where the line breaks, or is silent after the last byte of the upload. */
   async *#body(): AsyncGenerator<Uint8Array> {
-    const { sizeBytes, offsetBytes } = this.#row;
-    let end = offsetBytes;
-    try {
-      for await (const chunk of this.#append.bytes) {
-        end += chunk.length;
-        if (end > sizeBytes) throw tooLong(sizeBytes);
-        yield chunk;
-      }
-    } catch (error) {
-      if (end > sizeBytes) throw error;
-      this.#deps.log("info", "upload cut", { fileId: this.#row.fileId, cause: error });
+    const { fileId, sizeBytes } = this.#row;
+    const pieces = this.#append.bytes[Symbol.asyncIterator]();
+    for (let end = this.#row.offsetBytes; ; ) {
+      const next = pieces.next().catch((cause) => {
+        this.#deps.log("info", "upload cut", { fileId, cause });
+        return { done: true, value: undefined } as const;
+      });
+      if (!(await this.#comes(next))) return;
+      const { done, value } = await next;
+      if (done) return;
+      end += value.length;
+      if (end > sizeBytes) throw tooLong(sizeBytes);
+      yield value;
     }
+  }
+
+  /**
+   * Waits. The client of a line that has gone silent gives the request up at some time, which nobody tells us: what came
+   * is saved meanwhile. @returns false where all bytes of the upload are there, and nothing more comes
+   */
+  async #comes(next: Promise<unknown>): Promise<boolean> {
+    const come = next.then(() => "come" as const);
+    for (let looks = 0; this.#end > this.#row.offsetBytes; ) {
+      this.#nextLook ??= this.#deps.system.sleep(LOOK_MILLISECONDS).then(() => "look");
+      if ((await Promise.race([come, this.#nextLook])) === "come") return true;
+      this.#nextLook = undefined;
+      looks += 1;
+      if (looks < this.#silentLooks) continue;
+      if (this.#end === this.#row.sizeBytes) return false;
+      await this.#saveInSilence();
+    }
+    return true;
+  }
+
+  async #saveInSilence(): Promise<void> {
+    const { part, progress } = this.#writer;
+    if (part.isFull) return this.#writer.sendPart();
+    await this.#leave(true);
+    await part.goOn(this.#roomOf(progress.number).key);
+    this.#silentLooks *= 2;
   }
 
   /** All bytes are there. */
-  async #end(): Promise<ResumableUpload> {
-    if (this.#writer.progress.multipartId !== null) {
-      await this.#writer.sendPart();
-      return finish(this.#deps, this.#actor, this.#row);
+  async #complete(): Promise<ResumableUpload> {
+    if (this.#writer.progress.multipartId === null) {
+      await this.#save({});
+      const etag = await this.#writer.putWhole();
+      // An older request may have put other bytes; it can't commit them. Parts replace what is there, under our epoch alone.
+      if (etag !== null) {
+        const row = { ...this.#row, ...this.#writer.progress.type };
+        const upload = await commitResumable(this.#deps, this.#actor, row, etag, row.epoch);
+        this.#forget(row.stash);
+        return upload;
+      }
     }
-    // What is put under the file's own key can't be fenced off.
-    await this.#save({});
-    const etag = await this.#writer.putWhole();
-    const upload = await commitResumable(
-      this.#deps,
-      this.#actor,
-      { ...this.#row, ...this.#writer.progress.type },
-      etag,
-    );
-    this.#forget(this.#row.stash);
-    return upload;
+    await this.#writer.sendPart();
+    return finish(this.#deps, this.#actor, this.#row);
   }
 
-  async #leave(): Promise<void> {
+  /** Leaves what is no full part in a stash. */
+  async #leave(isWriting: boolean): Promise<void> {
     const { part } = this.#writer;
-    const end = this.#partStart + part.sizeBytes;
-    if (end === this.#row.offsetBytes) return this.#save({ isWriting: false });
-    const stash = this.#roomOf(this.#writer.progress.number).key;
     await part.leave();
-    await this.#save({ offsetBytes: end, stash, isWriting: false }).catch(async (error) => {
-      // Where it is not known whether it was saved, the stash may be needed.
-      if (isFencedOff(error)) await this.#deps.bytes.remove([stash]);
-      throw error;
-    });
-  }
-
-  async #saveBegun(): Promise<void> {
-    await this.#save({}).catch(async (error) => {
-      // Where it is not known whether the id was saved, R2 gives the parts up after seven days.
-      if (isFencedOff(error)) await this.#writer.abort();
-      throw error;
-    });
+    await this.#save({ offsetBytes: this.#end, stash: part.key, isWriting });
   }
 
   #savePart(part: StoredPart): Promise<void> {
-    const offsetBytes = this.#partStart + this.#writer.part.sizeBytes;
-    return this.#save({ offsetBytes, stash: null, isWriting: offsetBytes < this.#row.sizeBytes }, part);
+    const offsetBytes = this.#end;
+    this.#silentLooks = SILENT_LOOKS;
+    return this.#save({ offsetBytes, stash: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
   /** @throws `offset_mismatch` where a newer request has taken over, or the upload was deleted */
@@ -212,10 +238,14 @@ export class Appending {
     row.dueAt = Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting) };
     const along = part ? [savePart({ ...values, ...part })] : [];
-    const queries = [saveResumable(values), isSaved(values), ...along] as const;
-    const [, saved] = await write(this.#deps, queries, { isIdempotent: true });
-    if (saved.length === 0) {
-      throw new AppError("offset_mismatch", { message: "Another request has taken over this upload." });
+    const queries = [saveResumable(values), savedState(values), ...along] as const;
+    const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
+    if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes) {
+      // The first of two tries may have been saved before another request took over, which then goes on with these.
+      const { stash } = row;
+      if (stash !== null && stash !== before.stash && stash !== saved?.stash) await this.#deps.bytes.remove([stash]);
+      if (row.multipartId !== before.multipartId && row.multipartId !== saved?.multipartId) await this.#writer.abort();
+      throw fencedOff();
     }
     this.#row = row;
     if (before.stash !== row.stash) this.#forget(before.stash);
@@ -240,11 +270,17 @@ export async function finish(deps: Deps, doer: Doer, row: NamedRow): Promise<Res
   return commitResumable(deps, doer, row, etag);
 }
 
-async function commitResumable(deps: Deps, doer: Doer, row: NamedRow, etag: string): Promise<ResumableUpload> {
+async function commitResumable(
+  deps: Deps,
+  doer: Doer,
+  row: NamedRow,
+  etag: string,
+  epoch: number | null = null,
+): Promise<ResumableUpload> {
   const { fileId: id, sizeBytes, mimeType, fileType } = row;
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
-  await commit(deps, doer, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })]);
+  await commit(deps, doer, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })], epoch);
   await enqueue(deps, fileOf(row));
   return view({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

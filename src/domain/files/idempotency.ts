@@ -23,7 +23,7 @@ export type EarlierUpload = FileKey;
 
 /** What has become of an upload, begun or ended. */
 export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
-  db.select({ status: files.status, sha256: files.sha256 }).from(files).where(isFile(param)),
+  db.select({ status: files.status, sha256: files.sha256, etag: files.etag }).from(files).where(isFile(param)),
 );
 
 type KeyValues = {

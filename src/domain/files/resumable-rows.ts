@@ -1,8 +1,9 @@
-import { and, asc, eq, exists, getTableColumns, inArray, lt, lte, notExists, or, sql } from "drizzle-orm";
+import { and, asc, eq, exists, getTableColumns, gt, inArray, lt, lte, notExists, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
+import { teamRead } from "../accounts/authorization.ts";
 import { fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
@@ -23,19 +24,16 @@ export const MAX_OVERDUE_UPLOADS = 100;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
-/** Which upload is meant. Whoever does not know all three finds nothing. */
+/** Which upload is meant. Whoever does not know both, or is of another team, finds nothing. */
 export interface AddressValues {
   id: string;
-  teamId: string;
   secretHash: string;
 }
+type OwnedValues = AddressValues & { teamId: string };
 
 const isAddressed = (param: Param<AddressValues>) =>
-  and(
-    eq(uploads.fileId, param("id")),
-    eq(uploads.teamId, param("teamId")),
-    eq(uploads.secretHash, param("secretHash")),
-  );
+  and(eq(uploads.fileId, param("id")), eq(uploads.secretHash, param("secretHash")));
+const isOwned = (param: Param<OwnedValues>) => and(isAddressed(param), eq(uploads.teamId, param("teamId")));
 const isReceiving = (db: Db) =>
   exists(
     db
@@ -44,15 +42,23 @@ const isReceiving = (db: Db) =>
       .where(and(isFileOfUpload, eq(files.status, "receiving"))),
   );
 
-export const resumableAt = preparedQuery((db, param: Param<AddressValues>) =>
+const withName = (db: Db) =>
   db
     .select({ ...getTableColumns(uploads), originalName: files.originalName })
     .from(uploads)
-    .innerJoin(files, isFileOfUpload)
-    .where(and(isAddressed(param), sql`${files.status} <> 'deleting'`)),
-);
+    .innerJoin(files, isFileOfUpload);
+const isKept = sql`${files.status} <> 'deleting'`;
 
-type ClaimValues = AddressValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
+export const resumableOfTeam = preparedQuery((db, param: Param<OwnedValues>) =>
+  withName(db).where(and(isOwned(param), isKept)),
+);
+/** The same for a caller who is authorised in the same round trip. */
+export const resumableAt = teamRead(uploads.teamId, (db, param: Param<AddressValues>) => ({
+  query: withName(db).$dynamic(),
+  where: and(isAddressed(param), isKept),
+}));
+
+type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
 
 /** The newest request wins. One that found another at work leaves out the number of the part which that may send yet. */
 export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
@@ -66,11 +72,12 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
     })
     .where(
       and(
-        isAddressed(param),
+        isOwned(param),
         eq(uploads.offsetBytes, param("offsetBytes")),
         sql`${uploads.offsetBytes} + ${param("minBytes")} <= ${uploads.sizeBytes}`,
+        lt(uploads.offsetBytes, uploads.sizeBytes),
         isUnfinished,
-        or(sql`${uploads.dueAt} > ${param("now")}`, sql`${uploads.offsetBytes} = ${uploads.sizeBytes}`),
+        gt(uploads.dueAt, param("now")),
         lt(uploads.nextPart, MAX_PART_NUMBER),
         isReceiving(db),
       ),
@@ -110,12 +117,17 @@ export const savePart = preparedQuery(
     return insertWhere(db, uploadParts, row, exists(saved));
   },
 );
-/** Finds a row where it was saved. */
-export const isSaved = preparedQuery((db, param: Param<SavedValues>) =>
+/** What is saved, by whichever request. */
+export const savedState = preparedQuery((db, param: Param<{ id: string }>) =>
   db
-    .select({ id: uploads.fileId })
+    .select({
+      epoch: uploads.epoch,
+      offsetBytes: uploads.offsetBytes,
+      stash: uploads.stash,
+      multipartId: uploads.multipartId,
+    })
     .from(uploads)
-    .where(and(isOwn(param), eq(uploads.offsetBytes, param("offsetBytes")), isReceiving(db))),
+    .where(and(eq(uploads.fileId, param("id")), isReceiving(db))),
 );
 
 export const partsOf = preparedQuery((db, param: Param<{ id: string }>) =>

@@ -6,7 +6,7 @@ import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../.
 import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
-import type { TeamActor } from "../accounts/authorization.ts";
+import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
 import { type Append, Appending, fileOf, finish, isWhole, type ResumableUpload, tooLong, view } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
@@ -19,6 +19,7 @@ import {
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
   resumableAt,
+  resumableOfTeam,
   takeOverdue,
 } from "./resumable-rows.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
@@ -31,12 +32,16 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  *               that still writes under an older epoch saves nothing from then on
  *   2. goes on  with what lies behind the last full part, the stash, in front of what comes
  *   3. saves    each full part once R2 has it: row of the part and new offset in one batch, under its epoch
- *   4. leaves   what is no full part at its end, or when the line breaks, in a stash of its own, and saves the offset
+ *   4. leaves   what is no full part at its end, when the line breaks or has gone silent, in a stash of its own, and saves
+ *               the offset
  *
  * An offset is told only after it was saved, so it never falls. No key and no part number is used by two requests, so one
- * that is fenced off overwrites nothing. The last byte's request puts the parts together and commits the file; where it
- * died before, whoever comes next does: HEAD, PATCH or recovery. Recovery also ends what has expired, and clears away
- * what requests that died have left: every object of an upload but its file's bytes begins with `stashPrefix`.
+ * that is fenced off overwrites nothing; the file's own key is given bytes where there are none, by a `put` of all of
+ * them that only its own epoch may commit, or by putting together the parts that the rows name. The last byte's request
+ * commits the file; where it died before, whoever comes next does: HEAD, PATCH or recovery. Recovery also ends what has
+ * expired, and clears away what requests that died have left: every object of an upload but its file's bytes begins with
+ * `stashPrefix`. A Worker that dies once R2 has begun a multipart upload, and before a row has R2's id of it, leaves that
+ * to R2, which drops it after seven days: only R2 makes the id, and no binding lists them.
  */
 
 /** Those of a team: each holds a place in the quota and objects in R2. */
@@ -77,11 +82,38 @@ const insertUpload = preparedQuery((db, param: Param<NewValues>) => {
   return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${begun}`);
 });
 
-/** @throws `quota_exceeded` */
+interface NewUpload {
+  name: string;
+  sizeBytes: number;
+  metadata: string;
+  sha256: string | null;
+  /** The first bytes, where they come along. */
+  body?: Omit<Append, "offsetBytes">;
+}
+
+/** One whose first bytes fail goes with them: nobody was told its address. @throws `quota_exceeded`, and as `appendToUpload` */
 export async function createUpload(
   deps: Deps,
+  actor: TeamActor,
+  { body, ...input }: NewUpload,
+): Promise<{ address: Address; upload: ResumableUpload }> {
+  const created = await insertResumable(deps, actor, input);
+  if (!body) return created;
+  const { address } = created;
+  try {
+    return { address, upload: await appendToUpload(deps, actor, address, { ...body, offsetBytes: 0 }) };
+  } catch (error) {
+    await terminateUpload(deps, actor, address).catch((cause) =>
+      deps.log("warn", "upload left to recovery", { fileId: address.id, cause }),
+    );
+    throw error;
+  }
+}
+
+async function insertResumable(
+  deps: Deps,
   { teamId }: TeamActor,
-  input: { name: string; sizeBytes: number; metadata: string; sha256: string | null },
+  input: Omit<NewUpload, "body">,
 ): Promise<{ address: Address; upload: ResumableUpload }> {
   const { sizeBytes, metadata, sha256 } = input;
   const id = newId(deps.system);
@@ -121,35 +153,36 @@ export async function createUpload(
   return { address: { id, secret }, upload: view(row) };
 }
 
-const addressValues = ({ teamId }: TeamActor, { id, secret }: Address): AddressValues => ({
-  id,
-  teamId,
-  secretHash: fingerprint(secret),
-});
+const addressValues = ({ id, secret }: Address): AddressValues => ({ id, secretHash: fingerprint(secret) });
 
 /**
  * How far the upload has come. One that is whole and was not put together is, before anybody is told. A client that asks
  * while a request of its own is writing has lost that one: for a moment it is waited for, so that what came of it counts.
  * @throws `not_found`, `upload_expired`
  */
-export async function fetchUpload(deps: Deps, actor: TeamActor, address: Address): Promise<ResumableUpload> {
-  const look = async () => (await read(deps, [resumableAt(addressValues(actor, address))]))[0][0];
-  let row = await look();
+export async function fetchUpload(
+  deps: Deps,
+  credential: Credential<"upload">,
+  address: Address,
+): Promise<ResumableUpload> {
+  const look = () => authorizeRead(deps, credential, resumableAt(addressValues(address)));
+  let [row] = await look();
   for (const milliseconds of LOOKS_MILLISECONDS) {
     if (!row?.isWriting) break;
     await deps.system.sleep(milliseconds);
-    row = await look();
+    [row] = await look();
   }
   if (!row) throw new AppError("not_found");
   if (row.isFinished) return view(row);
-  if (isWhole(row)) return finish(deps, actor, row);
+  if (isWhole(row)) return finish(deps, await authorize(deps, credential), row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
   return view(row);
 }
 
 /** Removes an unfinished upload and all that there is of it. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
-  const [[row]] = await read(deps, [resumableAt(addressValues(actor, address))]);
+  const { teamId } = actor;
+  const [[row]] = await read(deps, [resumableOfTeam({ ...addressValues(address), teamId })]);
   if (!row) throw new AppError("not_found");
   const complete = new AppError("forbidden", { message: "The upload is complete: delete the file." });
   if (row.isFinished) throw complete;
@@ -170,21 +203,22 @@ export async function appendToUpload(
   address: Address,
   append: Append,
 ): Promise<ResumableUpload> {
-  const values = addressValues(actor, address);
+  const values = { ...addressValues(address), teamId: actor.teamId };
   const now = deps.system.now();
   const { offsetBytes, sizeBytes } = append;
   const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now, dueAt: now + MAX_UNFINISHED_MILLISECONDS };
-  const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableAt(values)], { isIdempotent: false });
+  const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableOfTeam(values)], {
+    isIdempotent: false,
+  });
   if (!row) throw new AppError("not_found");
-  const whole = row.isFinished || isWhole(row);
-  if (!claimed && !whole && row.dueAt <= now) throw new AppError("upload_expired");
+  if (!claimed && !row.isFinished && !isWhole(row) && row.dueAt <= now) throw new AppError("upload_expired");
   if (row.offsetBytes !== offsetBytes) {
     throw new AppError("offset_mismatch", { message: `The upload stands at ${row.offsetBytes} bytes.` });
   }
   if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
   if (row.isFinished) return view(row);
+  if (isWhole(row)) return finish(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");
-  if (whole) return finish(deps, actor, { ...row, ...claimed });
   return new Appending(deps, actor, { ...row, ...claimed }, append).run();
 }
 

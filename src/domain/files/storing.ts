@@ -73,10 +73,10 @@ export class ObjectWriter {
     await this.part.next(this.#storing.roomOf(this.progress.number));
   }
 
-  /** @returns the object's etag */
-  async putWhole(): Promise<string> {
+  /** @returns the object's etag; null where there is one of other bytes, and the part is still the caller's to send */
+  async putWhole(): Promise<string | null> {
     const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, this.#download, this.#storing.sha256);
-    await this.part.discard();
+    if (etag !== null) await this.part.discard();
     return etag;
   }
 

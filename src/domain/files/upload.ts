@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { and, eq, notExists, or, sql } from "drizzle-orm";
+import { and, eq, exists, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, teamUsage } from "../../platform/schema.ts";
+import { files, teamUsage, uploads } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Doer, writeWithEvent } from "../events/events.ts";
@@ -164,8 +164,9 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
       parts.push(part);
     },
   });
-  const stored = async (etag: string): Promise<StoredObject> => {
+  const stored = async (etag: string | null): Promise<StoredObject> => {
     const { type } = writer.progress;
+    if (etag === null) throw new Error("The key of a new file is in use.");
     if (!type) throw new Error("The media type was not detected.");
     return { ...type, sizeBytes, etag, sha256: digest.digest("hex") };
   };
@@ -194,23 +195,34 @@ export interface StoredObject extends DetectedType {
   etag: string;
 }
 
-type CommitValues = StoredObject & FileKey & { reservedBytes: number; dueAt: number; updatedAt: number };
+type CommitValues = StoredObject &
+  FileKey & {
+    reservedBytes: number;
+    dueAt: number;
+    updatedAt: number;
+    /** Of the request that may commit a resumable upload; null where any may. */
+    epoch: number | null;
+  };
 
-const markPending = preparedQuery((db, param: Param<CommitValues>) =>
-  db
+const markPending = preparedQuery((db, param: Param<CommitValues>) => {
+  const ofEpoch = db
+    .select({ one: sql`1` })
+    .from(uploads)
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
+  return db
     .update(files)
     .set({
       status: "pending",
       ...given(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
       ...changed(param),
     })
-    .where(and(isFile(param), eq(files.status, "receiving"))),
-);
+    .where(and(isFile(param), eq(files.status, "receiving"), or(sql`${param("epoch")} is null`, exists(ofEpoch))));
+});
 
 /**
  * The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost.
  * `along` goes with it.
- * @throws `not_found` where the file was deleted while its bytes came
+ * @throws `not_found` where the file was deleted while its bytes came, `offset_mismatch` where `epoch` is over
  */
 export async function commit(
   deps: Deps,
@@ -218,17 +230,22 @@ export async function commit(
   { id, teamId }: FileKey,
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
+  epoch: number | null = null,
 ): Promise<void> {
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
-  const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now });
+  const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now, epoch });
   const event = fileEvent(deps, "file.uploaded", doer, { id, teamId });
   const queries = [mark, uploadState({ id, teamId }), ...along] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (!row || row.status === "receiving" || row.status === "deleting") {
+  if (!row || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }
+  if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
 }
+
+export const fencedOff = () =>
+  new AppError("offset_mismatch", { message: "Another request has taken over this upload." });
 
 const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
