@@ -16,6 +16,7 @@ import {
   numberIn,
   parseMetadata,
   requiredNumberIn,
+  wholeNumber,
 } from "./tus-headers.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
@@ -26,10 +27,9 @@ const EXTENSIONS = "creation,creation-with-upload,expiration,termination";
 /** Of a body that is refused so much is read: a client that is answered midway often sees a reset instead. */
 const MAX_DRAINED_BYTES = 1024 * 1024;
 
-const wholeNumber: HeaderContract["schema"] = { type: "integer", minimum: 0 };
 const TUS_RESUMABLE: HeaderContract = {
   required: true,
-  description: "The version of the protocol.",
+  description: "The version of the protocol: 400 where it is missing, 412 where it is another.",
   schema: { type: "string", const: VERSION },
 };
 const TOLD = {
@@ -54,10 +54,10 @@ function tus<R extends { c: Context<AppEnv> }>(
   const refusals = ["invalid_input" as const, "unsupported_version" as const, ...(contract.refusals ?? [])];
   const operation = make("upload", { ...contract, requestHeaders: headers, refusals }, async (request) => {
     const { c } = request;
-    if (c.req.header("Tus-Resumable") !== VERSION) {
-      c.header("Tus-Version", VERSION);
-      throw new AppError("unsupported_version");
-    }
+    const version = c.req.header("Tus-Resumable");
+    if (version !== VERSION) c.header("Tus-Version", VERSION);
+    if (version === undefined) throw invalid({ path: "Tus-Resumable", message: "Required." });
+    if (version !== VERSION) throw new AppError("unsupported_version");
     const refused = REFUSED_HEADERS.filter((name) => c.req.header(name) !== undefined);
     if (refused.length > 0) throw invalid(...refused.map((path) => ({ path, message: "Not supported." })));
     return handle(request);
@@ -139,7 +139,7 @@ export const create = tus(
       "An upload that is not finished 24 hours after its last byte is removed. A public key may do this.",
     takesBytes: BYTES_TYPE,
     requestHeaders: {
-      "Upload-Length": { required: true, description: "Bytes of the file.", schema: { type: "integer", minimum: 1 } },
+      "Upload-Length": { required: true, description: "Bytes of the file.", schema: wholeNumber(1) },
       "Upload-Metadata": {
         description:
           "Pairs of a key and a base64 value: `filename`; `sha256` (64 hex digits), with which the stored bytes are compared. " +
@@ -237,7 +237,7 @@ export const append = tus(
       "processed once its last byte is stored.",
     takesBytes: BYTES_TYPE,
     requestHeaders: {
-      "Upload-Offset": { required: true, description: "Where the bytes begin.", schema: wholeNumber },
+      "Upload-Offset": { required: true, description: "Where the bytes begin.", schema: wholeNumber(0) },
     },
     success: {
       statuses: [204],

@@ -11,11 +11,15 @@ export const MAX_METADATA_CHARACTERS = 4096;
 
 export const invalid = (...errors: FieldError[]) => new AppError("invalid_input", { errors });
 
+const MAX_DIGITS = 15;
+/** What such a header holds. */
+export const wholeNumber = (minimum: number) => ({ type: "integer", minimum, maximum: 10 ** MAX_DIGITS - 1 });
+
 /** A header that holds a whole number; undefined where it is not there. */
 export function numberIn(c: Context<AppEnv>, name: string): number | undefined {
   const text = c.req.header(name);
   if (text === undefined) return undefined;
-  if (/^\d{1,15}$/.test(text)) return Number(text);
+  if (/^\d+$/.test(text) && text.length <= MAX_DIGITS) return Number(text);
   throw invalid({ path: name, message: "Must be a whole number." });
 }
 

@@ -141,6 +141,45 @@ describe("A line", () => {
   });
 });
 
+test("A line that goes silent after every MiB, on a server that waits for minutes, lets a file of 20 MiB through.", async () => {
+  const patient = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:600"]);
+  const team = await patient.newTeam();
+  const line = await Line.open(patient.url, () => ({ fault: "stall", afterBytes: MEBIBYTE }));
+  const bytes = bytesOf(20 * MEBIBYTE);
+  const version = { "Tus-Resumable": "1.0.0" };
+  const made = await team.send("POST", RESUMABLE, { headers: { ...version, "Upload-Length": `${bytes.length}` } });
+  const path = made.headers.get("Location") ?? "";
+  const ask = async () => Number((await team.send("HEAD", path, { headers: version })).headers.get("Upload-Offset"));
+  for (let offset = 0; offset < bytes.length; ) {
+    const impatience = new AbortController();
+    const Authorization = `Bearer ${team.token}`;
+    const type = "application/offset+octet-stream";
+    const sending = fetch(line.url + path, {
+      method: "PATCH",
+      headers: { ...version, Authorization, "Content-Type": type, "Upload-Offset": `${offset}` },
+      body: bytes.subarray(offset),
+      signal: impatience.signal,
+    }).catch(() => undefined);
+    // The client hears nothing until it gives up; it asks over another line.
+    const next = await vi.waitFor(
+      async () => {
+        const told = await ask();
+        expect(told).toBeGreaterThan(offset);
+        return told;
+      },
+      { timeout: 30_000, interval: 100 },
+    );
+    impatience.abort();
+    await sending;
+    offset = next;
+  }
+  const id = made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
+  expect(line.faults).toBeGreaterThanOrEqual(18);
+  await line.close();
+  await patient.remove();
+}, 300_000);
+
 test("Forty slow uploads at once, of which an isolate's memory holds nine, are all taken, by form and by tus.", async () => {
   // On which a client may take its time.
   const patient = await Server.start();
