@@ -99,6 +99,10 @@ class Client {
     const body = new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
+          const { looks } = this.world;
+          // One that has failed reads the body and throws it away: it looks for no silence, and saves nothing.
+          for (let turns = 0; turns < 20 && this.world.looks === looks; turns++) await realSystem.sleep(0);
+          if (pieces.length === 1 && this.world.looks === looks) isOver = true;
           while (pieces.length === 1 && !isOver && !bindings.isDead && (await this.savedOffset()) < at) {
             await realSystem.sleep(1);
           }
@@ -532,7 +536,9 @@ describe("A line that goes silent", () => {
       const at = 5 * MEBIBYTE - 700;
       const bindings = new ProxiedBindings();
       await must(client.silent(0, at, 5 * MEBIBYTE + 700, bindings));
-      expect(bindings.calls.filter((call) => call === "R2 uploadPart")).toHaveLength(1);
+      // In the silence, and at the end.
+      const puts = bindings.calls.filter((call) => call === "R2 put").length;
+      expect(puts).toBe(hasNoMemory ? 3 : 2);
       expect(await client.savedOffset()).toBe(5 * MEBIBYTE + 700);
       await client.resume();
       await expectKept(client, large);

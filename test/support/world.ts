@@ -69,6 +69,8 @@ export class World {
   readonly lines: Line[] = [];
   /** The lines of its clients have gone silent. */
   isSilent = false;
+  /** How often requests have looked whether a line has. */
+  looks = 0;
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
@@ -77,6 +79,7 @@ export class World {
     now: () => this.#startedAt + this.aheadMilliseconds,
     // Time passes at once, and whatever else is under way gets its turn. A request that waits for bytes waits for them.
     sleep: async (milliseconds) => {
+      if (milliseconds === LOOK_MILLISECONDS) this.looks += 1;
       if (milliseconds === LOOK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
