@@ -27,14 +27,12 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 }
 
 /**
- * Runs what a caller asks for. The token is read, and counted unless the operation is unlimited, first and without the
- * database; `run` authorises it. A request whose token turns out to be missing or invalid is counted for its address.
+ * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request whose token turns out to be missing or invalid is counted for its address.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
  */
 export async function withCredential<R extends Right, T>(
   c: Context<AppEnv>,
   right: R,
-  isUnlimited: boolean,
   run: (credential: Credential<R>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
@@ -45,7 +43,7 @@ export async function withCredential<R extends Right, T>(
       limiter.authenticated(credential.tokenHash ?? "operator");
     });
     const subject = credential.tokenHash ?? "operator";
-    if (limiter.isRefused(address, subject) || !(isUnlimited || (await limiter.token(subject)))) throw rateLimited();
+    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw rateLimited();
     return await run(credential);
   } catch (error) {
     const isUnauthenticated =

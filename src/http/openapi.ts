@@ -39,7 +39,7 @@ function codesOf(operation: Operation, path: string): Code[] {
   const codes = new Set<Code>(operation.refusals);
   if (operation.access !== "public") {
     for (const code of ["token_missing", "token_invalid", "forbidden"] as const) codes.add(code);
-    if (!operation.isUnlimited) codes.add("rate_limited");
+    codes.add(operation.codeOfFailures ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
   if (operation.query || operation.body) codes.add("invalid_input");
@@ -47,7 +47,7 @@ function codesOf(operation: Operation, path: string): Code[] {
     for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
       codes.add(code);
   }
-  return operation.isUnlimited ? [...codes] : [...codes, "internal", "unavailable"];
+  return operation.codeOfFailures ? [...codes] : [...codes, "internal", "unavailable"];
 }
 
 function errorExample(code: Code): Json {

@@ -38,8 +38,8 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
-  /** The rate limit of tokens does not count it, and it never answers 429: its clients can't take that. */
-  isUnlimited?: true;
+  /** It answers so instead of 429, 500 and 503, which its clients can't take. */
+  codeOfFailures?: Code;
   requestHeaders?: Record<string, HeaderContract>;
   success: {
     /** 200 alone where it says nothing else. */
@@ -90,7 +90,7 @@ export function read<R extends Right, S extends z.ZodType, Q extends Schema = un
     ...contract,
     access,
     answer: (c) =>
-      withCredential(c, access, contract.isUnlimited ?? false, async (credential) => {
+      withCredential(c, access, async (credential) => {
         try {
           const query = await validQuery(c);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
@@ -115,7 +115,7 @@ export function write<R extends Right, S extends z.ZodType, Q extends Schema = u
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, access, contract.isUnlimited ?? false, async (credential) => {
+      withCredential(c, access, async (credential) => {
         const actor = await authorize(c.var.deps, credential);
         const query = await validQuery(c);
         if (contract.body) await readJson(c);

@@ -191,7 +191,7 @@ const headOnce = tus(
   reading,
   {
     summary: "Ask how far a resumable upload has come",
-    isUnlimited: true,
+    codeOfFailures: "upload_locked",
     success: {
       description: "How far it has come.",
       headers: {
@@ -201,7 +201,7 @@ const headOnce = tus(
         ...TOLD,
       },
     },
-    refusals: ["upload_expired", "upload_locked"],
+    refusals: ["upload_expired"],
   },
   async ({ c, deps, credential }) => {
     const upload = await fetchUpload(deps, credential, addressOf(c));
@@ -221,9 +221,12 @@ export const head: Operation = {
     try {
       return await headOnce.answer(c);
     } catch (cause) {
-      if (cause instanceof AppError && !["unavailable", "internal", "rate_limited"].includes(cause.code)) throw cause;
-      c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
-      throw new AppError("upload_locked", { retryAfterSeconds: 1, cause });
+      const { code, retryAfterSeconds = 1 } = cause instanceof AppError ? cause : new AppError("internal");
+      if (!["unavailable", "internal", "rate_limited"].includes(code)) throw cause;
+      if (code !== "rate_limited") {
+        c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
+      }
+      throw new AppError("upload_locked", { retryAfterSeconds, cause });
     }
   },
 };

@@ -233,16 +233,15 @@ describe("A caller", () => {
     expect((await head(call, path, { token: OPERATOR })).status).toBe(403);
   });
 
-  test("A caller who asks how far an upload has come is not counted by the rate limit of tokens.", async () => {
+  test("A caller above the rate limit who asks how far an upload has come is told to ask again later.", async () => {
     const path = locationOf(await create(team.call, 10));
-    const limited = startWorker((deps) => ({
-      ...deps,
-      limiter: { ...deps.limiter, token: async () => false, isRefused: () => false },
-    }));
-    expect((await head(limited.call, path, { token: team.token })).status).toBe(200);
-    expect((await patch(limited.call, path, 0, new Uint8Array(1), { token: team.token })).status).toBe(429);
+    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token: async () => false } }));
     const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isRefused: () => true } }));
-    expect((await head(refusing.call, path, { token: team.token })).status).toBe(423);
+    for (const { call: limited } of [counting, refusing]) {
+      const answer = await head(limited, path, { token: team.token });
+      expect([answer.status, answer.headers.get("Retry-After")]).toEqual([423, "60"]);
+      expect((await patch(limited, path, 0, new Uint8Array(1), { token: team.token })).status).toBe(429);
+    }
   });
 
   test("A caller who asks how far an upload has come while the database is away is told to ask again.", async () => {
