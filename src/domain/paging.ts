@@ -1,7 +1,8 @@
-import { asc, desc, gt, lt } from "drizzle-orm";
+import { asc, desc, gt, lt, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import { AppError } from "../errors.ts";
 import type { Param } from "../platform/db.ts";
+import { fingerprint } from "../platform/secrets.ts";
 
 /** Which part of a list is wanted: by page number at the cost of its depth, or by cursor at no such cost. */
 export interface PageRequest {
@@ -19,57 +20,105 @@ export interface Page<T> {
 
 export type Order = "newest first" | "oldest first";
 
+type PageValues = { limit: number; offset: number };
+
 /** The parameters of a query that is built with `keyset`. */
-export type KeysetValues = { bound: string; limit: number; offset: number };
+export type KeysetValues = PageValues & { bound: string };
 
 /** The pieces of a keyset query over ids. It always bounds the id, so it is a search of the index and never a scan. */
 export function keyset(id: SQLiteColumn, order: Order, param: Param<KeysetValues>) {
   const isNewestFirst = order === "newest first";
   return {
     where: (isNewestFirst ? lt : gt)(id, param("bound")),
-    by: (isNewestFirst ? desc : asc)(id),
+    by: [(isNewestFirst ? desc : asc)(id)],
     limit: param("limit"),
     offset: param("offset"),
   };
 }
 
-/**
- * One row more than the page says whether another page follows. `list` names the list and the filters on it.
- * @throws `invalid_input` where the cursor is of another list or filter
- */
-export function keysetValues(list: string, order: Order, { limit, page, cursor }: PageRequest): KeysetValues {
-  // "g" lies above all hex.
-  const start = order === "newest first" ? "g" : "";
+/** The parameters of a query that is built with `nameKeyset`. */
+export type NameKeysetValues = PageValues & { nameBound: string; idBound: string; lastName: string };
+
+/** The same over the names that begin with a prefix, in their order, and over the ids where names are equal. */
+export function nameKeyset(name: SQLiteColumn, id: SQLiteColumn, param: Param<NameKeysetValues>) {
+  const isBehind = sql`(${name}, ${id}) > (${param("nameBound")}, ${param("idBound")})`;
   return {
-    bound: cursor === undefined ? start : decodeCursor(list, cursor),
-    limit: limit + 1,
-    offset: (page - 1) * limit,
+    where: sql`${isBehind} and ${name} <= ${param("lastName")}`,
+    by: [asc(name), asc(id)],
+    limit: param("limit"),
+    offset: param("offset"),
   };
 }
 
-/** Cuts the rows of a keyset query to the page. */
+/** One row more than the page says whether another page follows. */
+const pageValues = ({ limit, page }: PageRequest): PageValues => ({ limit: limit + 1, offset: (page - 1) * limit });
+
+/** Lies above all ids, as "" lies below them. */
+export const ABOVE_ALL_IDS = "g";
+
+/** `start` is where the list begins. @throws `invalid_input` where the cursor is of another list or filter */
+export function keysetValues(
+  list: string,
+  order: Order,
+  request: PageRequest,
+  start = order === "newest first" ? ABOVE_ALL_IDS : "",
+): KeysetValues {
+  if (request.cursor === undefined) return { ...pageValues(request), bound: start };
+  const { id } = decodeCursor(list, request.cursor);
+  if (order === "newest first" ? id > start : id < start) throw foreignCursor();
+  return { ...pageValues(request), bound: id };
+}
+
+/** SQLite orders text by its UTF-8, in which this is the last character; no name is so long as so many of them. */
+const BEHIND_ALL_NAMES = "\u{10ffff}".repeat(100);
+
+/** The same for names. @throws `invalid_input` */
+export function nameKeysetValues(list: string, prefix: string, request: PageRequest): NameKeysetValues {
+  const { name, id } =
+    request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
+  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + BEHIND_ALL_NAMES };
+}
+
+/** Cuts the rows of a keyset query to the page. `nameOf` is given for a list in the order of names. */
 export function cutPage<Row extends { id: string }, T>(
   list: string,
   { limit }: PageRequest,
   rows: Row[],
   view: (row: Row) => T,
+  nameOf?: (row: Row) => string,
 ): Page<T> {
   const items = rows.slice(0, limit);
   const last = rows.length > limit ? items.at(-1) : undefined;
-  return { items: items.map(view), next: last ? encodeCursor(list, last.id) : null };
+  return { items: items.map(view), next: last ? encodeCursor(list, last.id, nameOf?.(last)) : null };
 }
 
-export const encodeCursor = (list: string, lastId: string): string => `${list}-${lastId}`;
+const DIGEST_CHARACTERS = 12;
+
+/** What a list is called in its cursors: with filters, a digest of them too. */
+export function listName(list: string, filters: object): string {
+  const text = JSON.stringify(filters);
+  return text === "{}" ? list : `${list}-${fingerprint(text).slice(0, DIGEST_CHARACTERS)}`;
+}
 
 /**
- * A cursor is the list and the id of the last item of the page before. It is not signed: every query is limited to the
- * caller's team anyway.
+ * A cursor is the list and the place where its next page begins: an id, or a name and an id. It is not signed: every
+ * query is limited to the caller's team anyway.
  */
-export function decodeCursor(list: string, cursor: string): string {
-  const id = cursor.slice(-24);
-  if (cursor === encodeCursor(list, id) && /^[0-9a-f]{24}$/.test(id)) return id;
-  throw new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
+export const encodeCursor = (list: string, id: string, name?: string): string =>
+  name === undefined ? `${list}-${id}` : `${list}.${Buffer.from(name).toString("base64url")}-${id}`;
+
+/** `prefix` is given for a list in the order of names. @throws `invalid_input` where the cursor is of another list */
+export function decodeCursor(list: string, cursor: string, prefix?: string): { id: string; name: string } {
+  const [, encoded = "", id = ""] = /(?:\.([\w-]+))?-([0-9a-f]{24})$/.exec(cursor) ?? [];
+  const name = Buffer.from(encoded, "base64url").toString();
+  const isOfList = cursor === encodeCursor(list, id, prefix === undefined ? undefined : name);
+  if (isOfList && name.startsWith(prefix ?? "")) return { id, name };
+  throw foreignCursor();
 }
 
+const foreignCursor = () =>
+  new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
+
 /** What a cursor of the list looks like, for the API's description. */
-export const cursorPattern = (list: string): string => `^${list}-[0-9a-f]{24}$`;
+export const cursorPattern = (list: string): string =>
+  `^${list}(-[0-9a-f]{${DIGEST_CHARACTERS}}(\\.[A-Za-z0-9_-]+)?)?-[0-9a-f]{24}$`;

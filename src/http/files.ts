@@ -5,16 +5,20 @@ import {
   FAILURE_CODES,
   fetchMetadata,
   fetchUsage,
-  listFiles,
   reprocessFile,
+  SHOWN_STATES,
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
+import { listFiles } from "../domain/files/lists.ts";
 import { read, write } from "./operation.ts";
-import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
+
+/** Names have 200 bytes at most. */
+const MAX_NAME_PREFIX = 200;
 
 const fileSchema = z
   .strictObject({
@@ -22,7 +26,7 @@ const fileSchema = z
     teamId: id,
     originalName: z.string(),
     fileType: z.enum(FILE_TYPES),
-    status: z.enum(["pending", "processing", "completed", "failed"]),
+    status: z.enum(SHOWN_STATES),
     createdAt: timestamp,
     updatedAt: timestamp,
     __v: z.int().nonnegative(),
@@ -90,8 +94,15 @@ export const list = read(
   "team",
   {
     summary: "List files",
-    description: "Newest first.",
-    query: pageQuery("files"),
+    description:
+      "Newest first; by name where `name` is given. With several filters a page may be short, or empty, and still have a `Link`.",
+    query: pageQuery("files").extend({
+      status: z.enum(SHOWN_STATES).optional(),
+      fileType: z.enum(FILE_TYPES).optional(),
+      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "What the name begins with, case as stored." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+    }),
     success: {
       description: "A page of files.",
       schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
@@ -100,7 +111,7 @@ export const list = read(
     },
   },
   async ({ c, deps, credential, query }) => {
-    const { items, next } = await listFiles(deps, credential, pageRequest(query));
+    const { items, next } = await listFiles(deps, credential, query, pageRequest(query));
     return c.json({ message: `Files: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
   },
 );

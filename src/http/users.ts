@@ -10,7 +10,7 @@ import {
   updateUser,
 } from "../domain/accounts/users.ts";
 import { read, write } from "./operation.ts";
-import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const PASSWORD_HASH =
   "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
@@ -64,6 +64,8 @@ const email = z
   .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
   .meta({ format: "email" });
 const password = text(8, 256);
+/** Two names of 100 and a space. */
+const MAX_FULL_NAME_LENGTH = 201;
 
 const versionHeaders = { ETag: "The user's version, quoted." };
 const ifMatch = {
@@ -114,8 +116,14 @@ export const list = read(
   "team",
   {
     summary: "List users",
-    description: "Oldest first: the whole team, streamed; a page of it where `limit`, `page` or `cursor` is given.",
-    query: pageQuery("users"),
+    description:
+      "Oldest first: the whole team, streamed; a page of it where any parameter is given. By name where `name` is given.",
+    query: pageQuery("users").extend({
+      email: email.optional().meta({ description: "The whole of it, in any case." }),
+      name: namePrefix(MAX_FULL_NAME_LENGTH)
+        .optional()
+        .meta({ description: "What first and last name, written as one, begin with; case as stored." }),
+    }),
     success: {
       description: "The users.",
       schema: z.array(userSchema),
@@ -124,9 +132,9 @@ export const list = read(
     },
   },
   async ({ c, deps, credential, query }) => {
-    const isPaged = query.limit !== undefined || query.page !== undefined || query.cursor !== undefined;
+    const isPaged = Object.values(query).some((value) => value !== undefined);
     if (isPaged) {
-      const { items, next } = await listUsers(deps, credential, pageRequest(query));
+      const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
       return c.json(items.map(render), 200, nextLink(c, next));
     }
     const onFailure = (cause: unknown) => deps.log("error", "list broke off", { requestId: c.var.requestId, cause });

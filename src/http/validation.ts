@@ -44,6 +44,7 @@ export function validator<S extends z.ZodType | undefined>(
     throw new AppError("invalid_input", { errors: fieldErrors(result.error).slice(0, MAX_ERRORS) });
   }) as MiddlewareHandler<AppEnv>;
   return async (c) => {
+    if (target === "query" && schema instanceof z.ZodObject) refuseMalformed(c.req.url, Object.keys(schema.shape));
     try {
       await middleware(c, async () => {});
     } catch (error) {
@@ -52,6 +53,23 @@ export function validator<S extends z.ZodType | undefined>(
     }
     return c.req.valid(target as never) as Output<S>;
   };
+}
+
+/** Hono takes what is no UTF-8, percent-encoded, for text that reads so. */
+function refuseMalformed(url: string, names: string[]): void {
+  for (const [, name = "", value = ""] of url.matchAll(/[?&]([^=&#]*)=([^&#]*)/g)) {
+    if (!names.includes(name) || isDecodable(value)) continue;
+    throw new AppError("invalid_input", { errors: [{ path: name, message: "Must be UTF-8, percent-encoded." }] });
+  }
+}
+
+function isDecodable(value: string): boolean {
+  try {
+    decodeURIComponent(value);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Of a body that is too large so much is still read: a client that is answered midway often sees a reset instead. */
@@ -134,6 +152,18 @@ export function text(minLength: number, maxLength: number) {
     .meta({ minLength, maxLength, pattern: NO_NUL });
 }
 
+const hasNoControls = (text: string) => !/\p{Cc}/u.test(text);
+
+/** What a name begins with, as it is stored. */
+export function namePrefix(maxLength: number) {
+  return z
+    .string()
+    .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
+    .refine(hasNoControls, "Must not hold control characters.")
+    .refine((value) => length(value) >= 1 && length(value) <= maxLength, `Must have 1 to ${maxLength} characters.`)
+    .meta({ minLength: 1, maxLength, pattern: `^[^${CONTROL}]*$` });
+}
+
 const MAX_NAME_LENGTH = 100;
 const NAME = `${VISIBLE}([^${CONTROL}]{0,${MAX_NAME_LENGTH - 2}}${VISIBLE})?`;
 
@@ -144,7 +174,7 @@ export function name(minLength: 0 | 1) {
     .string()
     .trim()
     .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
-    .refine((value) => !/\p{Cc}/u.test(value), "Must not hold control characters.")
+    .refine(hasNoControls, "Must not hold control characters.")
     .refine((value) => length(value) >= minLength && length(value) <= MAX_NAME_LENGTH, `Must have ${limits}.`)
     .meta({
       description: `On one line, of ${limits} without the white space around it.`,
@@ -154,6 +184,9 @@ export function name(minLength: 0 | 1) {
 
 /** An instant as the interface writes it. */
 export const timestamp = z.iso.datetime({ offset: true, error: "Must be an ISO 8601 date-time with an offset or Z." });
+
+/** The same in a query, as milliseconds since the epoch; half of one stands for whatever lies between two. */
+export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0));
 
 /** The same from milliseconds since the epoch. */
 export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();

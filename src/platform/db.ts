@@ -83,10 +83,17 @@ export function write<const Q extends Queries>(
   return runBatch(database, queries, isIdempotent);
 }
 
-/** Every column of a table as a parameter of the same name: a row to insert. */
-export function rowOf<T extends SQLiteTable>(table: T, param: Param<T["$inferSelect"]>) {
-  const names = Object.keys(getTableColumns(table)) as (keyof T["$inferSelect"] & string)[];
-  type Row = { [Column in keyof T["$inferSelect"] & string]: Placeholder<Column, T["$inferSelect"][Column]> };
+/** A row of a table without what the database computes. */
+export type StoredRow<T extends SQLiteTable> = Pick<
+  T["$inferSelect"],
+  keyof T["$inferInsert"] & keyof T["$inferSelect"]
+>;
+
+/** Every stored column of a table as a parameter of the same name: a row to insert. */
+export function rowOf<T extends SQLiteTable>(table: T, param: Param<StoredRow<T>>) {
+  const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
+  const names = stored.map(([name]) => name as keyof StoredRow<T> & string);
+  type Row = { [Column in keyof StoredRow<T> & string]: Placeholder<Column, StoredRow<T>[Column]> };
   return Object.fromEntries(names.map((name) => [name, param(name)])) as Row;
 }
 

@@ -46,8 +46,14 @@ export const users = sqliteTable(
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
+    /** As people write it. Computed, and stored in its index alone. */
+    fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },
-  (t) => [uniqueIndex("users_team_email").on(t.teamId, t.emailKey), index("users_team").on(t.teamId, t.id)],
+  (t) => [
+    uniqueIndex("users_team_email").on(t.teamId, t.emailKey),
+    index("users_team").on(t.teamId, t.id),
+    index("users_name").on(t.teamId, t.fullName, t.id),
+  ],
 );
 
 export const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;

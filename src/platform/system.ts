@@ -15,10 +15,21 @@ export const realSystem: System = {
   sleep: (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds)),
 };
 
+const ID_CLOCK_CHARACTERS = 12;
+
 /** 24 lower-case hex characters, ordered by creation time: 6 bytes of milliseconds, 6 random bytes. */
 export function newId(system: System): string {
-  return system.now().toString(16).padStart(12, "0") + Buffer.from(system.randomBytes(6)).toString("hex");
+  return (
+    system.now().toString(16).padStart(ID_CLOCK_CHARACTERS, "0") + Buffer.from(system.randomBytes(6)).toString("hex")
+  );
 }
+
+/** When an id was made, in milliseconds since the epoch. */
+export const instantOf = (id: string): number => Number.parseInt(id.slice(0, ID_CLOCK_CHARACTERS), 16);
+
+/** What lies between the ids that were made earlier and those of that millisecond or later. */
+export const idBound = (milliseconds: number): string =>
+  milliseconds <= 0 ? "" : Math.ceil(milliseconds).toString(16).padStart(ID_CLOCK_CHARACTERS, "0");
 
 /** A random UUID (RFC 9562, version 4). */
 export function newUuid(system: System): string {

@@ -1,11 +1,27 @@
 import { env } from "cloudflare:workers";
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { FILE_TYPES } from "../../src/domain/audio/media-type.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { withBindings } from "../support/deps.ts";
-import { type Answer, call, fill, newTeam, OPERATOR, refused, startWorker, type Team } from "../support/harness.ts";
+import {
+  type Answer,
+  call,
+  compose,
+  fill,
+  newTeam,
+  newUser,
+  OPERATOR,
+  refused,
+  startWorker,
+  type Team,
+  upload,
+  withoutHashing,
+  withoutJobs,
+} from "../support/harness.ts";
 
 /*
- * What holds of every list: by limit and page, and by the cursor in Link.
+ * What holds of every list: by limit and page, and by the cursor in Link. And what filters make of it.
  */
 
 type Table = Parameters<typeof fill>[1];
@@ -195,4 +211,375 @@ test("A cursor of the operator's list of a team is refused by the list of all.",
   expect((await call("GET", link.pathname + link.search, { token: OPERATOR })).status).toBe(200);
   link.searchParams.delete("teamId");
   expect((await call("GET", link.pathname + link.search, { token: OPERATOR })).status).toBe(400);
+});
+
+interface FileRow {
+  id: string;
+  original_name: string;
+  status: string;
+  file_type: string;
+}
+interface Filters {
+  status?: string;
+  fileType?: string;
+  name?: string;
+  createdAfter?: string;
+  createdBefore?: string;
+}
+
+const STATES = ["pending", "processing", "completed", "failed", "receiving", "deleting"];
+const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
+const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
+// Twice the same, case, characters that a pattern would read as its own, what sorts differently in UTF-16, the last of all.
+const NAMES = [
+  "a",
+  "A",
+  "a%",
+  "a_b",
+  "ab",
+  "ab.mp3",
+  "aé",
+  "b",
+  "b\uffff",
+  "b\u{1f600}",
+  "b\u{10ffff}z",
+  "ab",
+  "take 1.wav",
+];
+
+/** Random, and the same in every run. */
+const pick = <T>(from: readonly T[], n: number): T => from[(Math.imul(n + 1, 0x9e3779b1) >>> 8) % from.length] as T;
+
+/** Files of every kind, two in a millisecond. */
+async function insertFiles(team: Team, numbers: number[], change: Partial<FileRow> = {}): Promise<FileRow[]> {
+  const rows = numbers.map((n) => ({
+    id: (FIRST_MILLISECOND + (n >> 1)).toString(16).padStart(12, "0") + n.toString(16).padStart(12, "0"),
+    original_name: pick(NAMES, n),
+    status: pick(["completed", "completed", ...STATES], n * 7 + 3),
+    file_type: pick(["audio file", "audio file", ...FILE_TYPES.slice(0, 3)], n * 13 + 5),
+    ...change,
+  }));
+  const columns =
+    "id, team_id, original_name, status, file_type, reserved_bytes, size_bytes, processed_at, created_at, updated_at";
+  const values = ["id", "original_name", "status", "file_type"].map((name) => `value ->> '${name}'`);
+  const [id, ...rest] = values;
+  const processedAt = "case when value ->> 'status' in ('pending', 'processing', 'receiving') then null else 1 end";
+  await env.DB.prepare(
+    `insert into files (${columns}) select ${id}, ?1, ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
+  )
+    .bind(team.teamId, JSON.stringify(rows))
+    .run();
+  return rows;
+}
+
+const timeOf = ({ id }: FileRow) => Number.parseInt(id.slice(0, 12), 16);
+const byName = (a: FileRow, b: FileRow) =>
+  Buffer.compare(Buffer.from(a.original_name), Buffer.from(b.original_name)) || (a.id < b.id ? -1 : 1);
+
+/** What a list is to give: a plain filter over all rows. */
+const expected = (rows: FileRow[], { status, fileType, name, createdAfter, createdBefore }: Filters): FileRow[] =>
+  rows
+    .filter((row) => row.status !== "receiving" && row.status !== "deleting")
+    .filter((row) => status === undefined || row.status === status)
+    .filter((row) => fileType === undefined || row.file_type === fileType)
+    .filter((row) => name === undefined || row.original_name.startsWith(name))
+    .filter((row) => createdAfter === undefined || timeOf(row) > Date.parse(createdAfter))
+    .filter((row) => createdBefore === undefined || timeOf(row) < Date.parse(createdBefore))
+    .sort((a, b) => (name === undefined ? (a.id < b.id ? 1 : -1) : byName(a, b)));
+
+const FILES = "/docs/v1/uploads";
+const queryOf = (parameters: object) => new URLSearchParams(parameters as Record<string, string>).toString();
+const withQuery = (path: string, parameters: object) => `${path}?${queryOf(parameters)}`;
+
+describe("Filters of files", () => {
+  const filters = fc.record(
+    {
+      status: fc.constantFrom("pending", "processing", "completed", "failed"),
+      fileType: fc.constantFrom(...FILE_TYPES.slice(0, 4)),
+      name: fc.constantFrom("a", "ab", "A", "a%", "b", "b\u{10ffff}", "t", "take 1.wav", "x"),
+      createdAfter: fc.integer({ min: -1, max: 900 }).map(instantAt),
+      createdBefore: fc.integer({ min: -1, max: 900 }).map(instantAt),
+    },
+    { requiredKeys: [] },
+  );
+
+  test("Pages by any filters give what a filter over all rows gives, once and in order, while rows come and go.", async () => {
+    const [team, other] = await Promise.all([newTeam(), newTeam()]);
+    const numbers = Array.from({ length: 1600 }, (_, n) => n);
+    const present = new Map((await insertFiles(team, numbers)).map((row) => [row.id, row]));
+    await insertFiles(other, numbers);
+    let next = numbers.length;
+    await fc.assert(
+      fc.asyncProperty(filters, fc.integer({ min: 1, max: 100 }), async (wanted, limit) => {
+        const atFirst = expected([...present.values()], wanted);
+        const known = new Map(present);
+        const gone = new Set<string>();
+        const seen: FileRow[] = [];
+        for await (const page of pages(team, withQuery(FILES, { ...wanted, limit }))) {
+          const ids = idsOf(page);
+          expect(ids.length).toBeLessThanOrEqual(limit);
+          seen.push(...ids.map((id) => known.get(id) as FileRow));
+          // The last that was seen, on which the cursor stands, goes, and one still to come; another comes, somewhere.
+          const going = [seen.at(-1), atFirst[seen.length + 2]].filter((row) => row !== undefined);
+          const ids2 = going.map(({ id }) => id);
+          await env.DB.prepare("delete from files where team_id = ? and id in (select value from json_each(?))")
+            .bind(team.teamId, JSON.stringify(ids2))
+            .run();
+          for (const id of ids2) {
+            gone.add(id);
+            present.delete(id);
+          }
+          for (const row of await insertFiles(team, [next++])) {
+            present.set(row.id, row);
+            known.set(row.id, row);
+          }
+          for (const file of page.body.data) expect(file.teamId).toBe(team.teamId);
+        }
+        expect(new Set(seen).size).toBe(seen.length);
+        expect(seen).toEqual(expected(seen, wanted));
+        const stayed = new Set(atFirst.filter(({ id }) => !gone.has(id)));
+        expect(seen.filter((row) => stayed.has(row))).toEqual([...stayed]);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  test("A page of several filters may be empty and have a Link, which leads to what matches.", async () => {
+    const team = await newTeam();
+    await insertFiles(
+      team,
+      Array.from({ length: 1200 }, (_, n) => n + 10),
+      { status: "completed", original_name: "a" },
+    );
+    const found = await insertFiles(team, [1], { status: "failed", original_name: "ab", file_type: "audio file" });
+    for (const query of ["status=failed&name=a", "name=a&fileType=audio file&status=failed"]) {
+      const counts: number[] = [];
+      for await (const page of pages(team, `${FILES}?limit=5&${query}`)) counts.push(idsOf(page).length);
+      expect(counts[0], query).toBe(0);
+      expect(counts.reduce((sum, count) => sum + count)).toBe(found.length);
+    }
+  });
+
+  test("The pages of filters have numbers, also from a cursor.", async () => {
+    const team = await newTeam();
+    const rows = await insertFiles(
+      team,
+      Array.from({ length: 300 }, (_, n) => n),
+    );
+    for (const wanted of [
+      { status: "failed" },
+      { status: "completed" },
+      { fileType: "audio file" },
+      { name: "a" },
+      { name: "a", status: "completed" },
+      { createdBefore: instantAt(100) },
+    ]) {
+      const all = expected(rows, wanted).map(({ id }) => id);
+      const page = (n: number) => team.call("GET", withQuery(FILES, { ...wanted, limit: 4, page: n }));
+      for (const n of [1, 2, 3, 5, 1000]) {
+        const label = `${queryOf(wanted)} ${n}`;
+        expect(idsOf(await page(n)), label).toEqual(all.slice((n - 1) * 4, n * 4));
+      }
+      const link = nextOf(await page(1));
+      expect(idsOf(await team.call("GET", `${link}&page=2`))).toEqual(all.slice(8, 12));
+    }
+  });
+
+  test("A page number that lies behind what several filters look at is refused.", async () => {
+    const team = await newTeam();
+    await insertFiles(
+      team,
+      Array.from({ length: 1600 }, (_, n) => n),
+      { status: "completed", original_name: "a" },
+    );
+    const far = () => team.call("GET", `${FILES}?name=a&status=failed&page=2`);
+    await refused(team, 400, "invalid_input", far, ["page"]);
+    expect(idsOf(await team.call("GET", `${FILES}?name=a&status=failed&page=50`))).toEqual([]);
+  });
+
+  test("A file was created at the instant that its id tells, and the bounds of dates lie outside.", async () => {
+    let now = Date.parse("2026-02-03T04:05:06.789Z");
+    const ticking = startWorker(
+      compose(withoutJobs, (deps) => ({ ...deps, system: { ...deps.system, now: () => (now += 7) } })),
+    );
+    const team = await newTeam(ticking);
+    const [first, second] = [await upload(team, "a.mp3", "a"), await upload(team, "b.mp3", "b")];
+    const { body } = await team.call("GET", FILES);
+    const [b, a] = body.data.map(({ createdAt }: { createdAt: string }) => createdAt);
+    for (const file of body.data) expect(Date.parse(file.createdAt)).toBe(timeOf({ id: file._id } as FileRow));
+
+    const list = async (parameters: Filters) => idsOf(await team.call("GET", withQuery(FILES, parameters)));
+    const moved = (instant: string, milliseconds: number) => new Date(Date.parse(instant) + milliseconds).toISOString();
+    expect(await list({ createdAfter: a })).toEqual([second]);
+    expect(await list({ createdAfter: moved(a, -1) })).toEqual([second, first]);
+    expect(await list({ createdBefore: b })).toEqual([first]);
+    expect(await list({ createdBefore: moved(b, 1) })).toEqual([second, first]);
+    expect(await list({ createdAfter: a, createdBefore: b })).toEqual([]);
+    // Finer than a millisecond, and with an offset.
+    expect(await list({ createdBefore: b.replace("Z", "001Z") })).toEqual([second, first]);
+    expect(await list({ createdAfter: b.replace("Z", "001Z") })).toEqual([]);
+    expect(await list({ createdAfter: moved(a, 3_600_000 - 1).replace("Z", "+01:00") })).toEqual([second, first]);
+    expect(
+      await list({ createdAfter: "0001-01-01T00:00:00Z", createdBefore: "9999-12-31T23:59:59.999Z" }),
+    ).toHaveLength(2);
+    expect(await list({ createdBefore: "1969-12-31T23:59:59Z" })).toEqual([]);
+  });
+
+  test.each<[string, string]>([
+    ["status", "done"],
+    ["status", "receiving"],
+    ["status", ""],
+    ["status", "failed&status=failed"],
+    ["fileType", "audio"],
+    ["fileType", "Audio%20file"],
+    ["fileType", "audio+file&fileType=audio+file"],
+    ["createdAfter", "yesterday"],
+    ["createdAfter", ""],
+    ["createdAfter", "2026-02-30T00:00:00Z"],
+    ["createdAfter", "2026-01-01"],
+    ["createdBefore", "1767225600000"],
+    ["createdBefore", "2026-01-01T00:00:00"],
+    ["createdBefore", "2026-01-01T00:00:00Z&createdBefore=2026-01-01T00:00:00Z"],
+    ["name", ""],
+    ["name", "a&name=b"],
+    ["name", "a%00"],
+    ["name", "a%0Ab"],
+    ["name", "%C2%85"],
+    ["name", "%ED%A0%80"],
+    ["name", "%FF"],
+    ["name", "%"],
+    ["name", "a".repeat(201)],
+  ])("The list refuses %s=%s, naming it.", async (name, value) => {
+    const team = await newTeam();
+    await refused(team, 400, "invalid_input", () => team.call("GET", `${FILES}?${name}=${value}`), [name]);
+  });
+
+  test("The list passes over parameters that it does not know.", async () => {
+    const team = await newTeam();
+    await insertFiles(team, [1], { status: "completed" });
+    expect(idsOf(await team.call("GET", `${FILES}?state=failed&unknown=%FF`))).toHaveLength(1);
+  });
+
+  test("Link repeats the filters, and its cursor is refused with any others.", async () => {
+    const team = await newTeam();
+    await insertFiles(
+      team,
+      Array.from({ length: 60 }, (_, n) => n),
+      { status: "completed", original_name: "a+b &é\u{1f600}" },
+    );
+    const lists: Filters[] = [
+      {},
+      { status: "completed" },
+      { fileType: "audio file" },
+      { name: "a+b &é" },
+      { name: "a" },
+      { name: "a", status: "completed" },
+      { createdAfter: instantAt(-1) },
+      { createdBefore: instantAt(1000) },
+    ];
+    const cursors: string[] = [];
+    for (const wanted of lists) {
+      const answer = await team.call("GET", withQuery(FILES, { limit: 5, ...wanted }));
+      const { limit, cursor, ...repeated } = Object.fromEntries(new URL(nextOf(answer) ?? "").searchParams);
+      expect([limit, repeated]).toEqual(["5", wanted]);
+      cursors.push(cursor ?? "");
+      expect(encodeURIComponent(cursor ?? "")).toBe(cursor);
+    }
+    for (const [i, wanted] of lists.entries()) {
+      for (const [j, cursor] of cursors.entries()) {
+        const use = () => team.call("GET", withQuery(FILES, { limit: 5, ...wanted, cursor }));
+        if (i === j) expect(idsOf(await use())).toHaveLength(5);
+        else await refused(team, 400, "invalid_input", use, ["cursor"]);
+      }
+    }
+  });
+});
+
+describe("Filters of users", () => {
+  const USERS = "/auth/v1/users";
+  const emailsOf = ({ status, body, text }: Answer): string[] => {
+    expect(status, text).toBe(200);
+    return body.map(({ email }: { email: string }) => email);
+  };
+  const hashless = startWorker(withoutHashing);
+
+  async function staff(): Promise<Team> {
+    const team = await newTeam(hashless);
+    const people = ["Ada Lovelace", "Ada King", "Adam ", " Ada", "Grace Hopper", "ada lower", "Åda Ring", "Ada King"];
+    for (const [i, person] of people.entries()) {
+      const [firstName = "", lastName = ""] = person.split(" ");
+      await newUser(team, { email: `${i}@example.com`, firstName, lastName });
+    }
+    return team;
+  }
+
+  test("Users are found by what their names begin with, in the order of names, page by page.", async () => {
+    const [team, other] = await Promise.all([staff(), staff()]);
+    const wanted = ["3@example.com", "1@example.com", "7@example.com", "0@example.com", "2@example.com"];
+    for (const limit of [1, 2, 5, 100]) {
+      const seen: string[] = [];
+      for await (const page of pages(team, `${USERS}?name=Ada&limit=${limit}`)) {
+        seen.push(...emailsOf(page));
+        for (const user of page.body) expect(user.teamId).not.toBe(other.teamId);
+      }
+      expect(seen).toEqual(wanted);
+    }
+    expect(emailsOf(await team.call("GET", `${USERS}?name=Ada%20K&page=1`))).toEqual([
+      "1@example.com",
+      "7@example.com",
+    ]);
+    expect(emailsOf(await team.call("GET", `${USERS}?name=Ada&limit=2&page=2`))).toEqual(wanted.slice(2, 4));
+    expect(emailsOf(await team.call("GET", `${USERS}?name=Nobody`))).toEqual([]);
+  });
+
+  test("A changed name is found as it is now.", async () => {
+    const team = await staff();
+    const [{ _id }] = (await team.call("GET", `${USERS}?name=Grace`)).body;
+    await team.call("PATCH", `${USERS}/${_id}`, { json: { firstName: "Rear Admiral Grace" } });
+    expect(emailsOf(await team.call("GET", `${USERS}?name=Grace`))).toEqual([]);
+    expect(emailsOf(await team.call("GET", `${USERS}?name=Rear%20Admiral%20Grace%20H`))).toEqual(["4@example.com"]);
+  });
+
+  test("A user is found by the whole email, compared as emails are, in the own team alone.", async () => {
+    const [team, other] = await Promise.all([staff(), newTeam()]);
+    for (const email of ["4@example.com", "4@EXAMPLE.com", "%EF%BC%94@example.com"]) {
+      expect(emailsOf(await team.call("GET", `${USERS}?email=${email}`)), email).toEqual(["4@example.com"]);
+      expect(emailsOf(await other.call("GET", `${USERS}?email=${email}`))).toEqual([]);
+    }
+    expect(emailsOf(await team.call("GET", `${USERS}?email=4@example.co`))).toEqual([]);
+    expect(emailsOf(await team.call("GET", `${USERS}?email=4@example.com&name=Gr`))).toEqual(["4@example.com"]);
+    expect(emailsOf(await team.call("GET", `${USERS}?email=4@example.com&name=Ada`))).toEqual([]);
+    expect(emailsOf(await team.call("GET", `${USERS}?email=4@example.com&page=2`))).toEqual([]);
+  });
+
+  test.each<[string, string]>([
+    ["email", "ada"],
+    ["email", ""],
+    ["email", "a@example.com&email=a@example.com"],
+    ["email", "a%00@example.com"],
+    ["name", ""],
+    ["name", "a&name=b"],
+    ["name", "a%00"],
+    ["name", "%ED%A0%80"],
+    ["name", "a".repeat(202)],
+  ])("The list refuses %s=%s, naming it.", async (name, value) => {
+    const team = await newTeam();
+    await refused(team, 400, "invalid_input", () => team.call("GET", `${USERS}?${name}=${value}`), [name]);
+  });
+
+  test("Link repeats the filter, and its cursor is refused with any other.", async () => {
+    const team = await staff();
+    const next = new URL(nextOf(await team.call("GET", `${USERS}?name=Ada&limit=2`)) ?? "");
+    expect([next.searchParams.get("name"), next.searchParams.get("limit")]).toEqual(["Ada", "2"]);
+    const cursor = next.searchParams.get("cursor") ?? "";
+    for (const parameters of [
+      {},
+      { name: "Ad" },
+      { name: "Ada", email: "0@example.com" },
+      { email: "0@example.com" },
+    ]) {
+      const use = () => team.call("GET", withQuery(USERS, { ...parameters, cursor }));
+      await refused(team, 400, "invalid_input", use, ["cursor"]);
+    }
+  });
 });

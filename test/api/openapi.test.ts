@@ -45,12 +45,12 @@ const operations = Object.entries(document.paths as Record<string, Record<string
 /** What each operation takes beside its path and body. */
 const PARAMETERS: Record<string, string[]> = {
   "GET /auth/v1/apikeys": ["limit", "page", "cursor", "teamId"],
-  "GET /auth/v1/users": ["limit", "page", "cursor"],
+  "GET /auth/v1/users": ["limit", "page", "cursor", "email", "name"],
   "GET /auth/v1/events": ["limit", "cursor", "order", "type", "after", "before", "teamId"],
   "GET /auth/v1/events/{id}": ["teamId"],
   "PATCH /auth/v1/users/{id}": ["If-Match"],
   "DELETE /auth/v1/users/{id}": ["If-Match"],
-  "GET /docs/v1/uploads": ["limit", "page", "cursor"],
+  "GET /docs/v1/uploads": ["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
   "POST /docs/v1/uploads": ["limit", "Idempotency-Key"],
   "GET /docs/v1/uploads/{id}": ["expiresIn"],
 };

@@ -4,7 +4,7 @@ import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
 import worker from "../../src/index.ts";
-import { createDb, type Param, preparedQuery, read, rowOf, write } from "../../src/platform/db.ts";
+import { createDb, type Param, preparedQuery, read, rowOf, type StoredRow, write } from "../../src/platform/db.ts";
 import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { users } from "../../src/platform/schema.ts";
@@ -69,7 +69,7 @@ describe("A prepared query", () => {
         .set({ firstName: "Ada" })
         .where(eq(users.id, param("id"))),
     );
-    const again = preparedQuery((db, param: Param<typeof users.$inferSelect>) =>
+    const again = preparedQuery((db, param: Param<StoredRow<typeof users>>) =>
       db.insert(users).values(rowOf(users, param)),
     );
     const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "" };

@@ -2,7 +2,7 @@ import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type BoundQuery, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { type BoundQuery, type Builder, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
@@ -87,25 +87,27 @@ export type TeamRead<T> = (team: TokenValues | { teamId: string } | null) => Bou
 /**
  * A read that is authorised in its own round trip: `authorizeRead` runs it in one batch with the look-up of the key, and
  * adds to its WHERE that `teamId` is the team of that very key, a live one, and a secret one unless a public key has the
- * right too. With a token that is not, it finds nothing.
+ * right too. With a token that is not, it finds nothing. `around` makes of the query that is so limited the one that is
+ * sent, where that holds it as a part.
  */
-export function teamRead<V extends object, B extends SQLiteSelect>(
+export function teamRead<V extends object, B extends SQLiteSelect, Whole extends Builder = B>(
   teamId: SQLiteColumn,
   build: (db: Db, param: Param<V>) => { query: B; where?: SQL | undefined },
-): (values: V) => TeamRead<Awaited<B>> {
-  const forTeam = preparedQuery((db, param: Param<V & TokenValues>): B => {
+  around: (query: B, db: Db, param: Param<V>) => Whole = (query) => query as unknown as Whole,
+): (values: V) => TeamRead<Awaited<Whole>> {
+  const forTeam = preparedQuery((db, param: Param<V & TokenValues>) => {
     const { query, where } = build(db, param);
     const hasRight = and(isLive(param), sql`${apiKeys.isPublic} <= ${param("mayBePublic")}`);
     const team = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasRight);
-    return query.where(and(where, eq(teamId, sql`${team}`)));
+    return around(query.where(and(where, eq(teamId, sql`${team}`))), db, param);
   });
-  const forNamed = preparedQuery((db, param: Param<V & { teamId: string }>): B => {
+  const forNamed = preparedQuery((db, param: Param<V & { teamId: string }>) => {
     const { query, where } = build(db, param);
-    return query.where(and(where, eq(teamId, param("teamId"))));
+    return around(query.where(and(where, eq(teamId, param("teamId")))), db, param);
   });
-  const forAny = preparedQuery((db, param: Param<V>): B => {
+  const forAny = preparedQuery((db, param: Param<V>) => {
     const { query, where } = build(db, param);
-    return query.where(where);
+    return around(query.where(where), db, param);
   });
   return (values) => (team) => {
     if (!team) return forAny(values);

@@ -6,7 +6,7 @@ import { apiKeys } from "../../platform/schema.ts";
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Actor, authorizeRead, type Credential, namesTeam, refuseNamedTeam, teamRead } from "./authorization.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -110,7 +110,11 @@ export async function createKey(
 
 const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
   const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
-  return { query: db.select().from(apiKeys).orderBy(by).limit(limit).offset(offset).$dynamic(), where };
+  const query = db
+    .select()
+    .from(apiKeys)
+    .orderBy(...by);
+  return { query: query.limit(limit).offset(offset).$dynamic(), where };
 });
 
 /**
@@ -123,7 +127,7 @@ export async function listKeys(
   { teamId, ...request }: PageRequest & { teamId?: string | undefined },
 ): Promise<Page<ApiKey>> {
   await refuseNamedTeam(deps, credential, teamId);
-  const list = teamId === undefined ? "keys" : `keys-${teamId}`;
+  const list = listName("keys", { teamId });
   const values = keysetValues(list, "newest first", request);
   const rows = await authorizeRead(deps, credential, keysPage(values), teamId);
   return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));

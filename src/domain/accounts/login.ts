@@ -5,7 +5,7 @@ import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../.
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newKey } from "./keys.ts";
-import { emailKey, updatedEvent } from "./users.ts";
+import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
 const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
 
@@ -62,7 +62,7 @@ async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise
   const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
   const now = system.now();
   const [key, row] = newKey(deps, {
-    name: `${user.firstName} ${user.lastName}`.trim() || user.email,
+    name: fullNameOf(user) || user.email,
     teamId: user.teamId,
     isPublic: false,
     createdAt: now,

@@ -1,7 +1,7 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
+import { type Db, given, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
@@ -14,19 +14,34 @@ import {
   newEvent,
   writeWithEvent,
 } from "../events/events.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import {
+  cutPage,
+  type KeysetValues,
+  keyset,
+  keysetValues,
+  listName,
+  type NameKeysetValues,
+  nameKeyset,
+  nameKeysetValues,
+  type Page,
+  type PageRequest,
+} from "../paging.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 
 /** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
 const STREAM_STEP_ROWS = 500;
 
-type UserRow = typeof users.$inferSelect;
+type UserRow = StoredRow<typeof users>;
 
 /** `password` is its PHC string. Instants are milliseconds since the epoch. */
 export type User = Omit<UserRow, "emailKey">;
 
 /** As an email is compared within its team. */
 export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
+
+/** As people write it. */
+export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
+  `${firstName} ${lastName}`.trim();
 
 const view = ({ emailKey: _, ...user }: UserRow): User => user;
 
@@ -84,15 +99,58 @@ async function refuseTakenEmail<T>(change: () => Promise<T>): Promise<T> {
   }
 }
 
-const usersPage = teamRead(users.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, by, limit, offset } = keyset(users.id, "oldest first", param);
-  return { query: db.select().from(users).orderBy(by).limit(limit).offset(offset).$dynamic(), where };
+const selectPage = (db: Db, { by, limit, offset }: Omit<ReturnType<typeof keyset>, "where">) =>
+  db
+    .select()
+    .from(users)
+    .orderBy(...by)
+    .limit(limit)
+    .offset(offset)
+    .$dynamic();
+
+const usersById = teamRead(users.teamId, (db, param: Param<KeysetValues>) => {
+  const { where, ...page } = keyset(users.id, "oldest first", param);
+  return { query: selectPage(db, page), where };
+});
+const usersByName = teamRead(users.teamId, (db, param: Param<NameKeysetValues>) => {
+  const { where, ...page } = nameKeyset(users.fullName, users.id, param);
+  return { query: selectPage(db, page), where };
+});
+/** One at most: an email is unique in its team. */
+const usersByEmail = teamRead(users.teamId, (db, param: Param<KeysetValues & { emailKey: string }>) => {
+  const { where, ...page } = keyset(users.id, "oldest first", param);
+  return { query: selectPage(db, page), where: and(eq(users.emailKey, param("emailKey")), where) };
 });
 
-/** Oldest first. */
-export async function listUsers(deps: Deps, credential: Credential<"team">, request: PageRequest): Promise<Page<User>> {
-  const rows = await authorizeRead(deps, credential, usersPage(keysetValues("users", "oldest first", request)));
-  return cutPage("users", request, rows, view);
+/** Filters on a list of users; all of them must hold. */
+export interface UserFilters {
+  /** The whole of it, compared as emails are. */
+  email?: string | undefined;
+  /** What the full name begins with. */
+  name?: string | undefined;
+}
+
+/** Oldest first; in the order of full names where those are filtered. @throws `invalid_input` for a foreign cursor */
+export async function listUsers(
+  deps: Deps,
+  credential: Credential<"team">,
+  { email, name }: UserFilters,
+  request: PageRequest,
+): Promise<Page<User>> {
+  const filters = { emailKey: email === undefined ? undefined : emailKey(email), name };
+  const list = listName("users", filters);
+  if (filters.emailKey !== undefined) {
+    const values = { ...keysetValues(list, "oldest first", request), emailKey: filters.emailKey };
+    const rows = await authorizeRead(deps, credential, usersByEmail(values));
+    const named = rows.filter((row) => fullNameOf(row).startsWith(name ?? ""));
+    return cutPage(list, request, named, view);
+  }
+  const wanted =
+    name === undefined
+      ? usersById(keysetValues(list, "oldest first", request))
+      : usersByName(nameKeysetValues(list, name, request));
+  const rows = await authorizeRead(deps, credential, wanted);
+  return cutPage(list, request, rows, view, name === undefined ? undefined : fullNameOf);
 }
 
 /**
@@ -101,13 +159,13 @@ export async function listUsers(deps: Deps, credential: Credential<"team">, requ
  */
 export async function streamUsers(deps: Deps, credential: Credential<"team">): Promise<AsyncIterable<User[]>> {
   const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
-  const first = await listUsers(deps, credential, request);
+  const first = await listUsers(deps, credential, {}, request);
   return (async function* () {
     let page = first;
     yield page.items;
     // The key may expire or be revoked meanwhile: then the stream breaks off, as every request of it would be refused.
     while (page.next !== null) {
-      page = await listUsers(deps, credential, { ...request, cursor: page.next });
+      page = await listUsers(deps, credential, {}, { ...request, cursor: page.next });
       yield page.items;
     }
   })();

@@ -51,7 +51,7 @@ export async function listEvents(
 ): Promise<Page<Event>> {
   await checkNamedTeam(deps, credential, teamId);
   const list = ["events", order, ...(type ? [type] : [])].join("-");
-  const last = cursor === undefined ? undefined : decodeCursor(list, cursor);
+  const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
   const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? null, limit: limit + 1 };

@@ -6,7 +6,6 @@ import { files, isListed, teamUsage, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { fileEvent } from "./file-events.ts";
 import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedName } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
@@ -28,10 +27,13 @@ export const MAX_DELETING_MILLISECONDS = 60 * 1000;
 export const FAILURE_CODES = ["bytes_missing", "bytes_altered", "audio_unreadable", "retries_exhausted"] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
+/** The states in which a file exists for its team. */
+export const SHOWN_STATES = ["pending", "processing", "completed", "failed"] as const;
+
 export type FileRow = typeof files.$inferSelect;
 
 /** The columns that a list shows; what was found in a file may be many times as large. */
-const SHOWN = {
+export const SHOWN = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
@@ -41,7 +43,7 @@ const SHOWN = {
   updatedAt: files.updatedAt,
   version: files.version,
 };
-type ShownRow = Pick<FileRow, keyof typeof SHOWN>;
+export type ShownRow = Pick<FileRow, keyof typeof SHOWN>;
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
 export interface StoredFile extends ShownRow {
@@ -61,7 +63,7 @@ export interface FileMetadata extends StoredFile {
   audio: Audio | null;
 }
 
-function view(deps: Deps, row: ShownRow): StoredFile {
+export function view(deps: Deps, row: ShownRow): StoredFile {
   const { id, teamId, originalName, status, createdAt, updatedAt, version } = row;
   return {
     id,
@@ -75,22 +77,6 @@ function view(deps: Deps, row: ShownRow): StoredFile {
     updatedAt,
     version,
   };
-}
-
-const filesPage = teamRead(files.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, by, limit, offset } = keyset(files.id, "newest first", param);
-  const query = db.select(SHOWN).from(files).orderBy(by).limit(limit).offset(offset).$dynamic();
-  return { query, where: and(isListed, where) };
-});
-
-/** Newest first. */
-export async function listFiles(
-  deps: Deps,
-  credential: Credential<"team">,
-  request: PageRequest,
-): Promise<Page<StoredFile>> {
-  const rows = await authorizeRead(deps, credential, filesPage(keysetValues("files", "newest first", request)));
-  return cutPage("files", request, rows, (row) => view(deps, row));
 }
 
 const hasId = (param: Param<{ id: string }>) => and(eq(files.id, param("id")), isListed);

@@ -137,7 +137,7 @@ async function insertResumable(
     epoch: 0,
     isWriting: false,
     isFinished: false,
-    createdAt: values.now,
+    createdAt: values.createdAt,
     dueAt: values.now + MAX_UNFINISHED_MILLISECONDS,
   };
   const [, , own, [unfinished]] = await write(

@@ -5,7 +5,7 @@ import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, teamUsage, uploads } from "../../platform/schema.ts";
-import { newId } from "../../platform/system.ts";
+import { instantOf, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Doer, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
@@ -80,6 +80,7 @@ export type UploadValues = Named & {
   idempotencyKey: string | null;
   dueAt: number;
   now: number;
+  createdAt: number;
   maxTeamFiles: number;
   maxTeamBytes: number;
 };
@@ -94,7 +95,9 @@ export function uploadValues(
   const now = system.now();
   const { maxTeamFiles, maxTeamBytes } = settings;
   const dueAt = now + receivingMilliseconds;
-  return { ...upload, reservedBytes, idempotencyKey: null, dueAt, now, maxTeamFiles, maxTeamBytes };
+  // By the clock of the id: lists look for times of creation among the ids.
+  const createdAt = instantOf(upload.id);
+  return { ...upload, reservedBytes, idempotencyKey: null, dueAt, now, createdAt, maxTeamFiles, maxTeamBytes };
 }
 
 /** The same query decides whether there is room, and reserves it: a race overdraws nothing. */
@@ -107,7 +110,7 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = s
     reservedBytes: param("reservedBytes"),
     idempotencyKey: param("idempotencyKey"),
     dueAt: param("dueAt"),
-    createdAt: param("now"),
+    createdAt: param("createdAt"),
     updatedAt: param("now"),
   };
   const full = db
