@@ -233,6 +233,29 @@ describe("Reading the trail", () => {
     expect(ids).toEqual([...new Set(ids)].sort());
   });
 
+  test("Events of a rare type are found behind any number of others, in pages that may be short.", async () => {
+    const team = await newTeam();
+    const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1600)";
+    const type = "case when i in (3, 499, 500, 998, 999, 1500) then 'user.deleted' else 'file.uploaded' end";
+    const actor = JSON.stringify({ kind: "system", keyId: null, userId: null, requestId: null });
+    await env.DB.prepare(`${rows} insert into events select ?1, i, ${type}, 1, ?2, ?1, 0, '{}' from n`)
+      .bind(team.teamId, actor)
+      .run();
+    const all = [3, 499, 500, 998, 999, 1500].map((seq) => eventId(team.teamId, seq));
+    for (const order of ["asc", "desc"]) {
+      for (const limit of [1, 2, 3, 100]) {
+        const seen: string[] = [];
+        for (let path = `/auth/v1/events?type=user.deleted&order=${order}&limit=${limit}`; path !== ""; ) {
+          const { body, headers } = await team.call("GET", path);
+          expect(body.data.length).toBeLessThanOrEqual(limit);
+          seen.push(...body.data.map(({ _id }: Event) => _id));
+          path = /<(.*)>/.exec(headers.get("Link") ?? "")?.[1] ?? "";
+        }
+        expect(seen, `${order}, ${limit}`).toEqual(order === "asc" ? all : all.toReversed());
+      }
+    }
+  });
+
   test("One event is fetched by its id; another team's is not found.", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
     const event = only(await trail(team));

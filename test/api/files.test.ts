@@ -381,7 +381,9 @@ describe("Deleting a file", () => {
       expect((await metadata(team, id)).status).toBe(status);
       const { status: code, body } = await team.call("DELETE", `${UPLOADS}/${id}`);
       expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
-      expect(await snapshot(team.teamId)).toMatchObject({ rows: [[{}], [], []], objects: [] });
+      const count = env.DB.prepare("select count(*) as files from files where team_id = ?").bind(team.teamId);
+      expect(await count.first()).toEqual({ files: 0 });
+      expect(await snapshot(team.teamId)).toMatchObject({ objects: [] });
       for (const [method, path] of [
         ["GET", ""],
         ["GET", "/metadata"],

@@ -1,8 +1,8 @@
 import { and, asc, desc, eq, gt, lt, type SQL, sql } from "drizzle-orm";
-import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { type SQLiteTable, unionAll } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Param, preparedQuery, write } from "../../platform/db.ts";
+import { type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
 import { decodeCursor, encodeCursor, type Page } from "../paging.ts";
@@ -27,21 +27,44 @@ export interface TrailRequest {
   teamId?: string | undefined;
 }
 
-type PageValues = { after: number; before: number; type: EventType | null; limit: number };
+/** A page of one type looks at so many events, and where too few are of it, also finds the last of them. */
+const SCANNED_ROWS = 499;
 
-const pageIn = (order: typeof asc) =>
-  teamRead(events.teamId, (db, param: Param<PageValues>) => ({
-    query: db.select().from(events).orderBy(order(events.seq)).limit(param("limit")).$dynamic(),
-    where: and(
-      gt(events.seq, param("after")),
-      lt(events.seq, param("before")),
-      sql`(${param("type")} is null or ${events.type} = ${param("type")})`,
-    ),
-  }));
-const PAGES = { asc: pageIn(asc), desc: pageIn(desc) };
+type PageValues = { after: number; before: number; type: string; limit: number };
+
+const rowsIn = (order: typeof asc) => (db: Db, param: Param<PageValues>) => ({
+  query: db.select().from(events).orderBy(order(events.seq)).$dynamic(),
+  where: and(gt(events.seq, param("after")), lt(events.seq, param("before"))),
+});
+type Rows = ReturnType<ReturnType<typeof rowsIn>>["query"];
+
+const all = (rows: Rows, _: Db, param: Param<PageValues>) => rows.limit(param("limit"));
+
+/** The last event that was looked at has another type, unless it is a match itself. */
+function ofType(rows: Rows, db: Db, param: Param<PageValues>) {
+  const looked = rows.limit(SCANNED_ROWS).as("looked");
+  const matching = db
+    .select()
+    .from(looked)
+    .where(sql`${looked.type} = ${param("type")}`)
+    .limit(param("limit"));
+  const last = db
+    .select()
+    .from(looked)
+    .limit(1)
+    .offset(SCANNED_ROWS - 1);
+  const [one, other] = [matching.as("matching"), last.as("last")];
+  return unionAll(db.select().from(one), db.select().from(other)).limit(param("limit"));
+}
+
+const readsIn = (order: typeof asc) => ({
+  all: teamRead(events.teamId, rowsIn(order), all),
+  ofType: teamRead(events.teamId, rowsIn(order), ofType),
+});
+const READS = { asc: readsIn(asc), desc: readsIn(desc) };
 
 /**
- * A page of the trail.
+ * A page of the trail. One of a rare type may be short, or empty, and another one follow all the same.
  * @throws `forbidden` where a team's key names a team, `invalid_input` where the operator names none
  */
 export async function listEvents(
@@ -54,11 +77,15 @@ export async function listEvents(
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
-  const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? null, limit: limit + 1 };
-  const rows = await authorizeRead(deps, credential, PAGES[order](values), teamId);
-  const items = rows.slice(0, limit).map(renderEvent);
-  const lastShown = rows.length > limit ? items.at(-1) : undefined;
-  return { items, next: lastShown ? encodeCursor(list, lastShown._id) : null };
+  const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? "", limit: limit + 1 };
+  const rows = await authorizeRead(deps, credential, READS[order][type ? "ofType" : "all"](values), teamId);
+  // The last row that was looked at is there too, if there are few of the type: as another type, or a second time.
+  const tail = rows.at(-1);
+  const end = tail && (tail.type !== (type ?? tail.type) || tail.seq === rows.at(-2)?.seq) ? tail : undefined;
+  const matching = end ? rows.slice(0, -1) : rows;
+  const items = matching.slice(0, limit).map(renderEvent);
+  const lastId = matching.length > limit ? items.at(-1)?._id : end && eventId(end.teamId, end.seq);
+  return { items, next: lastId === undefined ? null : encodeCursor(list, lastId) };
 }
 
 const eventBySeq = teamRead(events.teamId, (db, param: Param<{ seq: number }>) => ({
