@@ -47,6 +47,14 @@ export interface Sent {
   parameters: unknown[];
 }
 
+/** A multipart upload in R2. */
+export interface Multipart {
+  key: string;
+  id: string;
+  /** D1 has its id. */
+  isKnown: boolean;
+}
+
 interface Bindings {
   DB: D1Database;
   BUCKET: R2Bucket;
@@ -92,6 +100,8 @@ export class ProxiedBindings {
   readonly messages: unknown[][] = [];
   /** The keys of each deletion from the bucket. */
   readonly deletedKeys: string[][] = [];
+  /** Those that were begun, in a list that other invocations share. */
+  multiparts: Multipart[] = [];
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;
   /** Is told of every call when it is made. */
@@ -171,6 +181,11 @@ export class ProxiedBindings {
     return this.#pass("D1", name, given, async () => {
       const results = await work();
       this.effects.trips += 1;
+      for (const multipart of this.multiparts) {
+        multipart.isKnown ||= given.some(
+          ({ parameters }, at) => parameters.includes(multipart.id) && (results[at]?.meta.changes ?? 0) > 0,
+        );
+      }
       for (const { meta } of results) {
         this.effects.rowsRead += meta.rows_read;
         this.effects.rowsWritten += meta.rows_written;
@@ -245,9 +260,11 @@ export class ProxiedBindings {
         return count("delete", [keys], () => bucket.delete(keys));
       },
       createMultipartUpload: (key: string, options?: R2MultipartOptions) =>
-        count("createMultipartUpload", [key, options], async () =>
-          upload(await bucket.createMultipartUpload(key, options)),
-        ),
+        count("createMultipartUpload", [key, options], async () => {
+          const begun = await bucket.createMultipartUpload(key, options);
+          this.multiparts.push({ key, id: begun.uploadId, isKnown: false });
+          return upload(begun);
+        }),
       resumeMultipartUpload: (key: string, id: string) => upload(bucket.resumeMultipartUpload(key, id)),
     });
   }

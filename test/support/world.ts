@@ -1,14 +1,16 @@
 import { env } from "cloudflare:workers";
+import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/files/processing.ts";
 import { recover } from "../../src/domain/recovery.ts";
+import { createDb } from "../../src/platform/db.ts";
 import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
-import { ProxiedBindings } from "./bindings.ts";
+import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
 import { type Change, type Deps, readDeps, withBindings } from "./deps.ts";
 import { OPERATOR } from "./harness.ts";
@@ -22,6 +24,21 @@ import { OPERATOR } from "./harness.ts";
 /** What a client is answered when a binding fails for now, and for good. */
 export const UNAVAILABLE = [503, "unavailable"] as const;
 export const AFTER_PERMANENT_FAILURE = [500, "internal"] as const;
+
+// One app and one Drizzle for all invocations, as in an isolate: building routes and SQL takes longer than a request.
+const dependencies = new WeakMap<object, Deps>();
+const app = createApp((_, ctx) => dependencies.get(ctx) as Deps);
+const currentDatabase = new AsyncLocalStorage<D1Database>();
+const sharedDb = createDb({
+  prepare: (sql: string) => database().prepare(sql),
+  batch: (statements: D1PreparedStatement[]) => database().batch(statements),
+} as D1Database);
+
+function database(): D1Database {
+  const current = currentDatabase.getStore();
+  if (!current) throw new Error("A query outside of an invocation.");
+  return current;
+}
 
 /** What an invocation came to: its answer, or nothing where it died. */
 export type Ended<T> = T | "dead";
@@ -71,6 +88,8 @@ export class World {
   isSilent = false;
   /** How often requests have looked whether a line has. */
   looks = 0;
+  /** All multipart uploads that were begun in R2. */
+  readonly multiparts: Multipart[] = [];
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
@@ -98,6 +117,7 @@ export class World {
 
   /** What one invocation depends on. Its `waitUntil` goes to `after`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
+    bindings.multiparts = this.multiparts;
     const deps: Deps = {
       ...readDeps(env, { waitUntil: after }),
       ...(this.secrets && { secrets: this.secrets }),
@@ -119,18 +139,27 @@ export class World {
   ): Promise<Ended<Answer>> {
     const afters: Promise<unknown>[] = [];
     const after = (work: Promise<unknown>) => void afters.push(work);
-    const app = createApp(() => change(this.deps(bindings, after)));
     const ctx = { waitUntil: after, passThroughOnException: () => undefined, props: {} } as unknown as ExecutionContext;
     const send = createCall(async (request) => app.fetch(request, env, ctx));
-    const invocation = async () => {
+    return this.#invoke(bindings, after, async (deps) => {
+      dependencies.set(ctx, change(deps));
       const answer = await send(method, path, options);
       if (!bindings.hasFailedPermanently) {
         expect(answer.status, "a transient failure of a binding is never a bug of ours").not.toBe(500);
       }
       await Promise.all(afters);
       return answer;
-    };
-    return Promise.race([invocation(), bindings.death]);
+    });
+  }
+
+  #invoke<T>(
+    bindings: ProxiedBindings,
+    after: ((work: Promise<unknown>) => void) | undefined,
+    work: (deps: Deps) => Promise<T>,
+  ): Promise<Ended<T>> {
+    const deps = { ...this.deps(bindings, after), db: sharedDb };
+    const ended = currentDatabase.run(bindings.database(env.DB), () => work(deps));
+    return Promise.race([ended, bindings.death]);
   }
 
   /** The same of an invocation that nothing happens to. */
@@ -193,9 +222,10 @@ export class World {
       },
     };
     const batch = { queue, messages: [message] } as unknown as MessageBatch;
-    const deps = this.deps(bindings);
-    const work = receiveJobs(batch, deps.log, (job) => handleJob(deps, queue, job)).then(() => again);
-    return Promise.race([work, bindings.death]);
+    return this.#invoke(bindings, undefined, async (deps) => {
+      await receiveJobs(batch, deps.log, (job) => handleJob(deps, queue, job));
+      return again;
+    });
   }
 
   /** Delivers what waits, and what is sent meanwhile; what wants to be tried again is, after its delay. */
@@ -210,18 +240,17 @@ export class World {
   }
 
   async recover(bindings = new ProxiedBindings()): Promise<Ended<Record<string, number>>> {
-    return Promise.race([recover(this.deps(bindings)), bindings.death]);
+    return this.#invoke(bindings, undefined, recover);
   }
 
-  /** The bindings are well again and a day goes by, with recovery at work, until nothing is left to do. */
+  /** The bindings are well again and days go by, with recovery at work, until nothing is left to do. */
   async heal(teamIds: string[]): Promise<void> {
-    this.aheadMilliseconds += 25 * 60 * 60 * 1000;
-    for (let round = 0; round < 10; round++) {
+    for (let day = 0; day < 10; day++) {
+      this.aheadMilliseconds += 25 * 60 * 60 * 1000;
       await this.drain();
       await this.recover();
       await this.drain();
       if (!(await hasUnfinished(teamIds))) return;
-      this.aheadMilliseconds += 60 * 60 * 1000;
     }
   }
 }
@@ -253,9 +282,10 @@ export async function rowsOf(teamId: string): Promise<Row[]> {
 async function hasUnfinished(teamIds: string[]): Promise<boolean> {
   for (let i = 0; i < teamIds.length; i += 90) {
     const some = teamIds.slice(i, i + 90);
-    const marks = some.map(() => "?").join();
+    const teams = `team_id in (${some.map((_, at) => `?${at + 1}`).join()})`;
     const found = await env.DB.prepare(
-      `select 1 from files where team_id in (${marks}) and status in ('${IN_TRANSIT.join("','")}') limit 1`,
+      `select 1 from files where ${teams} and status in ('${IN_TRANSIT.join("','")}')
+       union all select 1 from uploads where ${teams} limit 1`,
     )
       .bind(...some)
       .first();
@@ -309,16 +339,30 @@ async function expectTold(teamId: string, rows: Row[]): Promise<void> {
 }
 
 /** Everything that must hold of a team at any moment, whatever died; unless the test itself took bytes away. @returns its rows */
-export async function expectSound(teamId: string, { whole = false, bytesLost = false } = {}): Promise<Row[]> {
-  const [rows, { objects }, usage] = await Promise.all([
-    rowsOf(teamId),
-    env.BUCKET.list({ prefix: `${teamId}/` }),
-    env.DB.prepare("select files, bytes from team_usage where team_id = ?").bind(teamId).first(),
-  ]);
+export async function expectSound(
+  teamId: string,
+  { whole = false, bytesLost = false, hasUploads = true } = {},
+): Promise<Row[]> {
+  // The objects first: whatever is there now has had its row before.
+  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
+  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
+  const [found, uploads, parts, [usage]] = (
+    await env.DB.batch<Record<string, unknown>>([
+      of("select * from files where team_id = ? order by id"),
+      of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
+      // A part tells no team: its upload does.
+      env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
+      of("select files, bytes from team_usage where team_id = ?"),
+    ])
+  ).map(({ results }) => results) as [Row[], { file_id: string }[], object[], object[]];
+  const rows: Row[] = found;
+  expect(parts, "parts without an upload").toEqual([]);
+  if (!hasUploads) expect(uploads, "uploads that are left").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
   const keys = new Set(rows.map(keyOf));
+  const stashes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
-    objects.filter(({ key }) => !keys.has(key)),
+    objects.filter(({ key }) => !keys.has(key) && !stashes.some((prefix) => key.startsWith(prefix))),
     "objects without a row",
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
@@ -336,9 +380,23 @@ export async function expectSound(teamId: string, { whole = false, bytesLost = f
   return rows;
 }
 
+/** Every multipart upload of the team is over whose id its row knew: R2 itself gives up one that nobody knows of. */
+async function expectNoMultipart({ multiparts }: World, teamId: string): Promise<void> {
+  for (const { key, id, isKnown } of multiparts) {
+    if (!isKnown || !key.startsWith(`${teamId}/`)) continue;
+    const sent = env.BUCKET.resumeMultipartUpload(key, id).uploadPart(1, "x");
+    await expect(sent, "the multipart upload is over").rejects.toThrow("(10024)");
+  }
+}
+
 /** What must hold once the bindings are well and recovery has run: every row has come to an end. */
-export async function expectSettled(teamId: string, { bytesLost = false } = {}): Promise<Row[]> {
-  const rows = await expectSound(teamId, { whole: true, bytesLost });
+export async function expectSettled(
+  teamId: string,
+  { bytesLost = false, world }: { bytesLost?: boolean; world?: World } = {},
+): Promise<Row[]> {
+  // Where days have gone by, which only a world knows, uploads are forgotten too.
+  const rows = await expectSound(teamId, { whole: true, bytesLost, hasUploads: !world });
+  if (world) await expectNoMultipart(world, teamId);
   expect(
     rows.filter((row) => !hasEnded(row)).map(({ status }) => status),
     "files without an end",
@@ -351,8 +409,12 @@ export async function forget(teamId: string): Promise<void> {
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   if (objects.length > 0) await env.BUCKET.delete(objects.map(({ key }) => key));
   await env.DB.batch(
-    ["files", "api_keys", "events"].map((table) =>
-      env.DB.prepare(`delete from ${table} where team_id = ?`).bind(teamId),
-    ),
+    [
+      "upload_parts where file_id in (select file_id from uploads where team_id = ?)",
+      "uploads where team_id = ?",
+      "files where team_id = ?",
+      "api_keys where team_id = ?",
+      "events where team_id = ?",
+    ].map((rows) => env.DB.prepare(`delete from ${rows}`).bind(teamId)),
   );
 }
