@@ -7,7 +7,7 @@ import type { Answer } from "../support/client.ts";
 import type { Change, Deps } from "../support/deps.ts";
 import { emptyStores } from "../support/stores.ts";
 import { offsetOf } from "../support/tus.ts";
-import { Uploader } from "../support/uploader.ts";
+import { patternOf, Uploader } from "../support/uploader.ts";
 import { type Ended, expectSettled, must, rowsOf, sha256, World } from "../support/world.ts";
 
 /*
@@ -24,12 +24,6 @@ const MEBIBYTE = 1024 * 1024;
 const SMALL_PART_BYTES = 1000;
 const MINUTE = 60_000;
 
-function patternOf(size: number): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(size);
-  for (let i = 0; i < 251; i++) bytes[i] = i;
-  for (let done = 251; done < size; done *= 2) bytes.copyWithin(done, 0, done);
-  return bytes;
-}
 const small = patternOf(3000);
 /** More than each upload has in memory in any case. */
 const medium = patternOf(250_000);

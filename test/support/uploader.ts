@@ -13,6 +13,13 @@ type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
 const BYTES = { "Content-Type": "application/offset+octet-stream" };
 
+/** Bytes that are of no known type, and not everywhere the same. */
+export function patternOf(size: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(size);
+  for (let i = 0; i < 251; i++) bytes[i] = i;
+  for (let done = 251; done < size; done *= 2) bytes.copyWithin(done, 0, done);
+  return bytes;
+}
 /** A client of one resumable upload in a world. The offsets that it is told never fall, or it fails. */
 export class Uploader {
   readonly world: World;
