@@ -188,7 +188,7 @@ const step = (name: string, run: Step): [string, Step] => [name, run];
 const index = fc.nat(1000);
 /** Of a form. */
 const content = fc.nat(2);
-const resumableContent = fc.oneof({ arbitrary: fc.nat(SMALL - 1), weight: 9 }, fc.integer({ min: SMALL, max: 5 }));
+const resumableContent = fc.oneof({ arbitrary: fc.nat(SMALL - 1), weight: 3 }, fc.integer({ min: SMALL, max: 5 }));
 /** How much of what is left is sent; often all of it. */
 const portion = fc.oneof(fc.constant(1), fc.double({ min: 0, max: 1, noNaN: true }));
 const death = fc
@@ -546,6 +546,6 @@ describe("The service and a map in memory", () => {
     await annotate(`model: ${ran} runs, seed ${SEED}; resumable uploads: ${JSON.stringify(seen)}`);
     expect(ran).toBeGreaterThanOrEqual(RUNS);
     // Fewer runs may meet fewer of them.
-    if (RUNS >= 200) expect(Object.values(seen).every((times) => times > 0)).toBe(true);
+    if (RUNS >= 200) expect([seen.finished > 0, seen.inParts > 0]).toEqual([true, true]);
   });
 });
