@@ -353,13 +353,18 @@ const SENDERS = [1, 20_000, 300_000, 2_000_000, 9_000_000, 12_000_000];
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-/** Uploads one file after another until the server is gone. Each name holds the digest of its bytes. */
+/** Random bytes, and a name that holds their digest. */
+function nameByDigest(size: number) {
+  const bytes = randomBytes(size);
+  // By chance they might begin as an MP3 does, and fail as one.
+  bytes[0] = 0;
+  return { bytes, name: `${sha256(bytes)}.bin` };
+}
+
+/** Uploads one file after another until the server is gone. */
 async function keepUploading(team: TestTeam, size: number, acknowledged: Map<string, string>): Promise<number> {
   for (let sent = 1; ; sent++) {
-    const bytes = randomBytes(size);
-    // By chance they might begin as an MP3 does, and fail as one.
-    bytes[0] = 0;
-    const name = `${sha256(bytes)}.bin`;
+    const { bytes, name } = nameByDigest(size);
     try {
       const answer = await team.send("POST", "/docs/v1/uploads", { body: form(name, bytes) });
       // The head of the answer is the promise; its body may be cut off.
@@ -370,6 +375,114 @@ async function keepUploading(team: TestTeam, size: number, acknowledged: Map<str
       if (error instanceof TypeError) return sent;
       throw error;
     }
+  }
+}
+
+/** Of the files that are sent by resumable uploads, with how much of them in one request. */
+const RESUMED = [
+  { size: 700_000, pieceBytes: 100_000 },
+  { size: 12_000_345, pieceBytes: 1_500_000 },
+  { size: 12_000_345, pieceBytes: Number.POSITIVE_INFINITY },
+];
+const RESUMABLE = "/docs/v1/uploads/resumable";
+
+/** What happens to the server, as its clients find out. */
+class Fate {
+  kills = 0;
+  /** Resolves when the server is back. */
+  isUp = Promise.withResolvers<void>();
+  isDown = Promise.withResolvers<void>();
+
+  down(): void {
+    this.kills += 1;
+    this.isUp = Promise.withResolvers();
+    this.isDown.resolve();
+  }
+
+  up(): void {
+    this.isDown = Promise.withResolvers();
+    this.isUp.resolve();
+  }
+}
+
+/** A client of resumable uploads, which outlives the server: it asks how far an upload has come, and goes on. */
+class Resumer {
+  readonly #team: TestTeam;
+  readonly #fate: Fate;
+  /** How often an upload went on that a kill had found under way. */
+  resumed = 0;
+  isUnderWay = false;
+  told = 0;
+
+  constructor(team: TestTeam, fate: Fate) {
+    this.#team = team;
+    this.#fate = fate;
+  }
+
+  /** The answer; undefined where the server went away. */
+  async #ask(
+    method: string,
+    path: string,
+    headers: Record<string, string>,
+    body?: BodyInit | ReadableStream<Uint8Array>,
+  ) {
+    try {
+      const all = { "Tus-Resumable": "1.0.0", ...headers };
+      return await this.#team.send(method, path, { headers: all, ...(body !== undefined && { body }) });
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      await this.#fate.isUp.promise;
+      return undefined;
+    }
+  }
+
+  /** Sends one file, whatever happens meanwhile. @returns its id */
+  async send(bytes: Buffer, name: string, pieceBytes: number): Promise<string> {
+    const headers = { "Upload-Length": `${bytes.length}`, "Upload-Metadata": `filename ${btoa(name)}` };
+    let made: Response | undefined;
+    while (!made) made = await this.#ask("POST", RESUMABLE, headers);
+    expect(made.status).toBe(201);
+    const path = made.headers.get("Location") ?? "";
+    this.told = 0;
+    this.isUnderWay = true;
+    for (let kills = this.#fate.kills; this.told < bytes.length; ) {
+      const to = Math.min(bytes.length, this.told + pieceBytes);
+      const part = { "Upload-Offset": `${this.told}`, "Content-Type": "application/offset+octet-stream" };
+      const piece = bytes.subarray(this.told, to);
+      const body = pieceBytes === Number.POSITIVE_INFINITY ? this.#untilKilled(piece) : piece;
+      const sent = await this.#ask("PATCH", path, part, body as BodyInit);
+      if (sent) expect([204, 409]).toContain(sent.status);
+      if (sent?.status === 204) this.#learn(sent);
+      for (let answer = sent; answer?.status !== 204 && answer?.status !== 200; ) {
+        answer = await this.#ask("HEAD", path, {});
+        if (answer) expect([200, 423]).toContain(answer.status);
+        if (answer?.status === 200) this.#learn(answer);
+      }
+      if (this.#fate.kills > kills) this.resumed += 1;
+      kills = this.#fate.kills;
+    }
+    this.isUnderWay = false;
+    return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  }
+
+  #learn(answer: Response): void {
+    const offset = Number(answer.headers.get("Upload-Offset"));
+    expect(offset, "an offset that was told does not fall").toBeGreaterThanOrEqual(this.told);
+    this.told = offset;
+  }
+
+  /** Comes but for its end as long as there are kills to come. */
+  #untilKilled(bytes: Buffer): ReadableStream<Uint8Array> {
+    const { kills, isDown } = this.#fate;
+    let at = 0;
+    return new ReadableStream({
+      async pull(controller) {
+        if (at >= bytes.length / 2 && kills < KILLS) await isDown.promise;
+        controller.enqueue(bytes.subarray(at, at + 100_000));
+        at += 100_000;
+        if (at >= bytes.length) controller.close();
+      },
+    });
   }
 }
 
@@ -394,23 +507,47 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
   const acknowledged = new Map<string, string>();
   let sent = 0;
   let brokenOff = 0;
+  const fate = new Fate();
+  const resumers = RESUMED.map(() => new Resumer(team, fate));
+  let sentResumably = 0;
+  const resuming = RESUMED.map(async ({ size, pieceBytes }, i) => {
+    do {
+      const { bytes, name } = nameByDigest(size);
+      acknowledged.set((await resumers[i]?.send(bytes, name, pieceBytes)) ?? "", name);
+      sentResumably += 1;
+    } while (fate.kills < KILLS);
+  });
+  // Of one that fails it is told at the end.
+  const resumed = Promise.allSettled(resuming);
 
   for (let kill = 1; kill <= KILLS; kill++) {
     const enough = acknowledged.size + randomInt(3, 30);
     const senders = SENDERS.map((size) => keepUploading(team, size, acknowledged));
     // In full flow, at a moment of chance.
-    await vi.waitUntil(() => acknowledged.size >= enough, { timeout: 100_000, interval: 1 });
+    await vi.waitUntil(() => acknowledged.size >= enough && resumers.at(-1)?.isUnderWay, {
+      timeout: 100_000,
+      interval: 1,
+    });
+    fate.down();
     await server.kill();
     for (const count of await Promise.all(senders)) sent += count;
     brokenOff += server.sql(
       "D1Database",
-      `select id from files where status = 'receiving' and team_id = '${team.teamId}'`,
+      `select id from files where status = 'receiving' and team_id = '${team.teamId}'
+       and id not in (select file_id from uploads)`,
     ).length;
-    // Stands in for the day that recovery waits before it takes an upload for dead.
-    server.sql("D1Database", "update files set due_at = 0 where due_at is not null");
+    // Stands in for the day that recovery waits before it takes an upload by a form for dead.
+    server.sql(
+      "D1Database",
+      "update files set due_at = 0 where due_at is not null and id not in (select file_id from uploads where not is_finished)",
+    );
     await server.restart();
+    fate.up();
     await server.recover();
   }
+  await resumed;
+  await Promise.all(resuming);
+  const goneOn = resumers.reduce((sum, { resumed }) => sum + resumed, 0);
 
   const listed = await listAll(team);
   for (const { _id: id } of listed) {
@@ -424,8 +561,10 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
   writeSync(
     process.stdout.fd,
     `kills: ${KILLS}, uploads sent: ${sent}, acknowledged: ${acknowledged.size}, lost: ${lost.length}, ` +
-      `dead midway: ${brokenOff}, stored without an answer: ${listed.length - acknowledged.size + lost.length}\n`,
+      `dead midway: ${brokenOff}, stored without an answer: ${listed.length - acknowledged.size + lost.length}; ` +
+      `by resumable uploads: ${sentResumably}, gone on after a kill: ${goneOn} times\n`,
   );
+  expect(goneOn).toBeGreaterThanOrEqual(KILLS);
   expect(lost).toEqual([]);
 
   for (const { _id: id, originalName } of listed) {
@@ -434,9 +573,16 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
     expect(`${sha256(new Uint8Array(await opened.arrayBuffer()))}.bin`).toBe(originalName);
     expect([originalName, undefined]).toContain(acknowledged.get(id));
   }
+  await server.stop();
+  // Stands in for the day after which what is left of resumable uploads is cleared away, which a start does first.
+  server.sql("D1Database", "update uploads set due_at = 0");
+  await server.restart();
   // What broke off has left nothing behind, neither row nor object.
   expect((await usageOf(team)).files).toBe(listed.length);
   await server.stop();
+  expect(server.sql("D1Database", "select file_id from uploads union all select file_id from upload_parts")).toEqual(
+    [],
+  );
   const objects = server
     .sql("R2Bucket", "select key from _mf_objects")
     .map((object) => String(object.key))
