@@ -342,6 +342,56 @@ describe("A body that fetch would not send", () => {
   });
 });
 
+test("Sixteen slow uploads at once, of which an isolate's memory holds nine, are all taken, by form and by tus.", async () => {
+  const team = await server.newTeam();
+  const gate = Promise.withResolvers<void>();
+  /** Comes but for its end, and waits there. */
+  const slow = (bytes: Buffer) => {
+    let at = 0;
+    return new ReadableStream<Uint8Array>({
+      async pull(controller) {
+        if (at >= bytes.length - 100_000) await gate.promise;
+        if (at < bytes.length) controller.enqueue(bytes.subarray(at, at + 100_000));
+        else controller.close();
+        at += 100_000;
+      },
+    });
+  };
+  const send = (path: string, method: string, headers: Record<string, string>, bytes: Buffer) =>
+    team.send(method, path, { headers, body: slow(bytes) });
+  const files = Array.from({ length: 16 }, () => nameByDigest(6 * 1024 * 1024).bytes);
+  const byForm = async (bytes: Buffer) => {
+    const start = '--slow\r\nContent-Disposition: form-data; name="file"; filename="slow.bin"\r\n\r\n';
+    const body = Buffer.concat([Buffer.from(start), bytes, Buffer.from("\r\n--slow--\r\n")]);
+    const answer = await send(
+      "/docs/v1/uploads",
+      "POST",
+      { "Content-Type": "multipart/form-data; boundary=slow" },
+      body,
+    );
+    expect(answer.status).toBe(200);
+    return answer.headers.get("Location")?.split("/").at(-1) ?? "";
+  };
+  const byTus = async (bytes: Buffer) => {
+    const version = { "Tus-Resumable": "1.0.0" };
+    const headers = { ...version, "Upload-Length": `${bytes.length}` };
+    const made = await team.send("POST", RESUMABLE, { headers });
+    const type = "application/offset+octet-stream";
+    const part = { ...version, "Upload-Offset": "0", "Content-Type": type };
+    expect((await send(made.headers.get("Location") ?? "", "PATCH", part, bytes)).status).toBe(204);
+    return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  };
+  const sent = files.map((bytes, i) => (i % 2 === 0 ? byForm(bytes) : byTus(bytes)));
+  await vi.waitUntil(async () => (await team.call("GET", "/docs/v1/usage")).body.data.files === files.length, {
+    timeout: 100_000,
+  });
+  gate.resolve();
+  const ids = await Promise.all(sent);
+  for (const [i, id] of ids.entries()) {
+    expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(files[i] as Buffer) });
+  }
+});
+
 /*
  * The server is killed with everything that belongs to it while uploads run, and started again on the same state. An
  * answer of 200 is a promise that outlives it; whatever got no such answer is there whole, or not at all.
