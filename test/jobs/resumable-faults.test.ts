@@ -756,4 +756,14 @@ describe("Of two requests for one upload", () => {
       await expectEnded({ client, where: "", result: null }, false);
     },
   );
+
+  test("Of two requests for one upload, DELETE wins over the one that still sends its parts.", async () => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), small);
+    await beginInSmallParts(client);
+    const { older } = await overtaking(client, 0, undefined, () => must(client.ask("DELETE")));
+    expect([404, 409]).toContain(status(older));
+    await world.heal([client.team.teamId]);
+    await expectEnded({ client, where: "", result: null }, false);
+  });
 });
