@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Effects } from "../support/bindings.ts";
-import { repeat, type Shot } from "./load.ts";
+import { type Load, repeat, type Shot } from "./load.ts";
 import { type Bill, bill, total } from "./prices.ts";
 import {
   type Database,
@@ -13,9 +13,9 @@ import {
   ROOT,
   type Server,
   seededId,
-  startServer,
   type Team,
   upload,
+  uploadInChunks,
 } from "./server.ts";
 
 /** How much is done: the full form, or the quick one for daily use. */
@@ -25,8 +25,9 @@ export interface Extent {
 }
 
 const CONNECTIONS = 16;
-const MEGABYTE = 1_000_000;
-const SMALL_FILE = Buffer.alloc(64 * 1024, "stowage ");
+export const MEGABYTE = 1_000_000;
+export const MEBIBYTE = 1024 * 1024;
+export const SMALL_FILE = Buffer.alloc(64 * 1024, "stowage ");
 const MP3 = readFileSync(join(ROOT, "test/audio/tone-cbr.mp3"));
 
 export const median = (numbers: number[]): number => percentile(numbers, 0.5);
@@ -36,8 +37,8 @@ export function percentile(numbers: number[], share: number): number {
 }
 
 interface Side {
-  shot: () => Shot;
-  /** Makes what so many shots need. */
+  work: () => Promise<unknown>;
+  /** Makes what is needed to work so many times. */
   prepare?: (count: number) => Promise<void>;
 }
 interface Operation {
@@ -46,8 +47,10 @@ interface Operation {
   ours: Side;
   goal?: number;
   connections?: number;
-  /** Requests in a round; without it a round has its time. */
+  /** How often in a round; without it a round has its time. */
   count?: number;
+  /** How many it takes, one after the other. */
+  requests?: number;
 }
 
 /** Ours against the bare handlers, by turns: a machine that slows down or speeds up does so for both. */
@@ -56,26 +59,27 @@ export async function measureOverhead(server: Server, { isQuick, say }: Extent) 
   const rows = [];
   for (const operation of await overheadOperations(server, isQuick)) {
     if (isQuick && operation.goal === undefined) continue;
-    const { name, goal, connections = CONNECTIONS, count } = operation;
+    const { name, goal, connections = CONNECTIONS, count, requests = 1 } = operation;
     say(`overhead: ${name}`);
     // Short rounds by turns, and many of them: a machine's mood lasts longer than one.
-    const timedRounds = isQuick ? 2 : 11;
-    const rounds = count === undefined ? timedRounds : Math.min(5, timedRounds);
+    const timedRounds = isQuick ? 2 : 9;
+    const countedRounds = isQuick ? 1 : 5;
+    const rounds = count === undefined ? timedRounds : countedRounds;
     const volume = { connections, ...(count === undefined ? { seconds } : { count }) };
     const cpu = { bare: { seconds: 0, requests: 0 }, ours: { seconds: 0, requests: 0 } };
     const measure = async (side: "bare" | "ours") => {
-      const { shot, prepare } = operation[side];
+      const { work, prepare } = operation[side];
       if (count !== undefined) await prepare?.(count);
       const before = server.process.cpuSeconds();
-      const { done, perSecond } = await server.load.run(shot, volume);
+      const { done, perSecond } = await server.load.run(work, volume);
       cpu[side].seconds += server.process.cpuSeconds() - before;
-      cpu[side].requests += done;
-      return perSecond;
+      cpu[side].requests += done * requests;
+      return perSecond * requests;
     };
     const warm = { ...volume, ...(count === undefined ? { seconds: seconds / 3 } : { count: connections }) };
-    for (const { shot, prepare } of [operation.bare, operation.ours]) {
+    for (const { work, prepare } of [operation.bare, operation.ours]) {
       await prepare?.(connections);
-      await server.load.run(shot, warm);
+      await server.load.run(work, warm);
     }
     const results: { bare: number; ours: number }[] = [];
     for (let round = 0; round < rounds; round++) {
@@ -108,7 +112,7 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
   await server.seed("users", team, 1, 1000);
   await server.seed("files", team, 1, 1000);
   const id = seededId(500);
-  const still = (shot: Shot): Side => ({ shot: () => shot });
+  const still = (shot: Shot): Side => ({ work: () => server.load.send(shot, false) });
   const bareGet = still(get(`/bare/get?hash=${team.tokenHash}&id=${id}`, team));
   const barePut = (bytes: Buffer, path = "/bare/put"): Shot => ({ method: "POST", path, body: [bytes] });
   const barePutAndWrite = barePut(SMALL_FILE, `/bare/putAndWrite?team=${team.teamId}`);
@@ -116,7 +120,10 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
 
   let users = 0;
   const newUser = (path: string): Side => ({
-    shot: () => json("POST", path, { email: `${++users}@example.org`, password: "correct horse" }, team),
+    work: () => {
+      const user = { email: `${++users}@example.org`, password: "correct horse" };
+      return server.load.send(json("POST", path, user, team), false);
+    },
   });
   /** Deletes what was put for it. */
   const deletion = (put: Shot, idOf: (reply: { location: string; text: string }) => string, path: string): Side => {
@@ -125,12 +132,23 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
       prepare: async (count) => {
         ids.push(...(await repeat(count, CONNECTIONS, async () => idOf(await server.load.send(put)))));
       },
-      shot: () => {
+      work: () => {
         const target = path.replace("{id}", ids.pop() ?? "");
-        return { method: "DELETE", path: target, headers: headers(idle) };
+        return server.load.send({ method: "DELETE", path: target, headers: headers(idle) }, false);
       },
     };
   };
+
+  const recording = Buffer.alloc(95 * MEGABYTE, 7);
+  const inChunks = (size: string, chunkBytes: number): Operation => ({
+    name: `95 MB by tus, ${size} each`,
+    goal: 0.8,
+    connections: 2,
+    count: 2,
+    requests: 1 + Math.ceil(recording.length / chunkBytes),
+    bare: { work: () => bareParts(server.load, recording, chunkBytes) },
+    ours: { work: () => uploadInChunks(server.load, recording, chunkBytes, idle) },
+  });
 
   return [
     { name: "nothing", bare: still(get("/bare/empty", team)), ours: still({ ...get("/nowhere", team), status: 404 }) },
@@ -157,6 +175,8 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
       bare: still(barePut(large)),
       ours: still(upload(large, idle)),
     },
+    inChunks("80 MiB", 80 * MEBIBYTE),
+    inChunks("5 MiB", 5 * MEBIBYTE),
     {
       name: "delete file",
       count: isQuick ? 48 : 200,
@@ -175,46 +195,17 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
   ];
 }
 
-/** By how much the process grows. Each on a server of its own: one that has grown before grows less. */
-export async function measureMemory({ isQuick, say }: Extent) {
-  const file = Buffer.alloc(95 * MEGABYTE, 7);
-  const send = (count: number, make: (team: Team) => Shot) => async (server: Server, team: Team) => {
-    await repeat(count, count, () => server.load.send(make(team)));
-  };
-  const ours = (team: Team) => upload(file, { ...team, database: "DB" });
-  const alone = (team: Team): Shot => {
-    const shot = ours(team);
-    return { ...shot, headers: { ...shot.headers, "X-Bench-Nowhere": "1" } };
-  };
-  const bare = (name: string): Shot => ({ method: "POST", path: `/bare/${name}`, body: [file] });
-  const list = async (server: Server, team: Team) => {
-    await server.load.run(() => get("/auth/v1/users", team), { connections: 1, count: 1 });
-  };
-  const cases: [name: string, goal: number | null, work: (server: Server, team: Team) => Promise<void>][] = [
-    ["upload 95 MB", 64, send(1, alone)],
-    ["upload 95 MB, eight at once", 64, send(8, alone)],
-    ["list 100,000 users", 64, list],
-    ["upload 95 MB, with the local R2", null, send(1, ours)],
-    ["upload 95 MB, eight at once, with the local R2", null, send(8, ours)],
-    ["bare put of 95 MB", null, send(1, () => bare("put"))],
-    ["bare put of 95 MB, eight at once", null, send(8, () => bare("put"))],
-    ["bare read of 95 MB, eight at once", null, send(8, () => bare("read"))],
-  ];
-  const rows = [];
-  for (const [name, goal, work] of cases.slice(0, isQuick ? 3 : undefined)) {
-    say(`memory: ${name}`);
-    const server = await startServer();
-    try {
-      const team = await server.foundTeam();
-      if (work === list) await server.seed("users", team, 1, 100_000);
-      await server.load.send(upload(SMALL_FILE, team));
-      await repeat(50, 4, () => server.load.send(get("/auth/v1/users?limit=100", team)));
-      rows.push({ name, growthMegabytes: (await server.process.growth(() => work(server, team))) / MEGABYTE, goal });
-    } finally {
-      await server.close();
-    }
+/** As many requests as a resumable upload takes, and R2's parts alone. */
+async function bareParts(load: Load, file: Uint8Array, chunkBytes: number): Promise<void> {
+  const { key, uploadId } = JSON.parse((await load.send({ method: "POST", path: "/bare/begin" })).text);
+  const etags: string[] = [];
+  for (let offset = 0; offset < file.length; offset += chunkBytes) {
+    const isLast = offset + chunkBytes >= file.length;
+    const part = { key, uploadId, number: `${etags.length + 1}`, ...(isLast && { etags: etags.join() }) };
+    const path = `/bare/part?${new URLSearchParams(part)}`;
+    const body = [file.subarray(offset, offset + chunkBytes)];
+    etags.push(JSON.parse((await load.send({ method: "PATCH", path, body })).text).etag);
   }
-  return rows;
 }
 
 /** From the upload's answer to `completed`, as a client sees it. */
@@ -307,15 +298,18 @@ export async function measureGrowth(server: Server, { isQuick, say }: Extent) {
     ["get metadata", ({ as, rows }) => get(`/docs/v1/uploads/${seededId(rows / 2)}/metadata`, as)],
     ["upload 64 KB", ({ as }) => upload(SMALL_FILE, as)],
   ];
-  const rounds = isQuick ? 2 : 5;
-  const seconds = isQuick ? 0.4 : 1;
+  const rounds = isQuick ? 2 : 4;
+  const seconds = isQuick ? 0.3 : 1;
   const result = [];
   for (const [name, shot] of operations) {
     say(`growth: ${name}`);
     const rates = teams.map((): number[] => []);
     for (let round = -1; round < rounds; round++) {
       for (const [i, team] of teams.entries()) {
-        const { perSecond } = await server.load.run(() => shot(team), { connections: CONNECTIONS, seconds });
+        const { perSecond } = await server.load.run(() => server.load.send(shot(team), false), {
+          connections: CONNECTIONS,
+          seconds,
+        });
         if (round >= 0) rates[i]?.push(perSecond);
       }
     }
@@ -367,14 +361,53 @@ export async function countCosts(server: Server, { isQuick, say }: Extent) {
   const costs: Record<string, Bill> = {};
   for (const [name, invocations, run] of operations) {
     say(`cost: ${name}`);
-    await send(get("/control/watch", team));
-    const cpuBefore = server.process.cpuSeconds();
-    await repeat(times, 1, run);
-    const cpuMilliseconds = (server.process.cpuSeconds() - cpuBefore) * 1000;
-    // What goes on after the answer is to be counted too.
-    await sleep(50);
-    const effects: Effects = JSON.parse((await send(get("/control/effects", team))).text);
-    costs[name] = total([1 / times, bill(effects, invocations * times, cpuMilliseconds)]);
+    const count = async () => {
+      await repeat(times, 1, run);
+      return invocations * times;
+    };
+    costs[name] = total([1 / times, await billed(server, team, count)]);
   }
   return costs;
+}
+
+/** What the work is billed, which tells how many invocations it was. */
+async function billed({ load, process }: Server, team: Team, work: () => Promise<number>): Promise<Bill> {
+  await load.send(get("/control/watch", team));
+  const cpuBefore = process.cpuSeconds();
+  const invocations = await work();
+  const cpuMilliseconds = (process.cpuSeconds() - cpuBefore) * 1000;
+  // What goes on after the answer is to be counted too.
+  await sleep(50);
+  const effects: Effects = JSON.parse((await load.send(get("/control/effects", team))).text);
+  return bill(effects, invocations, cpuMilliseconds);
+}
+
+/** What a GB is billed that comes by tus, its job included. */
+export async function countGigabytes(server: Server, { isQuick, say }: Extent) {
+  const team = await server.foundTeam();
+  const bytes = (isQuick ? 100 : 250) * MEGABYTE;
+  const recording = recordingOf(bytes);
+  const rows = [];
+  for (const mebibytes of [80, 5]) {
+    say(`cost: ${bytes / MEGABYTE} MB by tus in chunks of ${mebibytes} MiB`);
+    const chunkBytes = mebibytes * MEBIBYTE;
+    const requests = 1 + Math.ceil(bytes / chunkBytes);
+    const count = async () => {
+      await uploadInChunks(server.load, recording, chunkBytes, team);
+      await server.idle();
+      return requests + 1;
+    };
+    const cost = total([1e9 / bytes, await billed(server, team, count)]);
+    rows.push({ mebibytes, bytes, requests: (requests * 1e9) / bytes, cost });
+  }
+  return rows;
+}
+
+/** Silence, as a WAV. */
+function recordingOf(bytes: number): Buffer {
+  const file = Buffer.alloc(bytes);
+  const headBytes = readFileSync(join(ROOT, "test/audio/tone.wav")).copy(file, 0, 0, 44);
+  file.writeUInt32LE(bytes - 8, 4);
+  file.writeUInt32LE(bytes - headBytes, headBytes - 4);
+  return file;
 }

@@ -2,15 +2,18 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { measureCuts } from "./cuts.ts";
 import {
   countCosts,
+  countGigabytes,
   type Extent,
+  MEGABYTE,
   measureCompletion,
   measureGrowth,
-  measureMemory,
   measureOverhead,
   measureStart,
 } from "./measures.ts";
+import { measureMemory } from "./memory.ts";
 import { type Bill, monthly, PRICES, perMillion, total } from "./prices.ts";
 import { ROOT, startServer } from "./server.ts";
 
@@ -70,15 +73,15 @@ function sampleMonth(costs: Record<string, Bill>): Bill {
   );
 }
 
+const USES = ["rowsRead", "rowsWritten", "r2ClassA", "r2ClassB", "queueOperations"] as const;
+
 function showCosts(costs: Record<string, Bill>): void {
   table(
     `Cost of a million of each, by prices of ${PRICES.date}, nothing included`,
     ["operation", "rows read", "rows written", "R2 A", "R2 B", "queue", "CPU ms *", "dollars"],
     Object.entries(costs).map(([name, bill]) => [
       name,
-      ...([bill.rowsRead, bill.rowsWritten, bill.r2ClassA, bill.r2ClassB, bill.queueOperations] as const).map((use) =>
-        round(use ?? 0, 1),
-      ),
+      ...USES.map((use) => round(bill[use] ?? 0, 1)),
       round(bill.cpuMilliseconds ?? 0, 1),
       round(perMillion(bill), 2),
     ]),
@@ -94,7 +97,23 @@ function showCosts(costs: Record<string, Bill>): void {
       ["together", "", round(sum, 2)],
     ],
   );
-  console.log("\n* At most: of the whole local process, which holds D1, R2 and the queue too.");
+}
+
+/** Of the price of a GB, too small to be read. */
+const GIGABYTES = 1000;
+
+function showGigabytes(rows: Awaited<ReturnType<typeof countGigabytes>>): void {
+  table(
+    `Cost of 1 GB by tus, job included, counted over a file of ${round((rows[0]?.bytes ?? 0) / MEGABYTE)} MB`,
+    ["in chunks of", "requests", "rows read", "rows written", "R2 A", "R2 B", "queue", "CPU ms *", "dollars for 1,000"],
+    rows.map(({ mebibytes, requests, cost }) => [
+      `${mebibytes} MiB`,
+      round(requests),
+      ...USES.map((use) => round(cost[use] ?? 0)),
+      round(cost.cpuMilliseconds ?? 0),
+      round((perMillion(cost) / 1e6) * GIGABYTES, 2),
+    ]),
+  );
 }
 
 const results: Record<string, unknown> = {
@@ -124,12 +143,17 @@ if (isWanted("memory")) {
   results.memory = memory;
   table(
     "Memory: by how much the runtime's process grew at most; R2, which locally is in it too, takes the bytes and drops them",
-    ["", "grew by", "goal"],
-    memory.map(({ name, growthMegabytes, goal }) => [name, `${round(growthMegabytes)} MB`, goal && `${goal} MB`]),
+    ["", "grew by", "goal", "refused"],
+    memory.map(({ name, growthMegabytes, goalMegabytes, uploads }) => [
+      name,
+      `${round(growthMegabytes)} MB`,
+      goalMegabytes && `${goalMegabytes} MB`,
+      uploads ? `${uploads.refused} of ${uploads.atOnce}` : "",
+    ]),
   );
 }
 
-if (["overhead", "completion", "growth", "cost"].some(isWanted)) {
+if (["overhead", "completion", "cuts", "growth", "cost"].some(isWanted)) {
   const server = await startServer();
   try {
     if (isWanted("overhead")) {
@@ -160,11 +184,27 @@ if (["overhead", "completion", "growth", "cost"].some(isWanted)) {
         ],
       );
     }
+    if (isWanted("cuts")) {
+      const cuts = await measureCuts(server, extent);
+      results.cuts = cuts;
+      table(
+        `What a cut costs: bytes of 20 MB that are sent again, of ${cuts[0]?.times} uploads each`,
+        ["after", "median", "most", "goal"],
+        cuts.map(({ name, ...bytes }) => [
+          name,
+          ...[bytes.medianBytes, bytes.mostBytes, bytes.goalBytes].map((count) => round(count)),
+        ]),
+      );
+    }
     if (isWanted("cost")) {
       const costs = await countCosts(server, extent);
       results.costs = costs;
       results.month = monthly(sampleMonth(costs));
       showCosts(costs);
+      const gigabytes = await countGigabytes(server, extent);
+      results.gigabytes = gigabytes;
+      showGigabytes(gigabytes);
+      console.log("\n* At most: of the whole local process, which holds D1, R2 and the queue too.");
     }
     if (isWanted("growth")) {
       const growth = await measureGrowth(server, extent);

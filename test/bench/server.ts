@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createTestHarness } from "wrangler";
+import { metadataOf, RESUMABLE, tusHeaders } from "../support/tus.ts";
 import { Load, type Shot } from "./load.ts";
 
 export const ROOT = join(import.meta.dirname, "../..");
@@ -32,6 +33,7 @@ export async function startServer() {
   const load = new Load(url);
 
   return {
+    url: url.href,
     load,
     process: watchProcess(),
 
@@ -88,19 +90,25 @@ export async function startServer() {
 }
 export type Server = Awaited<ReturnType<typeof startServer>>;
 
+/** Of CPU in 200 ms, which the system tells in hundredths of a second. */
+const SETTLED_SECONDS = 0.02;
 const UNDER_WAY = "select 1 from files where status in ('pending', 'processing') and due_at is not null limit 1";
 const SEEDED_ID = "printf('0193477be8a0%012x', i)";
 export const seededId = (number: number) => `0193477be8a0${number.toString(16).padStart(12, "0")}`;
 
-interface As {
+/** In whose name a request is sent, and on what stores. */
+export interface As {
   token: string;
   /** Named, uploads leave their jobs undone. */
   database?: Database;
+  /** With a database: bytes are taken, and none is kept. */
+  isNowhere?: boolean;
 }
 
-export const headers = ({ token, database }: As) => ({
+export const headers = ({ token, database, isNowhere }: As) => ({
   Authorization: `Bearer ${token}`,
   ...(database && { "X-Bench-Database": database }),
+  ...(isNowhere && { "X-Bench-Nowhere": "1" }),
 });
 
 export const get = (path: string, as: As): Shot => ({ method: "GET", path, headers: headers(as) });
@@ -120,6 +128,42 @@ export function upload(bytes: Uint8Array, as: As): Shot {
   };
 }
 
+/** Begins a resumable upload of so many bytes, whose address is told in `location`. */
+export const beginUpload = (bytes: number, as: As): Shot => ({
+  method: "POST",
+  path: RESUMABLE,
+  headers: {
+    ...headers(as),
+    ...tusHeaders({ "Upload-Length": `${bytes}`, "Upload-Metadata": metadataOf({ filename: "a.wav" }) }),
+  },
+  status: 201,
+});
+
+export const append = (address: string, offsetBytes: number, bytes: Uint8Array, as: As): Shot => ({
+  method: "PATCH",
+  path: address,
+  headers: {
+    ...headers(as),
+    ...tusHeaders({ "Upload-Offset": `${offsetBytes}`, "Content-Type": "application/offset+octet-stream" }),
+  },
+  body: [bytes],
+  status: 204,
+});
+
+export const askOffset = (address: string, as: As): Shot => ({
+  method: "HEAD",
+  path: address,
+  headers: { ...headers(as), ...tusHeaders() },
+});
+
+/** One request that begins the upload, and one for each chunk. */
+export async function uploadInChunks(load: Load, file: Uint8Array, chunkBytes: number, as: As): Promise<void> {
+  const { location } = await load.send(beginUpload(file.length, as));
+  for (let offset = 0; offset < file.length; offset += chunkBytes) {
+    await load.send(append(location, offset, file.subarray(offset, offset + chunkBytes), as), false);
+  }
+}
+
 /** The runtime's process that runs the Worker; beside it the dev server runs a second, which only passes requests on. */
 function watchProcess() {
   const ps = (...options: string[]) => execFileSync("ps", options, { encoding: "utf8" }).trim();
@@ -128,7 +172,8 @@ function watchProcess() {
     .map((line) => line.trim().split(/\s+/))
     .filter(([, parent, , command]) => Number(parent) === process.pid && command?.endsWith("workerd"))
     .sort((a, b) => Number(b[2]) - Number(a[2]));
-  const pid = children[0]?.[0] ?? "";
+  const pids = children.map(([pid = ""]) => pid);
+  const [pid = ""] = pids;
 
   /** In bytes, with D1, R2 and the queue, which the local runtime keeps in this process. */
   const residentBytes = () => {
@@ -138,13 +183,25 @@ function watchProcess() {
       : ps("-o", "rss=", "-p", pid);
     return Number(text) * 1024;
   };
+  const cpuSecondsOf = (pid: string) => {
+    const stat = `/proc/${pid}/stat`;
+    if (!existsSync(stat)) return Number.NaN;
+    const fields = readFileSync(stat, "utf8").split(") ")[1]?.split(" ") ?? [];
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  };
+  const allCpuSeconds = () => pids.reduce((sum, pid) => sum + cpuSecondsOf(pid), 0);
+
   return {
     /** Seconds of CPU spent so far; NaN where the system has no /proc. */
-    cpuSeconds(): number {
-      const stat = `/proc/${pid}/stat`;
-      if (!existsSync(stat)) return Number.NaN;
-      const fields = readFileSync(stat, "utf8").split(") ")[1]?.split(" ") ?? [];
-      return (Number(fields[11]) + Number(fields[12])) / 100;
+    cpuSeconds: (): number => cpuSecondsOf(pid),
+
+    /** Waits until it and the one that passes requests on have nothing left to do. */
+    async settled(): Promise<void> {
+      for (let spentSeconds = Number.POSITIVE_INFINITY; spentSeconds > SETTLED_SECONDS; ) {
+        const before = allCpuSeconds();
+        await sleep(200);
+        spentSeconds = allCpuSeconds() - before;
+      }
     },
 
     /** By how many bytes memory grew at most while the work went on. */

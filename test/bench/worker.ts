@@ -46,11 +46,27 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Stored." });
   },
 
+  /** Begins an object that comes in parts. */
+  begin: async (_, env) => {
+    const { key, uploadId } = await env.BUCKET.createMultipartUpload(`bare/${newId()}`);
+    return Response.json({ key, uploadId });
+  },
+
+  /** The raw body as a part of it; the last comes with the etags of all before. */
+  part: async (request, env, url) => {
+    const { key = "", uploadId = "", number, etags } = Object.fromEntries(url.searchParams);
+    const upload = env.BUCKET.resumeMultipartUpload(key, uploadId);
+    const { etag } = await upload.uploadPart(Number(number), request.body as ReadableStream);
+    if (etags !== undefined) {
+      const all = [...etags.split(",").filter(Boolean), etag];
+      await upload.complete(all.map((etag, i) => ({ partNumber: i + 1, etag })));
+    }
+    return Response.json({ etag });
+  },
+
   /** Reads the body and drops it. */
   read: async ({ body }) => {
-    const reader = body?.getReader({ mode: "byob" });
-    let next = await reader?.read(new Uint8Array(256 * 1024));
-    while (next && !next.done) next = await reader?.read(new Uint8Array(next.value.buffer));
+    if (body) await drop(body, 256 * 1024);
     return Response.json({ message: "Read." });
   },
 
@@ -110,23 +126,36 @@ const control: Record<string, Bare> = {
   },
 };
 
+/** Reads into one buffer: garbage would count as growth. */
+async function drop(stream: ReadableStream<Uint8Array>, bufferBytes: number): Promise<void> {
+  const reader = stream.getReader({ mode: "byob" });
+  let next = await reader.read(new Uint8Array(bufferBytes));
+  while (!next.done) next = await reader.read(new Uint8Array(next.value.buffer));
+}
+
+const ZEROS = new Uint8Array(64 * 1024);
+
 /** What a part that R2 held would be read as. */
 function zeros(length: number): ReadableStream<Uint8Array> {
-  let left = length;
-  return new ReadableStream({
-    pull(controller) {
-      const count = Math.min(left, 64 * 1024);
-      if (count > 0) controller.enqueue(new Uint8Array(count));
-      else controller.close();
-      left -= count;
-    },
-  });
+  const { readable, writable } = new FixedLengthStream(length);
+  const fill = async () => {
+    const writer = writable.getWriter();
+    for (let left = length; left > 0; left -= ZEROS.length) await writer.write(ZEROS.subarray(0, left));
+    await writer.close();
+  };
+  // Whoever reads no further ends it.
+  fill().catch(() => undefined);
+  return readable;
 }
+
+const take = async (bytes: ArrayBufferView | ReadableStream) => {
+  if (bytes instanceof ReadableStream) await drop(bytes, 16 * 1024);
+};
 
 /** Takes bytes and keeps none, so that only the Worker's own memory shows and not the local R2's. */
 const NOWHERE = {
   put: async (_: string, bytes: ArrayBufferView | ReadableStream) => {
-    if (bytes instanceof ReadableStream) await bytes.pipeTo(new WritableStream());
+    await take(bytes);
     return { etag: "" };
   },
   get: async (_: string, { range }: { range: { length: number } }) => ({ body: zeros(range.length) }),
@@ -134,7 +163,7 @@ const NOWHERE = {
   createMultipartUpload: async () => ({ uploadId: "" }),
   resumeMultipartUpload: () => ({
     uploadPart: async (partNumber: number, bytes: ArrayBufferView | ReadableStream) => {
-      if (bytes instanceof ReadableStream) await bytes.pipeTo(new WritableStream());
+      await take(bytes);
       return { partNumber, etag: "" };
     },
     complete: async () => ({ etag: "" }),
