@@ -180,7 +180,7 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
     {
       name: "delete file",
       count: isQuick ? 48 : 200,
-      bare: deletion(barePutAndWrite, ({ text }) => JSON.parse(text).id, "/bare/remove?id={id}"),
+      bare: deletion(barePutAndWrite, ({ text }) => JSON.parse(text).id, `/bare/remove?team=${team.teamId}&id={id}`),
       ours: deletion(
         upload(SMALL_FILE, idle),
         ({ location }) => location.split("/").at(-1) ?? "",

@@ -56,9 +56,9 @@ export async function startServer() {
     /** Gives the team rows, from number `first` on; their ids are `seededId` of the number. */
     async seed(table: "files" | "users", { teamId }: Team, first: number, last: number, database: Database = "DB") {
       const columns = {
-        files: `(id, team_id, original_name, status, reserved_bytes, size_bytes, sha256, mime_type, file_type, created_at,
-          updated_at) select ${SEEDED_ID}, ?3, 'interview ' || i || '.mp3', 'completed', 5000000, 5000000, hex(zeroblob(32)),
-          'audio/mpeg', 'audio file', 1795080000000, 1795080000000`,
+        files: `(id, team_id, original_name, status, reserved_bytes, size_bytes, sha256, mime_type, file_type, processed_at,
+          created_at, updated_at) select ${SEEDED_ID}, ?3, 'interview ' || i || '.mp3', 'completed', 5000000, 5000000, hex(zeroblob(32)),
+          'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
         users: `(id, team_id, first_name, last_name, email, email_key, password, created_at, updated_at)
           select ${SEEDED_ID}, ?3, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)),
           1795080000000, 1795080000000`,

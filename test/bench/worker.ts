@@ -73,7 +73,8 @@ const bare: Record<string, Bare> = {
   /** The same as `put`, with two writes to D1: a row before the bytes, and its change after them. */
   putAndWrite: async (request, env, url) => {
     const id = newId();
-    const row = [id, url.searchParams.get("team"), "a.bin", "receiving", 0, 1, 1];
+    const team = url.searchParams.get("team");
+    const row = [id, team, "a.bin", "receiving", 0, 1, 1];
     await env.DB.prepare(
       "insert into files (id, team_id, original_name, status, reserved_bytes, created_at, updated_at) values (?, ?, ?, ?, ?, ?, ?)",
     )
@@ -81,8 +82,10 @@ const bare: Record<string, Bare> = {
       .run();
     const size = Number(request.headers.get("Content-Length"));
     await env.BUCKET.put(`bare/${id}`, request.body);
-    await env.DB.prepare("update files set status = 'completed', size_bytes = ?, reserved_bytes = ? where id = ?")
-      .bind(size, size, id)
+    await env.DB.prepare(
+      "update files set status = 'completed', size_bytes = ?, reserved_bytes = ? where team_id = ? and id = ?",
+    )
+      .bind(size, size, team, id)
       .run();
     return Response.json({ id });
   },
@@ -91,7 +94,7 @@ const bare: Record<string, Bare> = {
   remove: async (_, env, url) => {
     const id = url.searchParams.get("id");
     await env.BUCKET.delete(`bare/${id}`);
-    await env.DB.prepare("delete from files where id = ?").bind(id).run();
+    await env.DB.prepare("delete from files where team_id = ? and id = ?").bind(url.searchParams.get("team"), id).run();
     return Response.json({ message: "Deleted." });
   },
 
