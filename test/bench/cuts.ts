@@ -2,13 +2,14 @@ import { randomInt } from "node:crypto";
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Fault, Line } from "../support/line.ts";
-import { repeat, type Shot } from "./load.ts";
+import { type Load, repeat, type Shot } from "./load.ts";
 import { type Extent, MEBIBYTE, MEGABYTE, median } from "./measures.ts";
 import { type As, append, askOffset, beginUpload, type Server } from "./server.ts";
 
 const FILE = Buffer.alloc(20 * MEGABYTE, 7);
 /** So few that each finds memory. */
 const AT_ONCE = 4;
+const MAX_TRIES = 5;
 const ENDINGS: [name: string, fault: Fault | null, goalBytes: number][] = [
   ["a request that ended", null, 0],
   ["a connection that broke", "cut", 5 * MEBIBYTE],
@@ -34,11 +35,26 @@ async function sendInTwo({ url, load }: Server, as: As, fault: Fault | null): Pr
   const first = append(location, 0, fault ? FILE : FILE.subarray(0, sentBytes), as);
   const line = fault && (await sendOverLine(url, fault, first, sentBytes));
   if (!fault) await load.send(first);
-  const { offsetBytes } = await load.send(askOffset(location, as));
-  const last = await load.send(append(location, offsetBytes, FILE.subarray(offsetBytes), as));
+  const offsetBytes = await goOn(load, as, location);
   await line?.close();
-  if (last.offsetBytes !== FILE.length) throw new Error(`The upload stands at ${last.offsetBytes} bytes.`);
   return sentBytes - offsetBytes;
+}
+
+/**
+ * Sends the rest, and asks anew where that fails, as clients do: the first request may still have been storing what came.
+ * @returns where the rest began
+ */
+async function goOn(load: Load, as: As, address: string): Promise<number> {
+  for (let tries = 1; ; tries++) {
+    try {
+      const { offsetBytes } = await load.send(askOffset(address, as));
+      const end = await load.send(append(address, offsetBytes, FILE.subarray(offsetBytes), as));
+      if (end.offsetBytes === FILE.length) return offsetBytes;
+      throw new Error(`The upload stands at ${end.offsetBytes} bytes.`);
+    } catch (error) {
+      if (tries === MAX_TRIES) throw error;
+    }
+  }
 }
 
 /** Sends until the fault is there, after so many bytes of the body. What is left of the connection goes with the line. */
