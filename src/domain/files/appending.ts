@@ -140,6 +140,10 @@ export class Appending {
       if (this.#end > this.#row.offsetBytes) await this.#leave(false);
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return view(this.#row);
+    } catch (error) {
+      // R2 refuses the parts of an upload that was deleted, or ended, meanwhile: then that is the answer.
+      if (!(error instanceof AppError)) await this.#save({});
+      throw error;
     } finally {
       // What this can't reach goes with the upload.
       await part.discard().catch(() => undefined);
