@@ -183,9 +183,15 @@ export class World {
     return id;
   }
 
-  /** A file with its bytes, in a state that it would be in had its upload, job or deletion stopped there; due so long from now. */
+  /** A file with its bytes, left in a state, and due so long from now. */
   async leave(team: Team, state: string, dueInMilliseconds: number): Promise<string> {
     const id = await this.store(team, "note.txt", `left ${state}`);
+    await this.turnBack(id, state, dueInMilliseconds);
+    return id;
+  }
+
+  /** Makes a stored file what it would be had its upload, job or deletion stopped in that state. */
+  async turnBack(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
     this.messages = this.messages.filter((message) => message !== id);
     // What is being received knows nothing of its bytes; what is hidden has not been told of, or to its end.
     const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
@@ -198,7 +204,6 @@ export class World {
       ),
       env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(untold)),
     ]);
-    return id;
   }
 
   /**
