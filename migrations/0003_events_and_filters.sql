@@ -38,6 +38,8 @@ CREATE TABLE `webhooks` (
 	`encrypted_with` text NOT NULL,
 	`failures` integer DEFAULT 0 NOT NULL,
 	`failing_since` integer,
+	`resume_at` integer,
+	`own_host` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,

@@ -4,6 +4,7 @@ import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
 import { AppError } from "./errors.ts";
 import type { AppEnv } from "./http/app-env.ts";
+import * as deliveries from "./http/deliveries.ts";
 import * as events from "./http/events.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
@@ -14,6 +15,7 @@ import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import * as resumable from "./http/resumable.ts";
 import * as users from "./http/users.ts";
+import * as webhooks from "./http/webhooks.ts";
 import { consoleLog } from "./platform/log.ts";
 
 /** The whole API, by operation id. */
@@ -29,6 +31,17 @@ export const api = {
   getUser: ["GET /auth/v1/users/{id}", users.get],
   updateUser: ["PATCH /auth/v1/users/{id}", users.update],
   deleteUser: ["DELETE /auth/v1/users/{id}", users.remove],
+
+  createWebhook: ["POST /auth/v1/webhooks", webhooks.create],
+  listWebhooks: ["GET /auth/v1/webhooks", webhooks.list],
+  getWebhook: ["GET /auth/v1/webhooks/{id}", webhooks.get],
+  updateWebhook: ["PATCH /auth/v1/webhooks/{id}", webhooks.update],
+  deleteWebhook: ["DELETE /auth/v1/webhooks/{id}", webhooks.remove],
+  rotateWebhookSecret: ["POST /auth/v1/webhooks/{id}/secret", webhooks.rotate],
+  testWebhook: ["POST /auth/v1/webhooks/{id}/test", webhooks.test],
+  listDeliveries: ["GET /auth/v1/webhooks/{id}/deliveries", deliveries.list],
+  replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.again],
+  redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.once],
 
   listFiles: ["GET /docs/v1/uploads", files.list],
   uploadFile: ["POST /docs/v1/uploads", upload],

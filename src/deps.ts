@@ -2,10 +2,11 @@ import * as z from "zod";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
-import { createJobs, type Job, type Jobs } from "./platform/jobs.ts";
+import { createJobs, type DeliveryJob, type FileJob, type Jobs } from "./platform/jobs.ts";
 import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
+import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
 import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
 
@@ -21,6 +22,10 @@ export interface Settings {
   eventDays: number;
   /** The queue whose messages have used up their tries. */
   deadLetterQueue: string;
+  /** Where the bytes are: no webhook is sent there. */
+  s3Host: string;
+  /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
+  isInsecureWebhookAllowed: boolean;
   /** Null where the operator's token is not set: then nobody is the operator. */
   operatorToken: string | null;
 }
@@ -35,7 +40,9 @@ export interface Deps {
   log: Log;
   db: Db;
   bytes: ByteStore;
-  jobs: Jobs;
+  jobs: Jobs<FileJob>;
+  deliveryJobs: Jobs<DeliveryJob>;
+  sender: Sender;
   /** Of the request that is served; null in a job and in recovery. */
   requestId: string | null;
   /** Lets work go on after the answer, and after the client has gone away. */
@@ -52,7 +59,8 @@ const binding = <T>(method: keyof T & string) =>
 const envSchema = z.object({
   DB: binding<D1Database>("batch"),
   BUCKET: binding<R2Bucket>("put"),
-  JOBS: binding<Queue<Job>>("send"),
+  JOBS: binding<Queue<FileJob>>("send"),
+  WEBHOOKS: binding<Queue<DeliveryJob>>("send"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
@@ -63,6 +71,7 @@ const envSchema = z.object({
   MAX_TEAM_FILES: positive,
   EVENT_DAYS: positive,
   DEAD_LETTER_QUEUE: z.string().min(1),
+  WEBHOOK_ALLOW_INSECURE: z.literal("true").optional(),
   OPERATOR_TOKEN: z
     .string()
     .min(32, "Needs 32 characters at least.")
@@ -99,6 +108,8 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamFiles: vars.MAX_TEAM_FILES,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
+      s3Host: new URL(vars.S3_ENDPOINT).host,
+      isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE !== undefined,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),
@@ -114,6 +125,8 @@ function isolateDeps(env: Env): IsolateDeps {
     db: createDb(vars.DB),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
+    deliveryJobs: createJobs(vars.WEBHOOKS),
+    sender: createSender(realSystem),
   };
   created.set(env, deps);
   return deps;

@@ -19,6 +19,7 @@ export const MESSAGES = {
   upload_timeout: "The upload stood still for too long and was given up.",
   email_taken: "A user with this email already exists.",
   idempotency_conflict: "This Idempotency-Key was used for another upload.",
+  webhook_disabled: "The webhook is disabled. Enable it first.",
   version_mismatch: "The record has changed since the version named in If-Match.",
   body_too_large: "The body is too large.",
   file_too_large: "The file is too large.",

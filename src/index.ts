@@ -1,6 +1,6 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { handleJob } from "./domain/files/processing.ts";
+import { handleJob } from "./domain/jobs.ts";
 import { recover } from "./domain/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";

@@ -29,6 +29,7 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   DB: "database",
   BUCKET: "bucket",
   JOBS: "queue",
+  WEBHOOKS: "queue",
   TOKEN_LIMIT: "limit",
   ADDRESS_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
@@ -46,6 +47,9 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   S3_ACCESS_KEY_ID: "secret",
   S3_SECRET_ACCESS_KEY: "secret",
 };
+
+/** With it webhooks may be sent to this machine: nothing for the network. */
+export const LOCAL_SETTING = "WEBHOOK_ALLOW_INSECURE";
 
 /** Why the configuration must not be deployed, a line each. Values of settings are not shown: one may be a secret. */
 export function findProblems(config: DeployConfig): string[] {
@@ -90,6 +94,9 @@ export function findProblems(config: DeployConfig): string[] {
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of the consumer of "${jobs}".`);
   }
+  const webhooks = queues.producers?.find(({ binding }) => binding === "WEBHOOKS")?.queue;
+  if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" has no consumer.`);
+  check(!(LOCAL_SETTING in vars), `${LOCAL_SETTING} is for local development only.`);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
   check(
     counters.size === config.ratelimits.length,

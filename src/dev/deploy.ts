@@ -7,7 +7,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs, parseEnv } from "node:util";
 import { unstable_readConfig } from "wrangler";
-import { findProblems } from "./check-deploy.ts";
+import { findProblems, LOCAL_SETTING } from "./check-deploy.ts";
 
 const args = process.argv.slice(2);
 const { values } = parseArgs({
@@ -18,6 +18,7 @@ const { values } = parseArgs({
     env: { type: "string", short: "e" },
     "dry-run": { type: "boolean" },
     "secrets-file": { type: "string" },
+    var: { type: "string", multiple: true },
   },
 });
 const { config, env } = values as { config?: string; env?: string };
@@ -25,7 +26,9 @@ const { config, env } = values as { config?: string; env?: string };
 function readProblems(): string[] {
   try {
     const resolved = unstable_readConfig({ config, env }, { hideWarnings: true });
-    return [...findProblems(resolved), ...secretsProblems(resolved.secrets?.required ?? [])];
+    const given = (values.var ?? []).map((pair) => String(pair).split(":"));
+    const vars = { ...resolved.vars, ...Object.fromEntries(given) };
+    return [...findProblems({ ...resolved, vars }), ...secretsProblems(resolved.secrets?.required ?? [])];
   } catch (error) {
     return [error instanceof Error ? error.message : String(error)];
   }
@@ -38,7 +41,8 @@ function secretsProblems(required: string[]): string[] {
   if (!existsSync(file)) return [`There is no secrets file ${file}.`];
   const text = readFileSync(file, "utf8");
   const secrets: Record<string, unknown> = text.trimStart().startsWith("{") ? JSON.parse(text) : parseEnv(text);
-  return required.filter((name) => secrets[name] === "").map((name) => `${name} is empty in ${file}.`);
+  const empty = required.filter((name) => secrets[name] === "").map((name) => `${name} is empty in ${file}.`);
+  return LOCAL_SETTING in secrets ? [...empty, `${LOCAL_SETTING} is for local development only.`] : empty;
 }
 
 function wrangler(...command: string[]): void {

@@ -96,6 +96,7 @@ async function main(): Promise<void> {
     S3_ENDPOINT: `${url}/cdn-cgi/local/r2/s3`,
     S3_ACCESS_KEY_ID: "local",
     S3_SECRET_ACCESS_KEY: "local-secret",
+    WEBHOOK_ALLOW_INSECURE: "true",
     ...Object.fromEntries((values.var ?? []).map((pair) => String(pair).split(/:(.*)/s, 2))),
   };
   await startWorker(vars, (level, line) => (!isStarting || level === "error") && console.log(line));

@@ -3,6 +3,8 @@ import type { Deps } from "../deps.ts";
 import { given, type Param, preparedQuery, write } from "../platform/db.ts";
 import { apiKeys, files } from "../platform/schema.ts";
 import { reencryptTokens } from "./accounts/keys.ts";
+import { DUE_DELIVERIES, sendDueDeliveries } from "./events/deliveries.ts";
+import { reencryptSecrets } from "./events/signing.ts";
 import { purgeTrail } from "./events/trail.ts";
 import {
   changed,
@@ -29,9 +31,11 @@ export interface Recovered extends Record<string, number> {
   erased: number;
   /** Expired keys of logins, removed. */
   loginsRemoved: number;
+  /** Deliveries whose messages were sent: for a later try, never sent, or sent in vain. */
+  deliveries: number;
   /** Events, and deliveries, that were older than the trail is kept. */
   purged: number;
-  /** Tokens encrypted anew under the current master key. */
+  /** Tokens, and secrets of webhooks, encrypted anew under the current master key. */
   reencrypted: number;
 }
 
@@ -59,8 +63,11 @@ export async function recover(deps: Deps): Promise<Recovered> {
       (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
       (await step("erase", () => eraseOverdue(deps, retryDeleting))),
     loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
+    deliveries: await step("deliveries", () => sendDueDeliveries(deps), DUE_DELIVERIES),
     purged: await step("purge", () => purgeTrail(deps)),
-    reencrypted: await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS)),
+    reencrypted:
+      (await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS))) +
+      (await step("reencrypt", () => reencryptSecrets(deps, REENCRYPT_ROWS))),
   };
   deps.log("info", "recovery", { counts });
   return counts;

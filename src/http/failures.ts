@@ -22,6 +22,7 @@ export const STATUS = {
   upload_timeout: 408,
   email_taken: 409,
   idempotency_conflict: 409,
+  webhook_disabled: 409,
   offset_mismatch: 409,
   upload_expired: 410,
   version_mismatch: 412,

@@ -118,6 +118,12 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
   return [...inPath, ...inQuery, ...headers];
 }
 
+function tagOf(path: string): string {
+  if (path.startsWith("/docs/")) return "Files";
+  if (path.includes("users")) return "Users";
+  return /webhooks|deliveries/.test(path) ? "Webhooks" : "API keys";
+}
+
 function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
   const { summary, description, access, success } = operation;
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
@@ -134,7 +140,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
   };
   return {
     operationId,
-    tags: [path.startsWith("/docs/") ? "Files" : path.includes("users") ? "Users" : "API keys"],
+    tags: [tagOf(path)],
     summary,
     ...(description && { description }),
     security: access === "public" ? [] : [{ bearer: [] }],

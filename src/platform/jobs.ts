@@ -3,24 +3,30 @@ import type { Log } from "./log.ts";
 import { once } from "./retry.ts";
 
 const id = z.string().regex(/^[0-9a-f]{24}$/);
-/** What a queue message says: a file has work to do. All else is read from its row, so a late message does no harm. */
-const jobSchema = z.strictObject({ fileId: id, teamId: id.optional() });
+/** What a message says: a file has work to do. All else is read from its row, so a late message does no harm. */
+const fileJobSchema = z.strictObject({ fileId: id, teamId: id.optional() });
+/** The same of a webhook's delivery of the event `seq`. */
+const deliveryJobSchema = z.strictObject({ teamId: id, webhookId: id, seq: z.int().positive() });
+const jobSchema = z.union([fileJobSchema, deliveryJobSchema]);
+
 /** One of the release before names no team. */
-export type ReceivedJob = z.infer<typeof jobSchema>;
-export interface Job {
+export type ReceivedFileJob = z.infer<typeof fileJobSchema>;
+export interface FileJob {
   teamId: string;
   fileId: string;
 }
+export type DeliveryJob = z.infer<typeof deliveryJobSchema>;
+export type ReceivedJob = ReceivedFileJob | DeliveryJob;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;
 
-export interface Jobs {
+export interface Jobs<Job> {
   send(job: Job): Promise<void>;
   sendAll(jobs: Job[]): Promise<void>;
 }
 
-export function createJobs(queue: Queue<Job>): Jobs {
+export function createJobs<Job>(queue: Queue<Job>): Jobs<Job> {
   return {
     async send(job) {
       await once(() => queue.send(job));
@@ -63,19 +69,19 @@ export async function receiveJobs(
         message.ack();
         return;
       }
-      const { fileId } = data;
+      const subject = "fileId" in data ? { fileId: data.fileId } : { webhookId: data.webhookId };
       try {
         const outcome = await handle(data);
         if (typeof outcome === "string") message.ack();
         else message.retry({ delaySeconds: outcome.retryAfterSeconds });
         log("info", "job", {
-          fileId,
+          ...subject,
           attempts: message.attempts,
           outcome: typeof outcome === "string" ? outcome : "retried",
           durationMilliseconds: Date.now() - startedAt,
         });
       } catch (cause) {
-        log("error", "job failed", { fileId, attempts: message.attempts, outcome: "retried", cause });
+        log("error", "job failed", { ...subject, attempts: message.attempts, outcome: "retried", cause });
         message.retry({ delaySeconds: retryDelaySeconds(message.attempts) });
       }
     }),

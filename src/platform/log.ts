@@ -15,6 +15,7 @@ export interface LogFields {
   keyId?: string;
   teamId?: string;
   fileId?: string;
+  webhookId?: string;
   outcome?: string;
   attempts?: number;
   counts?: Record<string, number>;
@@ -26,6 +27,7 @@ export type Log = (level: Level, event: string, fields: LogFields) => void;
 
 const REDACTED = [
   /stow_(?:[sp]k|op)_[\w-]+/g, // tokens
+  /whsec_[\w+/=]+/g, // secrets of webhooks
   /Bearer\s+\S+/gi,
   /X-Amz-[\w-]+=[^&\s"]+/g, // signed addresses
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails

@@ -234,6 +234,10 @@ export const webhooks = sqliteTable(
     /** Failed tries since the last that succeeded, and when the first of them was. */
     failures: integer().notNull().default(0),
     failingSince: integer("failing_since"),
+    /** Until then its deliveries are put off unsent; null where it is not known to be in trouble. */
+    resumeAt: integer("resume_at"),
+    /** The host of the request that saved the address: our own, to which nothing is sent. */
+    ownHost: text("own_host").notNull(),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),

@@ -18,7 +18,7 @@ import {
   upload,
   withoutJobs,
 } from "../support/harness.ts";
-import { deletionsLast, pathIn, pathTo, type Records } from "../support/routes.ts";
+import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
 
 /* No secret is printed and none is told: every route is driven with secrets in all places, while everything fails in turn. */
 
@@ -156,6 +156,7 @@ describe("Log lines and failures", () => {
       const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
       const login = await team.call("POST", "/auth/v1/login", { json: credentials });
       const records: Records = {
+        ...(await newRecords(team)),
         apikeys: login.body.data.id,
         users: user.body.data._id,
         uploads: await upload(team, `${email}.txt`, "canary"),

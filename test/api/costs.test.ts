@@ -1,6 +1,6 @@
 import { createExecutionContext, createMessageBatch, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect, test, vi } from "vitest";
 import { api } from "../../src/app.ts";
 import { eventId } from "../../src/domain/events/events.ts";
 import worker from "../../src/index.ts";
@@ -34,7 +34,7 @@ const driven = new Set<string>();
 async function watched<T>(work: (env: Env, ctx: ExecutionContext) => Promise<T>, change: Partial<Env> = {}) {
   const bindings = new ProxiedBindings();
   const ctx = createExecutionContext();
-  const result = await work(bindings.wrap({ ...env, JOBS: sink, ...change }), ctx);
+  const result = await work(bindings.wrap({ ...env, JOBS: sink, WEBHOOKS: sink, ...change }), ctx);
   const byAnswer: Counts = { ...bindings.effects, r2: [...bindings.effects.r2] };
   await waitOnExecutionContext(ctx);
   queries.push(...bindings.queries);
@@ -104,6 +104,16 @@ describe("By the time of its answer", () => {
   test.each<[string, { trips: number; r2?: string[]; messages?: number }]>([
     ["GET /auth/v1/apikeys", { trips: 1 }],
     ["GET /auth/v1/apikeys/{id}", { trips: 1 }],
+    ["GET /auth/v1/webhooks", { trips: 1 }],
+    ["GET /auth/v1/webhooks/{id}", { trips: 1 }],
+    ["GET /auth/v1/webhooks/{id}/deliveries", { trips: 1 }],
+    ["POST /auth/v1/webhooks", { trips: 2 }],
+    ["PATCH /auth/v1/webhooks/{id}", { trips: 2 }],
+    ["POST /auth/v1/webhooks/{id}/secret", { trips: 3, messages: 1 }],
+    ["POST /auth/v1/webhooks/{id}/test", { trips: 2 }],
+    ["POST /auth/v1/webhooks/{id}/replay", { trips: 2 }],
+    ["POST /auth/v1/deliveries/{id}/redeliver", { trips: 2, messages: 1 }],
+    ["DELETE /auth/v1/webhooks/{id}", { trips: 2 }],
     ["GET /auth/v1/users/{id}", { trips: 1 }],
     ["GET /auth/v1/users", { trips: 1 }],
     ["GET /docs/v1/uploads", { trips: 1 }],
@@ -121,8 +131,11 @@ describe("By the time of its answer", () => {
     ["POST /docs/v1/uploads/{id}/reprocess", { trips: 2, messages: 1 }],
   ])("%s has cost so much, and no more.", async (name, { trips, r2 = [], messages = 0 }) => {
     const route = routeNamed(name);
-    const path = route.path.includes("{id}") ? pathTo(route, await newRecord(team, route)) : route.path;
-    const { response, byAnswer } = await send(name, path, { ...requestFor(route), token: team.token });
+    const caller = /webhooks|deliveries/.test(name) ? await newTeam() : team;
+    const path = route.path.includes("{id}") ? pathTo(route, await newRecord(caller, route)) : route.path;
+    const reply = vi.spyOn(globalThis, "fetch").mockImplementation(async () => new Response("ok"));
+    const { response, byAnswer } = await send(name, path, { ...requestFor(route), token: caller.token });
+    reply.mockRestore();
     expect(response.status).toBe(200);
     expect(byAnswer).toMatchObject({ trips, r2, messages });
   });
@@ -228,6 +241,62 @@ describe("Rows written", () => {
     const { id, inAll } = await put();
     const job = await runJobs([id]);
     expect(inAll.rowsWritten + job.inAll.rowsWritten).toBeLessThanOrEqual(13);
+  });
+});
+
+describe("An event", () => {
+  /** A team with so many webhooks for its event and, where it may have another, one for other events. */
+  async function teamWith(count: number): Promise<Team> {
+    const team = await newTeam();
+    const wishes = [
+      ...Array(count).fill({ types: ["apikey.created"] }),
+      ...(count < 9 ? [{ types: ["user.created"] }] : []),
+    ];
+    for (const wish of wishes) {
+      const json = { url: "https://hooks.canary.example/", ...wish };
+      expect((await team.call("POST", "/auth/v1/webhooks", { json })).status).toBe(200);
+    }
+    return team;
+  }
+  const happen = async (token: string) =>
+    (await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", { token, json: { name: "key" } })).inAll;
+  const tryOf = async ({ teamId }: Team, status: number) => {
+    const job = await env.DB.prepare(
+      "select team_id as teamId, webhook_id as webhookId, seq from deliveries where team_id = ? and due_at is not null",
+    )
+      .bind(teamId)
+      .first();
+    const messages = [{ id: "1", timestamp: new Date(), attempts: 1, body: job }];
+    const fetched = vi.spyOn(globalThis, "fetch").mockImplementation(async () => new Response("ok", { status }));
+    const { inAll } = await watched(async (bindings, ctx) =>
+      worker.queue(createMessageBatch("stowage-webhooks", messages), bindings as never, ctx),
+    );
+    expect(fetched).toHaveBeenCalledTimes(1);
+    fetched.mockRestore();
+    return inAll;
+  };
+
+  test("An event costs a team without webhooks no row written beyond its own, and each webhook two rows, in no further round trip.", async () => {
+    const [without, one, ten] = [await newTeam(), await teamWith(1), await teamWith(10)];
+    const costs = [await happen(without.token), await happen(one.token), await happen(ten.token)];
+    expect(costs.map(({ trips }) => trips)).toEqual([2, 2, 2]);
+    expect(costs.map(({ messages }) => messages)).toEqual([0, 1, 10]);
+    const [none, single, all] = costs.map(({ rowsRead, rowsWritten }) => ({ rowsRead, rowsWritten }));
+    // Of the key five rows, with its indexes, and of the event one.
+    expect(none).toMatchObject({ rowsWritten: 6 });
+    expect(none!.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 4);
+    expect(single!.rowsWritten - none!.rowsWritten).toBe(2);
+    expect(all!.rowsWritten - none!.rowsWritten).toBe(20);
+    expect(all!.rowsRead - none!.rowsRead).toBeLessThanOrEqual(45);
+  });
+
+  test("A try costs one round trip to read and one to write, of one row where it succeeds, and of three where it fails.", async () => {
+    const [well, ill] = [await teamWith(1), await teamWith(1)];
+    await happen(well.token);
+    await happen(ill.token);
+    const [success, failure] = [await tryOf(well, 200), await tryOf(ill, 500)];
+    expect(success).toMatchObject({ trips: 2, rowsRead: 5, rowsWritten: 1 });
+    expect(failure).toMatchObject({ trips: 2, rowsRead: 5, rowsWritten: 3 });
   });
 });
 

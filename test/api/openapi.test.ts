@@ -48,6 +48,7 @@ const PARAMETERS: Record<string, string[]> = {
   "GET /auth/v1/users": ["limit", "page", "cursor", "email", "name"],
   "GET /auth/v1/events": ["limit", "cursor", "order", "type", "after", "before", "teamId"],
   "GET /auth/v1/events/{id}": ["teamId"],
+  "GET /auth/v1/webhooks/{id}/deliveries": ["limit", "cursor"],
   "PATCH /auth/v1/users/{id}": ["If-Match"],
   "DELETE /auth/v1/users/{id}": ["If-Match"],
   "GET /docs/v1/uploads": ["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
@@ -170,6 +171,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       ...(body || query ? ["400"] : []),
       ...(body ? ["408", "413", "415"] : []),
       ...(body && route.includes("users") ? ["409"] : []),
+      ...(/replay$|redeliver$/.test(path) ? ["409"] : []),
       ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
       ...(takesFile ? ["400", "404", "408", "409", "413", "415"] : []),
     ];

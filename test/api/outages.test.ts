@@ -23,6 +23,9 @@ import {
 
 /** Their write may not be repeated: done twice it would say that the email is taken, or that there is no such record. */
 const UNREPEATABLE = [
+  "PATCH /auth/v1/webhooks/{id}",
+  "DELETE /auth/v1/webhooks/{id}",
+  "POST /auth/v1/webhooks/{id}/replay",
   "POST /auth/v1/users",
   "PATCH /auth/v1/users/{id}",
   "DELETE /auth/v1/users/{id}",

@@ -6,7 +6,7 @@ import { newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { readDeps, sink, withBindings } from "../support/deps.ts";
 import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harness.ts";
-import { deletionsLast, nounOf, pathTo } from "../support/routes.ts";
+import { deletionsLast, newRecords, nounOf, pathTo } from "../support/routes.ts";
 
 /*
  * What Cloudflare refuses in production and the local runtime may not: every operation is driven with as much as it takes,
@@ -21,7 +21,7 @@ const MAX_DELETED_KEYS = 1000;
 
 const bindings = new ProxiedBindings();
 const { queries, messages, deletedKeys } = bindings;
-const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
+const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink, WEBHOOKS: sink });
 const worker = startWorker((deps) => withBindings(deps, bound));
 let recovered: Record<string, number>;
 
@@ -45,7 +45,12 @@ async function driveWithTheLargest(team: Team): Promise<void> {
   const headers = { "Idempotency-Key": "k".repeat(255) };
   const file = await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
   await team.call("POST", "/docs/v1/uploads", { body: form(`${"早".repeat(300)}.mp3`, "x"), headers });
-  const records = { apikeys: key.body.data.id, users: user.body.data._id, uploads: file.id, events: "0".repeat(24) };
+  const records = {
+    ...(await newRecords(team)),
+    apikeys: key.body.data.id,
+    users: user.body.data._id,
+    uploads: file.id,
+  };
   for (const answer of [user, key, file]) expect(answer.status).toBe(200);
 
   for (const route of deletionsLast) {
@@ -118,11 +123,12 @@ describe("What the service sends to its bindings", () => {
     }
   });
 
-  test("A message names a file and its team, and nothing else, and at most 100 go in a batch.", () => {
+  test("A message names a file or a delivery, and its team, and nothing else, and at most 100 go in a batch.", () => {
     for (const batch of messages) {
       expect(batch.length).toBeLessThanOrEqual(MAX_BATCH_MESSAGES);
       for (const message of batch) {
-        expect(Object.keys(message as object)).toEqual(["teamId", "fileId"]);
+        const names = Object.keys(message as object);
+        expect(names).toEqual(names.includes("fileId") ? ["teamId", "fileId"] : ["teamId", "webhookId", "seq"]);
         expect(JSON.stringify(message).length).toBeLessThan(100);
       }
     }

@@ -13,6 +13,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   DB: true,
   BUCKET: true,
   JOBS: true,
+  WEBHOOKS: true,
   TOKEN_LIMIT: true,
   ADDRESS_LIMIT: true,
   LOGIN_LIMIT: true,

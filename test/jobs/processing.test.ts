@@ -2,16 +2,11 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { deleteFile } from "../../src/domain/files/files.ts";
-import {
-  giveUpFile,
-  handleJob,
-  LEASE_MILLISECONDS,
-  MAX_ATTEMPTS,
-  processFile,
-} from "../../src/domain/files/processing.ts";
+import { giveUpFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/files/processing.ts";
+import { handleJob } from "../../src/domain/jobs.ts";
 import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
-import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
+import { type FileJob, receiveJobs } from "../../src/platform/jobs.ts";
 import { sample, samples } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
@@ -32,7 +27,7 @@ interface Stored {
   world: World;
   team: Team;
   id: string;
-  job: Job;
+  job: FileJob;
   key: string;
   row(): Promise<Row>;
 }
@@ -215,7 +210,7 @@ describe("A message", () => {
     ]);
     const retries = watchRetries(batch);
     await receiveJobs(batch, world.deps().log, async (job) => {
-      if (job.fileId === UNKNOWN) throw new Error("poison");
+      if ("fileId" in job && job.fileId === UNKNOWN) throw new Error("poison");
       return handleJob(world.deps(), "stowage-jobs", job);
     });
     const { explicitAcks, ackAll, retryBatch } = await getQueueResult(batch, createExecutionContext());

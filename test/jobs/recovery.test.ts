@@ -124,7 +124,8 @@ describe("A run", () => {
     for (const state of STATES) await world.leave(team, state, -1);
     expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
     const rows = await rowsOf(team.teamId);
-    expect(await world.recover()).toEqual({ sent: 0, erased: 0, loginsRemoved: 0, purged: 0, reencrypted: 0 });
+    const nothing = { sent: 0, erased: 0, loginsRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 };
+    expect(await world.recover()).toEqual(nothing);
     expect(await rowsOf(team.teamId)).toEqual(rows);
   });
 
@@ -143,7 +144,11 @@ describe("A run", () => {
     for (const state of STATES) await world.leave(team, state, -1);
     await world.recover();
     expect(world.lines.filter(({ event }) => event === "recovery")).toEqual([
-      { level: "info", event: "recovery", counts: { sent: 2, erased: 2, loginsRemoved: 0, purged: 0, reencrypted: 0 } },
+      {
+        level: "info",
+        event: "recovery",
+        counts: { sent: 2, erased: 2, loginsRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 },
+      },
     ]);
   });
 

@@ -59,6 +59,7 @@ interface Bindings {
   DB: D1Database;
   BUCKET: R2Bucket;
   JOBS: Queue;
+  WEBHOOKS?: Queue | undefined;
 }
 
 const TRANSIENT: Record<BindingName, string> = {
@@ -142,7 +143,9 @@ export class ProxiedBindings {
 
   /** The environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    return { ...env, DB: this.database(env.DB), BUCKET: this.bucket(env.BUCKET), JOBS: this.queue(env.JOBS) };
+    const { DB, BUCKET, JOBS, WEBHOOKS } = env;
+    const wrapped = { DB: this.database(DB), BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) };
+    return { ...env, ...wrapped, ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }) };
   }
 
   async #pass<T>(binding: BindingName, name: string, given: unknown[], work: () => Promise<T>): Promise<T> {

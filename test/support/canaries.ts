@@ -11,6 +11,7 @@ const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).
 
 const SECRETS: Record<string, RegExp> = {
   "a token": /stow_[sp]k_[0-9A-Za-z]{38}/,
+  "the secret of a webhook": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,
   "the operator's token": literally(env.OPERATOR_TOKEN),
   "the master key": literally(env.MASTER_KEY, decoded, hex(decoded)),

@@ -2,6 +2,7 @@ import { type Deps, readDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb } from "../../src/platform/db.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
+import type { Reply, Sender } from "../../src/platform/sender.ts";
 
 export type { Deps, Settings } from "../../src/deps.ts";
 export { readDeps };
@@ -13,16 +14,36 @@ export const compose =
   (deps) =>
     changes.reduce((changed, change) => change(changed), deps);
 
+type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & { WEBHOOKS?: Queue | undefined };
+
+/** What a receiver answers that takes everything. */
+export const TAKEN: Reply = { httpStatus: 200, error: null, retryAfter: null, body: "ok", durationMilliseconds: 1 };
+/** Nothing leaves the machine. */
+const sender: Sender = { post: async () => TAKEN };
+
 /** What the domain needs, with D1, R2 and the Queue replaced. */
-export function withBindings(deps: Deps, { DB, BUCKET, JOBS }: Pick<Env, "DB" | "BUCKET" | "JOBS">): Deps {
-  return { ...deps, db: createDb(DB), bytes: createByteStore(BUCKET, deps.system), jobs: createJobs(JOBS as never) };
+export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBindings): Deps {
+  return {
+    ...deps,
+    db: createDb(DB),
+    bytes: createByteStore(BUCKET, deps.system),
+    jobs: createJobs(JOBS as never),
+    deliveryJobs: createJobs((WEBHOOKS ?? sink) as never),
+    sender,
+  };
 }
 
 /** A queue that takes messages and delivers none. */
 export const sink = { send: async () => {}, sendBatch: async () => {} } as unknown as Queue;
 
-/** Messages go nowhere: for tests that need no processing. */
-export const withoutJobs: Change = (deps) => ({ ...deps, jobs: { send: async () => {}, sendAll: async () => {} } });
+const nowhere = { send: async () => {}, sendAll: async () => {} };
+/** Messages go nowhere, and nothing leaves the machine: for tests that need no processing. */
+export const withoutJobs: Change = (deps) => ({
+  ...deps,
+  jobs: nowhere,
+  deliveryJobs: nowhere,
+  sender,
+});
 
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
 /** Passwords get one hash: for tests that are not about hashing, which takes 0.1 s. */

@@ -42,6 +42,8 @@ export interface Records {
   users: string;
   uploads: string;
   events: string;
+  webhooks: string;
+  deliveries: string;
 }
 export type Noun = keyof Records;
 
@@ -58,14 +60,29 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
   uploads: async (team) => (await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") })).id,
+  webhooks: someWebhook,
+  // A webhook is told of its own creation.
+  deliveries: async (team) => {
+    const { body } = await team.call("GET", `/auth/v1/webhooks/${await someWebhook(team)}/deliveries`);
+    return body.data[0]._id;
+  },
 };
+
+/** One that the team has already, where it has: it may have ten. */
+async function someWebhook(team: Team): Promise<string> {
+  const [known] = (await team.call("GET", "/auth/v1/webhooks")).body.data;
+  if (known) return known._id;
+  const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://hooks.canary.example/" } });
+  return body.data._id;
+}
 
 /** A record of the kind that the route is about. */
 export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);
 
 export async function newRecords(team: Team): Promise<Records> {
-  const [apikeys, users, uploads] = await Promise.all([makers.apikeys(team), makers.users(team), makers.uploads(team)]);
-  return { apikeys, users, uploads, events: await makers.events(team) };
+  const nouns = Object.keys(makers) as Noun[];
+  const ids = await Promise.all(nouns.map(async (noun) => [noun, await makers[noun](team)]));
+  return Object.fromEntries(ids) as Records;
 }
 
 /** A request that is right in all but its token and id: each about an email of its own. */

@@ -3,16 +3,17 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
-import { handleJob } from "../../src/domain/files/processing.ts";
+import { handleJob } from "../../src/domain/jobs.ts";
 import { recover } from "../../src/domain/recovery.ts";
 import { createDb } from "../../src/platform/db.ts";
-import { type Job, receiveJobs } from "../../src/platform/jobs.ts";
+import { type DeliveryJob, type FileJob, type ReceivedJob, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
+import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
-import { type Change, type Deps, readDeps, withBindings } from "./deps.ts";
+import { type Change, type Deps, readDeps, TAKEN, withBindings } from "./deps.ts";
 import { OPERATOR } from "./harness.ts";
 
 /*
@@ -63,6 +64,15 @@ export async function encodeForm(
   return { contentType, body: new Uint8Array(await encoded.arrayBuffer()) };
 }
 
+/** A message of a webhook, as it was posted. */
+export interface Post {
+  url: string;
+  headers: Record<string, string>;
+  body: string;
+  /** On the world's clock, in milliseconds. */
+  at: number;
+}
+
 interface Invocation {
   bindings?: ProxiedBindings | undefined;
   change?: Change | undefined;
@@ -90,6 +100,11 @@ export class World {
   looks = 0;
   /** All multipart uploads that were begun in R2. */
   readonly multiparts: Multipart[] = [];
+  /** The messages that wait on the queue of webhooks. */
+  deliveryJobs: DeliveryJob[] = [];
+  /** What was posted to receivers, and what they answer. */
+  readonly posts: Post[] = [];
+  answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => TAKEN;
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
@@ -106,14 +121,20 @@ export class World {
   };
 
   readonly queue = {
-    send: async ({ fileId, teamId }: Job) => {
+    send: async ({ fileId, teamId }: FileJob) => {
       this.messages.push(fileId);
       this.#teams.set(fileId, teamId);
     },
-    sendBatch: async (batch: Iterable<MessageSendRequest<Job>>) => {
+    sendBatch: async (batch: Iterable<MessageSendRequest<FileJob>>) => {
       for (const { body } of batch) await this.queue.send(body);
     },
-  } as unknown as Queue<Job>;
+  } as unknown as Queue<FileJob>;
+
+  readonly webhookQueue = {
+    sendBatch: async (batch: Iterable<MessageSendRequest<DeliveryJob>>) => {
+      for (const { body } of batch) this.deliveryJobs.push(body);
+    },
+  } as unknown as Queue;
 
   /** What one invocation depends on. Its `waitUntil` goes to `after`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
@@ -127,7 +148,16 @@ export class World {
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
       },
     };
-    return withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: this.queue as Queue }));
+    const sender: Deps["sender"] = {
+      post: async (url, headers, body) => {
+        const post = { url, headers, body, at: this.system.now() };
+        this.posts.push(post);
+        return { ...TAKEN, ...(await this.answer(post)) };
+      },
+    };
+    const { DB, BUCKET } = env;
+    const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue };
+    return { ...withBindings(deps, bindings.wrap({ DB, BUCKET, ...queues })), sender };
   }
 
   /** One request, with all that goes on after its answer. */
@@ -210,17 +240,23 @@ export class World {
    * Delivers one message to a consumer. Answers the seconds after which it wants the message again, null where it is
    * done with it. A message whose consumer died is for the caller to deliver again, or to forget.
    */
-  async deliver(
-    fileId: string,
-    bindings = new ProxiedBindings(),
-    queue = "stowage-jobs",
-  ): Promise<Ended<number | null>> {
+  deliver(fileId: string, bindings?: ProxiedBindings, queue = "stowage-jobs"): Promise<Ended<number | null>> {
+    const teamId = this.#teams.get(fileId);
+    return this.#handle({ fileId, ...(teamId && { teamId }) }, queue, bindings);
+  }
+
+  /** The same of a webhook's delivery. */
+  deliverEvent(job: DeliveryJob, bindings?: ProxiedBindings): Promise<Ended<number | null>> {
+    return this.#handle(job, "stowage-webhooks", bindings);
+  }
+
+  async #handle(body: ReceivedJob, queue: string, bindings = new ProxiedBindings()): Promise<Ended<number | null>> {
     let again: number | null = null;
     const message = {
       id: "1",
       timestamp: new Date(this.system.now()),
       attempts: 1,
-      body: { fileId, teamId: this.#teams.get(fileId) },
+      body,
       ack: () => undefined,
       retry: (options?: QueueRetryOptions) => {
         again = options?.delaySeconds ?? 0;

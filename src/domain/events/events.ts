@@ -2,8 +2,10 @@ import type { SQL } from "drizzle-orm";
 import { sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
-import { deliveries, EVENT_TYPES, events, webhooks } from "../../platform/schema.ts";
+import type { DeliveryJob } from "../../platform/jobs.ts";
+import { EVENT_TYPES, events } from "../../platform/schema.ts";
 import type { Actor } from "../accounts/authorization.ts";
+import { deliveriesOf, enqueueDeliveries } from "./deliveries.ts";
 
 /*
  * What happened in a team. An event is written in the batch of the change that it tells of, where that changed a row:
@@ -123,21 +125,6 @@ export function newEvent(
   return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, doer, subject), ...values }) };
 }
 
-/** One delivery for each enabled webhook that wants the event which the query before has inserted. */
-const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
-  const newest = sql`(select max(seq) from events where team_id = ${param("teamId")})`;
-  const isWanted = sql`types is null or exists (select 1 from json_each(types) where value = event.type)`;
-  return db
-    .insert(deliveries)
-    .select(
-      sql`select webhook.id, event.seq, webhook.team_id, event.type, 'pending', '[]', 0, ${param("now")}, ${param("now")}
-        from ${webhooks} webhook cross join ${events} event
-          on event.team_id = webhook.team_id and event.seq = ${newest}
-        where changes() > 0 and webhook.team_id = ${param("teamId")} and webhook.status = 'enabled' and (${isWanted})`,
-    )
-    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
-});
-
 /**
  * Runs a change, and what goes with it, in one transaction with the event that tells of it, and with the event's
  * deliveries. The change is the first query: the event is there where it changed a row, and nowhere else.
@@ -149,7 +136,9 @@ export async function writeWithEvent<const Q extends readonly BoundQuery<unknown
   options: { isIdempotent: boolean },
 ): Promise<RowsOf<Q>> {
   const at = isBefore ? 0 : 1;
-  const told = [insert, insertDeliveries({ teamId, now: deps.system.now() })];
+  const told = [insert, deliveriesOf({ teamId, now: deps.system.now() })];
   const rows = await write(deps, [...queries.slice(0, at), ...told, ...queries.slice(at)], options);
+  const jobs = rows[at + 1] as DeliveryJob[];
+  if (jobs.length > 0) deps.after(enqueueDeliveries(deps, jobs));
   return [...rows.slice(0, at), ...rows.slice(at + told.length)] as unknown as RowsOf<Q>;
 }

@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import { type Job, type ReceivedJob, retryDelaySeconds } from "../../platform/jobs.ts";
+import { type FileJob, type ReceivedFileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
@@ -132,7 +132,7 @@ const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
  * each part as it wrote it, and the row has the same made of each part as it was sent. A resumable upload, whose bytes
  * came in many requests, is also read back and hashed, and that is compared with what the client says, if it does.
  */
-export async function processFile(deps: Deps, { teamId, fileId }: Job): Promise<Outcome> {
+export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const now = deps.system.now();
   const job = { teamId, id: fileId, updatedAt: now };
   const giveItUp = giveUp({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
@@ -152,8 +152,12 @@ export async function processFile(deps: Deps, { teamId, fileId }: Job): Promise<
   }
 }
 
-/** Takes a message of one of the two queues. */
-export async function handleJob(deps: Deps, queue: string, { fileId, teamId: named }: ReceivedJob): Promise<Outcome> {
+/** Takes a message of the queue of files, or of its dead letters. */
+export async function handleFileJob(
+  deps: Deps,
+  queue: string,
+  { fileId, teamId: named }: ReceivedFileJob,
+): Promise<Outcome> {
   const teamId = named ?? (await findTeam(deps, fileId));
   if (teamId === undefined) return "not ours";
   const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
@@ -178,7 +182,7 @@ async function findTeam(deps: Deps, id: string): Promise<string | undefined> {
  * One that was never claimed since it became pending is left to recovery: the message may be from before it was
  * reprocessed, or D1 was away all the time.
  */
-export async function giveUpFile(deps: Deps, { teamId, fileId }: Job): Promise<Outcome> {
+export async function giveUpFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
   const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [giveUp(values)], { isIdempotent: false });
   return rows.length > 0 ? "failed" : "not ours";

@@ -1,0 +1,177 @@
+import { and, desc, eq, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type Param, preparedQuery, write } from "../../platform/db.ts";
+import { deliveries, events, webhooks } from "../../platform/schema.ts";
+import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
+import { type Attempt, type DeliveryRow, enqueueDeliveries, freshDelivery, wants } from "./deliveries.ts";
+import { type EventType, eventId, seqOf } from "./events.ts";
+import { MAX_TRIES } from "./sending.ts";
+import { isWebhook, type WebhookRow } from "./webhooks.ts";
+
+/** Events that one replay looks at. */
+export const MAX_REPLAYED_EVENTS = 1000;
+/** Above the number of any event. */
+const ALL = Number.MAX_SAFE_INTEGER;
+
+/** A delivery as its team sees it. Instants are milliseconds since the epoch. */
+export interface Delivery {
+  id: string;
+  eventId: string;
+  type: EventType;
+  status: DeliveryRow["status"];
+  /** The latest ten. */
+  attempts: Attempt[];
+  nextAttemptAt: number | null;
+}
+
+/** Made as an event's id is: the event's number, and the end of the webhook's id. */
+const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) => eventId(webhookId, seq);
+
+function view(row: DeliveryRow): Delivery {
+  const { teamId, seq, type, status, attempts, dueAt } = row;
+  return {
+    id: deliveryId(row),
+    eventId: eventId(teamId, seq),
+    type,
+    status,
+    attempts: JSON.parse(attempts),
+    nextAttemptAt: dueAt,
+  };
+}
+
+type PageValues = { webhookId: string; before: number; limit: number };
+/** A row without a delivery says that the webhook is there. */
+const deliveriesPage = teamRead(webhooks.teamId, (db, param: Param<PageValues>) => {
+  const isBefore = sql`${deliveries.webhookId} = ${webhooks.id} and ${deliveries.seq} < ${param("before")}`;
+  const query = db
+    .select({ delivery: deliveries })
+    .from(webhooks)
+    .leftJoin(deliveries, isBefore)
+    .orderBy(desc(deliveries.seq))
+    .limit(param("limit"))
+    .$dynamic();
+  return { query, where: eq(webhooks.id, param("webhookId")) };
+});
+
+/** Newest event first. @throws `not_found`; `invalid_input` for a cursor of another list */
+export async function listDeliveries(
+  deps: Deps,
+  credential: Credential<"team">,
+  webhookId: string,
+  { limit, cursor }: Omit<PageRequest, "page">,
+): Promise<Page<Delivery>> {
+  const list = listName("deliveries", { webhookId });
+  const before = cursor === undefined ? ALL : seqOf(decodeCursor(list, cursor).id);
+  const values = { webhookId, before, limit: limit + 1 };
+  const rows = await authorizeRead(deps, credential, deliveriesPage(values));
+  if (rows.length === 0) throw new AppError("not_found");
+  const found = rows.flatMap(({ delivery }) => (delivery ? [view(delivery)] : []));
+  return cutPage(list, { limit, page: 1 }, found, (row) => row);
+}
+
+type RedeliveryValues = { teamId: string; idEnd: string; seq: number; now: number };
+/** The webhook's id by its end: a team has ten of them. */
+const webhookByEnd = (param: Param<RedeliveryValues>, condition = sql`1`) =>
+  sql`(select id from ${webhooks} where team_id = ${param("teamId")} and substr(id, 15) = ${param("idEnd")} and ${condition})`;
+
+/** One more try, and only one, of what has ended; what is pending is due now. */
+const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
+  db
+    .update(deliveries)
+    .set({
+      status: "pending",
+      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_TRIES - 1} end`,
+      dueAt: sql`${param("now")}`,
+    })
+    .where(
+      and(
+        eq(deliveries.webhookId, webhookByEnd(param, sql`status = 'enabled'`)),
+        eq(deliveries.seq, param("seq")),
+        eq(deliveries.teamId, param("teamId")),
+      ),
+    )
+    .returning(),
+);
+const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
+  db
+    .select({ seq: deliveries.seq })
+    .from(deliveries)
+    .where(and(eq(deliveries.webhookId, webhookByEnd(param)), eq(deliveries.seq, param("seq")))),
+);
+/** A person wants it now, however often it failed. */
+const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
+  db.update(webhooks).set({ resumeAt: null }).where(isWebhook(param)),
+);
+const resumeByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
+  db
+    .update(webhooks)
+    .set({ resumeAt: null })
+    .where(and(eq(webhooks.teamId, param("teamId")), eq(webhooks.id, webhookByEnd(param)))),
+);
+
+/** @throws `not_found`, `webhook_disabled` */
+export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
+  if (!/^[0-9a-f]{24}$/.test(id)) throw new AppError("not_found");
+  const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
+  const queries = [makeDue(values), deliveryByEnd(values), resumeByEnd(values)] as const;
+  const [[row], existing] = await write(deps, queries, { isIdempotent: true });
+  if (!row) throw new AppError(existing.length > 0 ? "webhook_disabled" : "not_found");
+  deps.after(enqueueDeliveries(deps, [row]));
+  return view(row);
+}
+
+type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
+/** The number of the last event that a replay looks at; null where it looks at all that there are. */
+const lastOf = (param: Param<ReplayValues>) =>
+  sql`(select seq from ${events} where team_id = ${param("teamId")} and seq > ${param("after")}
+    order by seq limit 1 offset ${MAX_REPLAYED_EVENTS - 1})`;
+const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
+  const hasFailed = sql`exists (select 1 from ${deliveries} d
+    where d.webhook_id = w.id and d.seq = e.seq and d.status = 'failed')`;
+  return db
+    .insert(deliveries)
+    .select(
+      sql`select ${freshDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${events} e
+          on e.team_id = w.team_id and e.seq > ${param("after")} and e.seq <= ifnull(${lastOf(param)}, ${ALL})
+        where w.team_id = ${param("teamId")} and w.id = ${param("id")} and w.status = 'enabled'
+        and ${wants(sql`w.types`, sql`e.type`)} and (${param("failedOnly")} = 0 or ${hasFailed})`,
+    )
+    .onConflictDoUpdate({
+      target: [deliveries.webhookId, deliveries.seq],
+      set: { status: "pending", tries: 0, dueAt: sql`excluded.due_at` },
+      setWhere: sql`${deliveries.status} <> 'pending'`,
+    })
+    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
+});
+const lastReplayed = preparedQuery((db, param: Param<ReplayValues>) =>
+  db
+    .select({ seq: events.seq })
+    .from(events)
+    .where(and(eq(events.teamId, param("teamId")), sql`${events.seq} = ${lastOf(param)}`)),
+);
+const webhookStatus = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
+  db.select({ status: webhooks.status }).from(webhooks).where(isWebhook(param)),
+);
+
+/**
+ * Sends again what the webhook wants of the events since `after`, under their ids; with `failedOnly` only what failed.
+ * What is on its way already stays so.
+ * @returns how many are sent, and the event to go on after where there may be more
+ * @throws `not_found`, `webhook_disabled`
+ */
+export async function replay(
+  deps: Deps,
+  { teamId }: TeamActor,
+  id: string,
+  { after, failedOnly }: { after: string; failedOnly: boolean },
+): Promise<{ deliveries: number; next: string | null }> {
+  const values = { teamId, id, after: seqOf(after), failedOnly: failedOnly ? 1 : 0, now: deps.system.now() };
+  const queries = [insertReplayed(values), webhookStatus(values), resume(values), lastReplayed(values)] as const;
+  const [rows, [webhook], , [last]] = await write(deps, queries, { isIdempotent: false });
+  if (!webhook) throw new AppError("not_found");
+  if (webhook.status === ("disabled" satisfies WebhookRow["status"])) throw new AppError("webhook_disabled");
+  deps.after(enqueueDeliveries(deps, rows));
+  return { deliveries: rows.length, next: last ? eventId(teamId, last.seq) : null };
+}

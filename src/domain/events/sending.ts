@@ -1,0 +1,238 @@
+import { and, eq, lte, ne, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import type { DeliveryJob, JobOutcome } from "../../platform/jobs.ts";
+import { deliveries, events, webhooks } from "../../platform/schema.ts";
+import { type Attempt, type DeliveryKey, type DeliveryRow, isDelivery } from "./deliveries.ts";
+import { eventId, newEvent, renderEvent, writeWithEvent } from "./events.ts";
+import { post, type Try } from "./posting.ts";
+import { type DisabledReason, isWebhook, type WebhookRow } from "./webhooks.ts";
+
+/*
+ * A delivery's way from `pending` to `succeeded` or `failed`: one read, one POST, one write for each try.
+ *
+ *   nothing read yet         the message comes again, or recovery sends another
+ *   after the POST           the write never came: the event is sent again, under the same `webhook-id`
+ *   after the write          a message that comes again finds the delivery ended, or not due
+ *
+ * So an event may arrive twice and is never lost. A try that is due within 15 minutes comes by its message's delay, a
+ * later one by recovery, which goes by `due_at` alone and so also finds what was lost.
+ */
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** Between a try and the next, after the example of Standard Webhooks: 75 hours in all. */
+const WAITS_MILLISECONDS = [
+  5 * SECOND,
+  ...[5, 30].map((minutes) => minutes * MINUTE),
+  ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR),
+];
+export const MAX_TRIES = WAITS_MILLISECONDS.length + 1;
+const JITTER = 0.2;
+const MAX_MESSAGE_DELAY_MILLISECONDS = 15 * MINUTE;
+/** Clocks differ: a message may come so much before its time. */
+const EARLY_MILLISECONDS = 2 * SECOND;
+/** From so many failures in a row on, a webhook is sent one delivery at a time, ever more seldom. */
+const MAX_FAILURES = 10;
+const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
+const MAX_PAUSE_MILLISECONDS = HOUR;
+const MAX_FAILING_MILLISECONDS = 5 * DAY;
+const KEPT_ATTEMPTS = MAX_TRIES;
+type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
+
+const webhookOf = preparedQuery((db, param: Param<WebhookKey>) => db.select().from(webhooks).where(isWebhook(param)));
+const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
+  db.select().from(deliveries).where(isDelivery(param)),
+);
+const eventOf = preparedQuery((db, param: Param<{ teamId: string; seq: number }>) =>
+  db
+    .select()
+    .from(events)
+    .where(and(eq(events.teamId, param("teamId")), eq(events.seq, param("seq")))),
+);
+
+/** Nobody else has tried it meanwhile. */
+const isUntried = (param: Param<DeliveryKey & { before: number }>) =>
+  and(isDelivery(param), eq(deliveries.status, "pending"), eq(deliveries.tries, param("before")));
+
+const putOff = preparedQuery((db, param: Param<DeliveryKey & { before: number; dueAt: number }>) =>
+  db.update(deliveries).set(given(param, "dueAt")).where(isUntried(param)),
+);
+type TriedValues = DeliveryKey & { status: string; attempts: string; tries: number; dueAt: number | null };
+/** A success counts, whatever another worker wrote. */
+const succeed = preparedQuery((db, param: Param<TriedValues>) =>
+  db
+    .update(deliveries)
+    .set(given(param, "status", "attempts", "tries", "dueAt"))
+    .where(and(isDelivery(param), ne(deliveries.status, "succeeded"))),
+);
+const fail = preparedQuery((db, param: Param<TriedValues & { before: number }>) =>
+  db
+    .update(deliveries)
+    .set(given(param, "status", "attempts", "tries", "dueAt"))
+    .where(isUntried(param)),
+);
+const removeDelivery = preparedQuery((db, param: Param<DeliveryKey>) => db.delete(deliveries).where(isDelivery(param)));
+
+/** The webhook is well; nothing is written where it was. */
+const heal = preparedQuery((db, param: Param<WebhookKey>) =>
+  db
+    .update(webhooks)
+    .set({ failures: 0, failingSince: null, resumeAt: null })
+    .where(and(isWebhook(param), sql`(${webhooks.failures} > 0 or ${webhooks.resumeAt} is not null)`)),
+);
+/** Stands behind the delivery's update, and counts what that has changed. */
+const countFailure = preparedQuery((db, param: Param<WebhookKey & { now: number; resumeAt: number }>) =>
+  db
+    .update(webhooks)
+    .set({
+      failures: sql`${webhooks.failures} + 1`,
+      failingSince: sql`coalesce(${webhooks.failingSince}, ${param("now")})`,
+      resumeAt: sql`nullif(max(coalesce(${webhooks.resumeAt}, 0), ${param("resumeAt")}), 0)`,
+    })
+    .where(and(isWebhook(param), sql`changes() > 0`)),
+);
+type DisableValues = WebhookKey & { disabledReason: DisabledReason; updatedAt: number; failingBefore: number | null };
+/** Only where it has not become well meanwhile, unless it said itself that it is gone. */
+const disable = preparedQuery((db, param: Param<DisableValues>) =>
+  db
+    .update(webhooks)
+    .set({
+      status: "disabled",
+      ...given(param, "disabledReason", "updatedAt"),
+      version: sql`${webhooks.version} + 1`,
+    })
+    .where(
+      and(
+        isWebhook(param),
+        eq(webhooks.status, "enabled"),
+        sql`(${param("failingBefore")} is null or ${webhooks.failingSince} <= ${param("failingBefore")})`,
+      ),
+    ),
+);
+/** Of a webhook that fails again and again, one worker at a time wins the try. */
+const claimTry = preparedQuery((db, param: Param<WebhookKey & { now: number; resumeAt: number }>) =>
+  db
+    .update(webhooks)
+    .set(given(param, "resumeAt"))
+    .where(and(isWebhook(param), lte(sql`coalesce(${webhooks.resumeAt}, 0)`, param("now"))))
+    .returning({ id: webhooks.id }),
+);
+
+/** A number from 0 to 1. */
+function random({ system }: Deps): number {
+  const [high = 0, low = 0] = system.randomBytes(2);
+  return (high * 256 + low) / 65_535;
+}
+
+/** How long a webhook is left alone after so many failures in a row. */
+const pauseMilliseconds = (failures: number) =>
+  Math.min(FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10), MAX_PAUSE_MILLISECONDS);
+
+/** One delivery's job. A message that comes twice, late or early finds nothing that is due. */
+export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJob): Promise<JobOutcome> {
+  const now = deps.system.now();
+  const queries = [
+    webhookOf({ teamId, id: webhookId }),
+    deliveryOf({ webhookId, seq }),
+    eventOf({ teamId, seq }),
+  ] as const;
+  const [[webhook], [delivery], [event]] = await read(deps, queries);
+  if (!delivery || delivery.dueAt === null) return "not ours";
+  if (delivery.dueAt > now + EARLY_MILLISECONDS) return "not due";
+  if (!webhook) {
+    await write(deps, [removeDelivery(delivery)], { isIdempotent: true });
+    return "webhook gone";
+  }
+  if (webhook.status === "disabled" || !event) {
+    await write(deps, [fail(triedValues(delivery, null, "failed"))], { isIdempotent: true });
+    return "failed";
+  }
+  const resumeAt = await waitsUntil(deps, webhook, now);
+  if (resumeAt !== null) {
+    const dueAt = Math.ceil(resumeAt + random(deps) * JITTER * (resumeAt - now));
+    await write(deps, [putOff({ ...delivery, before: delivery.tries, dueAt })], { isIdempotent: true });
+    return "put off";
+  }
+  const result = await post(deps, webhook, eventId(teamId, seq), renderEvent(event));
+  if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
+  const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
+  await write(deps, [success, heal(webhook)], { isIdempotent: true });
+  return "succeeded";
+}
+
+/** Until when nothing is sent to the webhook; null where this delivery is to be tried now. */
+async function waitsUntil(deps: Deps, webhook: WebhookRow, now: number): Promise<number | null> {
+  if (webhook.resumeAt !== null && webhook.resumeAt > now) return webhook.resumeAt;
+  if (webhook.failures < MAX_FAILURES) return null;
+  const resumeAt = now + pauseMilliseconds(webhook.failures);
+  const { teamId, id } = webhook;
+  const [claimed] = await write(deps, [claimTry({ teamId, id, now, resumeAt })], { isIdempotent: false });
+  return claimed.length > 0 ? null : resumeAt;
+}
+
+/** The columns of a delivery after a try, or after none, where it ends without. */
+function triedValues(
+  delivery: DeliveryRow,
+  attempt: Attempt | null,
+  status: DeliveryRow["status"],
+  dueAt: number | null = null,
+): TriedValues & { before: number } {
+  const attempts: Attempt[] = attempt === null ? [] : [attempt];
+  return {
+    webhookId: delivery.webhookId,
+    seq: delivery.seq,
+    status,
+    attempts: JSON.stringify([...JSON.parse(delivery.attempts), ...attempts].slice(-KEPT_ATTEMPTS)),
+    before: delivery.tries,
+    tries: delivery.tries + attempts.length,
+    dueAt,
+  };
+}
+
+async function settleFailure(
+  deps: Deps,
+  webhook: WebhookRow,
+  delivery: DeliveryRow,
+  { attempt, waitMilliseconds }: Try,
+): Promise<JobOutcome> {
+  const now = deps.system.now();
+  const isGone = attempt.httpStatus === 410;
+  const isTooLong = now - (webhook.failingSince ?? now) >= MAX_FAILING_MILLISECONDS;
+  const wait = WAITS_MILLISECONDS[delivery.tries];
+  const isLast = isGone || isTooLong || wait === undefined;
+  const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(deps));
+  const delaySeconds = Math.ceil(Math.max(jittered, waitMilliseconds) / SECOND);
+  const tried = isLast
+    ? triedValues(delivery, attempt, "failed")
+    : triedValues(delivery, attempt, "pending", now + delaySeconds * SECOND);
+
+  const failures = webhook.failures + 1;
+  const pause = Math.max(waitMilliseconds, failures < MAX_FAILURES ? 0 : pauseMilliseconds(failures));
+  const { teamId, id } = webhook;
+  const queries = [
+    fail(tried),
+    countFailure({ teamId, id, now, resumeAt: pause === 0 ? 0 : now + pause }),
+  ] satisfies BoundQuery<unknown>[];
+  if (isGone || isTooLong) {
+    const reason: DisabledReason = isGone ? "gone" : "failing";
+    const event = newEvent(
+      deps,
+      "webhook.disabled",
+      { kind: "system" },
+      { ...webhook, version: webhook.version + 1 },
+      { reason },
+    );
+    const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
+    const change = disable({ teamId, id, disabledReason: reason, updatedAt: now, failingBefore });
+    await writeWithEvent(deps, event, [change, ...queries], { isIdempotent: true });
+    return `failed, webhook ${reason}`;
+  }
+  await write(deps, queries, { isIdempotent: true });
+  if (isLast) return "failed";
+  const isByMessage = delaySeconds * SECOND <= MAX_MESSAGE_DELAY_MILLISECONDS;
+  return isByMessage ? { retryAfterSeconds: delaySeconds } : "tried, left to recovery";
+}

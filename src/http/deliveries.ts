@@ -1,0 +1,122 @@
+import * as z from "zod";
+import type { Attempt } from "../domain/events/deliveries.ts";
+import {
+  type Delivery,
+  listDeliveries,
+  MAX_REPLAYED_EVENTS,
+  redeliver,
+  replay,
+} from "../domain/events/delivery-log.ts";
+import { WEBHOOK_TYPES } from "../domain/events/webhooks.ts";
+import { read, write } from "./operation.ts";
+import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+
+export const attemptSchema = z
+  .strictObject({
+    at: timestamp,
+    httpStatus: z.int().nullable(),
+    error: z.enum(["timeout", "connection_failed", "address_refused", "secret_unreadable"]).nullable(),
+    durationMilliseconds: z.int().nonnegative(),
+    responseBody: z.string().meta({ description: "The first KiB." }),
+  })
+  .meta({ id: "Attempt" });
+export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
+export const attemptExample: z.input<typeof attemptSchema> = {
+  at: "2026-11-20T09:41:00.000Z",
+  httpStatus: 200,
+  error: null,
+  durationMilliseconds: 87,
+  responseBody: "ok",
+};
+
+const deliverySchema = z
+  .strictObject({
+    _id: id,
+    eventId: id,
+    type: z.enum(WEBHOOK_TYPES),
+    status: z.enum(["pending", "succeeded", "failed"]),
+    attempts: z.array(attemptSchema).meta({ description: "The latest ten." }),
+    nextAttemptAt: timestamp.nullable(),
+  })
+  .meta({ id: "Delivery" });
+
+function renderDelivery(delivery: Delivery): z.input<typeof deliverySchema> {
+  const { id: _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
+  const next = nextAttemptAt === null ? null : iso(nextAttemptAt);
+  return { _id, eventId, type, status, attempts: attempts.map(renderAttempt), nextAttemptAt: next };
+}
+
+const deliveryExample: z.input<typeof deliverySchema> = {
+  _id: "065c2f1a0b3c406e8a1c3e50",
+  eventId: "065c2f1a0b3c402e6b8a0c13",
+  type: "file.completed",
+  status: "succeeded",
+  attempts: [attemptExample],
+  nextAttemptAt: null,
+};
+
+export const list = read(
+  "team",
+  {
+    summary: "List a webhook's deliveries",
+    description: "Newest first.",
+    query: pageQuery("deliveries").omit({ page: true }),
+    success: {
+      description: "A page of deliveries.",
+      schema: z.strictObject({ message: z.string(), data: z.array(deliverySchema) }),
+      example: { message: "Deliveries: 1.", data: [deliveryExample] },
+      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+    },
+  },
+  async ({ c, deps, credential, id, query }) => {
+    const { items, next } = await listDeliveries(deps, credential, id, pageRequest(query));
+    return c.json({ message: `Deliveries: ${items.length}.`, data: items.map(renderDelivery) }, 200, nextLink(c, next));
+  },
+);
+
+export const again = write(
+  "team",
+  {
+    summary: "Send again what happened since an event",
+    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids.`,
+    body: z.strictObject({
+      after: id.meta({ description: "An event's id." }),
+      failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
+    }),
+    bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
+    success: {
+      description: "How many are sent again.",
+      schema: z.strictObject({
+        message: z.string(),
+        data: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
+      }),
+      example: { message: "Deliveries sent again: 3.", data: { deliveries: 3, next: null } },
+    },
+    refusals: ["webhook_disabled"],
+  },
+  async ({ deps, actor, id, body }) => {
+    const data = await replay(deps, actor, id, body);
+    return { message: `Deliveries sent again: ${data.deliveries}.`, data };
+  },
+);
+
+export const once = write(
+  "team",
+  {
+    summary: "Send a delivery once more",
+    description: "One more try, under the same message id.",
+    success: {
+      description: "The delivery.",
+      schema: z.strictObject({ message: z.string(), data: deliverySchema }),
+      example: {
+        message: "Delivery due.",
+        data: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
+      },
+    },
+    refusals: ["webhook_disabled"],
+  },
+  async ({ deps, actor, id }) => ({
+    message: "Delivery due.",
+    data: renderDelivery(await redeliver(deps, actor, id)),
+  }),
+);

@@ -1,0 +1,203 @@
+import type { Context } from "hono";
+import * as z from "zod";
+import { sendTestEvent } from "../domain/events/posting.ts";
+import {
+  createWebhook,
+  deleteWebhook,
+  fetchWebhook,
+  listWebhooks,
+  MAX_WEBHOOKS,
+  rotateSecret,
+  updateWebhook,
+  WEBHOOK_TYPES,
+  type Webhook,
+} from "../domain/events/webhooks.ts";
+import type { AppEnv } from "./app-env.ts";
+import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
+import { read, write } from "./operation.ts";
+import { id, iso, text, timestamp } from "./validation.ts";
+
+const type = z.enum(WEBHOOK_TYPES);
+
+const webhookSchema = z
+  .strictObject({
+    _id: id,
+    teamId: id,
+    url: z.string(),
+    types: z.array(type).nullable().meta({ description: "Null for all." }),
+    description: z.string(),
+    status: z.enum(["enabled", "disabled"]),
+    disabledReason: z
+      .enum(["requested", "gone", "failing"])
+      .nullable()
+      .meta({ description: "`gone`: it answered 410. `failing`: no success for five days." }),
+    createdAt: timestamp,
+    updatedAt: timestamp,
+    __v: z.int().nonnegative(),
+  })
+  .meta({ id: "Webhook" });
+
+function render(webhook: Webhook): z.input<typeof webhookSchema> {
+  const { id: _id, version: __v, createdAt, updatedAt, ...rest } = webhook;
+  return { _id, ...rest, createdAt: iso(createdAt), updatedAt: iso(updatedAt), __v };
+}
+
+const example: z.input<typeof webhookSchema> = {
+  _id: "0193477c0d2b4f6e8a1c3e50",
+  teamId: "0193477be89f4d2e6b8a0c13",
+  url: "https://hooks.example.com/stowage",
+  types: ["file.completed", "file.failed"],
+  description: "Catalogue",
+  status: "enabled",
+  disabledReason: null,
+  createdAt: "2026-11-20T09:40:00.000Z",
+  updatedAt: "2026-11-20T09:40:00.000Z",
+  __v: 0,
+};
+
+const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). It is not shown again." });
+const withSecret = z.strictObject({
+  message: z.string(),
+  data: webhookSchema.extend({ secret }).meta({ id: "NewWebhook" }),
+});
+const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=" };
+const one = z.strictObject({ message: z.string(), data: webhookSchema });
+
+/** The host that the request names: a webhook may not lead back here. */
+const ownHost = (c: Context<AppEnv>): string => new URL(c.req.url).host;
+
+const fields = z.strictObject({
+  url: text(1, 2048).meta({
+    description: "https, port 443, a public host name; neither this service nor its storage.",
+  }),
+  types: z.array(type).min(1).max(WEBHOOK_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
+  description: text(0, 200),
+});
+
+export const create = write(
+  "team",
+  {
+    summary: "Create a webhook",
+    description: `Every event of the team that it wants is sent there, signed by Standard Webhooks 1.0. At most ${MAX_WEBHOOKS} a team.`,
+    body: fields.extend({ description: fields.shape.description.default("") }),
+    bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
+    success: {
+      description: "The webhook, with its secret.",
+      schema: withSecret,
+      example: { message: "Webhook created.", data: secretExample },
+    },
+    refusals: ["quota_exceeded"],
+  },
+  async ({ c, deps, actor, body }) => {
+    const { webhook, secret } = await createWebhook(deps, actor, body, ownHost(c));
+    return { message: "Webhook created.", data: { ...render(webhook), secret } };
+  },
+);
+
+export const list = read(
+  "team",
+  {
+    summary: "List webhooks",
+    description: "All of the team's, oldest first.",
+    success: {
+      description: "The webhooks.",
+      schema: z.strictObject({ message: z.string(), data: z.array(webhookSchema) }),
+      example: { message: "Webhooks: 1.", data: [example] },
+    },
+  },
+  async ({ deps, credential }) => {
+    const data = (await listWebhooks(deps, credential)).map(render);
+    return { message: `Webhooks: ${data.length}.`, data };
+  },
+);
+
+export const get = read(
+  "team",
+  {
+    summary: "Get webhook details",
+    success: { description: "The webhook.", schema: one, example: { message: "Webhook found.", data: example } },
+  },
+  async ({ deps, credential, id }) => ({
+    message: "Webhook found.",
+    data: render(await fetchWebhook(deps, credential, id)),
+  }),
+);
+
+export const update = write(
+  "team",
+  {
+    summary: "Update a webhook",
+    description: "Enabled again, or sent elsewhere, it begins anew: earlier failures don't count.",
+    body: fields
+      .extend({ status: webhookSchema.shape.status })
+      .partial()
+      .refine((changes) => Object.keys(changes).length > 0, "Give at least one field to change.")
+      .meta({ minProperties: 1 }),
+    bodyExample: { status: "disabled" },
+    success: {
+      description: "The webhook.",
+      schema: one,
+      example: {
+        message: "Webhook updated.",
+        data: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
+      },
+    },
+  },
+  async ({ c, deps, actor, id, body }) => ({
+    message: "Webhook updated.",
+    data: render(await updateWebhook(deps, actor, id, body, ownHost(c))),
+  }),
+);
+
+export const remove = write(
+  "team",
+  {
+    summary: "Delete a webhook",
+    description: "Nothing more is sent to it.",
+    success: {
+      description: "The webhook is gone.",
+      schema: z.strictObject({ message: z.string() }),
+      example: { message: "Webhook deleted." },
+    },
+  },
+  async ({ deps, actor, id }) => {
+    await deleteWebhook(deps, actor, id);
+    return { message: "Webhook deleted." };
+  },
+);
+
+export const rotate = write(
+  "team",
+  {
+    summary: "Rotate a webhook's secret",
+    description: "The old one signs too for 24 hours, unless it is revoked.",
+    body: z.strictObject({ revokeOld: z.boolean().default(false) }),
+    bodyExample: { revokeOld: false },
+    success: {
+      description: "The webhook, with its new secret.",
+      schema: withSecret,
+      example: { message: "Secret rotated.", data: secretExample },
+    },
+  },
+  async ({ deps, actor, id, body }) => {
+    const { webhook, secret } = await rotateSecret(deps, actor, id, body);
+    return { message: "Secret rotated.", data: { ...render(webhook), secret } };
+  },
+);
+
+export const test = write(
+  "team",
+  {
+    summary: "Send a test event",
+    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once.",
+    success: {
+      description: "What came back.",
+      schema: z.strictObject({ message: z.string(), data: attemptSchema }),
+      example: { message: "Test event sent.", data: attemptExample },
+    },
+  },
+  async ({ deps, actor, id }) => ({
+    message: "Test event sent.",
+    data: renderAttempt(await sendTestEvent(deps, actor, id)),
+  }),
+);

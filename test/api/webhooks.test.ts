@@ -1,0 +1,411 @@
+import { env } from "cloudflare:workers";
+import { beforeEach, describe, expect, test } from "vitest";
+import { judgeAddress } from "../../src/domain/events/addresses.ts";
+import { createSender } from "../../src/platform/sender.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import { TAKEN } from "../support/deps.ts";
+import {
+  atOnce,
+  fieldsOf,
+  newTeam,
+  refused,
+  startWorker,
+  streamOf,
+  type Team,
+  tally,
+  withoutJobs,
+} from "../support/harness.ts";
+
+/* Webhooks as a team manages them. How events reach them: jobs/deliveries.test.ts. */
+
+const WEBHOOKS = "/auth/v1/webhooks";
+const ADDRESS = "https://hooks.canary.example/in";
+const FIELDS = [
+  ...["__v", "_id", "createdAt", "description", "disabledReason"],
+  ...["status", "teamId", "types", "updatedAt", "url"],
+];
+
+let team: Team;
+beforeEach(async () => {
+  team = await newTeam();
+});
+
+async function create(of = team, json: object = {}) {
+  const { status, text, body } = await of.call("POST", WEBHOOKS, { json: { url: ADDRESS, ...json } });
+  expect(status, text).toBe(200);
+  return body.data;
+}
+const eventTypes = async () =>
+  (await team.call("GET", "/auth/v1/events?order=asc")).body.data.map(({ type }: { type: string }) => type);
+
+describe("A webhook", () => {
+  test("A webhook is created enabled, for all types, and its creation alone shows the secret.", async () => {
+    const { secret, ...made } = await create();
+    expect(secret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);
+    expect(fieldsOf(made)).toEqual(FIELDS);
+    expect(made).toMatchObject({
+      teamId: team.teamId,
+      url: ADDRESS,
+      types: null,
+      description: "",
+      status: "enabled",
+      disabledReason: null,
+      updatedAt: made.createdAt,
+      __v: 0,
+    });
+    const path = `${WEBHOOKS}/${made._id}`;
+    const answers = [
+      await team.call("GET", path),
+      await team.call("GET", WEBHOOKS),
+      await team.call("PATCH", path, { json: { description: "new" } }),
+      await team.call("POST", `${path}/test`),
+      await team.call("GET", `${path}/deliveries`),
+      await team.call("GET", "/auth/v1/events"),
+    ];
+    for (const { status, text } of answers) {
+      expect(status, text).toBe(200);
+      expect(text).not.toContain("whsec_");
+    }
+    expect(answers[0]?.body.data).toEqual(made);
+    expect(answers[1]?.body.data).toEqual([made]);
+  });
+
+  test("A webhook is changed field by field, and each change counts and is told in the trail by the names of its fields.", async () => {
+    const { _id } = await create();
+    const path = `${WEBHOOKS}/${_id}`;
+    const changes = [
+      { description: "Catalogue" },
+      { types: ["file.completed", "file.failed", "file.completed"] },
+      { status: "disabled" },
+      { url: "https://other.canary.example/" },
+      { status: "enabled", types: null },
+    ];
+    for (const json of changes) expect((await team.call("PATCH", path, { json })).status).toBe(200);
+    const { data } = (await team.call("GET", path)).body;
+    expect(data).toMatchObject({
+      url: "https://other.canary.example/",
+      types: null,
+      description: "Catalogue",
+      status: "enabled",
+      disabledReason: null,
+      __v: 5,
+    });
+    const { body } = await team.call("GET", "/auth/v1/events?type=webhook.updated&order=asc");
+    expect(body.data.map(({ data }: { data: { fields: string[] } }) => data.fields)).toEqual([
+      ["description"],
+      ["types"],
+      ["status"],
+      ["url"],
+      ["types", "status"],
+    ]);
+  });
+
+  test("A webhook that is disabled by its team says so, and names each type once.", async () => {
+    const { _id } = await create(team, { types: ["file.failed", "file.failed"] });
+    const { body } = await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
+    expect(body.data).toMatchObject({ status: "disabled", disabledReason: "requested", types: ["file.failed"] });
+  });
+
+  test("A webhook is deleted once, and is then found by no operation.", async () => {
+    const { _id } = await create();
+    const path = `${WEBHOOKS}/${_id}`;
+    const [delivery] = (await team.call("GET", `${path}/deliveries`)).body.data;
+    expect((await team.call("DELETE", path)).body).toEqual({ message: "Webhook deleted." });
+    const after = { json: { after: "0".repeat(24) } };
+    for (const [method, at, options] of [
+      ["GET", path],
+      ["DELETE", path],
+      ["PATCH", path, { json: { description: "" } }],
+      ["POST", `${path}/secret`, { json: {} }],
+      ["POST", `${path}/test`],
+      ["GET", `${path}/deliveries`],
+      ["POST", `${path}/replay`, after],
+      ["POST", `/auth/v1/deliveries/${delivery._id}/redeliver`],
+    ] as const) {
+      expect((await team.call(method, at, options)).code, `${method} ${at}`).toBe("not_found");
+    }
+    expect((await eventTypes()).slice(-2)).toEqual(["webhook.created", "webhook.deleted"]);
+  });
+
+  test.each<[string, object, string]>([
+    ["without an address", { url: undefined }, "url"],
+    ["with a number for an address", { url: 1 }, "url"],
+    ["with an address of 2,049 characters", { url: `${ADDRESS}?${"a".repeat(2100)}` }, "url"],
+    ["with no type", { types: [] }, "types"],
+    ["with an unknown type", { types: ["file.played"] }, "types.0"],
+    ["with the type of tests", { types: ["webhook.test"] }, "types.0"],
+    ["with types that are no list", { types: "file.failed" }, "types"],
+    ["with a description of 201 characters", { description: "a".repeat(201) }, "description"],
+    ["with a secret of the team's own", { secret: "whsec_x" }, "secret"],
+    ["with a status", { status: "enabled" }, "status"],
+  ])("A webhook %s is refused, and names the field.", async (_, json, path) => {
+    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json: { url: ADDRESS, ...json } }), [
+      path,
+    ]);
+    expect((await team.call("GET", WEBHOOKS)).body.data).toEqual([]);
+  });
+
+  test("A team has ten webhooks at most, also where twenty come at once; a deleted one makes room.", async () => {
+    const answers = await atOnce(20, () => team.call("POST", WEBHOOKS, { json: { url: ADDRESS } }));
+    expect(tally(answers)).toEqual({ "200": 10, quota_exceeded: 10 });
+    const { data } = (await team.call("GET", WEBHOOKS)).body;
+    expect(data).toHaveLength(10);
+    expect((await eventTypes()).filter((type: string) => type === "webhook.created")).toHaveLength(10);
+    expect((await team.call("DELETE", `${WEBHOOKS}/${data[0]._id}`)).status).toBe(200);
+    await create();
+    expect((await team.call("POST", WEBHOOKS, { json: { url: ADDRESS } })).code).toBe("quota_exceeded");
+  });
+
+  test("A webhook of one team is not found by another, and neither is its delivery.", async () => {
+    const { _id } = await create();
+    const [delivery] = (await team.call("GET", `${WEBHOOKS}/${_id}/deliveries`)).body.data;
+    const other = await newTeam();
+    expect((await other.call("GET", WEBHOOKS)).body.data).toEqual([]);
+    for (const [method, path, json] of [
+      ["GET", `${WEBHOOKS}/${_id}`],
+      ["PATCH", `${WEBHOOKS}/${_id}`, { status: "disabled" }],
+      ["DELETE", `${WEBHOOKS}/${_id}`],
+      ["POST", `${WEBHOOKS}/${_id}/secret`, {}],
+      ["POST", `${WEBHOOKS}/${_id}/test`],
+      ["GET", `${WEBHOOKS}/${_id}/deliveries`],
+      ["POST", `${WEBHOOKS}/${_id}/replay`, { after: delivery.eventId }],
+      ["POST", `/auth/v1/deliveries/${delivery._id}/redeliver`],
+    ] as const) {
+      const { code } = await other.call(method, path, json && { json });
+      expect(code, `${method} ${path}`).toBe("not_found");
+    }
+    expect((await team.call("GET", `${WEBHOOKS}/${_id}`)).body.data).toMatchObject({ status: "enabled", __v: 0 });
+  });
+
+  test("A webhook is made and seen by a secret key alone.", async () => {
+    const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
+    for (const token of [body.data.key, env.OPERATOR_TOKEN]) {
+      expect((await team.call("POST", WEBHOOKS, { token, json: { url: ADDRESS } })).code).toBe("forbidden");
+      expect((await team.call("GET", WEBHOOKS, { token })).code).toBe("forbidden");
+    }
+  });
+});
+
+describe("A secret", () => {
+  test("A secret is another after each rotation, and stored so that it can't be read.", async () => {
+    const { _id, secret } = await create();
+    const { body } = await team.call("POST", `${WEBHOOKS}/${_id}/secret`, { json: {} });
+    expect(body.data.secret).toMatch(/^whsec_/);
+    expect(body.data.secret).not.toBe(secret);
+    const row = await env.DB.prepare("select * from webhooks where id = ?").bind(_id).first();
+    expect(row?.old_encrypted_secret).toEqual(expect.any(String));
+    for (const shown of [secret, body.data.secret]) expect(JSON.stringify(row)).not.toContain(shown.slice(6));
+    await team.call("POST", `${WEBHOOKS}/${_id}/secret`, { json: { revokeOld: true } });
+    const after = await env.DB.prepare("select old_encrypted_secret as old from webhooks where id = ?")
+      .bind(_id)
+      .first();
+    expect(after).toEqual({ old: null });
+  });
+});
+
+describe("A test event", () => {
+  test("A test event is sent at once and signed, is in no trail, and its answer says what came back.", async () => {
+    const sent: { headers: Record<string, string>; body: string }[] = [];
+    const reply = { ...TAKEN, httpStatus: 418, body: "teapot", durationMilliseconds: 12 };
+    const worker = startWorker((deps) => ({
+      ...withoutJobs(deps),
+      sender: {
+        post: async (_, headers, body) => {
+          sent.push({ headers, body });
+          return reply;
+        },
+      },
+    }));
+    team = await newTeam(worker);
+    const { _id } = await create();
+    await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
+    const before = await eventTypes();
+    const { body } = await team.call("POST", `${WEBHOOKS}/${_id}/test`);
+    expect(body.data).toEqual({
+      at: expect.any(String),
+      httpStatus: 418,
+      error: null,
+      durationMilliseconds: 12,
+      responseBody: "teapot",
+    });
+    expect(sent).toHaveLength(1);
+    const message = JSON.parse(sent[0]!.body);
+    expect(message).toMatchObject({ type: "webhook.test", data: { teamId: team.teamId, subject: { id: _id } } });
+    expect(sent[0]!.headers).toMatchObject({
+      "webhook-id": message.id,
+      "webhook-signature": expect.stringMatching(/^v1,/),
+    });
+    expect(await eventTypes()).toEqual(before);
+  });
+});
+
+describe("The deliveries of a webhook", () => {
+  test("The deliveries are listed newest first, page by page, each once.", async () => {
+    const { _id } = await create();
+    for (let i = 0; i < 4; i++) await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
+    const path = `${WEBHOOKS}/${_id}/deliveries`;
+    const seen: string[] = [];
+    for (let at: string | undefined = `${path}?limit=2`; at; ) {
+      const { body, headers } = await team.call("GET", at);
+      seen.push(...body.data.map(({ eventId }: { eventId: string }) => eventId));
+      at = /<(.*)>/.exec(headers.get("Link") ?? "")?.[1];
+    }
+    const events = (await team.call("GET", "/auth/v1/events?limit=5")).body.data;
+    expect(seen).toEqual(events.map(({ _id }: { _id: string }) => _id));
+    const other = await create();
+    await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
+    const { headers } = await team.call("GET", `${WEBHOOKS}/${other._id}/deliveries?limit=1`);
+    const foreign = new URL(/<(.*)>/.exec(headers.get("Link") ?? "")?.[1] ?? "").search;
+    expect((await team.call("GET", path + foreign)).code).toBe("invalid_input");
+  });
+
+  test("The deliveries of a disabled webhook are neither sent again one by one nor all together.", async () => {
+    const { _id } = await create();
+    const [delivery] = (await team.call("GET", `${WEBHOOKS}/${_id}/deliveries`)).body.data;
+    await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
+    await refused(team, 409, "webhook_disabled", () =>
+      team.call("POST", `/auth/v1/deliveries/${delivery._id}/redeliver`),
+    );
+    const json = { after: delivery.eventId };
+    await refused(team, 409, "webhook_disabled", () => team.call("POST", `${WEBHOOKS}/${_id}/replay`, { json }));
+  });
+});
+
+const LOOPBACKS = [
+  ...["127.0.0.1", "2130706433", "0x7f.1", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1."],
+  ...["[::1]", "[0:0:0:0:0:0:0:1]", "localhost", "LOCALHOST", "app.localhost", "127。0。0。1", "１２７.0.0.1"],
+];
+const NEVER = [
+  ...["0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "8.8.8.8", "0xa9fea9fe"],
+  ...[
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]",
+    "[64:ff9b::7f00:1]",
+    "[fe80::1]",
+    "[fd00::1]",
+    "[2606:4700::1111]",
+  ],
+  ...["intranet", "printer.local", "db.internal", "metadata.google.internal", "PRINTER.LOCAL", "printer。local"],
+  ...["localhost.", "hooks.example.", "hooks..example", "db.internal."],
+  ...["user@hooks.example", "user:password@hooks.example", ":password@hooks.example"],
+];
+const around = { ownHost: "stowage.test", s3Host: "account.r2.cloudflarestorage.com", isInsecureAllowed: false };
+const isTaken = (url: string, insecure = false) =>
+  "url" in judgeAddress(url, { ...around, isInsecureAllowed: insecure });
+
+describe("An address", () => {
+  test.each([...LOOPBACKS, ...NEVER])("The address https://%s/ is refused.", async (host) => {
+    expect(isTaken(`https://${host}/`)).toBe(false);
+    const json = { url: `https://${host}/` };
+    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json }), ["url"]);
+  });
+
+  test.each([
+    "http://hooks.example/",
+    "https://hooks.example:8443/",
+    "https://hooks.example:80/",
+    "ftp://hooks.example/",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "data:text/plain,x",
+    "wss://hooks.example/",
+    "//hooks.example/",
+    "hooks.example",
+    "https://",
+    "",
+    "https://stowage.test/auth/v1/login",
+    "https://STOWAGE.test:443/",
+    "https://stowage。test/",
+    "https://account.r2.cloudflarestorage.com/",
+    "https://stowage-files.account.r2.cloudflarestorage.com/",
+    " ",
+    "https://exa mple.com/",
+    "https://hooks.example%00.local/",
+  ])("The address %s is refused.", (url) => {
+    expect(isTaken(url)).toBe(false);
+  });
+
+  test.each([
+    [ADDRESS, ADDRESS],
+    ["https://hooks.example:443/a?b=c#d", "https://hooks.example/a?b=c"],
+    ["HTTPS://Hooks.Example", "https://hooks.example/"],
+    ["https://bücher.example/", "https://xn--bcher-kva.example/"],
+    ["https://hooks.example\\@127.0.0.1/", "https://hooks.example/@127.0.0.1/"],
+    ["https://localhost.example/", "https://localhost.example/"],
+    ["https://my-internal.example/", "https://my-internal.example/"],
+    ["https://1.2.3.4.example/", "https://1.2.3.4.example/"],
+  ])("The address %s is taken, as %s.", (url, taken) => {
+    expect(judgeAddress(url, around)).toEqual({ url: taken });
+  });
+
+  test("The address of this service is refused by the host that the request names, in a change too.", async () => {
+    const own = { json: { url: "https://stowage.test/hook" } };
+    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, own), ["url"]);
+    const { _id } = await create();
+    await refused(team, 400, "invalid_input", () => team.call("PATCH", `${WEBHOOKS}/${_id}`, own), ["url"]);
+    const { data } = (await team.call("GET", `${WEBHOOKS}/${_id}`)).body;
+    expect(data.url).toBe(ADDRESS);
+  });
+
+  test("An address on this machine, by http and on any port, is taken in local development alone.", () => {
+    for (const host of LOOPBACKS) expect(isTaken(`http://${host}:9000/`, true), host).toBe(host !== "localhost.");
+    for (const host of NEVER.slice(0, 15)) expect(isTaken(`http://${host}/`, true), host).toBe(false);
+    expect(isTaken("http://hooks.example:9000/", true)).toBe(true);
+    expect(isTaken("http://stowage.test/", true)).toBe(false);
+    expect(isTaken("ftp://localhost/", true)).toBe(false);
+  });
+});
+
+describe("The sender", () => {
+  const post = (answer: (init: RequestInit) => Promise<Response>, timeout = 60_000) =>
+    createSender(realSystem, (_, init) => answer(init), timeout).post("https://hooks.canary.example/", {}, "{}");
+
+  test("The sender follows no redirect.", async () => {
+    let asked: RequestInit = {};
+    const { httpStatus } = await post(async (init) => {
+      asked = init;
+      return new Response(null, { status: 302, headers: { Location: "https://127.0.0.1/" } });
+    });
+    expect([asked.redirect, asked.method, httpStatus]).toEqual(["manual", "POST", 302]);
+  });
+
+  test("The sender keeps 1 KiB of an answer, of whole characters, and cancels the rest.", async () => {
+    let isCancelled = false;
+    const endless = new ReadableStream<Uint8Array>({
+      pull: (controller) => controller.enqueue(new TextEncoder().encode("ä€".repeat(100))),
+      cancel: () => {
+        isCancelled = true;
+      },
+    });
+    const { body, error } = await post(async () => new Response(endless));
+    expect(error).toBeNull();
+    expect(new TextEncoder().encode(body).length).toBeGreaterThan(1020);
+    expect(body).toBe("ä€".repeat(300).slice(0, body.length));
+    expect(isCancelled).toBe(true);
+  });
+
+  test("The sender keeps a short answer as it is, and the wish to be left alone.", async () => {
+    const answer = new Response(streamOf(new TextEncoder().encode("sh"), new TextEncoder().encode("ort")), {
+      status: 503,
+      headers: { "Retry-After": "120" },
+    });
+    expect(await post(async () => answer)).toMatchObject({ httpStatus: 503, body: "short", retryAfter: "120" });
+  });
+
+  test("The sender gives up a receiver that does not answer, or whose answer does not end, and says which.", async () => {
+    const silent = await post((init) => new Promise((_, reject) => init.signal?.addEventListener("abort", reject)), 20);
+    expect(silent).toMatchObject({ httpStatus: null, error: "timeout" });
+    const dripping = await post(
+      async () => new Response(new ReadableStream({ pull: () => new Promise(() => {}) })),
+      20,
+    );
+    expect(dripping).toMatchObject({ httpStatus: 200, error: "timeout" });
+  });
+
+  test("The sender says of a connection that failed only that it did.", async () => {
+    const reply = await post(() => Promise.reject(new Error("connect ECONNREFUSED https://x.example/?token=canary")));
+    expect(reply).toMatchObject({ httpStatus: null, error: "connection_failed", body: "" });
+    expect(JSON.stringify(reply)).not.toContain("canary");
+  });
+});
