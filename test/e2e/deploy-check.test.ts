@@ -116,6 +116,16 @@ describe("before Cloudflare is asked for anything, a configuration is refused", 
       'The queue "stowage-jobs" has no consumer with a dead_letter_queue.',
     ],
     [
+      "with a queue of webhooks that nobody consumes",
+      [READY, ['binding = "WEBHOOKS"\nqueue = "stowage-webhooks"', 'binding = "WEBHOOKS"\nqueue = "lost"']],
+      'The queue "lost" has no consumer.',
+    ],
+    [
+      "with what lets webhooks be sent to this machine",
+      [READY, ["[vars]", '[vars]\nWEBHOOK_ALLOW_INSECURE = "true"']],
+      "WEBHOOK_ALLOW_INSECURE is for local development only.",
+    ],
+    [
       "without recovery",
       [READY, [/^crons = .*/m, "crons = []"]],
       "There is no cron trigger: recovery would never run.",
@@ -135,6 +145,14 @@ describe("before Cloudflare is asked for anything, a configuration is refused", 
       expect(output).not.toContain("a-master-key");
       expect(asked).toEqual([]);
     }
+  });
+
+  test("with what lets webhooks be sent to this machine, among the arguments or the secrets", async () => {
+    const problem = refusal("WEBHOOK_ALLOW_INSECURE is for local development only.");
+    expect(await deploy([READY], "--var", "WEBHOOK_ALLOW_INSECURE:true")).toEqual(problem);
+    const file = join(folder, "secrets");
+    writeFileSync(file, "WEBHOOK_ALLOW_INSECURE=true\n");
+    expect(await deploy([READY], "--secrets-file", file)).toEqual(problem);
   });
 
   test("for an environment that is not there, or has no bindings of its own", async () => {
