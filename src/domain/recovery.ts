@@ -5,7 +5,7 @@ import { apiKeys, files } from "../platform/schema.ts";
 import { reencryptTokens } from "./accounts/keys.ts";
 import { DUE_DELIVERIES, sendDueDeliveries } from "./events/deliveries.ts";
 import { reencryptSecrets } from "./events/signing.ts";
-import { purgeTrail } from "./events/trail.ts";
+import { PURGE_ROWS, purgeTrail } from "./events/trail.ts";
 import {
   changed,
   type FileRow,
@@ -21,6 +21,7 @@ import { MAX_OVERDUE_UPLOADS } from "./files/resumable-rows.ts";
 /** A run takes so many of each kind, well inside Cloudflare's limits for an invocation; the next run goes on. */
 const BATCH_ROWS = 500;
 const MAX_BATCHES = 10;
+/** Each row is a query, of which D1 takes 1,000 in an invocation: one batch of them in a run. */
 const REENCRYPT_ROWS = 200;
 const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
 
@@ -45,10 +46,10 @@ export interface Recovered extends Record<string, number> {
  * A step that fails leaves the others to be tried; its error is logged.
  */
 export async function recover(deps: Deps): Promise<Recovered> {
-  const step = async (name: string, batch: () => Promise<number>, batchRows = BATCH_ROWS) => {
+  const step = async (name: string, batch: () => Promise<number>, batchRows = BATCH_ROWS, maxBatches = MAX_BATCHES) => {
     let done = 0;
     try {
-      for (let batches = 0; batches < MAX_BATCHES && done === batches * batchRows; batches++) done += await batch();
+      for (let batches = 0; batches < maxBatches && done === batches * batchRows; batches++) done += await batch();
     } catch (cause) {
       deps.log("error", "recovery step failed", { outcome: name, cause });
     }
@@ -64,10 +65,10 @@ export async function recover(deps: Deps): Promise<Recovered> {
       (await step("erase", () => eraseOverdue(deps, retryDeleting))),
     loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
     deliveries: await step("deliveries", () => sendDueDeliveries(deps), DUE_DELIVERIES),
-    purged: await step("purge", () => purgeTrail(deps)),
+    purged: await step("purge", () => purgeTrail(deps), PURGE_ROWS),
     reencrypted:
-      (await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS))) +
-      (await step("reencrypt", () => reencryptSecrets(deps, REENCRYPT_ROWS))),
+      (await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS), REENCRYPT_ROWS, 1)) +
+      (await step("reencrypt", () => reencryptSecrets(deps, REENCRYPT_ROWS), REENCRYPT_ROWS, 1)),
   };
   deps.log("info", "recovery", { counts });
   return counts;

@@ -62,7 +62,7 @@ function failuresOf(codes: Code[]): Json {
     const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
     const headers: Json = {
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
-      ...((status === 429 || status === 503 || same.includes("idempotency_conflict")) && {
+      ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_conflict")) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
     };
@@ -121,6 +121,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 function tagOf(path: string): string {
   if (path.startsWith("/docs/")) return "Files";
   if (path.includes("users")) return "Users";
+  if (path.includes("events")) return "Events";
   return /webhooks|deliveries/.test(path) ? "Webhooks" : "API keys";
 }
 

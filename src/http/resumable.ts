@@ -157,7 +157,7 @@ export const create = tus(
         ...TOLD,
       },
     },
-    refusals: ["file_too_large", "quota_exceeded", "unsupported_media_type"],
+    refusals: ["file_too_large", "quota_exceeded", "body_too_large", "unsupported_media_type"],
   },
   async ({ c, deps, actor }) => {
     const sizeBytes = requiredNumberIn(c, "Upload-Length");

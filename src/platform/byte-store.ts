@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { AppError } from "../errors.ts";
-import { MemoryBudget, Part, type PartRoom, R2_CHECKSUM } from "./part.ts";
+import { MemoryBudget, Part, type PartRoom, R2_CHECKSUM, wholly } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
@@ -179,7 +179,7 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     async *stream(key, offset, length) {
       const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
       if (!object) throw new AppError("unavailable", { cause: new Error("The object went away.") });
-      yield* object.body;
+      yield* wholly(object.body, length);
     },
 
     async hash(key, { etag, sizeBytes }, onProgress) {

@@ -183,7 +183,7 @@ export class Part {
     this.#spill = new Spill(bucket, key, Math.min(left.bytes, left.maxBytes));
     const stored = await once(() => bucket.get(left.key, { range: { offset: 0, length: this.#used } }));
     if (!stored) throw new AppError("unavailable", { cause: new Error("The part went away.") });
-    for await (const chunk of stored.body) await this.#spill.write(chunk);
+    for await (const chunk of wholly(stored.body, this.#used)) await this.#spill.write(chunk);
   }
 
   /** Makes room for the next part. */
@@ -213,6 +213,21 @@ export class Part {
     this.#home.budget.free(this.#memory);
     this.#memory = new Uint8Array();
   }
+}
+
+/** So many bytes. @throws `unavailable` where they break off */
+export async function* wholly(bytes: AsyncIterable<Uint8Array>, sizeBytes: number): AsyncGenerator<Uint8Array> {
+  let count = 0;
+  const pieces = bytes[Symbol.asyncIterator]();
+  const next = () =>
+    pieces.next().catch((cause: unknown) => {
+      throw new AppError("unavailable", { cause });
+    });
+  for (let piece = await next(); !piece.done; piece = await next()) {
+    count += piece.value.length;
+    yield piece.value;
+  }
+  if (count !== sizeBytes) throw new AppError("unavailable", { cause: new Error("An object broke off.") });
 }
 
 /** An object that is written while its bytes come. R2 must know its length: what does not come is zeros. */

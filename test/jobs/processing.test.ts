@@ -12,6 +12,7 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
+import { Uploader } from "../support/uploader.ts";
 import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
 
 /*
@@ -539,20 +540,37 @@ describe("What a file is served as", () => {
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
-  test("A worker that dies between the bytes and the row leaves a file that another completes.", async () => {
-    const { world, team, job, key, row } = await stored(inParts(audioOnly));
-    const deps = world.deps();
-    const reached = Promise.withResolvers<void>();
-    const setContentType: ByteStore["setContentType"] = async (...given) => {
-      await deps.bytes.setContentType(...given);
-      reached.resolve();
-      return new Promise(() => undefined);
-    };
-    void processFile(withBytes(deps, { setContentType }), job);
-    await reached.promise;
-    world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
-    expect(await processFile(world.deps(), job)).toBe("completed");
-    expect([(await row()).status, await contentTypeOf(key)]).toEqual(["completed", "audio/mp4"]);
-    await expectSettled(team.teamId);
-  });
+  const resumed = async () => {
+    const world = new World();
+    const team = await world.newTeam();
+    const client = new Uploader(world, team, audioOnly);
+    await client.create(undefined, audioOnly.length);
+    const row = async () => (await rowsOf(team.teamId))[0] as Row;
+    const { id, teamId, key } = { id: client.id, ...team, key: `${team.teamId}/${client.id}-unnamed` };
+    return { world, team, id, job: { teamId, fileId: id }, key, row };
+  };
+
+  test.each([
+    ["a form", () => stored(inParts(audioOnly))],
+    ["a resumable upload", resumed],
+  ])(
+    "A worker that dies between the bytes and the row of %s leaves a file that another completes.",
+    async (_, make) => {
+      const { world, team, job, key, row } = await make();
+      const deps = world.deps();
+      const reached = Promise.withResolvers<void>();
+      const setContentType: ByteStore["setContentType"] = async (...given) => {
+        await deps.bytes.setContentType(...given);
+        reached.resolve();
+        return new Promise(() => undefined);
+      };
+      void processFile(withBytes(deps, { setContentType }), job);
+      await reached.promise;
+      // The lease of a step of unknown length is as long as a consumer can live.
+      world.aheadMilliseconds += 15 * 60_000 + 1;
+      expect(await processFile(world.deps(), job)).toBe("completed");
+      expect([(await row()).status, await contentTypeOf(key)]).toEqual(["completed", "audio/mp4"]);
+      await expectSettled(team.teamId);
+    },
+  );
 });

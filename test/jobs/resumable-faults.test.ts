@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
+import { deleteFile } from "../../src/domain/files/files.ts";
 import { FAILURES, type Fault, MOMENTS, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import type { Change, Deps } from "../support/deps.ts";
@@ -754,6 +755,30 @@ describe("Of two requests for one upload", () => {
       expect([404, 409]).toContain(status(older));
       await world.heal([client.team.teamId]);
       await expectEnded({ client, where: "", result: null }, false);
+    },
+  );
+
+  test("Of two requests for one upload, DELETE does not win over the one that has stored the file, and tells of no end.", async () => {
+    const world = new World();
+    const team = await world.newTeam();
+    const id = await world.store(team, "stored.txt", "stored");
+    const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null };
+    // What DELETE does once it has read that the upload is not finished.
+    await expect(deleteFile(world.deps(), actor, id, { isReceiving: true })).rejects.toMatchObject({
+      code: "not_found",
+    });
+    await world.heal([team.teamId]);
+    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
+  });
+
+  test.each([1, 2, 3, 4])(
+    "A DELETE is answered 204 also where the answer of the database's call %i was lost.",
+    async (call) => {
+      const world = new World();
+      const client = new Uploader(world, await world.newTeam(), small);
+      await client.create(undefined, 100);
+      const fault: Fault = { binding: "D1", call, moment: "after", failure: "transient" };
+      expect(status(await client.ask("DELETE", {}, undefined, new ProxiedBindings(fault)))).toBe(204);
     },
   );
 

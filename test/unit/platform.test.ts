@@ -4,6 +4,7 @@ import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
 import worker from "../../src/index.ts";
+import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, rowOf, type StoredRow, write } from "../../src/platform/db.ts";
 import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
@@ -300,5 +301,24 @@ test("A flood of made-up tokens costs a round trip each until its address is ref
     // The request that used up the address's minute had asked as well.
     expect(proxied.effects.trips - before).toBe(PERMITS + 1);
     expect(await send(token)).toBe(200);
+  });
+});
+
+describe("An object that is read as a stream", () => {
+  const broken = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      controller.error(new Error("Network connection lost."));
+    },
+  });
+  test.each<[string, ReadableStream<Uint8Array>]>([
+    ["breaks off", broken],
+    ["comes short", new Blob(["12345"]).stream()],
+    ["is longer than asked for", new Blob(["1234567"]).stream()],
+  ])("An object that %s is a transient failure.", async (_, body) => {
+    const bucket = { get: async () => ({ body }) } as unknown as R2Bucket;
+    const readAll = async () => {
+      for await (const _ of createByteStore(bucket, realSystem).stream("key", 0, 6));
+    };
+    await expect(readAll()).rejects.toMatchObject({ code: "unavailable" });
   });
 });

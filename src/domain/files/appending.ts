@@ -66,7 +66,7 @@ export const tooLong = (sizeBytes: number) =>
 export type NamedRow = ResumableRow & { originalName: string };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
-/** How often a request that waits for bytes looks whether any have come; no other pause is as long. */
+/** How often a request that waits for bytes looks whether any have come. (Tests tell its pause by its length.) */
 export const LOOK_MILLISECONDS = 600;
 /** Bytes that are not saved are when none have come for so many looks. */
 const SILENT_LOOKS = 2;
@@ -141,8 +141,8 @@ export class Appending {
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return view(this.#row);
     } catch (error) {
-      // R2 refuses the parts of an upload that was deleted, or ended, meanwhile: then that is the answer.
-      if (!(error instanceof AppError)) await this.#save({});
+      // R2 refuses the parts of an upload that was deleted, or ended, meanwhile.
+      if (!(error instanceof AppError)) await this.#throwIfFencedOff();
       throw error;
     } finally {
       // What this can't reach goes with the upload.
@@ -253,6 +253,11 @@ export class Appending {
     }
     this.#row = row;
     if (before.stash !== row.stash) this.#forget(before.stash);
+  }
+
+  /** @throws `offset_mismatch` */
+  #throwIfFencedOff(): Promise<void> {
+    return this.#save({});
   }
 
   /** A stash that is needed no longer. Its client need not wait for that. */

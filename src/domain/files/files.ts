@@ -145,7 +145,7 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
       reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })
-    .where(and(isFile(param), sql`(${param("isReceiving")} = 0 or ${files.status} = 'receiving')`))
+    .where(and(isFile(param), sql`(${param("isReceiving")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
     .returning();
 });
 
@@ -153,7 +153,7 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
  * Decided by one update; from then on the file is hidden, and what is left to do recovery would do too. A file whose
  * deletion broke off may be deleted again. While the bytes of a form still arrive the row stays, so that nothing can come
  * back: the upload finds it at its point of no return, and clears it away.
- * @throws `not_found`, also of any other file where only one that is being received is to be deleted; `unavailable`
+ * @throws `not_found`, also of a file that is stored where only one that is being received is to be deleted; `unavailable`
  *   where the bytes could not be removed yet
  */
 export async function deleteFile(
@@ -165,12 +165,16 @@ export async function deleteFile(
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt, isReceiving: Number(isReceiving) });
-  const event = fileEvent(deps, "file.deleted", actor, { id, teamId: actor.teamId });
   const queries = [mark, endResumable({ id, teamId: actor.teamId, now })] as const;
-  const [[row], [resumable]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  // What is being received has never been told of.
+  const [[row], [resumable]] = isReceiving
+    ? await write(deps, queries, { isIdempotent: true })
+    : await writeWithEvent(deps, fileEvent(deps, "file.deleted", actor, { id, teamId: actor.teamId }), queries, {
+        isIdempotent: true,
+      });
   if (!row) throw new AppError("not_found");
   if (row.sizeBytes === null && !resumable) return;
-  if (resumable) await eraseResumable(deps, row, resumable);
+  if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
   await deps.bytes.remove([objectKey(row)]);
   // The caller need not wait for this: the file is hidden and its bytes are gone.
   deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));

@@ -2,8 +2,8 @@ import { and, eq, gte, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
-import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import { type FileJob, type ReceivedFileJob, retryDelaySeconds } from "../../platform/jobs.ts";
+import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
@@ -14,8 +14,10 @@ import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } fro
 import { uploadState } from "./idempotency.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
 
-/** Longer than the slowest step of a job, a full read of a 100 MB MP3 that states no duration. */
+/** Longer than the slowest step of a job that does not renew it, the reading of 128 MiB of an MP3. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
+/** No consumer lives longer (Cloudflare's limit): the lease of a step of unknown length. */
+const INVOCATION_MILLISECONDS = 15 * 60 * 1000;
 /** A job that goes on says so. */
 const RENEWAL_MILLISECONDS = 60 * 1000;
 /** More than one message is ever delivered (11), so that it ends a file only where worker after worker died over it. */
@@ -115,6 +117,13 @@ const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>
 const renew = preparedQuery((db, param: Param<ClaimValues & { leaseEndsAt: number }>) =>
   db.update(files).set(given(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
 );
+const keepHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string; leaseEndsAt: number }>) =>
+  db
+    .update(files)
+    .set(given(param, "sha256", "leaseEndsAt"))
+    .where(isHeld(param))
+    .returning({ id: files.id }),
+);
 /** What the client of a resumable upload said its SHA-256 is. */
 const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
   db
@@ -150,31 +159,6 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     await release(deps, file, retryAfterSeconds);
     return { retryAfterSeconds };
   }
-}
-
-/** Takes a message of the queue of files, or of its dead letters. */
-export async function handleFileJob(
-  deps: Deps,
-  queue: string,
-  { fileId, teamId: named }: ReceivedFileJob,
-): Promise<Outcome> {
-  const teamId = named ?? (await findTeam(deps, fileId));
-  if (teamId === undefined) return "not ours";
-  const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
-  return handle(deps, { teamId, fileId });
-}
-
-const teamOfFile = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ teamId: files.teamId })
-    .from(files)
-    .where(eq(files.id, param("id"))),
-);
-
-/** For a message that names no team. It scans: only those that were under way while a release took over cost that. */
-async function findTeam(deps: Deps, id: string): Promise<string | undefined> {
-  const [[row]] = await read(deps, [teamOfFile({ id })]);
-  return row?.teamId;
 }
 
 /**
@@ -215,21 +199,35 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   }
 }
 
-/** SHA-256 of the stored bytes; null where the client said another. The lease is renewed meanwhile. */
+/** SHA-256 of the stored bytes, which the row keeps; null where the client said another. The lease is renewed meanwhile. */
 async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise<string | null> {
-  const { id, teamId, version } = file;
   let renewedAt = deps.system.now();
   const sha256 = await deps.bytes.hash(objectKey(file), object, async () => {
     const now = deps.system.now();
     if (now - renewedAt < RENEWAL_MILLISECONDS) return;
     renewedAt = now;
-    const held = { id, teamId, version, updatedAt: now, leaseEndsAt: now + LEASE_MILLISECONDS };
-    const [rows] = await write(deps, [renew(held)], { isIdempotent: true });
-    if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
+    await hold(deps, renew({ ...heldBy(deps, file), leaseEndsAt: now + LEASE_MILLISECONDS }));
   });
   if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
-  const [[promised]] = await read(deps, [promisedHash({ id })]);
-  return (promised?.sha256 ?? sha256) === sha256 ? sha256 : null;
+  const [[promised]] = await read(deps, [promisedHash({ id: file.id })]);
+  if ((promised?.sha256 ?? sha256) !== sha256) return null;
+  // Kept at once: from now on the object is known by it, also where the object is stored again and this worker dies.
+  const held = heldBy(deps, file);
+  await hold(deps, keepHash({ ...held, sha256, leaseEndsAt: held.updatedAt + LEASE_MILLISECONDS }));
+  return sha256;
+}
+
+const heldBy = (deps: Deps, { id, teamId, version }: FileRow): ClaimValues => ({
+  id,
+  teamId,
+  version,
+  updatedAt: deps.system.now(),
+});
+
+/** @throws `unavailable` where the claim is no longer ours */
+async function hold(deps: Deps, change: BoundQuery<unknown[]>): Promise<void> {
+  const [rows] = await write(deps, [change], { isIdempotent: true });
+  if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
 /**
@@ -244,6 +242,8 @@ async function serveAs(
   contentType: string,
 ): Promise<string> {
   if (object.contentType === contentType) return object.etag;
+  const held = heldBy(deps, file);
+  await hold(deps, renew({ ...held, leaseEndsAt: held.updatedAt + INVOCATION_MILLISECONDS }));
   const etag = await deps.bytes.setContentType(objectKey(file), object, contentType);
   if (etag === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was stored.") });
   return etag;
@@ -251,8 +251,7 @@ async function serveAs(
 
 /** Nothing happens where the claim is no longer ours: the file was deleted, or the lease ran out and another has it. */
 async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
-  const { id, teamId, version } = file;
-  const held = { id, teamId, version, updatedAt: deps.system.now() };
+  const held = heldBy(deps, file);
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
   const query =
@@ -261,20 +260,20 @@ async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): 
       : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
   const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
-  // A deletion may have removed the bytes just before they were stored again under another content type.
+  // A deletion may have come between the two steps of storing the bytes again, which no condition of R2 spans.
   const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not ours";
 }
 
 /** If even this fails, the lease runs out and recovery sends the file again. */
-async function release(deps: Deps, { id, teamId, version }: FileRow, retryAfterSeconds: number): Promise<void> {
-  const now = deps.system.now();
+async function release(deps: Deps, file: FileRow, retryAfterSeconds: number): Promise<void> {
+  const held = heldBy(deps, file);
   // Recovery is to wait for the retry, and the usual time beyond it.
-  const dueAt = now + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
+  const dueAt = held.updatedAt + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
   try {
-    await write(deps, [putBack({ id, teamId, version, updatedAt: now, dueAt })], { isIdempotent: true });
+    await write(deps, [putBack({ ...held, dueAt })], { isIdempotent: true });
   } catch (cause) {
-    deps.log("warn", "job left to its lease", { fileId: id, cause });
+    deps.log("warn", "job left to its lease", { fileId: file.id, cause });
   }
 }

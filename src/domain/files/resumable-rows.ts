@@ -4,7 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
 import { teamRead } from "../accounts/authorization.ts";
-import { fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
+import { type FileKey, fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
 
@@ -19,8 +19,8 @@ const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
 /** What recovery could not bring to its end is tried again. */
 const RETRY_MILLISECONDS = 5 * 60 * 1000;
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
-/** Of one run of recovery: each takes several calls to R2. */
-export const MAX_OVERDUE_UPLOADS = 100;
+/** Of one batch of recovery: each upload takes several calls, of which an invocation has a thousand. */
+export const MAX_OVERDUE_UPLOADS = 10;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
@@ -177,13 +177,27 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
 export async function eraseResumable(
   deps: Deps,
   file: { id: string; teamId: string; originalName: string },
-  { multipartId, isFinished, isWriting }: Pick<ResumableRow, "multipartId" | "isFinished" | "isWriting">,
+  { multipartId, isFinished }: Pick<ResumableRow, "multipartId" | "isFinished">,
+  { keepsRow = false } = {},
 ): Promise<void> {
   if (multipartId !== null && !isFinished) await deps.bytes.abort(objectKey(file), multipartId);
   await deps.bytes.removeAll(stashPrefix(file));
-  if (isWriting) return;
+  if (keepsRow) return;
   const { id } = file;
   await write(deps, [deleteResumable({ id }), deleteParts({ id })], { isIdempotent: true });
+}
+
+const endWriting = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
+  db
+    .update(uploads)
+    .set({ isWriting: false, ...given(param, "dueAt") })
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")))),
+);
+
+/** An upload that has expired under a request that writes, or died, is erased once that has found out. */
+export async function waitForWriter(deps: Deps, { id, teamId }: FileKey): Promise<void> {
+  const dueAt = deps.system.now() + MAX_FENCED_MILLISECONDS;
+  await write(deps, [endWriting({ id, teamId, dueAt })], { isIdempotent: true });
 }
 
 type OverdueValues = { now: number };

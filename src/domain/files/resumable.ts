@@ -21,6 +21,7 @@ import {
   resumableAt,
   resumableOfTeam,
   takeOverdue,
+  waitForWriter,
 } from "./resumable-rows.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
@@ -226,12 +227,15 @@ export async function appendToUpload(
 export async function recoverUploads(deps: Deps): Promise<number> {
   const rows = await takeOverdue(deps);
   for (const { status, ...row } of rows) {
-    const { fileId, isFinished } = row;
+    const { fileId, isFinished, isWriting } = row;
     const file = fileOf(row);
     try {
       if (status === "receiving") await finish(deps, { kind: "system" }, row);
-      else if (!isFinished || status === null || status === "deleting" || status === "completed") {
-        await eraseResumable(deps, file, { ...row, isWriting: false });
+      else if (isWriting && !isFinished) await waitForWriter(deps, file);
+      else {
+        // The file may be processed again, and its SHA-256 is compared with what the row says.
+        const isNeeded = isFinished && status !== null && status !== "deleting" && status !== "completed";
+        await eraseResumable(deps, file, row, { keepsRow: isNeeded });
         if (status === "deleting") {
           await deps.bytes.remove([objectKey(file)]);
           await removeRows(deps, [file]);
