@@ -112,7 +112,7 @@ export function decodeCursor(list: string, cursor: string, prefix?: string): { i
   const [, encoded = "", id = ""] = /(?:\.([\w-]+))?-([0-9a-f]{24})$/.exec(cursor) ?? [];
   const name = Buffer.from(encoded, "base64url").toString();
   const isOfList = cursor === encodeCursor(list, id, prefix === undefined ? undefined : name);
-  if (isOfList && name.startsWith(prefix ?? "")) return { id, name };
+  if (isOfList && id !== "" && name.startsWith(prefix ?? "")) return { id, name };
   throw foreignCursor();
 }
 

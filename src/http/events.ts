@@ -52,7 +52,8 @@ export const list = read(
   {
     summary: "List events",
     description:
-      "What happened in the team, newest first, or oldest first with `order=asc`. Who reads on behind the id of the last event misses none.",
+      "What happened in the team, newest first, or oldest first with `order=asc`. Who reads on behind the id of the last event misses none. " +
+      "The keys of a user's logins end with `user.deleted`, and with a `user.updated` of the password.",
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type * as z from "zod";
-import type { ResumableUpload } from "../domain/files/appending.ts";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
+import type { ResumableUpload } from "../domain/files/resumable-rows.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { BodyReader } from "./body-reader.ts";
@@ -157,7 +157,7 @@ export const create = tus(
         ...TOLD,
       },
     },
-    refusals: ["file_too_large", "quota_exceeded", "body_too_large", "unsupported_media_type"],
+    refusals: ["file_too_large", "quota_exceeded", "body_too_large", "unsupported_media_type", "upload_timeout"],
   },
   async ({ c, deps, actor }) => {
     const sizeBytes = requiredNumberIn(c, "Upload-Length");

@@ -37,7 +37,7 @@ export function parseMetadata(header: string): Map<string, string> {
   }
   const values = new Map<string, string>();
   for (const pair of header === "" ? [] : header.split(",")) {
-    const [, key, encoded = ""] = /^ *([!-+\--~]+)(?: +([A-Za-z0-9+/]*={0,2}))? *$/.exec(pair) ?? [];
+    const [, key, encoded = ""] = /^([!-+\--~]+)(?: +([A-Za-z0-9+/]*={0,2}))?$/.exec(pair.trim()) ?? [];
     if (key === undefined) throw problem("Must be pairs of a key and a base64 value, with commas between them.");
     if (values.has(key)) throw problem("Each key may be there once.");
     const bytes = Buffer.from(encoded, "base64");

@@ -58,17 +58,18 @@ export function validator<S extends z.ZodType | undefined>(
 /** Hono takes what is no UTF-8, percent-encoded, for text that reads so. */
 function refuseMalformed(url: string, names: string[]): void {
   for (const [, name = "", value = ""] of url.matchAll(/[?&]([^=&#]*)=([^&#]*)/g)) {
-    if (!names.includes(name) || isDecodable(value)) continue;
-    throw new AppError("invalid_input", { errors: [{ path: name, message: "Must be UTF-8, percent-encoded." }] });
+    if (decoded(value) !== undefined || !names.includes(decoded(name) ?? "")) continue;
+    throw new AppError("invalid_input", {
+      errors: [{ path: decoded(name) ?? "", message: "Must be UTF-8, percent-encoded." }],
+    });
   }
 }
 
-function isDecodable(value: string): boolean {
+function decoded(text: string): string | undefined {
   try {
-    decodeURIComponent(value);
-    return true;
+    return decodeURIComponent(text);
   } catch {
-    return false;
+    return undefined;
   }
 }
 

@@ -137,7 +137,7 @@ export const uploads = sqliteTable(
     metadata: text().notNull(),
     /** What the client says the SHA-256 is, hex. */
     sha256: text(),
-    /** These three are null until the first part is full. */
+    /** These three are null until the first part is full, and R2's id is again once the parts are put together. */
     multipartId: text("multipart_id"),
     mimeType: text("mime_type"),
     fileType: text("file_type"),
@@ -149,6 +149,7 @@ export const uploads = sqliteTable(
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */
     isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
+    /** Nothing more is taken: the file is committed, or deleted. */
     isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
     createdAt: integer("created_at").notNull(),
     /** When recovery is to look: the upload expires, has not been put together, or need not be remembered any longer. */

@@ -138,6 +138,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     );
     const nonsense = [
       "",
+      `${cursor.slice(0, -24)}`,
       ".",
       "x",
       "' or 1=1 --",

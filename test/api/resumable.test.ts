@@ -485,6 +485,74 @@ describe("Memory", () => {
   });
 });
 
+describe("An upload that ends midway", () => {
+  const broken = (bytes: Uint8Array) => {
+    let hasSent = false;
+    return new ReadableStream<Uint8Array>({
+      pull(controller) {
+        if (hasSent) controller.error(new Error("Network connection lost."));
+        else controller.enqueue(bytes);
+        hasSent = true;
+      },
+    });
+  };
+  const headers = { "Upload-Length": "3000", "Content-Type": "application/offset+octet-stream" };
+
+  test("A creation whose first bytes break off leaves nothing: nobody was told its address.", async () => {
+    const team = await newTeam();
+    const answer = await ask(team.call, "POST", RESUMABLE, headers, { body: broken(patternOf(1000)) });
+    expect([answer.status, answer.code]).toEqual([408, "upload_timeout"]);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+    expect(await stored(team)).toEqual([[[], [], []], []]);
+  });
+
+  test("An upload that was deleted while a request died over it holds no place among the unfinished.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 3000));
+    await env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
+    expect((await ask(team.call, "DELETE", path)).status).toBe(204);
+    expect((await usageOf(team)).bytes).toBe(0);
+    const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 99)";
+    const columns = "team_id, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
+    await env.DB.prepare(
+      `${rows} insert into uploads (file_id, ${columns}) select printf('%024x', i) || ?1, ?1, '', 1, 1, '', 1, 4e15 from n`,
+    )
+      .bind(team.teamId)
+      .run();
+    expect((await create(team.call, 10)).status).toBe(201);
+    expect((await create(team.call, 10)).code).toBe("quota_exceeded");
+  });
+
+  test("A request that brings more than the upload has, of unknown length, leaves it as it was, and nobody waits for it.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 1000));
+    const answer = await patch(team.call, path, 0, streamOf(patternOf(1001)));
+    expect([answer.status, answer.code]).toEqual([413, "body_too_large"]);
+    const { results } = await env.DB.prepare("select offset_bytes, is_writing from uploads where team_id = ?")
+      .bind(team.teamId)
+      .all();
+    expect(results).toEqual([{ offset_bytes: 0, is_writing: 0 }]);
+  });
+
+  test("Deletions of one upload at once are told that it is gone, and none that it is complete.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 1000));
+    const answers = await Promise.all([1, 2, 3].map(() => ask(team.call, "DELETE", path)));
+    expect(answers.map(({ status }) => status)).toContain(204);
+    for (const { status } of answers) expect([204, 404]).toContain(status);
+  });
+
+  test("A request without a byte leaves the stash unread.", async () => {
+    const team = await newTeam();
+    const path = locationOf(await create(team.call, 3000));
+    await patch(team.call, path, 0, patternOf(1000));
+    const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/` });
+    await patch(team.call, path, 1000, new Uint8Array());
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual(objects);
+    expect(offsetOf(await head(team.call, path))).toBe(1000);
+  });
+});
+
 test("The document describes each operation of tus, by its headers and statuses.", () => {
   const described = document.paths as unknown as Record<
     string,

@@ -8,48 +8,24 @@ import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey, stashPrefix } from "./names.ts";
 import {
   deleteParts,
+  fileOf,
+  isWhole,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
+  type NamedRow,
   partsOf,
   type ResumableRow,
+  type ResumableUpload,
   savedState,
   savePart,
   saveResumable,
+  view,
 } from "./resumable-rows.ts";
 import { ObjectWriter } from "./storing.ts";
 import { commit, fencedOff } from "./upload.ts";
 
 /* One request that writes to a resumable upload, and the end of the upload. The protocol is in resumable.ts. */
-
-/** How far an upload has come. */
-export interface ResumableUpload {
-  id: string;
-  sizeBytes: number;
-  offsetBytes: number;
-  metadata: string;
-  expiresAt: number;
-  /** The file is there. */
-  isFinished: boolean;
-}
-
-export const view = ({
-  fileId,
-  sizeBytes,
-  offsetBytes,
-  metadata,
-  dueAt,
-  isFinished,
-}: ResumableRow): ResumableUpload => ({
-  id: fileId,
-  sizeBytes,
-  offsetBytes,
-  metadata,
-  expiresAt: dueAt,
-  isFinished,
-});
-
-export const isWhole = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
 
 /** More bytes of an upload. */
 export interface Append {
@@ -62,9 +38,6 @@ export interface Append {
 
 export const tooLong = (sizeBytes: number) =>
   new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
-
-export type NamedRow = ResumableRow & { originalName: string };
-export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
 /** How often a request that waits for bytes looks whether any have come. (Tests tell its pause by its length.) */
 export const LOOK_MILLISECONDS = 600;
@@ -130,25 +103,31 @@ export class Appending {
   async run(): Promise<ResumableUpload> {
     const { part } = this.#writer;
     try {
-      const { stash, offsetBytes } = this.#row;
-      if (stash !== null) {
-        await this.#writer.write(this.#deps.bytes.stream(stash, 0, offsetBytes - this.#partStart));
-      }
-      await this.#writer.write(this.#body());
+      const body = this.#body();
+      const first = await body.next();
+      // Only once there is something to put behind it: a stash may be 5 MiB.
+      if (!first.done) await this.#writer.write(this.#stash());
+      if (!first.done) await this.#writer.write([first.value]);
+      await this.#writer.write(body);
       if (this.#end === this.#row.sizeBytes) return await this.#complete();
       if (part.isFull) await this.#writer.sendPart();
       if (this.#end > this.#row.offsetBytes) await this.#leave(false);
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return view(this.#row);
     } catch (error) {
-      // R2 refuses the parts of an upload that was deleted, or ended, meanwhile.
-      if (!(error instanceof AppError)) await this.#throwIfFencedOff();
+      if (error instanceof AppError) await this.#endWriting(error);
+      else await this.#throwIfFencedOff();
       throw error;
     } finally {
       // What this can't reach goes with the upload.
       await part.discard().catch(() => undefined);
       part.free();
     }
+  }
+
+  async *#stash(): AsyncGenerator<Uint8Array> {
+    const { stash, offsetBytes } = this.#row;
+    if (stash !== null) yield* this.#deps.bytes.stream(stash, 0, offsetBytes - this.#partStart);
   }
 
   /** The body, which ends where the line breaks, or is silent after the last byte of the upload. */
@@ -255,9 +234,15 @@ export class Appending {
     if (before.stash !== row.stash) this.#forget(before.stash);
   }
 
-  /** @throws `offset_mismatch` */
-  #throwIfFencedOff(): Promise<void> {
-    return this.#save({});
+  /** R2 refuses the parts of an upload that was deleted, or ended, meanwhile: then that is the answer. */
+  async #throwIfFencedOff(): Promise<void> {
+    const [[saved]] = await read(this.#deps, [savedState({ id: this.#row.fileId })]);
+    if (saved?.epoch !== this.#row.epoch) throw fencedOff();
+  }
+
+  /** A body that is refused leaves the upload as it was, and nobody waits for it. */
+  async #endWriting({ code }: AppError): Promise<void> {
+    if (code === "body_too_large") await this.#save({ isWriting: false });
   }
 
   /** A stash that is needed no longer. Its client need not wait for that. */

@@ -24,6 +24,38 @@ export const MAX_OVERDUE_UPLOADS = 10;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
+export type NamedRow = ResumableRow & { originalName: string };
+export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
+
+/** How far an upload has come. */
+export interface ResumableUpload {
+  id: string;
+  sizeBytes: number;
+  offsetBytes: number;
+  metadata: string;
+  expiresAt: number;
+  /** The file is there. */
+  isFinished: boolean;
+}
+
+export const view = ({
+  fileId,
+  sizeBytes,
+  offsetBytes,
+  metadata,
+  dueAt,
+  isFinished,
+}: ResumableRow): ResumableUpload => ({
+  id: fileId,
+  sizeBytes,
+  offsetBytes,
+  metadata,
+  expiresAt: dueAt,
+  isFinished,
+});
+
+export const isWhole = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
+
 /** Which upload is meant. Whoever does not know both, or is of another team, finds nothing. */
 export interface AddressValues {
   id: string;
@@ -146,7 +178,14 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
     .where(and(isFileOfUpload, sql`${files.sizeBytes} is not null`));
   return db
     .update(uploads)
-    .set({ isFinished: true, isWriting: false, stash: null, offsetBytes: uploads.sizeBytes, ...given(param, "dueAt") })
+    .set({
+      isFinished: true,
+      isWriting: false,
+      stash: null,
+      multipartId: null,
+      offsetBytes: uploads.sizeBytes,
+      ...given(param, "dueAt"),
+    })
     .where(and(eq(uploads.fileId, param("id")), isUnfinished, exists(committed)));
 });
 export const deleteParts = preparedQuery((db, param: Param<{ id: string }>) => {
@@ -168,7 +207,10 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
     .where(and(isFileOfUpload, eq(files.status, "deleting")));
   return db
     .update(uploads)
-    .set({ dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end` })
+    .set({
+      isFinished: true,
+      dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
+    })
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), exists(deleted)))
     .returning();
 });
@@ -177,10 +219,10 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
 export async function eraseResumable(
   deps: Deps,
   file: { id: string; teamId: string; originalName: string },
-  { multipartId, isFinished }: Pick<ResumableRow, "multipartId" | "isFinished">,
+  { multipartId }: Pick<ResumableRow, "multipartId">,
   { keepsRow = false } = {},
 ): Promise<void> {
-  if (multipartId !== null && !isFinished) await deps.bytes.abort(objectKey(file), multipartId);
+  if (multipartId !== null) await deps.bytes.abort(objectKey(file), multipartId);
   await deps.bytes.removeAll(stashPrefix(file));
   if (keepsRow) return;
   const { id } = file;

@@ -7,7 +7,7 @@ import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
-import { type Append, Appending, fileOf, finish, isWhole, type ResumableUpload, tooLong, view } from "./appending.ts";
+import { type Append, Appending, finish, tooLong } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName, objectKey } from "./names.ts";
@@ -15,12 +15,16 @@ import {
   type AddressValues,
   claimResumable,
   eraseResumable,
+  fileOf,
+  isWhole,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
+  type ResumableUpload,
   resumableAt,
   resumableOfTeam,
   takeOverdue,
+  view,
   waitForWriter,
 } from "./resumable-rows.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
@@ -92,7 +96,10 @@ interface NewUpload {
   body?: Omit<Append, "offsetBytes">;
 }
 
-/** One whose first bytes fail goes with them: nobody was told its address. @throws `quota_exceeded`, and as `appendToUpload` */
+/**
+ * One whose first bytes fail, or break off, goes with them: nobody was told its address.
+ * @throws `quota_exceeded`, what the bytes throw, and as `appendToUpload`
+ */
 export async function createUpload(
   deps: Deps,
   actor: TeamActor,
@@ -101,12 +108,26 @@ export async function createUpload(
   const created = await insertResumable(deps, actor, input);
   if (!body) return created;
   const { address } = created;
+  let failure: unknown;
+  async function* watched({ bytes }: Pick<Append, "bytes">) {
+    try {
+      yield* bytes;
+    } catch (error) {
+      failure = error;
+      throw error;
+    }
+  }
   try {
-    return { address, upload: await appendToUpload(deps, actor, address, { ...body, offsetBytes: 0 }) };
+    const upload = await appendToUpload(deps, actor, address, { ...body, bytes: watched(body), offsetBytes: 0 });
+    if (failure !== undefined && !upload.isFinished) throw failure;
+    return { address, upload };
   } catch (error) {
     await terminateUpload(deps, actor, address).catch((cause) =>
       deps.log("warn", "upload left to recovery", { fileId: address.id, cause }),
     );
+    // Nobody else knows the address: it is a failure of ours that the upload was found at another place.
+    if (error instanceof AppError && error.code === "offset_mismatch")
+      throw new AppError("unavailable", { cause: error });
     throw error;
   }
 }
@@ -185,11 +206,11 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, address: Add
   const { teamId } = actor;
   const [[row]] = await read(deps, [resumableOfTeam({ ...addressValues(address), teamId })]);
   if (!row) throw new AppError("not_found");
-  const complete = new AppError("forbidden", { message: "The upload is complete: delete the file." });
-  if (row.isFinished) throw complete;
+  if (row.isFinished) throw new AppError("forbidden", { message: "The upload is complete: delete the file." });
   await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
-    // It was finished in between, or deleted.
-    throw error instanceof AppError && error.code === "not_found" ? complete : error;
+    // It was finished in between, or deleted: then it is looked at once more.
+    if (error instanceof AppError && error.code === "not_found") return terminateUpload(deps, actor, address);
+    throw error;
   });
 }
 

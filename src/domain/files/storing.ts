@@ -48,7 +48,7 @@ export class ObjectWriter {
   }
 
   /** Takes bytes in pieces that are good until the next is asked for. What is left in `part` is the caller's to send. */
-  async write(bytes: AsyncIterable<Uint8Array>): Promise<void> {
+  async write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<void> {
     for await (const chunk of bytes) {
       for (let rest = chunk; rest.length > 0; ) {
         // A full part waits for one more byte: what fits it exactly may be all there is.
