@@ -27,7 +27,8 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
 }
 
 /**
- * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request whose token turns out to be missing or invalid is counted for its address.
+ * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request
+ * whose token turns out to be missing or invalid is counted for its address.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
  */
 export async function withCredential<R extends Right, T>(

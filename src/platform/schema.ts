@@ -76,9 +76,9 @@ export const files = sqliteTable(
     status: text({ enum: FILE_STATES }).notNull(),
     /** What the file counts for in the team's quota: an upper bound while it is received, its size from then on. */
     reservedBytes: integer("reserved_bytes").notNull(),
-    /** These five are null until every byte is stored. */
+    /** These five are null until every byte is stored, and `sha256` of a resumable upload until it was read back. */
     sizeBytes: integer("size_bytes"),
-    /** Hex, of the bytes as they came in; of a resumable upload as they were read back, and null until then. */
+    /** Hex, of the bytes as they came in; of a resumable upload as they were read back. */
     sha256: text(),
     etag: text(),
     mimeType: text("mime_type"),

@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
-import { newEvent, writeWithEvent } from "../events/events.ts";
+import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newKey } from "./keys.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
@@ -91,7 +91,7 @@ async function renewHash(
 ): Promise<string> {
   const hash = await deps.secrets.hashPassword(password);
   const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
-  const event = updatedEvent(deps, { kind: "system" }, user, { password });
+  const event = updatedEvent(deps, SYSTEM, user, { password });
   await writeWithEvent(deps, event, [replaceHash(values)], { isIdempotent: true });
   return hash;
 }

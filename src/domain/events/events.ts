@@ -21,6 +21,8 @@ export type EventRow = typeof events.$inferSelect;
 /** Who did it: a caller, a user who logged in, or the service itself in a job or in recovery. */
 export type Doer = Actor | { kind: "user"; keyId: string; userId: string } | { kind: "system" };
 
+export const SYSTEM: Doer = { kind: "system" };
+
 export interface EventActor {
   kind: Doer["kind"];
   keyId: string | null;

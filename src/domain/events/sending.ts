@@ -4,7 +4,7 @@ import { type BoundQuery, given, type Param, preparedQuery, read, write } from "
 import type { DeliveryJob, JobOutcome } from "../../platform/jobs.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import { type Attempt, type DeliveryKey, type DeliveryRow, isDelivery } from "./deliveries.ts";
-import { eventId, newEvent, renderEvent, writeWithEvent } from "./events.ts";
+import { eventId, newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { post, type Try } from "./posting.ts";
 import { type DisabledReason, isWebhook, type WebhookRow } from "./webhooks.ts";
 
@@ -219,13 +219,7 @@ async function settleFailure(
   ] satisfies BoundQuery<unknown>[];
   if (isGone || isTooLong) {
     const reason: DisabledReason = isGone ? "gone" : "failing";
-    const event = newEvent(
-      deps,
-      "webhook.disabled",
-      { kind: "system" },
-      { ...webhook, version: webhook.version + 1 },
-      { reason },
-    );
+    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...webhook, version: webhook.version + 1 }, { reason });
     const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
     const change = disable({ teamId, id, disabledReason: reason, updatedAt: now, failingBefore });
     await writeWithEvent(deps, event, [change, ...queries], { isIdempotent: true });

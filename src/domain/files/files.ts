@@ -126,7 +126,7 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
 
 type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
-/** Whether the file came, or comes, by a resumable upload that is still remembered. */
+/** A row where the file came, or comes, by a resumable upload that is still remembered. */
 const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
 
 /**

@@ -23,11 +23,11 @@ import {
 import { SHOWN, type SHOWN_STATES, type ShownRow, type StoredFile, view } from "./files.ts";
 
 /*
- * A list reads one index in its order. Where that serves every filter, a page reads its own rows. Otherwise the rest of
- * the filters is put to the rows of the index, to so many of them that a page stays cheap, however few match.
+ * A list reads one index in its order. Where that index serves every filter, a page reads its own rows. Otherwise a page
+ * looks at the next rows of the index, a bounded number of them, and keeps those that meet the other filters.
  */
 
-/** Filters on a list of files; all of them must hold. Instants are milliseconds since the epoch, and lie outside. */
+/** Filters on a list of files; all of them must hold. Instants are milliseconds since the epoch; they are exclusive. */
 export interface FileFilters {
   status?: (typeof SHOWN_STATES)[number] | undefined;
   fileType?: string | undefined;
@@ -37,7 +37,7 @@ export interface FileFilters {
   createdBefore?: number | undefined;
 }
 
-/** Where too few match they are read twice, to filter them and to find the last; with that of the cursor 1,000 in all. */
+/** Where too few match, the rows are read twice: to filter them, and to find the last. With the credential 1,000 in all. */
 const SCANNED_ROWS = 499;
 
 type FilterValues = {

@@ -8,7 +8,7 @@ import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/range-source.ts";
-import { writeWithEvent } from "../events/events.ts";
+import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
@@ -172,7 +172,6 @@ export async function giveUpFile(deps: Deps, { teamId, fileId }: FileJob): Promi
   return rows.length > 0 ? "failed" : "not ours";
 }
 
-const SYSTEM = { kind: "system" } as const;
 const failedEvent = (deps: Deps, file: FileKey) => fileEvent(deps, "file.failed", SYSTEM, file);
 
 /** Throws only what another try may mend. */

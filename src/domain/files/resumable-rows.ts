@@ -14,7 +14,7 @@ export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
 /** R2's limit. */
 const MAX_PART_NUMBER = 10_000;
-/** A request that was writing when its upload was deleted has found out by then: a slow client takes 11 min for 5 MiB. */
+/** A request that was writing when its upload was deleted has found out by then: the slowest client that is let takes 11 min for 5 MiB. */
 const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
 /** What recovery could not bring to its end is tried again. */
 const RETRY_MILLISECONDS = 5 * 60 * 1000;
@@ -98,7 +98,7 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
     .update(uploads)
     .set({
       epoch: sql`${uploads.epoch} + 1`,
-      nextPart: sql`${uploads.nextPart} + ${uploads.isWriting}`,
+      nextPart: sql`${uploads.nextPart} + case when is_writing then 1 else 0 end`,
       isWriting: true,
       dueAt: sql`min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS})`,
     })

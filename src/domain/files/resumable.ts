@@ -7,6 +7,7 @@ import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
+import { SYSTEM } from "../events/events.ts";
 import { type Append, Appending, finish, tooLong } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
@@ -51,7 +52,7 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /** Those of a team: each holds a place in the quota and objects in R2. */
 const MAX_UNFINISHED_UPLOADS = 100;
-/** How long after each other: storing what has come of a part takes less than all of them. */
+/** The pauses between looks at a request that is writing: in all of them it can store what has come of a part. */
 const LOOKS_MILLISECONDS = [50, 150, 300, 500, 1000];
 const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
@@ -251,7 +252,7 @@ export async function recoverUploads(deps: Deps): Promise<number> {
     const { fileId, isFinished, isWriting } = row;
     const file = fileOf(row);
     try {
-      if (status === "receiving") await finish(deps, { kind: "system" }, row);
+      if (status === "receiving") await finish(deps, SYSTEM, row);
       else if (isWriting && !isFinished) await waitForWriter(deps, file);
       else {
         // The file may be processed again, and its SHA-256 is compared with what the row says.

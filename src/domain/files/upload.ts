@@ -22,7 +22,8 @@ import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, sta
 import { type DetectedType, ObjectWriter } from "./storing.ts";
 
 /*
- * The upload protocol, of forms here and of resumable uploads in resumable.ts. Two stores are written, D1 and R2, and no transaction spans them; so the order carries it:
+ * The upload protocol, of forms here and of resumable uploads in resumable.ts. Two stores are written, D1 and R2, and no
+ * transaction spans them; so the order carries it:
  *
  *   1. begin    the row, as `receiving`: hidden, with its id, R2 key, quota and idempotency key
  *   2. write    the bytes stream to R2; SHA-256, size and media type are taken on the way
@@ -31,8 +32,8 @@ import { type DetectedType, ObjectWriter } from "./storing.ts";
  *
  * The row comes before the bytes, so no object is ever without a row and nobody has to search the bucket. Whatever
  * fails before the commit is undone at once: the row is hidden for good, then the bytes go, then the row. What `undo`
- * can't reach (the Worker died, D1 is away) recovery does after 24 hours. A commit whose answer was lost is asked again:
- * it says whether it holds, not whether it was the one to do it.
+ * can't reach (the Worker died, D1 is away) recovery does after 24 hours. A commit whose answer was lost is
+ * repeated: it then tells whether the file is committed, by this try or by the one before.
  *
  * A row under `deleting` at the commit was deleted while its bytes arrived; it is undone like any other failure.
  */
