@@ -1,9 +1,10 @@
 import { createHash, randomBytes, randomInt } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync, writeSync } from "node:fs";
-import { connect, type Socket } from "node:net";
+import { createServer } from "node:http";
+import { type AddressInfo, connect, type Socket } from "node:net";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { facts } from "../audio/facts.ts";
 import { form, processed, upload } from "../support/client.ts";
 import { Server, type TestTeam } from "../support/server.ts";
@@ -428,6 +429,26 @@ async function keepUploading(team: TestTeam, size: number, acknowledged: Map<str
   }
 }
 
+/** The ids of the files that a webhook of the team has told of as completed. */
+async function tellOfCompleted(team: TestTeam): Promise<Set<string>> {
+  const ids = new Set<string>();
+  const receiver = createServer(async (request, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    ids.add(JSON.parse(Buffer.concat(chunks).toString()).data.subject.id);
+    response.end();
+  });
+  await new Promise<void>((listening) => receiver.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => {
+    receiver.closeAllConnections();
+    receiver.close();
+  });
+  const url = `http://127.0.0.1:${(receiver.address() as AddressInfo).port}`;
+  const { status, text } = await team.call("POST", "/auth/v1/webhooks", { json: { url, types: ["file.completed"] } });
+  expect(status, text).toBe(200);
+  return ids;
+}
+
 /** Of the files that are sent by resumable uploads, with how much of them in one request. */
 const RESUMED = [
   { size: 700_000, pieceBytes: 100_000 },
@@ -554,6 +575,7 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
   timeout: 600_000,
 }, async () => {
   const team = await server.newTeam();
+  const completed = await tellOfCompleted(team);
   const acknowledged = new Map<string, string>();
   let sent = 0;
   let brokenOff = 0;
@@ -589,8 +611,9 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
     // Stands in for the day that recovery waits before it takes an upload by a form for dead.
     server.sql(
       "D1Database",
-      "update files set due_at = 0 where due_at is not null and id not in (select file_id from uploads where not is_finished)",
+      "update files set due_at = 0, lease_ends_at = 0 where due_at is not null and id not in (select file_id from uploads where not is_finished)",
     );
+    server.sql("D1Database", "update deliveries set due_at = 0 where due_at is not null");
     await server.restart();
     fate.up();
     await server.recover();
@@ -626,7 +649,10 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
   await server.stop();
   // Stands in for the day after which what is left of resumable uploads is cleared away, which a start does first.
   server.sql("D1Database", "update uploads set due_at = 0");
+  server.sql("D1Database", "update deliveries set due_at = 0 where due_at is not null");
   await server.restart();
+  // Of every file that is completed its team was told.
+  await vi.waitUntil(() => listed.every(({ _id: id }) => completed.has(id)), { timeout: 100_000, interval: 50 });
   // What broke off has left nothing behind, neither row nor object.
   expect((await usageOf(team)).files).toBe(listed.length);
   await server.stop();

@@ -71,26 +71,15 @@ async function firstDue(teamId: string): Promise<number | null> {
   return env.DB.prepare("select min(due_at) as due from deliveries where team_id = ?").bind(teamId).first("due");
 }
 
-/** Delivers what waits; what wants to be tried again comes after its delay. */
-async function drain(world: World): Promise<void> {
-  for (let job = world.deliveryJobs.shift(); job; job = world.deliveryJobs.shift()) {
-    const again = await world.deliverEvent(job);
-    if (typeof again === "number") {
-      world.aheadMilliseconds += again * SECOND;
-      world.deliveryJobs.push(job);
-    }
-  }
-}
-
 /** Lets time pass, with recovery at work, until nothing is due any more. */
 async function settle(world: World, team: Team, rounds = 200): Promise<void> {
-  await drain(world);
+  await world.drainDeliveries();
   for (let round = 0; round < rounds; round++) {
     const due = await firstDue(team.teamId);
     if (due === null) return;
     world.aheadMilliseconds += Math.max(0, due - world.system.now()) + 2 * MINUTE + SECOND;
     await world.recover();
-    await drain(world);
+    await world.drainDeliveries();
   }
   expect(await firstDue(team.teamId), "a delivery without an end").toBeNull();
 }
@@ -116,7 +105,7 @@ describe("A message", () => {
   test("A message holds the event of the trail, and is signed so that the public library and the specification agree.", async () => {
     const { world, team, hook } = await begin();
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     const [post] = world.posts;
     const [event] = await eventsOf(team, "apikey.created");
     expect(world.posts).toHaveLength(1);
@@ -153,10 +142,10 @@ describe("A message", () => {
     const off = await newHook(team);
     await team.call("PATCH", `/auth/v1/webhooks/${off._id}`, { json: { status: "disabled" } });
     const stranger = await begin();
-    await drain(world);
+    await world.drainDeliveries();
     world.posts.length = 0;
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     expect(world.posts).toHaveLength(3);
     for (const { _id } of hooks) expect(await deliveriesOf(team, _id)).toHaveLength(1);
     const [latest] = await deliveriesOf(team, all._id);
@@ -177,7 +166,7 @@ describe("A message", () => {
     const { world, team, hook } = await begin();
     const { data } = (await team.call("POST", `/auth/v1/webhooks/${hook._id}/secret`, { json: {} })).body;
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     const [both] = world.posts;
     expect(verifies(hook.secret, both!)).toBe(true);
     expect(verifies(data.secret, both!)).toBe(true);
@@ -185,7 +174,7 @@ describe("A message", () => {
     expect(both!.headers["webhook-signature"]).toBe(signatures.join(" "));
     world.aheadMilliseconds += DAY;
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     const late = world.posts[1]!;
     expect(late.headers["webhook-signature"]).toBe(await signatureOf(data.secret, late));
   });
@@ -195,7 +184,7 @@ describe("A message", () => {
     const json = { revokeOld: true };
     const { data } = (await team.call("POST", `/auth/v1/webhooks/${hook._id}/secret`, { json })).body;
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     expect(verifies(hook.secret, world.posts[0]!)).toBe(false);
     expect(verifies(data.secret, world.posts[0]!)).toBe(true);
   });
@@ -208,7 +197,7 @@ describe("A message", () => {
     await world.recover();
     world.secrets = loadSecrets(next, realSystem);
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     expect(verifies(hook.secret, world.posts[0]!)).toBe(true);
   });
 
@@ -260,7 +249,7 @@ describe("A try", () => {
     const { world, team, hook } = await begin();
     world.answer = () => (world.posts.length === 1 ? reply : {});
     await happen(team);
-    await drain(world);
+    await world.drainDeliveries();
     expect(world.posts).toHaveLength(2);
     const [{ status, attempts }] = await deliveriesOf(team, hook._id);
     expect([status, attempts.length]).toEqual(["succeeded", 2]);
@@ -375,7 +364,7 @@ describe("A webhook", () => {
     for (let day = 0; day < 8 && disabledAfter === 0; day++) {
       await happen(team);
       for (let look = 0; look < 24 && disabledAfter === 0; look++) {
-        await drain(world);
+        await world.drainDeliveries();
         world.aheadMilliseconds += HOUR;
         await world.recover();
         if ((await hookOf(team, hook._id)).status === "disabled") disabledAfter = world.system.now() - beganAt;
@@ -394,7 +383,7 @@ describe("A webhook", () => {
     for (let day = 0; day < 8; day++) {
       world.answer = status(day === 3 ? 200 : 500);
       await happen(team);
-      await drain(world);
+      await world.drainDeliveries();
       world.aheadMilliseconds += DAY;
     }
     expect(await hookOf(team, hook._id)).toMatchObject({ status: "enabled" });

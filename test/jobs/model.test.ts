@@ -514,8 +514,16 @@ function count(uploads: Upload[]): void {
   }
 }
 
+/** One whose events go to a webhook. */
+async function newTeam(world = new World()): Promise<Team> {
+  const team = await world.newTeam();
+  const json = { url: "https://hooks.example.com/in" };
+  expect((await world.call("POST", "/auth/v1/webhooks", { token: team.token, json })).status).toBe(200);
+  return team;
+}
+
 async function play(names: [string, Step][]): Promise<void> {
-  const stage = new Stage(await new World().newTeam());
+  const stage = new Stage(await newTeam());
   for (const [, run] of names) await run(stage);
   count(stage.model.uploads);
   await expectSound(stage.teamId);

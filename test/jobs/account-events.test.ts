@@ -1,0 +1,104 @@
+import { expect, test } from "vitest";
+import { FAILURES, MOMENTS, ProxiedBindings } from "../support/bindings.ts";
+import type { CallOptions, Team } from "../support/client.ts";
+import { newEmail, PASSWORD } from "../support/routes.ts";
+import { expectDelivered, expectTold } from "../support/told.ts";
+import { World } from "../support/world.ts";
+
+/*
+ * Every crash point of what changes users, keys and webhooks: each call that a request makes fails, or its Worker dies
+ * over it, before and after the call took effect. Whatever took place is told by exactly one event, and is delivered.
+ */
+
+interface Change {
+  method: string;
+  /** The path and body, once what they need is there. */
+  prepare(world: World, team: Team): Promise<{ path: string; options?: CallOptions }>;
+}
+
+const USERS = "/auth/v1/users";
+const KEYS = "/auth/v1/apikeys";
+const WEBHOOKS = "/auth/v1/webhooks";
+const address = { url: "https://hooks.example.com/in" };
+
+async function made(world: World, team: Team, path: string, json: object) {
+  const { status, text, body } = await world.call("POST", path, { token: team.token, json });
+  expect(status, text).toBe(200);
+  return body.data;
+}
+const newUser = (world: World, team: Team) => made(world, team, USERS, { email: newEmail(), password: PASSWORD });
+const newWebhook = (world: World, team: Team) => made(world, team, WEBHOOKS, address);
+
+const changes: Record<string, Change> = {
+  "creates a key": { method: "POST", prepare: async () => ({ path: KEYS, options: { json: { name: "key" } } }) },
+  "revokes a key": {
+    method: "DELETE",
+    prepare: async (world, team) => ({ path: `${KEYS}/${(await made(world, team, KEYS, { name: "key" }))._id}` }),
+  },
+  "creates a user": {
+    method: "POST",
+    prepare: async () => ({ path: USERS, options: { json: { email: newEmail(), password: PASSWORD } } }),
+  },
+  "updates a user": {
+    method: "PATCH",
+    prepare: async (world, team) => ({
+      path: `${USERS}/${(await newUser(world, team))._id}`,
+      options: { json: { firstName: "Ada", password: `${PASSWORD}!` } },
+    }),
+  },
+  "deletes a user": {
+    method: "DELETE",
+    prepare: async (world, team) => ({ path: `${USERS}/${(await newUser(world, team))._id}` }),
+  },
+  "logs in": {
+    method: "POST",
+    async prepare(world, team) {
+      const { email } = await newUser(world, team);
+      return { path: "/auth/v1/login", options: { json: { teamId: team.teamId, email, password: PASSWORD } } };
+    },
+  },
+  "creates a webhook": { method: "POST", prepare: async () => ({ path: WEBHOOKS, options: { json: address } }) },
+  "updates a webhook": {
+    method: "PATCH",
+    prepare: async (world, team) => ({
+      path: `${WEBHOOKS}/${(await newWebhook(world, team))._id}`,
+      options: { json: { description: "of the console" } },
+    }),
+  },
+  "rotates a webhook's secret": {
+    method: "POST",
+    prepare: async (world, team) => ({
+      path: `${WEBHOOKS}/${(await newWebhook(world, team))._id}/secret`,
+      options: { json: {} },
+    }),
+  },
+  "deletes a webhook": {
+    method: "DELETE",
+    prepare: async (world, team) => ({ path: `${WEBHOOKS}/${(await newWebhook(world, team))._id}` }),
+  },
+};
+
+test.each(Object.entries(changes))(
+  "A request that %s is told by one event where it took place, whichever call fails or dies.",
+  async (_, { method, prepare }) => {
+    const runOnce = async (bindings: ProxiedBindings) => {
+      const world = new World();
+      const team = await world.newTeam();
+      await newWebhook(world, team);
+      const { path, options } = await prepare(world, team);
+      await world.ask(method, path, { token: team.token, ...options }, { bindings });
+      await expectTold(team.teamId, []);
+      await world.heal([team.teamId]);
+      await expectTold(team.teamId, []);
+      await expectDelivered(team.teamId);
+    };
+    const peace = new ProxiedBindings();
+    await runOnce(peace);
+    expect(peace.calls.length).toBeGreaterThan(1);
+    for (const call of peace.calls.keys()) {
+      for (const moment of MOMENTS) {
+        for (const failure of FAILURES) await runOnce(new ProxiedBindings({ call: call + 1, moment, failure }));
+      }
+    }
+  },
+);

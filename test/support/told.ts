@@ -1,0 +1,88 @@
+import { env } from "cloudflare:workers";
+import { expect } from "vitest";
+import type { Row } from "./world.ts";
+
+/* What must hold of a team's events: each change is told by exactly one, and each webhook gets each once. */
+
+export const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
+export const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
+
+type Counts = Record<string, number>;
+
+/** How many events of each type there are of each subject. */
+async function countsOf(teamId: string): Promise<Map<string, Counts>> {
+  const { results } = await env.DB.prepare(
+    "select subject_id, type, count(*) as count from events where team_id = ? group by 1, 2",
+  )
+    .bind(teamId)
+    .all<{ subject_id: string; type: string; count: number }>();
+  const counts = new Map<string, Counts>();
+  for (const { subject_id: id, type, count } of results) counts.set(id, { ...counts.get(id), [type]: count });
+  return counts;
+}
+
+async function rows(sql: string, teamId: string): Promise<{ id: string; version: number }[]> {
+  return (await env.DB.prepare(sql).bind(teamId).all<{ id: string; version: number }>()).results;
+}
+
+export async function expectTold(teamId: string, files: Row[]): Promise<void> {
+  const told = await countsOf(teamId);
+  const gone = new Set(told.keys());
+  const of = (id: string, ...types: string[]) => {
+    gone.delete(id);
+    return types.map((type) => told.get(id)?.[type] ?? 0);
+  };
+  for (const file of files) {
+    const [uploaded, deleted] = of(file.id, "file.uploaded", "file.deleted");
+    const [completed = 0, failed = 0, reprocessed = 0] = of(
+      file.id,
+      "file.completed",
+      "file.failed",
+      "file.reprocessed",
+    );
+    if (isHidden(file)) expect(deleted, `a hidden file (${file.status}) is told of to its end`).toBe(uploaded);
+    else {
+      expect([uploaded, deleted], `a file that is ${file.status}`).toEqual([1, 0]);
+      expect(completed + failed, `ends of a file that is ${file.status}`).toBe(reprocessed + Number(hasEnded(file)));
+    }
+  }
+  for (const user of await rows("select id, version from users where team_id = ?", teamId)) {
+    const counts = of(user.id, "user.created", "user.updated", "user.deleted");
+    expect(counts, "a user").toEqual([1, user.version, 0]);
+  }
+  const keys =
+    "select id, 0 as version from api_keys where team_id = ? and user_id is null and length(token_hash) = 64";
+  for (const key of await rows(keys, teamId)) {
+    expect(of(key.id, "apikey.created", "apikey.revoked"), "a key").toEqual([1, 0]);
+  }
+  for (const hook of await rows("select id, version from webhooks where team_id = ?", teamId)) {
+    const [created, updated = 0, disabled = 0] = of(hook.id, "webhook.created", "webhook.updated", "webhook.disabled");
+    expect([created, updated + disabled], "a webhook").toEqual([1, hook.version]);
+  }
+  for (const id of gone) {
+    const counts = told.get(id) ?? {};
+    const count = (...verbs: string[]) =>
+      Object.entries(counts).reduce((sum, [type, n]) => sum + (verbs.includes(type.split(".")[1] ?? "") ? n : 0), 0);
+    // The key of a login begins with the user's event, and may be revoked.
+    const begun = counts["apikey.revoked"] && !counts["apikey.created"] ? 1 : count("uploaded", "created");
+    expect([begun, count("deleted", "revoked")], `what is gone: ${JSON.stringify(counts)}`).toEqual([1, 1]);
+  }
+}
+
+/** Each event since a webhook was created has exactly one delivery to it, and that has ended. */
+export async function expectDelivered(teamId: string): Promise<void> {
+  const { results } = await env.DB.prepare(
+    `select e.seq, e.type, d.status, d.due_at
+     from webhooks w
+     join events c on c.team_id = w.team_id and c.type = 'webhook.created' and c.subject_id = w.id
+     join events e on e.team_id = w.team_id and e.seq >= c.seq
+     left join deliveries d on d.webhook_id = w.id and d.seq = e.seq
+     where w.team_id = ? and w.types is null and w.status = 'enabled'`,
+  )
+    .bind(teamId)
+    .all<{ seq: number; type: string; status: string | null; due_at: number | null }>();
+  const open = results.filter(
+    ({ status, due_at }) => due_at !== null || (status !== "succeeded" && status !== "failed"),
+  );
+  expect(open, "events that are not delivered").toEqual([]);
+}
