@@ -4,15 +4,18 @@ import { fetchEvent, listEvents } from "../domain/events/trail.ts";
 import { read } from "./operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, nextLink, pageLimit, timestamp } from "./validation.ts";
 
+const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
+
 export const eventSchema = z
   .strictObject({
-    _id: id.meta({ description: "Ids ascend as the changes were committed." }),
+    _id: eventId.meta({ description: "Ids ascend as the changes were committed." }),
     teamId: id,
     type: z.enum(EVENT_TYPES),
     createdAt: timestamp,
     actor: z.strictObject({
       kind: z.enum(["secret", "public", "operator", "user", "system"]).meta({
-        description: "Which kind of token did it; `user` for a login, `system` for the service itself.",
+        description:
+          "Which kind of token did it, a login's being `secret`; `user` for logging in, `system` for the service itself.",
       }),
       keyId: id.nullable(),
       userId: id.nullable().meta({ description: "Of a login, and of a key that a login made." }),
@@ -31,7 +34,7 @@ export const eventSchema = z
   .meta({ id: "Event" });
 
 const example: Event = {
-  _id: "065c0fb6b7a0006b8a0c1300",
+  _id: "0660cfb2c9a8682e6b8a0c13",
   teamId: "0193477be89f4d2e6b8a0c13",
   type: "user.updated",
   createdAt: "2026-11-20T09:33:01.000Z",
@@ -59,8 +62,8 @@ export const list = read(
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z.enum(EVENT_TYPES).optional().meta({ description: "Events of this type alone." }),
-      after: id.optional().meta({ description: "Only events later than the one of this id." }),
-      before: id.optional().meta({ description: "Only events earlier than the one of this id." }),
+      after: eventId.optional().meta({ description: "Only events later than the one of this id." }),
+      before: eventId.optional().meta({ description: "Only events earlier than the one of this id." }),
       teamId,
     }),
     success: {

@@ -91,7 +91,10 @@ function requestOf(operation: Operation, components: Json): Json {
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);
   return {
-    requestBody: { required: true, content: { "application/json": { schema, example: operation.bodyExample } } },
+    requestBody: {
+      required: !operation.isBodyOptional,
+      content: { "application/json": { schema, example: operation.bodyExample } },
+    },
   };
 }
 

@@ -32,6 +32,8 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   query?: Q;
   /** A JSON body. */
   body?: B;
+  /** It may be left out: all of its fields may. */
+  isBodyOptional?: true;
   /** An example of the JSON body. */
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
   /** The body is multipart/form-data with one part `file`; the operation reads it as a stream. */
@@ -118,7 +120,8 @@ export function write<R extends Right, S extends z.ZodType, Q extends Schema = u
       withCredential(c, access, async (credential) => {
         const actor = await authorize(c.var.deps, credential);
         const query = await validQuery(c);
-        if (contract.body) await readJson(c);
+        const isLeftOut = contract.isBodyOptional && c.req.raw.body === null;
+        if (contract.body && !isLeftOut) await readJson(c);
         const body = await validBody(c);
         return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));
       }),

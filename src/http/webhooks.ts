@@ -68,7 +68,9 @@ const ownHost = (c: Context<AppEnv>): string => new URL(c.req.url).host;
 
 const fields = z.strictObject({
   url: text(1, 2048).meta({
-    description: "https, port 443, a public host name; neither this service nor its storage.",
+    description:
+      "https, port 443, a public host name; neither this service nor its storage. For local development the service may be " +
+      "set to take http, other ports and this machine too.",
   }),
   types: z.array(type).min(1).max(WEBHOOK_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
   description: text(0, 200),
@@ -78,7 +80,12 @@ export const create = write(
   "team",
   {
     summary: "Create a webhook",
-    description: `Every event of the team that it wants is sent there, signed by Standard Webhooks 1.0. At most ${MAX_WEBHOOKS} a team.`,
+    description:
+      "From now on, beginning with its own creation, each event of the team that it wants is posted there as `{id, type, timestamp, data}`, where `data` is the " +
+      "Event, signed after Standard Webhooks 1.0 (`webhook-id`, the event's, `webhook-timestamp`, `webhook-signature`): at " +
+      "least once, in no promised order. Any 2xx within 15 s is success; otherwise it is tried ten times over 75 hours. " +
+      "After five days without a success, or at a 410, the webhook is disabled; what happens until it is enabled again is " +
+      `not sent, but can be replayed. At most ${MAX_WEBHOOKS} a team.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
@@ -172,6 +179,7 @@ export const rotate = write(
     summary: "Rotate a webhook's secret",
     description: "The old one signs too for 24 hours, unless it is revoked.",
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
+    isBodyOptional: true,
     bodyExample: { revokeOld: false },
     success: {
       description: "The webhook, with its new secret.",

@@ -29,11 +29,13 @@ async function readStart(body: ReadableStream<Uint8Array> | null): Promise<strin
   for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
     chunks.push(read.value);
     size += read.value.length;
-    if (size > KEPT_BYTES) break;
+    if (size >= KEPT_BYTES) break;
   }
   reader?.cancel().catch(() => undefined);
   // As a stream, so that half a character at the end is left out.
-  return new TextDecoder().decode(Buffer.concat(chunks).subarray(0, KEPT_BYTES), { stream: true });
+  const text = new TextDecoder().decode(Buffer.concat(chunks).subarray(0, KEPT_BYTES), { stream: true });
+  // In JSON each of these is six characters long.
+  return text.replace(/(?![\t\r\n])\p{Cc}/gu, " ");
 }
 
 export function createSender(

@@ -48,7 +48,7 @@ const DOCUMENTED: Record<string, string[]> = {
 };
 
 describe.each(jsonRoutes)("The JSON of $name", (route) => {
-  const { name, method, example } = route;
+  const { name, method, example, operation } = route;
   const send = (options: CallOptions) => team.call(method, pathTo(route, userId), options);
 
   test.each([
@@ -103,7 +103,7 @@ describe.each(jsonRoutes)("The JSON of $name", (route) => {
 
   test("JSON without a Content-Type is refused with 415.", async () => {
     await refused(team, 415, "unsupported_media_type", () => send({ body: bytes(JSON.stringify(example)) }));
-    await refused(team, 415, "unsupported_media_type", () => send({}));
+    if (!operation.isBodyOptional) await refused(team, 415, "unsupported_media_type", () => send({}));
   });
 
   test.each(SERVICE_FIELDS.filter((field) => !DOCUMENTED[name]?.includes(field)))(

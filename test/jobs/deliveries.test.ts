@@ -695,3 +695,66 @@ describe("A replay", () => {
     expect(new Set(world.deliveryJobs.map(({ seq }) => seq)).size).toBe(1250);
   });
 });
+
+describe("What one try tells of a webhook", () => {
+  const DISABLING = { httpStatus: 410 };
+  const columns = async (id: string) =>
+    env.DB.prepare("select status, failures, resume_at from webhooks where id = ?").bind(id).first();
+  /** The jobs of two events. */
+  async function twoJobs() {
+    const { world, team, hook } = await begin();
+    await happen(team);
+    await happen(team);
+    const due = await env.DB.prepare("select team_id, webhook_id, seq from deliveries where team_id = ? order by seq")
+      .bind(team.teamId)
+      .all<{ team_id: string; webhook_id: string; seq: number }>();
+    const [first, second] = due.results.map(({ team_id, webhook_id, seq }) => ({
+      ...{ teamId: team_id, webhookId: webhook_id, seq },
+    }));
+    return { world, team, hook, first: first!, second: second! };
+  }
+
+  test("What the address before answers is not charged to the one that the team has set meanwhile.", async () => {
+    const { world, team, hook, first } = await twoJobs();
+    world.answer = async () => {
+      const json = { url: "https://new.canary.example/in" };
+      expect((await team.call("PATCH", `/auth/v1/webhooks/${hook._id}`, { json })).status).toBe(200);
+      return DISABLING;
+    };
+    await world.deliverEvent(first);
+    expect(await columns(hook._id)).toEqual({ status: "enabled", failures: 0, resume_at: null });
+  });
+
+  test("A webhook that hears of little is not disabled for two failures with days between.", async () => {
+    const { world, hook, first } = await twoJobs();
+    await env.DB.prepare("update webhooks set failures = 1, failing_since = ? where id = ?")
+      .bind(world.system.now() - 6 * DAY, hook._id)
+      .run();
+    world.answer = status(500);
+    await world.deliverEvent(first);
+    expect(await columns(hook._id)).toMatchObject({ status: "enabled", failures: 2 });
+  });
+
+  test("A pause that a receiver asks for is kept, though another delivery succeeds that was under way.", async () => {
+    const { world, hook, first, second } = await twoJobs();
+    let posts = 0;
+    world.answer = async () => {
+      posts += 1;
+      if (posts > 1) return { httpStatus: 429, retryAfter: "600" };
+      await world.deliverEvent(second);
+      return {};
+    };
+    await world.deliverEvent(first);
+    expect((await columns(hook._id))?.resume_at).toBe(world.system.now() + 600 * SECOND);
+  });
+
+  test("A delivery that waits for a short Retry-After comes again by its message.", async () => {
+    const { world, first, second } = await twoJobs();
+    world.answer = status(429, "30");
+    await world.deliverEvent(first);
+    const seconds = await world.deliverEvent(second);
+    expect(seconds).toBeGreaterThanOrEqual(30);
+    expect(seconds).toBeLessThanOrEqual(36);
+    expect(world.posts).toHaveLength(1);
+  });
+});

@@ -69,13 +69,13 @@ export async function expectTold(teamId: string, files: Row[]): Promise<void> {
   }
 }
 
-/** Each event since a webhook was created has exactly one delivery to it, and that has ended. */
+/** Each event after the creation of a webhook has exactly one delivery to it, and that has ended. */
 export async function expectDelivered(teamId: string): Promise<void> {
   const { results } = await env.DB.prepare(
     `select e.seq, e.type, d.status, d.due_at
      from webhooks w
      join events c on c.team_id = w.team_id and c.type = 'webhook.created' and c.subject_id = w.id
-     join events e on e.team_id = w.team_id and e.seq >= c.seq
+     join events e on e.team_id = w.team_id and e.seq > c.seq
      left join deliveries d on d.webhook_id = w.id and d.seq = e.seq
      where w.team_id = ? and w.types is null and w.status = 'enabled'`,
   )

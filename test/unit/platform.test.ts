@@ -10,6 +10,7 @@ import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/plat
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { users } from "../../src/platform/schema.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
+import { createSender } from "../../src/platform/sender.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { buildRequest, randomAddress } from "../support/client.ts";
@@ -320,5 +321,24 @@ describe("An object that is read as a stream", () => {
       for await (const _ of createByteStore(bucket, realSystem).stream("key", 0, 6));
     };
     await expect(readAll()).rejects.toMatchObject({ code: "unavailable" });
+  });
+});
+
+describe("What a receiver answers", () => {
+  const reply = (body: string | ReadableStream<Uint8Array>) =>
+    createSender(realSystem, async () => new Response(body)).post("https://hooks.example.com", {}, "{}");
+
+  test("An answer of which the first KiB has come is not waited for.", async () => {
+    const open = new ReadableStream<Uint8Array>({
+      start(controller) {
+        controller.enqueue(new Uint8Array(1024).fill(97));
+      },
+    });
+    expect(await reply(open)).toMatchObject({ httpStatus: 200, error: null, body: "a".repeat(1024) });
+  });
+
+  test("An answer of control characters takes no more room than one of letters.", async () => {
+    const { body } = await reply("\u0000\u0001\n".repeat(500));
+    expect(JSON.stringify(body).length).toBeLessThan(2048);
   });
 });

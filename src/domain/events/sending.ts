@@ -42,6 +42,8 @@ const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
 const KEPT_ATTEMPTS = MAX_TRIES;
 type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
+/** The webhook as it was read: what its team has changed since is not judged by how the old one did. */
+type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
 
 const webhookOf = preparedQuery((db, param: Param<WebhookKey>) => db.select().from(webhooks).where(isWebhook(param)));
 const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
@@ -77,15 +79,20 @@ const fail = preparedQuery((db, param: Param<TriedValues & { before: number }>) 
 );
 const removeDelivery = preparedQuery((db, param: Param<DeliveryKey>) => db.delete(deliveries).where(isDelivery(param)));
 
-/** The webhook is well; nothing is written where it was. */
-const heal = preparedQuery((db, param: Param<WebhookKey>) =>
+const isAsRead = (param: Param<ReadWebhook>) => and(isWebhook(param), eq(webhooks.version, param("version")));
+/** The webhook is well; nothing is written where it was. A pause that was asked for meanwhile is kept. */
+const heal = preparedQuery((db, param: Param<ReadWebhook & { knownPause: number }>) =>
   db
     .update(webhooks)
-    .set({ failures: 0, failingSince: null, resumeAt: null })
-    .where(and(isWebhook(param), sql`(${webhooks.failures} > 0 or ${webhooks.resumeAt} is not null)`)),
+    .set({
+      failures: 0,
+      failingSince: null,
+      resumeAt: sql`nullif(${webhooks.resumeAt}, ${param("knownPause")})`,
+    })
+    .where(and(isAsRead(param), sql`(${webhooks.failures} > 0 or ${webhooks.resumeAt} = ${param("knownPause")})`)),
 );
 /** Stands behind the delivery's update, and counts what that has changed. */
-const countFailure = preparedQuery((db, param: Param<WebhookKey & { now: number; resumeAt: number }>) =>
+const countFailure = preparedQuery((db, param: Param<ReadWebhook & { now: number; resumeAt: number }>) =>
   db
     .update(webhooks)
     .set({
@@ -93,9 +100,9 @@ const countFailure = preparedQuery((db, param: Param<WebhookKey & { now: number;
       failingSince: sql`coalesce(${webhooks.failingSince}, ${param("now")})`,
       resumeAt: sql`nullif(max(coalesce(${webhooks.resumeAt}, 0), ${param("resumeAt")}), 0)`,
     })
-    .where(and(isWebhook(param), sql`changes() > 0`)),
+    .where(and(isAsRead(param), sql`changes() > 0`)),
 );
-type DisableValues = WebhookKey & { disabledReason: DisabledReason; updatedAt: number; failingBefore: number | null };
+type DisableValues = ReadWebhook & { disabledReason: DisabledReason; updatedAt: number; failingBefore: number | null };
 /** Only where it has not become well meanwhile, unless it said itself that it is gone. */
 const disable = preparedQuery((db, param: Param<DisableValues>) =>
   db
@@ -107,18 +114,18 @@ const disable = preparedQuery((db, param: Param<DisableValues>) =>
     })
     .where(
       and(
-        isWebhook(param),
+        isAsRead(param),
         eq(webhooks.status, "enabled"),
         sql`(${param("failingBefore")} is null or ${webhooks.failingSince} <= ${param("failingBefore")})`,
       ),
     ),
 );
 /** Of a webhook that fails again and again, one worker at a time wins the try. */
-const claimTry = preparedQuery((db, param: Param<WebhookKey & { now: number; resumeAt: number }>) =>
+const claimTry = preparedQuery((db, param: Param<ReadWebhook & { now: number; resumeAt: number }>) =>
   db
     .update(webhooks)
     .set(given(param, "resumeAt"))
-    .where(and(isWebhook(param), lte(sql`coalesce(${webhooks.resumeAt}, 0)`, param("now"))))
+    .where(and(isAsRead(param), lte(sql`coalesce(${webhooks.resumeAt}, 0)`, param("now"))))
     .returning({ id: webhooks.id }),
 );
 
@@ -151,27 +158,37 @@ export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJo
     await write(deps, [fail(triedValues(delivery, null, "failed"))], { isIdempotent: true });
     return "failed";
   }
-  const resumeAt = await waitsUntil(deps, webhook, now);
+  const { resumeAt, knownPause } = await turnOf(deps, webhook, now);
   if (resumeAt !== null) {
-    const dueAt = Math.ceil(resumeAt + random(deps) * JITTER * (resumeAt - now));
+    const waitMilliseconds = resumeAt - now;
+    const dueAt = Math.ceil(resumeAt + random(deps) * Math.min(JITTER * waitMilliseconds, HOUR));
     await write(deps, [putOff({ ...delivery, before: delivery.tries, dueAt })], { isIdempotent: true });
-    return "put off";
+    // Of one that fails again and again, many may wait: recovery sends them.
+    const isByMessage = webhook.failures < MAX_FAILURES && waitMilliseconds <= MAX_MESSAGE_DELAY_MILLISECONDS;
+    return isByMessage ? { retryAfterSeconds: Math.ceil((dueAt - now) / SECOND) } : "put off";
   }
   const result = await post(deps, webhook, eventId(teamId, seq), renderEvent(event));
   if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
   const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
-  await write(deps, [success, heal(webhook)], { isIdempotent: true });
+  await write(deps, [success, heal({ ...webhook, knownPause })], { isIdempotent: true });
   return "succeeded";
 }
 
-/** Until when nothing is sent to the webhook; null where this delivery is to be tried now. */
-async function waitsUntil(deps: Deps, webhook: WebhookRow, now: number): Promise<number | null> {
-  if (webhook.resumeAt !== null && webhook.resumeAt > now) return webhook.resumeAt;
-  if (webhook.failures < MAX_FAILURES) return null;
+/**
+ * Until when nothing is sent to the webhook; null where this delivery is to be tried now. `knownPause` is the pause that
+ * this try begins under, which its success ends; 0 where there is none.
+ */
+async function turnOf(
+  deps: Deps,
+  webhook: WebhookRow,
+  now: number,
+): Promise<{ resumeAt: number | null; knownPause: number }> {
+  const knownPause = webhook.resumeAt ?? 0;
+  if (knownPause > now) return { resumeAt: knownPause, knownPause };
+  if (webhook.failures < MAX_FAILURES) return { resumeAt: null, knownPause };
   const resumeAt = now + pauseMilliseconds(webhook.failures);
-  const { teamId, id } = webhook;
-  const [claimed] = await write(deps, [claimTry({ teamId, id, now, resumeAt })], { isIdempotent: false });
-  return claimed.length > 0 ? null : resumeAt;
+  const [claimed] = await write(deps, [claimTry({ ...webhook, now, resumeAt })], { isIdempotent: false });
+  return claimed.length > 0 ? { resumeAt: null, knownPause: resumeAt } : { resumeAt, knownPause };
 }
 
 /** The columns of a delivery after a try, or after none, where it ends without. */
@@ -201,7 +218,9 @@ async function settleFailure(
 ): Promise<JobOutcome> {
   const now = deps.system.now();
   const isGone = attempt.httpStatus === 410;
-  const isTooLong = now - (webhook.failingSince ?? now) >= MAX_FAILING_MILLISECONDS;
+  // A webhook that hears of little may have failed once, days ago.
+  const hasFailedOften = webhook.failures >= MAX_FAILURES;
+  const isTooLong = hasFailedOften && now - (webhook.failingSince ?? now) >= MAX_FAILING_MILLISECONDS;
   const wait = WAITS_MILLISECONDS[delivery.tries];
   const isLast = isGone || isTooLong || wait === undefined;
   const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(deps));
@@ -215,13 +234,20 @@ async function settleFailure(
   const { teamId, id } = webhook;
   const queries = [
     fail(tried),
-    countFailure({ teamId, id, now, resumeAt: pause === 0 ? 0 : now + pause }),
+    countFailure({ teamId, id, version: webhook.version, now, resumeAt: pause === 0 ? 0 : now + pause }),
   ] satisfies BoundQuery<unknown>[];
   if (isGone || isTooLong) {
     const reason: DisabledReason = isGone ? "gone" : "failing";
     const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...webhook, version: webhook.version + 1 }, { reason });
     const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
-    const change = disable({ teamId, id, disabledReason: reason, updatedAt: now, failingBefore });
+    const change = disable({
+      teamId,
+      id,
+      version: webhook.version,
+      disabledReason: reason,
+      updatedAt: now,
+      failingBefore,
+    });
     await writeWithEvent(deps, event, [change, ...queries], { isIdempotent: true });
     return `failed, webhook ${reason}`;
   }

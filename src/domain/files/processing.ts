@@ -182,7 +182,8 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   const isSame = object.sha256 === null ? object.etag === file.etag : object.sha256 === file.sha256;
   if (!isSame || object.sizeBytes !== file.sizeBytes) return ALTERED;
   const sha256 = file.sha256 ?? (await readBack(deps, file, object));
-  if (sha256 === null) return ALTERED;
+  if (sha256 === null)
+    return { ...ALTERED, failureMessage: "The stored bytes do not have the sha256 that was stated." };
   const readRange = async (offset: number, length: number) => {
     const bytes = await deps.bytes.read(key, offset, length);
     if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
