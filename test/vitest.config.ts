@@ -47,6 +47,16 @@ export default defineConfig(async () => ({
         root,
         test: { name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"], ...patience },
       },
+      {
+        root,
+        test: {
+          name: "client",
+          include: ["test/client/**/*.test.ts"],
+          // One server for all of its files.
+          globalSetup: [join(root, "test/support/shared-server.ts")],
+          ...patience,
+        },
+      },
     ],
   },
 }));

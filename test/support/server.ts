@@ -4,8 +4,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseEnv } from "node:util";
-import { vi } from "vitest";
 import { buildRequest, type Call, type CallOptions, createCall, foundTeam, type Team } from "./client.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -21,6 +21,17 @@ function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals | 0 = "SIGKILL"
     return process.kill(-(pid ?? Number.NaN), signal);
   } catch {
     return false;
+  }
+}
+
+const PATIENCE_MILLISECONDS = 170_000;
+
+/** As `vi.waitUntil` does, which a set-up for all files can't call. @throws `problem` where it does not come to pass */
+async function until(condition: () => boolean, problem: () => string): Promise<void> {
+  const end = Date.now() + PATIENCE_MILLISECONDS;
+  while (!condition()) {
+    if (Date.now() > end) throw new Error(problem());
+    await sleep(50);
   }
 }
 
@@ -109,10 +120,8 @@ export class Server {
     if (!running.has(this.#run.child)) return;
     this.#run.child.kill("SIGTERM");
     const code = await this.#run.exited;
-    const isEmpty = () => {
-      if (killGroup(this.#run.child, 0)) throw new Error("A process of the server is left over.");
-    };
-    await vi.waitFor(isEmpty, { timeout: 100_000 }).finally(() => killGroup(this.#run.child));
+    const isEmpty = () => !killGroup(this.#run.child, 0);
+    await until(isEmpty, () => "A process of the server is left over.").finally(() => killGroup(this.#run.child));
     running.delete(this.#run.child);
     if (code !== 0) throw new Error(`The server ended with code ${code}:\n${this.output}`);
   }
@@ -120,7 +129,10 @@ export class Server {
   /** As a power cut does: nothing gets to say goodbye. */
   async kill(): Promise<void> {
     killGroup(this.#run.child);
-    await vi.waitUntil(() => !killGroup(this.#run.child, 0), { timeout: 100_000 });
+    await until(
+      () => !killGroup(this.#run.child, 0),
+      () => "The server can't be killed.",
+    );
     running.delete(this.#run.child);
   }
 
@@ -180,12 +192,10 @@ export class Server {
     exited.then((ended) => {
       code = ended;
     });
-    await vi.waitUntil(
-      () => {
-        if (code !== undefined) throw new Error(`The server ended with code ${code}:\n${output()}`);
-        return output().includes('"event":"recovery"');
-      },
-      { timeout: 170_000, interval: 50 },
-    );
+    const isReady = () => {
+      if (code !== undefined) throw new Error(`The server ended with code ${code}:\n${output()}`);
+      return output().includes('"event":"recovery"');
+    };
+    await until(isReady, () => `The server is not ready:\n${output()}`);
   }
 }

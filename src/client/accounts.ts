@@ -1,0 +1,76 @@
+import type { Api, Schemas } from "./api.ts";
+import type { CallOptions, Connection } from "./connection.ts";
+
+type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
+type IfMatch = CallOptions & {
+  /** The user's `__v`: where it has another by now, nothing is changed (`version_mismatch`). */
+  version?: number;
+};
+
+const ifMatch = (version: number | undefined) =>
+  version === undefined ? {} : { headers: { "If-Match": `"${version}"` } };
+
+export class Users {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  async create(
+    user: Api["POST /auth/v1/users"]["body"],
+    { signal }: CallOptions = {},
+  ): Promise<Schemas["CreatedUser"]> {
+    return (await this.#connection.call("POST /auth/v1/users", { body: user, signal })).data;
+  }
+
+  /** The team's users, oldest first; by name where `name` is given. */
+  list(filters: UserFilters = {}, { signal }: CallOptions = {}): AsyncGenerator<Schemas["User"], void, undefined> {
+    return this.#connection.list("GET /auth/v1/users", { query: filters, signal });
+  }
+
+  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["User"]> {
+    return (await this.#connection.call("GET /auth/v1/users/{id}", { id, signal })).data;
+  }
+
+  update(
+    id: string,
+    changes: Api["PATCH /auth/v1/users/{id}"]["body"],
+    { version, signal }: IfMatch = {},
+  ): Promise<Schemas["User"]> {
+    return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, signal, ...ifMatch(version) });
+  }
+
+  async delete(id: string, { version, signal }: IfMatch = {}): Promise<void> {
+    await this.#connection.call("DELETE /auth/v1/users/{id}", { id, signal, ...ifMatch(version) });
+  }
+}
+
+export class Keys {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  async create(key: Api["POST /auth/v1/apikeys"]["body"], { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
+    return (await this.#connection.call("POST /auth/v1/apikeys", { body: key, signal })).data;
+  }
+
+  /** The team's keys, newest first. The operator's may name another team. */
+  list(
+    { teamId }: { teamId?: string | undefined } = {},
+    { signal }: CallOptions = {},
+  ): AsyncGenerator<Schemas["ApiKey"], void, undefined> {
+    return this.#connection.list("GET /auth/v1/apikeys", { query: { teamId }, signal });
+  }
+
+  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
+    return (await this.#connection.call("GET /auth/v1/apikeys/{id}", { id, signal })).data;
+  }
+
+  /** Revokes it, from the next request on. */
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("DELETE /auth/v1/apikeys/{id}", { id, signal });
+  }
+}

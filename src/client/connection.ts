@@ -1,0 +1,140 @@
+import type { Api } from "./api.ts";
+import { connectionError, errorOf } from "./errors.ts";
+import { waitToRetry } from "./retrying.ts";
+
+const TIMEOUT_MILLISECONDS = 60_000;
+const PAGE_ITEMS = 100;
+
+export interface StowageOptions {
+  /** The service's address, such as `https://stowage.example.workers.dev`. */
+  url: string;
+  /** An API key's token, or the operator's. Without one only logging in works. */
+  key?: string | undefined;
+  /** How often a request is repeated that failed for a passing reason; default 4. */
+  retries?: number;
+}
+
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+}
+
+type Route = keyof Api;
+type Input<R extends Route> = CallOptions & {
+  /** The path's `{id}`. */
+  id?: string;
+  headers?: Record<string, string>;
+} & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
+  (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
+
+/** Routes whose answers are pages. */
+type ListRoute = { [R in Route]: Api[R]["answer"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
+type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
+export type Item<R extends ListRoute> = ItemOf<Api[R]["answer"]>;
+
+interface Sent extends CallOptions {
+  method?: string;
+  headers?: Record<string, string> | undefined;
+  body?: BodyInit;
+  /** Whether a second time does no harm; where it isn't said, the method decides. */
+  isRepeatable?: boolean;
+  /** None where bytes are sent or taken, which last as long as they are many. */
+  timeoutMilliseconds?: number;
+}
+
+/** One service, and the token that it is asked with. */
+export class Connection {
+  readonly url: string;
+  readonly retries: number;
+  readonly #key: string | undefined;
+
+  constructor({ url, key, retries = 4 }: StowageOptions) {
+    this.url = new URL(url).href.replace(/\/+$/, "");
+    this.retries = retries;
+    this.#key = key;
+  }
+
+  get authorization(): Record<string, string> {
+    return this.#key === undefined ? {} : { Authorization: `Bearer ${this.#key}` };
+  }
+
+  /** Calls a route with JSON. */
+  async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["answer"]> {
+    return this.#read(await this.#ask(route, input), input.signal);
+  }
+
+  /** The items of a list, page after page, as long as they are asked for. */
+  async *list<R extends ListRoute>(route: R, input: Input<R>): AsyncGenerator<Item<R>, void, undefined> {
+    let query: object = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
+    for (;;) {
+      const response = await this.#ask(route, { ...input, query } as Input<R>);
+      const answer = await this.#read<Item<R>[] | { data: Item<R>[] }>(response, input.signal);
+      yield* Array.isArray(answer) ? answer : answer.data;
+      const next = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
+      if (next === undefined) return;
+      // Its query alone: behind a proxy the address is another, and the token goes to none but ours.
+      query = Object.fromEntries(new URL(next, this.url).searchParams);
+    }
+  }
+
+  /** Sends to the service, or to a signed address of its store without the token. @throws StowageError */
+  async send(address: string, { isRepeatable, timeoutMilliseconds, signal, ...init }: Sent): Promise<Response> {
+    const isOurs = address.startsWith("/");
+    const url = isOurs ? this.url + address : address;
+    const headers = { ...(isOurs && this.authorization), ...init.headers };
+    const repeatable = isRepeatable ?? ["GET", "DELETE"].includes(init.method ?? "GET");
+    for (let attempt = 0; ; attempt++) {
+      try {
+        return await once(url, { ...init, headers }, signal, timeoutMilliseconds);
+      } catch (error) {
+        // The first try has deleted it, and only its answer was lost.
+        const isGone = init.method === "DELETE" && attempt > 0 && (error as { status?: number }).status === 404;
+        if (isGone) return new Response("{}");
+        await waitToRetry(error, { attempt, retries: this.retries, isRepeatable: repeatable }, signal);
+      }
+    }
+  }
+
+  async #read<T>(response: Response, signal: AbortSignal | undefined): Promise<T> {
+    try {
+      return (await response.json()) as T;
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (!(cause instanceof SyntaxError)) throw connectionError(this.url, cause);
+      throw errorOf(response.status, "", (name) => response.headers.get(name));
+    }
+  }
+
+  #ask<R extends Route>(route: R, { id = "", query, body, headers, signal }: Input<R>): Promise<Response> {
+    const [method = "", path = ""] = route.split(" ");
+    const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined);
+    const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+    const json = body !== undefined && { body: JSON.stringify(body) };
+    return this.send(path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : ""), {
+      method,
+      ...json,
+      headers: json ? { "Content-Type": "application/json", ...headers } : headers,
+      signal,
+      timeoutMilliseconds: TIMEOUT_MILLISECONDS,
+    });
+  }
+}
+
+async function once(
+  url: string,
+  init: RequestInit,
+  signal: AbortSignal | undefined,
+  timeoutMilliseconds: number | undefined,
+): Promise<Response> {
+  const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
+  const signals = signal ? [signal, ...limits] : limits;
+  let response: Response;
+  try {
+    response = await fetch(url, { ...init, ...(signals.length > 0 && { signal: AbortSignal.any(signals) }) });
+  } catch (cause) {
+    signal?.throwIfAborted();
+    throw connectionError(url, cause);
+  }
+  if (response.ok) return response;
+  const text = await response.text().catch(() => "");
+  throw errorOf(response.status, text, (name) => response.headers.get(name));
+}

@@ -1,0 +1,64 @@
+import type { Api, Schemas } from "./api.ts";
+import type { CallOptions, Connection } from "./connection.ts";
+import { sleep } from "./retrying.ts";
+import { sendFile, type UploadOptions } from "./uploads.ts";
+
+const FIRST_LOOK_MILLISECONDS = 100;
+const MAX_LOOK_MILLISECONDS = 2000;
+
+export type FileFilters = Omit<NonNullable<Api["GET /docs/v1/uploads"]["query"]>, "cursor" | "page">;
+
+export class Files {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /**
+   * Sends a file, as a form below 8 MB and as a resumable upload above.
+   * @returns its id. It is processed after that: `waitFor` tells what was found
+   */
+  async upload(file: Blob, options?: UploadOptions): Promise<{ id: string }> {
+    return { id: await sendFile(this.#connection, file, options) };
+  }
+
+  /** The team's files, newest first. */
+  list(filters: FileFilters = {}, { signal }: CallOptions = {}): AsyncGenerator<Schemas["File"], void, undefined> {
+    return this.#connection.list("GET /docs/v1/uploads", { query: filters, signal });
+  }
+
+  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
+    return (await this.#connection.call("GET /docs/v1/uploads/{id}/metadata", { id, signal })).data;
+  }
+
+  /** Until the file is processed. It may have failed: `status` and `failure` tell. */
+  async waitFor(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
+    for (let delay = FIRST_LOOK_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_LOOK_MILLISECONDS)) {
+      const file = await this.get(id, { signal });
+      if (file.status === "completed" || file.status === "failed") return file;
+      await sleep(delay, signal);
+    }
+  }
+
+  /** An address that opens the file to whoever holds it, for so many seconds; default 3600. */
+  async sign(id: string, { expiresIn, signal }: CallOptions & { expiresIn?: number } = {}): Promise<string> {
+    const query = { expiresIn };
+    return (await this.#connection.call("GET /docs/v1/uploads/{id}", { id, query, signal })).signedUrl;
+  }
+
+  /** The file's bytes, as an answer whose body is still to be read; from byte `from` on, if given. */
+  async download(id: string, { from = 0, signal }: CallOptions & { from?: number } = {}): Promise<Response> {
+    const address = await this.sign(id, { signal });
+    const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
+    return this.#connection.send(address, { headers, signal });
+  }
+
+  async reprocess(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("POST /docs/v1/uploads/{id}/reprocess", { id, signal });
+  }
+
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("DELETE /docs/v1/uploads/{id}", { id, signal });
+  }
+}

@@ -1,0 +1,52 @@
+import { Keys, Users } from "./accounts.ts";
+import type { Api, Schemas } from "./api.ts";
+import { type CallOptions, Connection, type StowageOptions } from "./connection.ts";
+import { Events, Webhooks } from "./events.ts";
+import { Files } from "./files.ts";
+
+export type { CallOptions, StowageOptions } from "./connection.ts";
+export { type ErrorCode, StowageError } from "./errors.ts";
+export type { EventFilters } from "./events.ts";
+export type { FileFilters } from "./files.ts";
+export { SignatureError, verifyMessage } from "./signatures.ts";
+export type { UploadOptions } from "./uploads.ts";
+
+export type ApiKey = Schemas["ApiKey"];
+export type Event = Schemas["Event"];
+export type FileMetadata = Schemas["FileMetadata"];
+export type StoredFile = Schemas["File"];
+export type Usage = Api["GET /docs/v1/usage"]["answer"]["data"];
+export type User = Schemas["User"];
+export type Webhook = Schemas["Webhook"];
+
+/**
+ * A client of one service with one token, for browsers and Node. Every call takes a signal; what fails is a
+ * `StowageError`, but for an abort. Requests that do no harm twice are repeated where they fail for a passing reason.
+ */
+export class Stowage {
+  readonly files: Files;
+  readonly users: Users;
+  readonly keys: Keys;
+  readonly events: Events;
+  readonly webhooks: Webhooks;
+  readonly #connection: Connection;
+
+  constructor(options: StowageOptions) {
+    this.#connection = new Connection(options);
+    this.files = new Files(this.#connection);
+    this.users = new Users(this.#connection);
+    this.keys = new Keys(this.#connection);
+    this.events = new Events(this.#connection);
+    this.webhooks = new Webhooks(this.#connection);
+  }
+
+  /** What the team keeps, and may keep. */
+  async usage({ signal }: CallOptions = {}): Promise<Usage> {
+    return (await this.#connection.call("GET /docs/v1/usage", { signal })).data;
+  }
+
+  /** A secret key for 12 hours, for a user. Deleting it logs out. */
+  async logIn(credentials: Api["POST /auth/v1/login"]["body"], { signal }: CallOptions = {}): Promise<ApiKey> {
+    return (await this.#connection.call("POST /auth/v1/login", { body: credentials, signal })).data;
+  }
+}

@@ -1,0 +1,145 @@
+import type { DetailedError, UploadOptions as TusOptions } from "tus-js-client";
+import type { CallOptions, Connection } from "./connection.ts";
+import { connectionError, errorOf, StowageError } from "./errors.ts";
+import { waitToRetry } from "./retrying.ts";
+
+/** From this size on an upload is resumable; below, one request costs less than what it may have to repeat. */
+const RESUMABLE_BYTES = 8 * 1000 * 1000;
+/** Cloudflare's edge refuses requests above 100 MB; a multiple of the 5 MiB that the service stores at a time. */
+const CHUNK_BYTES = 80 * 1024 * 1024;
+const FORM = "/docs/v1/uploads";
+
+export interface UploadOptions extends CallOptions {
+  /** The file's name, where `file` is no File or is to be called otherwise. */
+  name?: string;
+  /** Told how many bytes are sent of how many. */
+  onProgress?: (sentBytes: number, totalBytes: number) => void;
+  /** 64 hex digits with which the service compares what it stored of a resumable upload. */
+  sha256?: string;
+  /** Of a form: who sends the same key and bytes again within 24 hours gets the first answer. Default: a random one. */
+  idempotencyKey?: string;
+  /** The address of a resumable upload that was begun before. If it is gone a new one is begun. */
+  resumeFrom?: string | undefined;
+  /** Told the address to resume from, as soon as there is one. It holds a secret. */
+  onResumable?: (address: string) => void;
+}
+
+/** Sends a file, as a form or as a resumable upload by its size. @returns its id */
+export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
+  options.signal?.throwIfAborted();
+  const name = options.name ?? ("name" in file ? String(file.name) : "file");
+  const location = await (file.size < RESUMABLE_BYTES ? sendForm : sendResumable)(connection, file, name, options);
+  return location.slice(location.lastIndexOf("/") + 1);
+}
+
+function randomKey(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function sendForm(connection: Connection, file: Blob, name: string, options: UploadOptions): Promise<string> {
+  const body = new FormData();
+  body.append("file", file, name);
+  options.onProgress?.(0, file.size);
+  const response = await connection.send(FORM, {
+    method: "POST",
+    body,
+    headers: { "Idempotency-Key": options.idempotencyKey ?? randomKey() },
+    signal: options.signal,
+    isRepeatable: true,
+  });
+  await response.arrayBuffer();
+  options.onProgress?.(file.size, file.size);
+  return response.headers.get("Location") ?? "";
+}
+
+async function sendResumable(
+  connection: Connection,
+  file: Blob,
+  name: string,
+  { onProgress, sha256, resumeFrom, onResumable, signal }: UploadOptions,
+): Promise<string> {
+  const { Upload } = await import("tus-js-client");
+  const url = `${connection.url}${FORM}/resumable`;
+  let location = "";
+  let attempt = 0;
+  await new Promise<void>((resolve, reject) => {
+    const stop = (reason: unknown) => {
+      signal?.removeEventListener("abort", abort);
+      upload.abort();
+      reject(reason);
+    };
+    const abort = () => stop(signal?.reason);
+    const onError = async (error: unknown) => {
+      try {
+        const passing = { attempt: attempt++, retries: connection.retries, isRepeatable: true };
+        await waitToRetry(stowageErrorOf(error, url), passing, signal);
+        upload.start();
+      } catch (final) {
+        stop(final);
+      }
+    };
+    const upload = new Upload(file as File, {
+      endpoint: url,
+      uploadUrl: resumeFrom ?? null,
+      headers: connection.authorization,
+      metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
+      chunkSize: CHUNK_BYTES,
+      // Ours obey Retry-After.
+      retryDelays: null,
+      storeFingerprintForResuming: false,
+      ...nodeReader(stop),
+      onUploadUrlAvailable: () => onResumable?.(upload.url ?? ""),
+      onProgress: (sent, total) => onProgress?.(sent, total),
+      onAfterResponse: (request, response) => {
+        const status = response.getStatus();
+        location = response.getHeader("Content-Location") ?? location;
+        if (status < 300) attempt = request.getMethod() === "PATCH" ? 0 : attempt;
+        // At any of these the library would begin at zero; only an upload that is gone begins anew.
+        else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorAt(response);
+      },
+      onSuccess: () => {
+        signal?.removeEventListener("abort", abort);
+        resolve();
+      },
+      onError,
+    });
+    signal?.addEventListener("abort", abort);
+    upload.start();
+  });
+  return location;
+}
+
+type Answer = NonNullable<DetailedError["originalResponse"]>;
+const errorAt = (response: Answer) =>
+  errorOf(response.getStatus(), response.getBody(), (name) => response.getHeader(name) ?? null);
+
+function stowageErrorOf(error: unknown, url: string): unknown {
+  const { originalRequest, originalResponse, causingError } = error as Partial<DetailedError>;
+  if (causingError instanceof StowageError) return causingError;
+  if (originalResponse) return conflictIsPassing(errorAt(originalResponse));
+  return originalRequest ? connectionError(url, causingError) : error;
+}
+
+/** Another offset than ours: what is stored is asked for, and the upload goes on from there. */
+function conflictIsPassing(error: StowageError): StowageError {
+  if (error.code !== "offset_mismatch") return error;
+  return new StowageError("upload_locked", error.message, { status: 423, requestId: error.requestId });
+}
+
+/** Node's tus-js-client takes no Blob; its streams keep memory flat. Asked for at run time: browsers have neither. */
+function nodeReader(onError: (error: unknown) => void): Pick<TusOptions, "fileReader"> {
+  const stream = globalThis.process?.getBuiltinModule?.("node:stream");
+  if (!stream) return {};
+  const slice = async (file: Blob, start: number, end: number) => {
+    const part = file.slice(start, end);
+    const value = stream.Readable.fromWeb(part.stream() as Parameters<typeof stream.Readable.fromWeb>[0]);
+    value.on("error", onError);
+    return { value: Object.assign(value, { size: part.size }), done: end >= file.size };
+  };
+  const openFile = async (file: Blob) => ({
+    size: file.size,
+    slice: (start: number, end: number) => slice(file, start, end),
+    close: () => {},
+  });
+  return { fileReader: { openFile } };
+}

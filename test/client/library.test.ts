@@ -1,0 +1,369 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import { describe, expect, test, vi } from "vitest";
+import { SignatureError, Stowage, StowageError } from "../../src/client/stowage.ts";
+import { Line } from "../support/line.ts";
+import { bytesOf, collect, hangUp, json, newTeam, refusal, scripted, url } from "./support.ts";
+
+const MEBIBYTE = 1024 * 1024;
+const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };
+const sha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
+  Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
+
+describe("Files", () => {
+  test.each([
+    ["below 8 MB is sent as a form", 70_000, 1],
+    ["above 8 MB is sent as a resumable upload", 9 * MEBIBYTE, 2],
+  ])("A file %s, listed, waited for, downloaded whole and in part, and deleted.", async (_, size, requests) => {
+    const { stowage } = await newTeam();
+    const bytes = bytesOf(size);
+    const progress: number[] = [];
+    const { id } = await stowage.files.upload(new File([bytes], "naïve name.bin"), {
+      onProgress: (sent, total) => {
+        expect(total).toBe(size);
+        progress.push(sent);
+      },
+    });
+    expect(progress.at(-1)).toBe(size);
+    expect(progress).toEqual(progress.toSorted((a, b) => a - b));
+    expect(progress.length).toBeGreaterThan(requests - 1);
+    const file = await stowage.files.waitFor(id);
+    expect(file).toMatchObject({ status: "completed", size, originalName: "naïve name.bin" });
+    expect(file.sha256).toBe(await sha256(bytes));
+    const whole = await stowage.files.download(id);
+    expect(Buffer.from(await whole.arrayBuffer()).equals(bytes)).toBe(true);
+    const part = await stowage.files.download(id, { from: size - 100 });
+    expect(Buffer.from(await part.arrayBuffer()).equals(bytes.subarray(size - 100))).toBe(true);
+    expect(await stowage.usage()).toMatchObject({ files: 1, bytes: size });
+    await stowage.files.delete(id);
+    await expect(stowage.files.get(id)).rejects.toMatchObject({ code: "not_found", status: 404 });
+  });
+
+  test("A list is followed over its pages, with its filters, and ends where its reader stops.", async () => {
+    const { stowage } = await newTeam();
+    const names = ["a1.txt", "a2.txt", "a3.txt", "b.txt"];
+    for (const name of names) await stowage.files.upload(new File(["text"], name));
+    const all = await collect(stowage.files.list({ limit: 1 }));
+    expect(all.map((file) => file.originalName)).toEqual(names.toReversed());
+    const some = await collect(stowage.files.list({ limit: 2, name: "a" }));
+    expect(some.map((file) => file.originalName)).toEqual(["a1.txt", "a2.txt", "a3.txt"]);
+    expect(await collect(stowage.files.list({ limit: 1 }), 2)).toHaveLength(2);
+  });
+
+  test("A form whose answer is lost is sent again under the same key, and stored once.", async () => {
+    const { key, stowage } = await newTeam();
+    const line = await Line.open(url, (connection) =>
+      connection === 0 ? { fault: "drop the answer", afterBytes: 1000 } : { fault: "none", afterBytes: 0 },
+    );
+    const { id } = await new Stowage({ url: line.url, key }).files.upload(new File([bytesOf(5000)], "once.bin"));
+    expect(line.faults).toBe(1);
+    expect((await collect(stowage.files.list())).map((file) => file._id)).toEqual([id]);
+    await line.close();
+  });
+
+  test("A resumable upload goes on over a line that is cut, and repeats no more than the service asks for.", async () => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(20 * MEBIBYTE);
+    const line = await Line.open(url, (connection) =>
+      connection < 4 ? { fault: "cut", afterBytes: 6 * MEBIBYTE } : { fault: "none", afterBytes: 0 },
+    );
+    const { id } = await new Stowage({ url: line.url, key }).files.upload(new File([bytes], "cut.bin"));
+    expect(line.faults).toBeGreaterThan(0);
+    expect(await stowage.files.waitFor(id)).toMatchObject({ size: bytes.length, sha256: await sha256(bytes) });
+    await line.close();
+  });
+
+  test("An upload that was aborted is resumed by another client from the address that was told.", async () => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(24 * MEBIBYTE);
+    const stop = new AbortController();
+    let address = "";
+    // Nothing goes out behind the first part, so that there is something left to send.
+    const line = await Line.open(url, () => ({ fault: "stall", afterBytes: 13 * MEBIBYTE }));
+    const lineUrl = line.url;
+    const aborted = new Stowage({ url: lineUrl, key }).files.upload(new File([bytes], "twice.bin"), {
+      signal: stop.signal,
+      onResumable: (told) => {
+        address = told;
+      },
+    });
+    await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
+    stop.abort(new Error("enough"));
+    await expect(aborted).rejects.toThrow("enough");
+    await line.close();
+    const second = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
+    const { id } = await new Stowage({ url: second.url, key }).files.upload(new File([bytes], "twice.bin"), {
+      resumeFrom: address.replace(lineUrl, second.url),
+      sha256: await sha256(bytes),
+    });
+    expect(second.sentBytes).toBeLessThan(bytes.length - 5 * MEBIBYTE);
+    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", sha256: await sha256(bytes) });
+    expect(await collect(stowage.files.list())).toHaveLength(1);
+    await second.close();
+  });
+
+  test("An upload whose address is gone begins anew.", async () => {
+    const { stowage } = await newTeam();
+    const gone = `${url}/docs/v1/uploads/resumable/${"0".repeat(24)}.${"0".repeat(32)}`;
+    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "anew.bin"), { resumeFrom: gone });
+    expect(await stowage.files.get(id)).toMatchObject({ size: 9 * MEBIBYTE });
+  });
+
+  test.each([1, 9 * MEBIBYTE])("An upload of %i bytes with a wrong key is refused at once.", async (size) => {
+    const stowage = new Stowage({ url, key: "stow_sk_wrong" });
+    const refused = stowage.files.upload(new File([new Uint8Array(size)], "refused.bin"));
+    await expect(refused).rejects.toMatchObject({ name: "StowageError", code: "token_invalid", status: 401 });
+  });
+
+  test("A file that can't be read any more fails its upload, and not the process.", async () => {
+    const { stowage } = await newTeam();
+    const broken = new File([new Uint8Array(9 * MEBIBYTE)], "broken.bin");
+    const slice = () => ({ size: broken.size, stream: () => failing });
+    const failing = new ReadableStream({ pull: (controller) => controller.error(new Error("The disk is gone.")) });
+    const upload = stowage.files.upload(Object.assign(broken, { slice: slice as unknown as File["slice"] }));
+    await expect(upload).rejects.toThrow("The disk is gone.");
+  });
+});
+
+describe("Users, keys and events", () => {
+  test("A user is created, changed under a version, logged in, listed and deleted.", async () => {
+    const { stowage, teamId } = await newTeam();
+    const credentials = { email: "ada@example.com", password: "correct horse battery" };
+    const { _id: id } = await stowage.users.create({ firstName: "Ada", ...credentials });
+    expect(await stowage.users.update(id, { lastName: "King" }, { version: 0 })).toMatchObject({ __v: 1 });
+    const late = stowage.users.update(id, { lastName: "Byron" }, { version: 0 });
+    await expect(late).rejects.toMatchObject({ code: "version_mismatch", status: 412 });
+    await expect(stowage.users.create(credentials)).rejects.toMatchObject({ code: "email_taken" });
+    const { key } = await new Stowage({ url }).logIn({ teamId, ...credentials });
+    expect(await new Stowage({ url, key }).users.get(id)).toMatchObject({ lastName: "King" });
+    expect((await collect(stowage.users.list({ limit: 1 }))).map((user) => user._id)).toEqual([id]);
+    await stowage.users.delete(id, { version: 1 });
+    expect(await collect(stowage.users.list())).toEqual([]);
+  });
+
+  test("A key is created, listed, and refused once it is deleted.", async () => {
+    const { stowage } = await newTeam();
+    const { id, key } = await stowage.keys.create({ name: "Player", isPublic: true });
+    expect((await collect(stowage.keys.list())).map(({ name }) => name)).toEqual(["Player", "test"]);
+    expect(await stowage.keys.get(id)).toMatchObject({ isPublic: true });
+    await stowage.keys.delete(id);
+    const refused = new Stowage({ url, key }).files.upload(new File(["x"], "x.txt"));
+    await expect(refused).rejects.toMatchObject({ code: "token_invalid" });
+  });
+
+  test("Invalid input is an error that names the fields.", async () => {
+    const { stowage } = await newTeam();
+    const error = await stowage.users.create({ email: "nobody", password: "short" }).catch((caught) => caught);
+    expect(error).toBeInstanceOf(StowageError);
+    expect(error).toMatchObject({
+      code: "invalid_input",
+      status: 400,
+      requestId: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    });
+    expect(error.errors.map(({ path }: { path: string }) => path)).toEqual(["email", "password"]);
+  });
+
+  test("Events are followed from a given one on, each once, until the signal aborts.", async () => {
+    const { stowage } = await newTeam();
+    await stowage.keys.create({ name: "before" });
+    const [latest] = await collect(stowage.events.list({ limit: 1 }));
+    const stop = new AbortController();
+    const after = latest?._id ?? "";
+    const following = stowage.events.follow({ type: "apikey.created", after }, { signal: stop.signal });
+    for (const name of ["after 1", "after 2"]) {
+      const { id } = await stowage.keys.create({ name });
+      expect((await following.next()).value).toMatchObject({ type: "apikey.created", subject: { id } });
+    }
+    const never = following.next();
+    stop.abort(new Error("enough"));
+    await expect(never).rejects.toThrow("enough");
+  });
+
+  test("Events are followed from the latest on where none is given.", async () => {
+    const event = (_id: string) => json(200, { data: [{ _id }] });
+    const service = await scripted(event("1"), event("2"), json(200, { data: [] }), event("3"));
+    const ids = (await collect(new Stowage({ url: service.url }).events.follow(), 2)).map(({ _id }) => _id);
+    expect(ids).toEqual(["2", "3"]);
+    expect(service.requests.map((request) => new URL(request.url, url).searchParams.get("after"))).toEqual([
+      null,
+      "1",
+      "2",
+      "2",
+    ]);
+    service.close();
+  });
+});
+
+describe("Webhooks", () => {
+  test("A message that the service sends is verified by its secret, and by no other.", async () => {
+    const { stowage } = await newTeam();
+    const messages: { body: string; headers: Record<string, string | string[] | undefined> }[] = [];
+    const receiver = createServer(async (request, response) => {
+      const body = (await request.setEncoding("utf8").toArray()).join("");
+      messages.push({ body, headers: request.headers });
+      response.end("ok");
+    }).listen(0, "127.0.0.1");
+    await once(receiver, "listening");
+    const { port } = receiver.address() as { port: number };
+    const { _id: id, secret } = await stowage.webhooks.create({
+      url: `http://127.0.0.1:${port}/hook`,
+      types: ["file.failed"],
+    });
+    expect(await stowage.webhooks.test(id)).toMatchObject({ httpStatus: 200 });
+    const message = messages[0] ?? { body: "", headers: {} };
+    expect(await stowage.webhooks.verify(message.body, message.headers, secret)).toMatchObject({
+      type: "webhook.test",
+    });
+    const headers = new Headers(message.headers as Record<string, string>);
+    expect(await stowage.webhooks.verify(Buffer.from(message.body), headers, secret)).toMatchObject({
+      type: "webhook.test",
+    });
+    const { secret: other } = await stowage.webhooks.rotateSecret(id, { revokeOld: true });
+    const { verify } = stowage.webhooks;
+    await expect(verify(message.body, headers, other)).rejects.toBeInstanceOf(SignatureError);
+    await expect(verify(`${message.body} `, headers, secret)).rejects.toBeInstanceOf(SignatureError);
+    await expect(verify(message.body, {}, secret)).rejects.toBeInstanceOf(SignatureError);
+    const now = Date.now() + 6 * 60 * 1000;
+    await expect(verify(message.body, headers, secret, { now })).rejects.toThrow("too old");
+    expect(await stowage.webhooks.update(id, { status: "disabled" })).toMatchObject({ status: "disabled" });
+    expect(await stowage.webhooks.list()).toHaveLength(1);
+    await stowage.webhooks.delete(id);
+    expect(await stowage.webhooks.list()).toEqual([]);
+    receiver.close();
+  });
+});
+
+describe("What fails for a passing reason", () => {
+  const file = () => new File(["x"], "x.txt");
+
+  test.each([
+    ["is away for a moment", refusal(503, "unavailable", { "Retry-After": "0" })],
+    ["hangs up", hangUp],
+    ["stands behind something that answers in its place", json(502, "Bad gateway")],
+  ])("A read is repeated where the service %s.", async (_, step) => {
+    const service = await scripted(step, step, json(200, USAGE));
+    expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
+    expect(service.requests).toHaveLength(3);
+    service.close();
+  });
+
+  test("A repeated form carries the key of the first.", async () => {
+    const away = refusal(503, "unavailable", { "Retry-After": "0" });
+    const service = await scripted(away, json(200, { message: "" }, { Location: "/docs/v1/uploads/1" }));
+    expect(await new Stowage({ url: service.url }).files.upload(file())).toEqual({ id: "1" });
+    const keys = service.requests.map(({ headers }) => headers["idempotency-key"]);
+    expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
+    expect(keys[1]).toBe(keys[0]);
+    service.close();
+  });
+
+  test("Retry-After is waited for.", async () => {
+    const service = await scripted(refusal(429, "rate_limited", { "Retry-After": "1" }), json(200, USAGE));
+    await new Stowage({ url: service.url }).usage();
+    const [first, second] = service.requests.map(({ at }) => at);
+    expect((second ?? 0) - (first ?? 0)).toBeGreaterThanOrEqual(1000);
+    service.close();
+  });
+
+  test("Who is to wait for longer than two minutes is told so instead.", async () => {
+    const service = await scripted(refusal(429, "rate_limited", { "Retry-After": "3600" }));
+    const refused = new Stowage({ url: service.url }).usage();
+    await expect(refused).rejects.toMatchObject({ code: "rate_limited", retryAfterSeconds: 3600 });
+    expect(service.requests).toHaveLength(1);
+    service.close();
+  });
+
+  test.each([
+    ["unavailable", refusal(503, "unavailable", { "Retry-After": "0" }), "unavailable"],
+    ["out of reach", hangUp, "connection_failed"],
+  ])("A user is not created twice where the service is %s.", async (_, step, code) => {
+    const service = await scripted(step);
+    const refused = new Stowage({ url: service.url }).users.create({ email: "a@example.com", password: "12345678" });
+    await expect(refused).rejects.toMatchObject({ code });
+    expect(service.requests).toHaveLength(1);
+    service.close();
+  });
+
+  test("What the rate limit refused is sent again whatever it is: nothing was done.", async () => {
+    const limited = refusal(429, "rate_limited", { "Retry-After": "0" });
+    const service = await scripted(limited, json(200, { message: "", data: { _id: "1" } }));
+    const user = { email: "a@example.com", password: "12345678" };
+    expect(await new Stowage({ url: service.url }).users.create(user)).toEqual({ _id: "1" });
+    service.close();
+  });
+
+  test("A delete whose answer was lost has succeeded where the second finds nothing.", async () => {
+    const service = await scripted(hangUp, refusal(404, "not_found"));
+    await new Stowage({ url: service.url }).files.delete("1");
+    const never = await scripted(refusal(404, "not_found"));
+    await expect(new Stowage({ url: never.url }).files.delete("1")).rejects.toMatchObject({ status: 404 });
+    service.close();
+    never.close();
+  });
+
+  test("It is given up after so many tries as were asked for.", async () => {
+    const service = await scripted(hangUp);
+    await expect(new Stowage({ url: service.url, retries: 1 }).usage()).rejects.toMatchObject({
+      code: "connection_failed",
+      status: 0,
+    });
+    expect(service.requests).toHaveLength(2);
+    service.close();
+  });
+
+  test("An answer that is not the service's is an error of its own.", async () => {
+    const service = await scripted((_, response) => void response.end("<html>"));
+    await expect(new Stowage({ url: service.url }).usage()).rejects.toMatchObject({ code: "unexpected_answer" });
+    service.close();
+  });
+});
+
+describe("An abort", () => {
+  test("A call that waits for an answer, or for its next try, ends with the signal's reason.", async () => {
+    for (const step of [() => {}, refusal(503, "unavailable", { "Retry-After": "60" })]) {
+      const service = await scripted(step);
+      const stop = new AbortController();
+      const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
+      await vi.waitUntil(() => service.requests.length === 1);
+      stop.abort(new Error("enough"));
+      await expect(call).rejects.toThrow("enough");
+      service.close();
+    }
+  });
+
+  test("Nothing is sent by who has aborted before.", async () => {
+    const service = await scripted(hangUp);
+    const { files, users } = new Stowage({ url: service.url });
+    const signal = AbortSignal.abort(new Error("enough"));
+    await expect(files.upload(new File(["x"], "x.txt"), { signal })).rejects.toThrow("enough");
+    await expect(files.upload(new File([new Uint8Array(9e6)], "x"), { signal })).rejects.toThrow("enough");
+    await expect(collect(users.list({}, { signal }))).rejects.toThrow("enough");
+    expect(service.requests).toEqual([]);
+    service.close();
+  });
+});
+
+test("The token goes to the service alone, never to the store of signed addresses or to a page's next address.", async () => {
+  const store = await scripted(json(200, {}));
+  const service = await scripted(
+    (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${store.url}/file` })),
+    (_, response) => {
+      response.setHeader("Link", `<${store.url}/docs/v1/uploads?cursor=c>; rel="next"`);
+      response.end(JSON.stringify({ data: [] }));
+    },
+    json(200, { data: [] }),
+  );
+  const stowage = new Stowage({ url: `${service.url}/`, key: "secret" });
+  await stowage.files.download("1");
+  expect(store.requests).toMatchObject([{ url: "/file" }]);
+  expect(store.requests[0]?.headers.authorization).toBeUndefined();
+  await collect(stowage.files.list());
+  expect(service.requests.map((request) => request.url)).toEqual([
+    "/docs/v1/uploads/1",
+    "/docs/v1/uploads?limit=100",
+    "/docs/v1/uploads?cursor=c",
+  ]);
+  expect(store.requests).toHaveLength(1);
+  service.close();
+  store.close();
+});
