@@ -1,0 +1,86 @@
+import { randomUUID } from "node:crypto";
+import { relative } from "node:path";
+import { type Stowage, StowageError } from "../stowage.ts";
+import { Failure } from "./failures.ts";
+import type { Journal } from "./journal.ts";
+import { type LocalFile, openFile } from "./local-files.ts";
+import type { Progress } from "./progress.ts";
+import { isAltered, isForbidden, type Verifier } from "./verifier.ts";
+
+export interface Sent {
+  id: string;
+  sha256: string | null;
+  isSkipped: boolean;
+}
+
+/** What a run of uploads has in common. */
+export interface Run {
+  stowage: Stowage;
+  journal: Journal;
+  progress: Progress;
+  verifier: Verifier;
+  signal: AbortSignal;
+}
+
+const isNotFound = (error: unknown) => error instanceof StowageError && error.status === 404;
+
+/** What the service has of an upload that has ended; undefined where it has to be sent again. */
+async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Promise<Sent | undefined> {
+  const { id, sha256 = null } = journal.find(file);
+  if (id === undefined) return undefined;
+  const sent = { id, sha256, isSkipped: true };
+  try {
+    const stored = await stowage.files.get(id, { signal });
+    const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sha256);
+    return isGood ? sent : undefined;
+  } catch (error) {
+    if (isNotFound(error)) return undefined;
+    if (isForbidden(error)) return sent;
+    throw error;
+  }
+}
+
+/** Sends a file, from where an earlier run left it, unless that has sent it. */
+export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
+  const { stowage, journal, progress, signal } = run;
+  if (file.size === 0) throw new Failure("failed", `${file.path}: the file is empty, and can't be uploaded.`);
+  const done = await earlier(run, file);
+  if (done) {
+    progress.skip(file.size);
+    return done;
+  }
+  const { blob, digest } = await openFile(file);
+  const { address, idempotencyKey = randomUUID() } = journal.find(file);
+  if (address === undefined) journal.note(file, { idempotencyKey });
+  const bar = progress.begin(relative(process.cwd(), file.path), file.size);
+  let isDone = false;
+  let isFirst = address !== undefined;
+  const onProgress = (sentBytes: number) => {
+    if (isFirst) bar.resumeAt(sentBytes);
+    else bar.advance(sentBytes);
+    isFirst = false;
+  };
+  try {
+    const sending = stowage.files.upload(blob, {
+      name: file.path.replace(/^.*[\\/]/, ""),
+      idempotencyKey,
+      resumeFrom: address,
+      onResumable: (address) => journal.note(file, { address }),
+      onProgress,
+      signal,
+    });
+    const [{ id }, sha256] = await Promise.all([sending, digest()]);
+    journal.note(file, { id, sha256 });
+    isDone = true;
+    return { id, sha256, isSkipped: false };
+  } finally {
+    bar.end(isDone);
+  }
+}
+
+/** Compares what the service stored with what was read here. @throws `altered` */
+export async function checkSent({ verifier }: Run, file: LocalFile, { id, sha256 }: Sent): Promise<void> {
+  const stored = await verifier.digestOf(id);
+  if (stored === null || stored === sha256) return;
+  throw new Failure("altered", `${file.path}: what is stored as ${id} has another SHA-256.`);
+}

@@ -1,0 +1,370 @@
+import { createHash } from "node:crypto";
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test, vi } from "vitest";
+import { Line } from "../support/line.ts";
+import { linesOf, Machine } from "./command-line.ts";
+import { bytesOf, collect, hangUp, newTeam, scripted, type Team, url } from "./support.ts";
+
+const MEBIBYTE = 1024 * 1024;
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+const stored = async ({ stowage }: Team) => collect(stowage.files.list());
+const upload = async ({ stowage }: Team, name: string, bytes: Uint8Array<ArrayBuffer>) =>
+  (await stowage.files.upload(new File([bytes], name))).id;
+
+describe("Each command", () => {
+  const commands: [string, (ids: Record<string, string>) => string[]][] = [
+    ["upload", () => ["upload", "new.bin"]],
+    ["ls", () => ["ls"]],
+    ["info", ({ file = "" }) => ["info", file]],
+    ["get", ({ file = "" }) => ["get", file, "-o", "got.bin", "--force"]],
+    ["usage", () => ["usage"]],
+    ["keys", () => ["keys"]],
+    ["keys create", () => ["keys", "create", "Player", "--public"]],
+    ["users", () => ["users"]],
+    ["events", () => ["events", "--limit", "2"]],
+    ["events --follow", ({ event = "" }) => ["events", "--follow", "--after", event, "--limit", "1"]],
+    ["webhooks", () => ["webhooks"]],
+    ["webhooks deliveries", ({ webhook = "" }) => ["webhooks", "deliveries", webhook]],
+    ["webhooks secret", ({ webhook = "" }) => ["webhooks", "secret", webhook]],
+    ["rm", ({ doomed = "" }) => ["rm", doomed]],
+  ];
+
+  async function prepared() {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    writeFileSync(machine.path("new.bin"), bytesOf(1000));
+    await team.stowage.users.create({ email: "ada@example.com", password: "correct horse battery" });
+    const { _id: webhook } = await team.stowage.webhooks.create({
+      url: "http://127.0.0.1:9/",
+      types: ["user.created"],
+    });
+    const event = (await collect(team.stowage.events.list({ order: "asc" })))[0]?._id ?? "";
+    // Creates the one delivery that is listed.
+    await team.stowage.users.create({ email: "bob@example.com", password: "correct horse battery" });
+    const ids = { file: await upload(team, "old.bin", bytesOf(2000)), doomed: await upload(team, "x", bytesOf(9)) };
+    return { machine, ids: { ...ids, webhook, event } };
+  }
+
+  test("prints lines with tabs, or objects with --json, where there is no terminal.", async () => {
+    const { machine, ids } = await prepared();
+    for (const [name, argsOf] of commands) {
+      const shown = name === "rm" ? { code: 0, stdout: "\t", stderr: "" } : await machine.run(argsOf(ids));
+      expect(shown, name).toMatchObject({ code: 0, stderr: "" });
+      expect(shown.stdout, name).not.toContain("\u001b");
+      if (name !== "get") expect(shown.stdout, name).toContain("\t");
+      const json = await machine.run([...argsOf(ids), "--json"]);
+      expect(json, name).toMatchObject({ code: 0, stderr: "" });
+      expect(linesOf(json.stdout).length, name).toBeGreaterThan(0);
+      for (const line of linesOf(json.stdout)) expect(JSON.parse(line), name).toBeTypeOf("object");
+    }
+  });
+
+  test("prints columns on a terminal.", async () => {
+    const { machine, ids } = await prepared();
+    for (const [name, argsOf] of commands) {
+      const { code, stdout } = await machine.run(argsOf(ids), { isTerminal: true });
+      expect(code, `${name}: ${stdout}`).toBe(0);
+      expect(stdout, name).not.toContain("\t");
+      expect(linesOf(stdout).length, name).toBeGreaterThan(0);
+    }
+  });
+
+  test("tells by --help what it takes, with examples.", async () => {
+    const machine = new Machine();
+    const overview = await machine.run(["--help"]);
+    expect(overview).toMatchObject({ code: 0, stderr: "" });
+    for (const name of new Set(commands.map(([name]) => name.split(" ")[0] ?? ""))) {
+      expect(overview.stdout).toContain(`  ${name} `);
+      const { code, stdout } = await machine.run([name, "--help"]);
+      expect(code).toBe(0);
+      expect(stdout).toContain(`Usage: stowage ${name}`);
+      expect(stdout).toContain("Examples:\n  stowage");
+    }
+  });
+});
+
+describe("stowage upload", () => {
+  test("sends folders, skips what was sent already, and sends again what was changed or deleted.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("in/deeper"), { recursive: true });
+    const names = ["in/a.bin", "in/b.bin", "in/deeper/c.bin"];
+    for (const name of names) writeFileSync(machine.path(name), bytesOf(3000));
+    const first = await machine.run(["upload", "in", "in/a.bin"]);
+    expect(first).toMatchObject({ code: 0, stderr: "" });
+    expect(
+      linesOf(first.stdout)
+        .map((line) => line.split("\t")[1])
+        .toSorted(),
+    ).toEqual(names.map((name) => join(name)));
+    const files = await stored(team);
+    expect(files.map((file) => file.originalName).toSorted()).toEqual(["a.bin", "b.bin", "c.bin"]);
+    writeFileSync(machine.path("in/a.bin"), bytesOf(3001));
+    await team.stowage.files.delete(files.find((file) => file.originalName === "b.bin")?._id ?? "");
+    const second = await machine.run(["upload", "in", "--json"]);
+    const skipped = linesOf(second.stdout)
+      .map((line) => JSON.parse(line))
+      .map(({ path, skipped }) => [path, skipped]);
+    expect(Object.fromEntries(skipped)).toEqual({
+      [machine.path("in/a.bin")]: false,
+      [machine.path("in/b.bin")]: false,
+      [machine.path("in/deeper/c.bin")]: true,
+    });
+    expect(await stored(team)).toHaveLength(4);
+  });
+
+  test.for(["SIGKILL", "SIGINT"] as const)(
+    "goes on where %s ended it, and sends few bytes twice.",
+    async (signal, { annotate }) => {
+      const team = await newTeam();
+      // Stands still behind the first parts, so that there is something left to send.
+      const passedBytes = 23 * MEBIBYTE;
+      let isBroken = true;
+      const line = await Line.open(url, () => ({ fault: isBroken ? "stall" : "none", afterBytes: passedBytes }));
+      const machine = new Machine(team.key, line.url);
+      const bytes = bytesOf(40 * MEBIBYTE);
+      writeFileSync(machine.path("large.bin"), bytes);
+      const first = machine.start(["upload", "large.bin"]);
+      await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
+      first.child.kill(signal);
+      const ended = await first.ended;
+      if (signal === "SIGINT") {
+        expect(ended).toMatchObject({ code: 130, stdout: "" });
+        expect(linesOf(ended.stderr)).toEqual(["stowage: Interrupted. The same command goes on from here."]);
+      }
+      isBroken = false;
+      const before = line.sentBytes;
+      const second = await machine.run(["upload", "large.bin", "--json"]);
+      expect(second).toMatchObject({ code: 0, stderr: "" });
+      const { id } = JSON.parse(second.stdout);
+      expect(await team.stowage.files.get(id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
+      expect(await stored(team)).toHaveLength(1);
+      const twice = line.sentBytes - before - (bytes.length - passedBytes);
+      await annotate(`${signal}: ${(twice / MEBIBYTE).toFixed(2)} MiB sent twice`);
+      expect(twice).toBeLessThan(5.1 * MEBIBYTE);
+      await line.close();
+    },
+  );
+
+  test("stores a form once that was killed before its answer came, and leaves a journal that its owner alone can read.", async () => {
+    const team = await newTeam();
+    let isHeard = false;
+    const line = await Line.open(url, () => ({ fault: isHeard ? "none" : "drop the answer", afterBytes: 50_000 }));
+    const machine = new Machine(team.key, line.url);
+    writeFileSync(machine.path("small.bin"), bytesOf(60_000));
+    const first = machine.start(["upload", "small.bin"]);
+    await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
+    first.child.kill("SIGKILL");
+    await first.ended;
+    const journal = readdirSync(machine.path("state/stowage"))[0] ?? "";
+    expect(statSync(machine.path(`state/stowage/${journal}`)).mode & 0o777).toBe(0o600);
+    isHeard = true;
+    expect(await machine.run(["upload", "small.bin"])).toMatchObject({ code: 0, stderr: "" });
+    expect(await stored(team)).toHaveLength(1);
+    await line.close();
+  });
+
+  test("shows bars with speed and time left on a terminal.", async () => {
+    const machine = new Machine((await newTeam()).key);
+    writeFileSync(machine.path("a.bin"), bytesOf(70_000));
+    const { code, stdout } = await machine.run(["upload", "a.bin"], { isTerminal: true });
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/a\.bin +\[[#-]{20}\] +\d+ % +[\d.]+ k?M?B\/s +[\d:-]+/);
+    expect(linesOf(stdout).at(-1)).toMatch(/[0-9a-f]{24} {2}a\.bin$/);
+  });
+
+  test("takes a public key, which may not look at what it sent.", async () => {
+    const team = await newTeam();
+    const { key } = await team.stowage.keys.create({ name: "public", isPublic: true });
+    const machine = new Machine(key);
+    writeFileSync(machine.path("a.bin"), bytesOf(500));
+    expect(await machine.run(["upload", "a.bin"])).toMatchObject({ code: 0, stderr: "" });
+    const second = await machine.run(["upload", "a.bin"]);
+    expect(second.stdout).toContain("already sent");
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("tells of a file that is not there, of an empty one, and sends the others.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    writeFileSync(machine.path("a.bin"), bytesOf(500));
+    writeFileSync(machine.path("empty.bin"), "");
+    const { code, stdout, stderr } = await machine.run(["upload", "a.bin", "gone.bin", "empty.bin"]);
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toEqual([
+      "stowage: gone.bin is not there.",
+      `stowage: ${machine.path("empty.bin")}: the file is empty, and can't be uploaded.`,
+    ]);
+    expect(linesOf(stdout)).toHaveLength(1);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("fails where what is stored has another digest than what was sent.", async () => {
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
+      const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
+      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+    });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("a.bin"), bytesOf(500));
+    const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
+    expect({ code, stdout }).toEqual({ code: 6, stdout: "" });
+    expect(linesOf(stderr)).toEqual([`stowage: ${machine.path("a.bin")}: what is stored as 1 has another SHA-256.`]);
+    service.close();
+  });
+
+  test("tells once of a key that is refused, however many files there are.", async () => {
+    const machine = new Machine("stow_sk_wrong");
+    mkdirSync(machine.path("in"));
+    for (let count = 0; count < 20; count++) writeFileSync(machine.path(`in/${count}.bin`), "bytes");
+    const { code, stdout, stderr } = await machine.run(["upload", "in"]);
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(linesOf(stderr)).toEqual(["stowage: The token is not valid. Run `stowage login`, or set STOWAGE_KEY."]);
+  });
+});
+
+describe("stowage get", () => {
+  test("writes a file under its name, and leaves one alone that is there.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const bytes = bytesOf(300_000);
+    const id = await upload(team, "song.bin", bytes);
+    expect(await machine.run(["get", id])).toMatchObject({ code: 0, stdout: "song.bin\n", stderr: "" });
+    expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
+    expect(await machine.run(["get", id])).toMatchObject({ code: 0, stdout: "song.bin\talready there\n" });
+    writeFileSync(machine.path("song.bin"), "mine");
+    const refused = await machine.run(["get", id]);
+    expect(refused).toMatchObject({ code: 1, stdout: "" });
+    expect(linesOf(refused.stderr)).toHaveLength(1);
+    expect(readFileSync(machine.path("song.bin"), "utf8")).toBe("mine");
+    expect(await machine.run(["get", id, "--force"])).toMatchObject({ code: 0 });
+    expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
+    expect(readdirSync(machine.folder).filter((name) => name.endsWith(".part"))).toEqual([]);
+  });
+
+  test("goes on from a part that is there, and keeps nothing where that was altered.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const bytes = bytesOf(300_000);
+    const id = await upload(team, "song.bin", bytes);
+    const part = machine.path(`song.bin.${id}.part`);
+    writeFileSync(part, bytes.subarray(0, 200_000));
+    expect(await machine.run(["get", id, "-o", "song.bin"])).toMatchObject({ code: 0 });
+    expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
+    // Only because the rest alone is fetched does the altered beginning show.
+    writeFileSync(machine.path(`other.bin.${id}.part`), Buffer.alloc(200_000, 1));
+    const altered = await machine.run(["get", id, "-o", "other.bin"]);
+    expect(altered).toMatchObject({ code: 6, stdout: "" });
+    expect(linesOf(altered.stderr)).toHaveLength(1);
+    expect(readdirSync(machine.folder).filter((name) => name.startsWith("other"))).toEqual([]);
+  });
+
+  test.skipIf(!existsSync("/dev/full"))(
+    "says so where the disk is full, and leaves nothing under the name.",
+    async () => {
+      const team = await newTeam();
+      const machine = new Machine(team.key);
+      const id = await upload(team, "song.bin", bytesOf(300_000));
+      symlinkSync("/dev/full", machine.path(`song.bin.${id}.part`));
+      const { code, stdout, stderr } = await machine.run(["get", id]);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toMatch(/^stowage: .*the disk is full\.\n$/);
+      expect(existsSync(machine.path("song.bin"))).toBe(false);
+    },
+  );
+
+  test("writes to stdout with -o -.", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "song.txt", Buffer.from("la la la"));
+    expect(await new Machine(team.key).run(["get", id, "-o", "-"])).toMatchObject({ code: 0, stdout: "la la la" });
+  });
+});
+
+describe("What goes wrong", () => {
+  test.each([
+    ["an unknown command", ["nope"], 2],
+    ["an unknown option", ["ls", "--nope"], 2],
+    ["a missing argument", ["get"], 2],
+    ["a date that is none", ["ls", "--after", "someday"], 2],
+    ["an unknown id", ["info", "0".repeat(24)], 4],
+    ["an unknown id of a file to delete", ["rm", "0".repeat(24)], 4],
+  ])("%s ends with one line on stderr and a code of its own.", async (_, args, expected) => {
+    const { code, stdout, stderr } = await new Machine((await newTeam()).key).run(args);
+    expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
+    expect(stderr).toMatch(/^stowage: .+\n$/);
+  });
+
+  test("A service that is away ends with one line and code 5.", async () => {
+    const service = await scripted(hangUp);
+    const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
+    expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
+    expect(stderr).toMatch(/^stowage: http:\/\/localhost:\d+ can't be reached \(.+\)\.\n$/);
+    service.close();
+  });
+
+  test("A name's control characters reach no terminal.", async () => {
+    const service = await scripted((_, response) => {
+      const file = { _id: "1", createdAt: "", status: "", fileType: "", originalName: "\u001b]0;owned\u0007\u202e" };
+      response.end(JSON.stringify({ data: [file] }));
+    });
+    for (const isTerminal of [true, false]) {
+      const { stdout } = await new Machine("key", service.url).run(["ls"], { isTerminal });
+      expect(stdout).toContain("]0;owned");
+      for (const character of ["\u001b", "\u0007", "\u202e"]) expect(stdout).not.toContain(character);
+    }
+    service.close();
+  });
+});
+
+describe("stowage login", () => {
+  test("keeps address and key where only their owner can read them.", async () => {
+    const { key } = await newTeam();
+    const machine = new Machine();
+    expect(await machine.run(["login", url], { input: `${key}\n` })).toMatchObject({ code: 0, stderr: "" });
+    const file = machine.path("config/stowage/config.json");
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
+    chmodSync(file, 0o644);
+    const refused = await machine.run(["usage"]);
+    expect(refused).toMatchObject({ code: 2, stdout: "" });
+    expect(refused.stderr).toContain("can be read by others");
+  });
+
+  test("keeps no key that is refused.", async () => {
+    const machine = new Machine();
+    expect(await machine.run(["login", url], { input: "stow_sk_wrong\n" })).toMatchObject({ code: 3 });
+    expect(existsSync(machine.path("config/stowage/config.json"))).toBe(false);
+  });
+
+  test("logs in as a user by a password, which is shown nowhere.", async () => {
+    const { stowage, teamId } = await newTeam();
+    await stowage.users.create({ email: "ada@example.com", password: "correct horse battery" });
+    const machine = new Machine();
+    const args = ["login", url, "--team", teamId, "--email", "ada@example.com"];
+    const { code, stdout, stderr } = await machine.run(args, { input: "correct horse battery\n" });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).not.toContain("horse");
+    expect(await machine.run(["ls"])).toMatchObject({ code: 0, stdout: "" });
+  });
+
+  test("A kept key goes to no address but the one that it was kept with.", async () => {
+    const { key } = await newTeam();
+    const machine = new Machine();
+    await machine.run(["login", url], { input: `${key}\n` });
+    const other = await scripted(hangUp);
+    const { code } = await machine.run(["ls"], { env: { STOWAGE_URL: other.url } });
+    expect(code).toBe(2);
+    expect(other.requests).toEqual([]);
+    other.close();
+  });
+});
