@@ -1,0 +1,101 @@
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { newTeam, url } from "./support.ts";
+
+/* The packed client, in a folder that knows nothing of the project. */
+
+const root = join(import.meta.dirname, "../..");
+const MAX_GZIP_BYTES = 6000;
+const folder = mkdtempSync(join(tmpdir(), "stowage package "));
+const installed = join(folder, "node_modules/stowage");
+const run = promisify(execFile);
+
+beforeAll(async () => {
+  await run(process.execPath, [join(root, "src/dev/build-client.ts")]);
+  const { stdout } = await run("npm", ["pack", join(root, "dist/client"), "--silent"], { cwd: folder });
+  mkdirSync(installed, { recursive: true });
+  await run("tar", ["-xzf", stdout.trim(), "-C", installed, "--strip-components=1"], { cwd: folder });
+  // Without the network: what npm would fetch.
+  symlinkSync(join(root, "node_modules/tus-js-client"), join(folder, "node_modules/tus-js-client"), "junction");
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe("The package", () => {
+  test("has no dependency but tus-js-client, and holds what it names.", () => {
+    const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+    expect(Object.keys(manifest.dependencies)).toEqual(["tus-js-client"]);
+    const { types, default: script } = manifest.exports["."];
+    for (const path of [types, script, manifest.bin.stowage]) expect(readFileSync(join(installed, path))).toBeTruthy();
+    const texts = readdirSync(join(installed, "types")).map((name) =>
+      readFileSync(join(installed, "types", name), "utf8"),
+    );
+    expect(texts.join()).not.toMatch(/zod|hono|drizzle|\.\.\//);
+  });
+
+  test("runs its command, for a form and for a resumable upload.", async () => {
+    const { key } = await newTeam();
+    const env = { ...process.env, STOWAGE_URL: url, STOWAGE_KEY: key, XDG_STATE_HOME: folder, HOME: folder };
+    const stowage = (...args: string[]) =>
+      run(process.execPath, [join(installed, "command.js"), ...args], { cwd: folder, env });
+    for (const [name, size] of [
+      ["small.bin", 10_000],
+      ["large.bin", 9_000_000],
+    ] as const) {
+      writeFileSync(join(folder, name), Buffer.alloc(size));
+      const { stdout } = await stowage("upload", name, "--json");
+      const { id } = JSON.parse(stdout);
+      await stowage("get", id, "-o", `got ${name}`);
+      expect(readFileSync(join(folder, `got ${name}`)).length).toBe(size);
+    }
+  });
+
+  test("types the programs of others, and refuses a wrong field.", async () => {
+    const program = (code: string) => `import { Stowage, StowageError } from "stowage";
+      const stowage = new Stowage({ url: "https://stowage.example", key: "key" });
+      export const size: number = (await stowage.files.get("1")).size;
+      export const isOurs = (error: unknown) => error instanceof StowageError && error.code === "not_found";
+      ${code}`;
+    const check = async (code: string) => {
+      writeFileSync(join(folder, "program.mts"), program(code));
+      const compiler = join(root, "node_modules/typescript/bin/tsc");
+      const options = [
+        "--noEmit",
+        "--strict",
+        "--target",
+        "es2023",
+        "--lib",
+        "es2023,dom,dom.iterable,dom.asynciterable",
+      ];
+      const modules = ["--module", "nodenext", "--skipLibCheck", "false", "--types", ""];
+      const { stdout } = await run(process.execPath, [compiler, ...options, ...modules, "program.mts"], {
+        cwd: folder,
+      }).catch((error) => error);
+      return stdout;
+    };
+    expect(await check("await stowage.users.create({ email: 'a@example.com', password: '12345678' });")).toBe("");
+    expect(
+      await check("await stowage.users.create({ email: 'a@example.com', password: '12345678', role: '' });"),
+    ).toMatch(/program\.mts.*role/);
+  });
+
+  test(`has ${MAX_GZIP_BYTES} bytes in a browser at most, compressed, and nothing of Node.`, async () => {
+    const result = await build({
+      stdin: { contents: 'export * from "stowage"', resolveDir: folder },
+      bundle: true,
+      minify: true,
+      format: "esm",
+      platform: "browser",
+      external: ["tus-js-client"],
+      write: false,
+    });
+    const text = result.outputFiles[0]?.text ?? "";
+    expect(text).not.toMatch(/from\s*"node:/);
+    expect(gzipSync(text).length).toBeLessThanOrEqual(MAX_GZIP_BYTES);
+  });
+});
