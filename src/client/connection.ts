@@ -129,7 +129,10 @@ async function once(
   const signals = signal ? [signal, ...limits] : limits;
   let response: Response;
   try {
-    response = await fetch(url, { ...init, ...(signals.length > 0 && { signal: AbortSignal.any(signals) }) });
+    response = await fetch(url, {
+      ...init,
+      signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? null),
+    });
   } catch (cause) {
     signal?.throwIfAborted();
     throw connectionError(url, cause);

@@ -62,6 +62,7 @@ async function sendResumable(
   const url = `${connection.url}${FORM}/resumable`;
   let location = "";
   let attempt = 0;
+  let storedBytes = 0;
   await new Promise<void>((resolve, reject) => {
     const stop = (reason: unknown) => {
       signal?.removeEventListener("abort", abort);
@@ -88,12 +89,20 @@ async function sendResumable(
       retryDelays: null,
       storeFingerprintForResuming: false,
       ...nodeReader(stop),
-      onUploadUrlAvailable: () => onResumable?.(upload.url ?? ""),
+      onUploadUrlAvailable: () => {
+        storedBytes = 0;
+        onResumable?.(upload.url ?? "");
+      },
       onProgress: (sent, total) => onProgress?.(sent, total),
       onAfterResponse: (request, response) => {
         const status = response.getStatus();
         location = response.getHeader("Content-Location") ?? location;
-        if (status < 300) attempt = request.getMethod() === "PATCH" ? 0 : attempt;
+        if (status < 300) {
+          const offset = Number(response.getHeader("Upload-Offset") ?? 0);
+          // What was stored in spite of a failure counts: a line that always breaks, but later each time, is good enough.
+          if (offset > storedBytes) attempt = 0;
+          storedBytes = Math.max(storedBytes, offset);
+        }
         // At any of these the library would begin at zero; only an upload that is gone begins anew.
         else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorAt(response);
       },

@@ -20,7 +20,8 @@ export interface Ended {
 }
 
 interface RunOptions {
-  input?: string;
+  /** Null leaves it open: whoever starts the command writes to it. */
+  input?: string | null;
   env?: Record<string, string>;
   /** On a pseudo-terminal, which shows both outputs as one. */
   isTerminal?: boolean;
@@ -56,7 +57,8 @@ export class Machine {
     const { STOWAGE_URL: _, STOWAGE_KEY: __, ...outer } = process.env;
     const child = spawn(file, rest, { cwd: this.folder, env: { ...outer, ...home, ...this.#env, ...env } });
     running.add(child);
-    child.stdin.on("error", () => undefined).end(input);
+    child.stdin.on("error", () => undefined);
+    if (input !== null) child.stdin.end(input);
     let stdout = "";
     let stderr = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => {

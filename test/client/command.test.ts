@@ -223,6 +223,17 @@ describe("stowage upload", () => {
     service.close();
   });
 
+  test("sends and checks many files at a time, each once.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("in"));
+    for (let count = 0; count < 120; count++) writeFileSync(machine.path(`in/${count}.bin`), `bytes ${count}`);
+    const { code, stdout, stderr } = await machine.run(["upload", "in", "--parallel", "64"]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(linesOf(stdout)).toHaveLength(120);
+    expect(await stored(team)).toHaveLength(120);
+  });
+
   test("tells once of a key that is refused, however many files there are.", async () => {
     const machine = new Machine("stow_sk_wrong");
     mkdirSync(machine.path("in"));
@@ -338,6 +349,16 @@ describe("stowage login", () => {
     const refused = await machine.run(["usage"]);
     expect(refused).toMatchObject({ code: 2, stdout: "" });
     expect(refused.stderr).toContain("can be read by others");
+  });
+
+  test("asks for a key on a terminal, and does not show it.", async () => {
+    const { key } = await newTeam();
+    const machine = new Machine();
+    const { child, ended, output } = machine.start(["login", url], { isTerminal: true, input: null });
+    await vi.waitUntil(() => output().includes("API key: "), { timeout: 60_000 });
+    child.stdin.write(`${key}\r`);
+    expect(await ended).toMatchObject({ code: 0, stdout: expect.not.stringContaining(key) });
+    expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
   });
 
   test("keeps no key that is refused.", async () => {

@@ -73,6 +73,16 @@ describe("Files", () => {
     await line.close();
   });
 
+  test("A resumable upload goes on for as long as the line lets some of it through.", async () => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(12 * MEBIBYTE);
+    const line = await Line.open(url, () => ({ fault: "cut", afterBytes: 1.5 * MEBIBYTE }));
+    const { id } = await new Stowage({ url: line.url, key, retries: 3 }).files.upload(new File([bytes], "cut.bin"));
+    expect(line.faults).toBeGreaterThan(6);
+    expect(await stowage.files.waitFor(id)).toMatchObject({ sha256: await sha256(bytes) });
+    await line.close();
+  });
+
   test("An upload that was aborted is resumed by another client from the address that was told.", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(24 * MEBIBYTE);

@@ -26,6 +26,8 @@ export interface Command {
   /** What options mean, by name. */
   meanings?: Record<string, string>;
   examples: string[];
+  /** Whether the same command goes on where it was interrupted. */
+  isResumable?: true;
   run(context: Context): Promise<void>;
 }
 

@@ -14,7 +14,7 @@ const isWindows = process.platform === "win32";
 export function configFile(): string {
   const windows = process.env.APPDATA || join(homedir(), "AppData", "Roaming");
   const unix = process.env.XDG_CONFIG_HOME || join(homedir(), ".config");
-  return process.env.STOWAGE_CONFIG || join(isWindows ? windows : unix, "stowage", "config.json");
+  return join(isWindows ? windows : unix, "stowage", "config.json");
 }
 
 /** What uploads leave behind, so that they can be resumed. */

@@ -7,7 +7,7 @@ import { pipeline } from "node:stream/promises";
 import type { FileMetadata, Stowage } from "../stowage.ts";
 import { type Command, type Context, textOf } from "./command.ts";
 import { Failure, failureOf } from "./failures.ts";
-import { plain } from "./output.ts";
+import { complain, plain } from "./output.ts";
 import { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
@@ -122,6 +122,7 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
     await unlink(partial);
     throw new Failure("altered", `${file._id}: what came has another SHA-256; nothing was kept.`);
   }
+  if (file.sha256 === null) complain(`${file._id}: not checked, since it is not processed yet.`);
   await place(partial, path, values.force === true);
   progress.above(() => results.print({ ...row, skipped: false }, [path]));
 }
@@ -153,5 +154,6 @@ export const get: Command = {
   options: { output: { type: "string", short: "o" }, force: { type: "boolean" } },
   meanings: { output: "file or folder to write to; `-` for stdout", force: "replace a file that is there" },
   examples: ["stowage get 0193477c0a5e2b7f4d1c8e90", "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -"],
+  isResumable: true,
   run,
 };

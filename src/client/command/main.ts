@@ -28,7 +28,7 @@ Every command takes --json: one JSON object a line.
 Address and key come from STOWAGE_URL and STOWAGE_KEY, or from what \`stowage login\` keeps.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 key refused, 4 not found, 5 service out of reach, 6 bytes altered,
-130 interrupted. After 5 and 130 the same command goes on from there.
+130 interrupted. After 5 and 130 \`upload\` and \`get\` go on from there.
 
 Examples:
   stowage login https://stowage.example.workers.dev
@@ -57,14 +57,20 @@ async function connect(): Promise<Stowage & { url: string; key: string }> {
   return Object.assign(new Stowage(config), config);
 }
 
-async function main([name, ...rest]: string[]): Promise<void> {
+/** Aborts at Ctrl-C. */
+function interruptionOf({ isResumable }: Command): AbortSignal {
   const interruption = new AbortController();
   const interrupt = () => {
     // Whoever asks twice does not want to wait.
     if (interruption.signal.aborted) process.exit(EXIT_CODES.interrupted);
-    interruption.abort(new Failure("interrupted", "Interrupted. The same command goes on from here."));
+    const hint = isResumable ? " The same command goes on from here." : "";
+    interruption.abort(new Failure("interrupted", `Interrupted.${hint}`));
   };
   process.on("SIGINT", interrupt).on("SIGTERM", interrupt);
+  return interruption.signal;
+}
+
+async function main([name, ...rest]: string[]): Promise<void> {
   if (name === undefined || name === "--help" || name === "-h" || name === "help") {
     process.stdout.write(OVERVIEW);
     if (name === undefined) process.exitCode = EXIT_CODES.usage;
@@ -75,14 +81,9 @@ async function main([name, ...rest]: string[]): Promise<void> {
   const options = { ...command.options, ...COMMON };
   const { values, positionals } = parseArgs({ args: rest, options, allowPositionals: true });
   if (values.help) return void process.stdout.write(helpOf(command));
-  const context: Context = {
-    args: positionals,
-    values: values as Context["values"],
-    results: new Results(values.json === true),
-    signal: interruption.signal,
-    connect,
-  };
-  await command.run(context);
+  const results = new Results(values.json === true);
+  const signal = interruptionOf(command);
+  await command.run({ args: positionals, values: values as Context["values"], results, signal, connect });
 }
 
 // A reader that has seen enough, such as `head`, is no failure.

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { relative } from "node:path";
+import { basename, relative } from "node:path";
 import { type Stowage, StowageError } from "../stowage.ts";
 import { Failure } from "./failures.ts";
 import type { Journal } from "./journal.ts";
@@ -62,7 +62,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
   };
   try {
     const sending = stowage.files.upload(blob, {
-      name: file.path.replace(/^.*[\\/]/, ""),
+      name: basename(file.path),
       idempotencyKey,
       resumeFrom: address,
       onResumable: (address) => journal.note(file, { address }),

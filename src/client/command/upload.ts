@@ -108,5 +108,6 @@ export const upload: Command = {
     "no-check": "don't compare the SHA-256 of what was stored",
   },
   examples: ["stowage upload interview.mp3", "stowage upload recordings/ --parallel 4", "stowage upload *.wav --json"],
+  isResumable: true,
   run,
 };
