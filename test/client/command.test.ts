@@ -69,6 +69,41 @@ describe("Each command", () => {
     }
   });
 
+  test("that changes users, keys and webhooks does what it says.", async () => {
+    const { key, stowage } = await newTeam();
+    const machine = new Machine(key);
+    const json = async (args: string[], input?: string) => {
+      const { code, stdout, stderr } = await machine.run([...args, "--json"], input === undefined ? {} : { input });
+      expect({ code, stderr }, args.join(" ")).toEqual({ code: 0, stderr: "" });
+      return JSON.parse(stdout);
+    };
+    const user = await json(["users", "create", "ada@example.com", "--first", "Ada"], "correct horse battery\n");
+    expect(user).toMatchObject({ firstName: "Ada", email: "ada@example.com" });
+    expect(user.password).toBeUndefined();
+    expect(await json(["users", "update", user._id, "--last", "King"])).toMatchObject({ lastName: "King" });
+    expect(await json(["users", "--name", "Ada K"])).toMatchObject({ _id: user._id });
+    const hook = await json(["webhooks", "create", "http://127.0.0.1:9/", "--types", "user.deleted,user.created"]);
+    expect(hook).toMatchObject({ types: ["user.deleted", "user.created"], secret: expect.stringMatching(/^whsec_/) });
+    expect(await json(["webhooks", "test", hook._id])).toMatchObject({ httpStatus: null });
+    await json(["users", "rm", user._id]);
+    expect(await collect(stowage.users.list())).toEqual([]);
+    const delivery = await json(["webhooks", "deliveries", hook._id]);
+    expect(delivery).toMatchObject({ type: "user.deleted" });
+    expect(await json(["webhooks", "redeliver", delivery._id])).toMatchObject({ _id: delivery._id });
+    const [first] = await collect(stowage.events.list({ order: "asc" }));
+    const replayed = await json(["webhooks", "replay", hook._id, "--after", first?._id ?? ""]);
+    expect(replayed).toMatchObject({ deliveries: expect.any(Number) });
+    const changed = await json(["webhooks", "update", hook._id, "--disable", "--url", "http://127.0.0.1:10/"]);
+    expect(changed).toMatchObject({ status: "disabled", url: "http://127.0.0.1:10/", types: hook.types });
+    await json(["webhooks", "rm", hook._id]);
+    expect(await stowage.webhooks.list()).toEqual([]);
+    const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
+    const made = await json(["keys", "create", "Player", "--public", "--expires", expires]);
+    expect(made).toMatchObject({ isPublic: true, expiresAt: `${expires}T00:00:00.000Z`, key: expect.any(String) });
+    await json(["keys", "rm", made.id]);
+    expect(await collect(stowage.keys.list())).toHaveLength(1);
+  });
+
   test("prints columns on a terminal.", async () => {
     const { machine, ids } = await prepared();
     for (const [name, argsOf] of commands) {

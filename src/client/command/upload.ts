@@ -53,7 +53,7 @@ async function run(context: Context): Promise<void> {
   const signal = AbortSignal.any([interrupted, stop.signal]);
   const journal = new Journal(stateFolder(), await scopeOf(stowage, signal));
   const progress = new Progress(files.reduce((sum, { size }) => sum + size, 0));
-  const verifier = new Verifier(stowage, signal);
+  const verifier = new Verifier(stowage, signal, files.length);
   const sending: Run = { stowage, journal, progress, verifier, signal };
   const fail = (error: unknown, file: LocalFile) => {
     if (signal.aborted) return;

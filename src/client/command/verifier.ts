@@ -27,10 +27,11 @@ export class Verifier {
   #timer: NodeJS.Timeout | undefined;
   #after: Promise<string | undefined>;
 
-  constructor(stowage: Stowage, signal: AbortSignal) {
+  /** `files`: how many may be asked for. */
+  constructor(stowage: Stowage, signal: AbortSignal, files: number) {
     this.#stowage = stowage;
     this.#signal = signal;
-    this.#after = this.#latestEvent();
+    this.#after = files > MAX_SINGLE_FILES ? this.#latestEvent() : Promise.resolve(undefined);
   }
 
   /** @returns the digest of what is stored in hex; null where this key may not know, "" where nothing good is stored */
