@@ -1,5 +1,5 @@
 import type { ApiKey, User } from "../stowage.ts";
-import { actionOf, type Command, type Context, dateOf, idsOf, limitOf, passwordOf, textOf } from "./command.ts";
+import { actionOf, type Command, type Context, dateOf, limited, passwordOf, removeEach, textOf } from "./command.ts";
 import { Failure } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
@@ -21,22 +21,13 @@ export const keys: Command = {
     const { action, rest } = actionOf(context, ["ls", "create", "rm"]);
     const { keys } = await context.connect();
     if (action === "ls") {
-      let left = limitOf(context);
-      for await (const key of keys.list({}, context)) {
-        if (left-- <= 0) break;
-        printKey(context, key);
-      }
+      for await (const key of limited(context, keys.list({}, context))) printKey(context, key);
     } else if (action === "create") {
       const [name] = rest;
       if (name === undefined) throw new Failure("usage", "Give the key a name.");
       const options = { name, isPublic: context.values.public === true, expiresAt: dateOf(context, "expires") };
       context.results.printRecord(await keys.create(options, context));
-    } else {
-      for (const id of idsOf(rest)) {
-        await keys.delete(id, context);
-        context.results.print({ id, deleted: true }, [id, "revoked"]);
-      }
-    }
+    } else await removeEach(context, rest, (id) => keys.delete(id, context), "revoked");
   },
 };
 
@@ -77,11 +68,8 @@ export const users: Command = {
     const email = textOf(context, "email");
     const [subject] = rest;
     if (action === "ls") {
-      let left = limitOf(context);
-      for await (const user of users.list({ name: textOf(context, "name"), email }, context)) {
-        if (left-- <= 0) break;
-        printUser(context, user);
-      }
+      const found = users.list({ name: textOf(context, "name"), email }, context);
+      for await (const user of limited(context, found)) printUser(context, user);
     } else if (action === "create") {
       if (subject === undefined) throw new Failure("usage", "Give the user's email.");
       const password = await passwordOf(context);
@@ -90,11 +78,6 @@ export const users: Command = {
       if (subject === undefined) throw new Failure("usage", "Name the id of a user.");
       const password = context.values.password ? await passwordOf(context) : undefined;
       printUser(context, await users.update(subject, { email, password, ...names }, context));
-    } else {
-      for (const id of idsOf(rest)) {
-        await users.delete(id, context);
-        context.results.print({ id, deleted: true }, [id, "deleted"]);
-      }
-    }
+    } else await removeEach(context, rest, (id) => users.delete(id, context));
   },
 };

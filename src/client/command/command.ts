@@ -37,17 +37,36 @@ export function textOf({ values }: Context, name: string): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-/** `--limit`; without it, there is none. */
-export function limitOf(context: Context): number {
-  const text = textOf(context, "limit") ?? "Infinity";
-  if (text !== "Infinity" && !/^\d+$/.test(text)) throw new Failure("usage", "--limit must be a whole number.");
-  return Number(text);
+/** As many of the items as `--limit` says; all without it. Nothing is asked for beyond them. */
+export async function* limited<T>(context: Context, items: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
+  const text = textOf(context, "limit");
+  if (text !== undefined && !/^\d+$/.test(text)) throw new Failure("usage", "--limit must be a whole number.");
+  let left = Number(text ?? Number.POSITIVE_INFINITY);
+  if (left === 0) return;
+  for await (const item of items) {
+    yield item;
+    left -= 1;
+    if (left === 0) return;
+  }
 }
 
 /** The ids that the command is about: one at least. */
 export function idsOf(args: string[]): string[] {
   if (args.length === 0) throw new Failure("usage", "Name an id.");
   return args;
+}
+
+/** Removes each of them, and says so once it is gone. */
+export async function removeEach(
+  { results }: Context,
+  args: string[],
+  remove: (id: string) => Promise<void>,
+  word = "deleted",
+): Promise<void> {
+  for (const id of idsOf(args)) {
+    await remove(id);
+    results.print({ id, deleted: true }, [id, word]);
+  }
 }
 
 /** The first argument where it is one of the actions; the first of these where there is none. */

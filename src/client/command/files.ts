@@ -1,5 +1,5 @@
 import type { FileFilters } from "../stowage.ts";
-import { type Command, type Context, dateOf, idsOf, limitOf, textOf } from "./command.ts";
+import { type Command, type Context, dateOf, idsOf, limited, removeEach, textOf } from "./command.ts";
 import { failureOf } from "./failures.ts";
 import { bytesText } from "./output.ts";
 
@@ -39,16 +39,13 @@ export const ls: Command = {
   async run(context) {
     const { results, signal } = context;
     const { files } = await context.connect();
-    let left = limitOf(context);
-    if (left === 0) return;
-    for await (const file of files.list(filtersOf(context), { signal })) {
+    for await (const file of limited(context, files.list(filtersOf(context), { signal }))) {
       const { _id, createdAt, status, fileType, originalName } = file;
       results.print(
         file,
         [_id, createdAt, status, fileType.replace(/ file$/, ""), originalName],
         [ID_WIDTH, 24, 10, 8],
       );
-      if (--left === 0) break;
     }
   },
 };
@@ -72,10 +69,9 @@ export const rm: Command = {
   examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90"],
   async run(context) {
     const { files } = await context.connect();
-    for (const id of idsOf(context.args)) {
-      await files.delete(id, context).catch((error) => Promise.reject(failureOf(error, id)));
-      context.results.print({ id, deleted: true }, [id, "deleted"]);
-    }
+    await removeEach(context, context.args, (id) =>
+      files.delete(id, context).catch((error) => Promise.reject(failureOf(error, id))),
+    );
   },
 };
 

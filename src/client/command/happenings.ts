@@ -1,5 +1,5 @@
 import type { Event, EventFilters, Webhook } from "../stowage.ts";
-import { actionOf, type Command, type Context, idsOf, limitOf, textOf } from "./command.ts";
+import { actionOf, type Command, type Context, limited, removeEach, textOf } from "./command.ts";
 import { Failure } from "./failures.ts";
 
 function printEvent({ results }: Context, event: Event): void {
@@ -27,12 +27,7 @@ export const events: Command = {
     const { events } = await context.connect();
     const filters = { type: textOf(context, "type") as EventFilters["type"], after: textOf(context, "after") };
     const found = context.values.follow ? events.follow(filters, context) : events.list(filters, context);
-    let left = limitOf(context);
-    if (left === 0) return;
-    for await (const event of found) {
-      printEvent(context, event);
-      if (--left <= 0) break;
-    }
+    for await (const event of limited(context, found)) printEvent(context, event);
   },
 };
 
@@ -70,10 +65,7 @@ async function runWebhooks(context: Context): Promise<void> {
       await webhooks.update(subject, { url: textOf(context, "url"), types, description, status }, context),
     );
   } else if (action === "rm") {
-    for (const id of idsOf(rest)) {
-      await webhooks.delete(id, context);
-      results.print({ id, deleted: true }, [id, "deleted"]);
-    }
+    await removeEach(context, rest, (id) => webhooks.delete(id, context));
   } else if (action === "test") results.printRecord(await webhooks.test(subject, context));
   else if (action === "secret") {
     results.printRecord(await webhooks.rotateSecret(subject, { ...context, revokeOld: values["revoke-old"] === true }));
@@ -84,9 +76,7 @@ async function runWebhooks(context: Context): Promise<void> {
     const failedOnly = values["failed-only"] === true;
     results.printRecord(await webhooks.replay(subject, { after, failedOnly, signal: context.signal }));
   } else {
-    let left = limitOf(context);
-    for await (const delivery of webhooks.deliveries(subject, context)) {
-      if (left-- <= 0) break;
+    for await (const delivery of limited(context, webhooks.deliveries(subject, context))) {
       const { _id, type, status, attempts } = delivery;
       results.print(delivery, [_id, type, status, `${attempts.length} tries`], [24, 17, 9]);
     }
