@@ -1,7 +1,7 @@
-import { asc, desc, gt, lt, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { asc, desc, gt, lt, type SQL, type Subquery, sql } from "drizzle-orm";
+import { type SQLiteColumn, type SQLiteSelect, unionAll } from "drizzle-orm/sqlite-core";
 import { AppError } from "../errors.ts";
-import type { Param } from "../platform/db.ts";
+import type { Builder, Db, Param } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 
 /** Which part of a list is wanted: by page number at the cost of its depth, or by cursor at no such cost. */
@@ -77,6 +77,46 @@ export function nameKeysetValues(list: string, prefix: string, request: PageRequ
   const { name, id } =
     request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
   return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + BEHIND_ALL_NAMES };
+}
+
+/** Where too few match, the rows are read twice: to filter them, and to find the last. With the credential 1,000 in all. */
+const SCANNED_ROWS = 499;
+
+/** The parameters of a query that is built with `scan`, beside its filters. */
+export type ScanValues = PageValues & { scanned: number; beforeLast: number };
+
+export const scanBounds = (page: number) => ({ scanned: SCANNED_ROWS * page, beforeLast: SCANNED_ROWS * page - 1 });
+
+/** Whether a row of a scan is not there as a match, but as the last that was looked at. */
+type MayBeEnd = { isEnd: 0 | 1 };
+
+/**
+ * For filters that no index serves: the rows of a page among the next rows of a query, a bounded number of them. Where too
+ * few match, the last one that was looked at follows them.
+ */
+export function scan<Q extends SQLiteSelect>(
+  query: Q,
+  db: Db,
+  param: Param<ScanValues>,
+  isWanted: (looked: ReturnType<Q["as"]>) => SQL | undefined,
+) {
+  const looked = (query as SQLiteSelect).limit(param("scanned")).as("looked");
+  const matching = db
+    .select()
+    .from(looked)
+    .where(isWanted(looked as ReturnType<Q["as"]>))
+    .limit(param("limit"))
+    .offset(param("offset"));
+  const last = db.select().from(looked).limit(1).offset(param("beforeLast"));
+  const withEnd = (rows: Subquery, isEnd: 0 | 1) =>
+    db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}` }).from(rows);
+  const whole = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));
+  return whole as unknown as Builder & PromiseLike<(Awaited<Q>[number] & MayBeEnd)[]>;
+}
+
+/** The matches of a scan, and what ended it before its page was full. */
+export function splitScan<Row extends MayBeEnd>(rows: Row[]): { matching: Row[]; end: Row | undefined } {
+  return { matching: rows.filter(({ isEnd }) => isEnd === 0), end: rows.find(({ isEnd }) => isEnd === 1) };
 }
 
 /** Cuts the rows of a keyset query to the page. `nameOf` is given for a list in the order of names. */

@@ -5,6 +5,9 @@ const READ_BYTES = 256 * 1024;
 /** Beyond the first pause that is allowed, a client must send this much: a slow one holds memory and quota. */
 const MIN_BYTES_PER_SECOND = 8 * 1024;
 
+/** Of a body that is refused so much is still read: a client that is answered midway often sees a reset instead. */
+export const MAX_DRAINED_BYTES = 1024 * 1024;
+
 /** Reads a body into a buffer of ours: by default workerd gives 4 KiB at a time, at three times the cost. */
 export class BodyReader {
   readonly #idleMilliseconds: number;

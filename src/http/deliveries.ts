@@ -7,7 +7,7 @@ import {
   redeliver,
   replay,
 } from "../domain/events/delivery-log.ts";
-import { WEBHOOK_TYPES } from "../domain/events/webhooks.ts";
+import { EVENT_TYPES } from "../domain/events/events.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -33,7 +33,7 @@ const deliverySchema = z
   .strictObject({
     _id: id,
     eventId: id,
-    type: z.enum(WEBHOOK_TYPES),
+    type: z.enum(EVENT_TYPES),
     status: z.enum(["pending", "succeeded", "failed"]),
     attempts: z.array(attemptSchema).meta({ description: "The latest ten." }),
     nextAttemptAt: timestamp.nullable(),

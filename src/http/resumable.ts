@@ -4,7 +4,7 @@ import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../d
 import type { ResumableUpload } from "../domain/files/resumable-rows.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { BodyReader } from "./body-reader.ts";
+import { BodyReader, MAX_DRAINED_BYTES } from "./body-reader.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
@@ -24,8 +24,6 @@ import {
 export const RESUMABLE = "/docs/v1/uploads/resumable";
 const VERSION = "1.0.0";
 const EXTENSIONS = "creation,creation-with-upload,expiration,termination";
-/** Of a body that is refused so much is read: a client that is answered midway often sees a reset instead. */
-const MAX_DRAINED_BYTES = 1024 * 1024;
 
 const TUS_RESUMABLE: HeaderContract = {
   required: true,

@@ -5,6 +5,7 @@ import * as z from "zod";
 import { cursorPattern, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
+import { MAX_DRAINED_BYTES } from "./body-reader.ts";
 
 /** Larger than any record; JSON of any depth is parsed quickly at this size. */
 const JSON_BODY_BYTES = 64 * 1024;
@@ -73,9 +74,6 @@ function decoded(text: string): string | undefined {
   }
 }
 
-/** Of a body that is too large so much is still read: a client that is answered midway often sees a reset instead. */
-const DRAINED_BYTES = 1024 * 1024;
-
 /** Keeps a body up to the limit, whatever its Content-Length says. */
 async function readLimited(body: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
@@ -84,7 +82,7 @@ async function readLimited(body: ReadableStream<Uint8Array> | null): Promise<Uin
   for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
     size += read.value.length;
     if (size <= JSON_BODY_BYTES) chunks.push(read.value);
-    if (size > DRAINED_BYTES) break;
+    if (size > MAX_DRAINED_BYTES) break;
   }
   if (size > JSON_BODY_BYTES) {
     throw new AppError("body_too_large", { message: `A JSON body may have ${JSON_BODY_BYTES} bytes at most.` });

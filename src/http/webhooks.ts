@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import * as z from "zod";
+import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
 import {
   createWebhook,
@@ -9,7 +10,6 @@ import {
   MAX_WEBHOOKS,
   rotateSecret,
   updateWebhook,
-  WEBHOOK_TYPES,
   type Webhook,
 } from "../domain/events/webhooks.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -17,7 +17,7 @@ import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
-const type = z.enum(WEBHOOK_TYPES);
+const type = z.enum(EVENT_TYPES);
 
 const webhookSchema = z
   .strictObject({
@@ -72,7 +72,7 @@ const fields = z.strictObject({
       "https, port 443, a public host name; neither this service nor its storage. For local development the service may be " +
       "set to take http, other ports and this machine too.",
   }),
-  types: z.array(type).min(1).max(WEBHOOK_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
+  types: z.array(type).min(1).max(EVENT_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
   description: text(0, 200),
 });
 

@@ -1,3 +1,5 @@
+import type { Deps } from "../../deps.ts";
+
 /** What an address is judged by. */
 export interface Surroundings {
   /** Host and port by which the service itself is reached. */
@@ -6,6 +8,13 @@ export interface Surroundings {
   /** Also http, other ports, and this machine: for local development. */
   isInsecureAllowed: boolean;
 }
+
+/** Those of a Worker that is reached by `ownHost`. */
+export const surroundingsOf = ({ settings }: Deps, ownHost: string): Surroundings => ({
+  ownHost,
+  s3Host: settings.s3Host,
+  isInsecureAllowed: settings.isInsecureWebhookAllowed,
+});
 
 const MAX_LENGTH = 2048;
 const INTERNAL = /(?:^|\.)(?:local|internal|localhost)$/;

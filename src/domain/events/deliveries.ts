@@ -5,9 +5,18 @@ import type { DeliveryJob } from "../../platform/jobs.ts";
 import { deliveries, webhooks } from "../../platform/schema.ts";
 
 /*
- * The rows of deliveries: one event on its way to one webhook. They are inserted in the batch that inserts the event, so
+ * The rows of webhooks and of deliveries: one event on its way to one webhook. They are inserted in the batch that inserts the event, so
  * there are both or neither; `due_at` then says what is owed, and a message only makes it happen sooner.
  */
+
+export type WebhookRow = typeof webhooks.$inferSelect;
+export type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
+
+export const isWebhook = (param: Param<WebhookKey>) =>
+  and(eq(webhooks.teamId, param("teamId")), eq(webhooks.id, param("id")));
+export const webhookByKey = preparedQuery((db, param: Param<WebhookKey>) =>
+  db.select().from(webhooks).where(isWebhook(param)),
+);
 
 export type DeliveryRow = typeof deliveries.$inferSelect;
 export type DeliveryKey = Pick<DeliveryRow, "webhookId" | "seq">;
@@ -37,6 +46,9 @@ export const isDelivery = (param: Param<DeliveryKey>) =>
 export const wants = (types: ReturnType<typeof sql>, type: ReturnType<typeof sql>) =>
   sql`(${types} is null or exists (select 1 from json_each(${types}) where value = ${type}))`;
 
+/** What a delivery's message says. */
+export const JOB = { teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq };
+
 /** The columns of a delivery that is yet to be tried, as a select list. */
 export const freshDelivery = (now: ReturnType<typeof sql>) =>
   sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
@@ -56,7 +68,7 @@ export const deliveriesOf = preparedQuery((db, param: Param<{ teamId: string; no
         and ${wants(sql`w.types`, sql`e.type`)}`,
     )
     .onConflictDoNothing()
-    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
+    .returning(JOB);
 });
 
 /** Sends the deliveries' messages. Where that fails they are due all the same, and recovery sends them. */
@@ -79,7 +91,7 @@ const takeDue = preparedQuery((db, param: Param<{ now: number; before: number }>
     .update(deliveries)
     .set({ dueAt: sql`${param("now")}` })
     .where(and(sql`(${deliveries.webhookId}, ${deliveries.seq}) in ${due}`, isNotNull(deliveries.dueAt)))
-    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
+    .returning(JOB);
 });
 
 /** Sends the messages of deliveries that are overdue: for a later try, lost, or left by a Worker that died. @returns how many */

@@ -5,15 +5,21 @@ import { type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
-import { type Attempt, type DeliveryRow, enqueueDeliveries, freshDelivery, wants } from "./deliveries.ts";
-import { type EventType, eventId, seqOf } from "./events.ts";
+import {
+  type Attempt,
+  type DeliveryRow,
+  enqueueDeliveries,
+  freshDelivery,
+  isWebhook,
+  JOB,
+  type WebhookRow,
+  wants,
+} from "./deliveries.ts";
+import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
 import { MAX_TRIES } from "./sending.ts";
-import { isWebhook, type WebhookRow } from "./webhooks.ts";
 
 /** Events that one replay looks at. */
 export const MAX_REPLAYED_EVENTS = 1000;
-/** Above the number of any event. */
-const ALL = Number.MAX_SAFE_INTEGER;
 
 /** A delivery as its team sees it. Instants are milliseconds since the epoch. */
 export interface Delivery {
@@ -63,7 +69,7 @@ export async function listDeliveries(
   { limit, cursor }: Omit<PageRequest, "page">,
 ): Promise<Page<Delivery>> {
   const list = listName("deliveries", { webhookId });
-  const before = cursor === undefined ? ALL : seqOf(decodeCursor(list, cursor).id);
+  const before = cursor === undefined ? ABOVE_ALL : seqOf(decodeCursor(list, cursor).id);
   const values = { webhookId, before, limit: limit + 1 };
   const rows = await authorizeRead(deps, credential, deliveriesPage(values));
   if (rows.length === 0) throw new AppError("not_found");
@@ -113,7 +119,7 @@ const resumeByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
 
 /** @throws `not_found`, `webhook_disabled` */
 export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
-  if (!/^[0-9a-f]{24}$/.test(id)) throw new AppError("not_found");
+  if (!isEventId(id)) throw new AppError("not_found");
   const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
   const queries = [makeDue(values), deliveryByEnd(values), resumeByEnd(values)] as const;
   const [[row], existing] = await write(deps, queries, { isIdempotent: true });
@@ -134,7 +140,7 @@ const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
     .insert(deliveries)
     .select(
       sql`select ${freshDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${events} e
-          on e.team_id = w.team_id and e.seq > ${param("after")} and e.seq <= ifnull(${lastOf(param)}, ${ALL})
+          on e.team_id = w.team_id and e.seq > ${param("after")} and e.seq <= ifnull(${lastOf(param)}, ${ABOVE_ALL})
         where w.team_id = ${param("teamId")} and w.id = ${param("id")} and w.status = 'enabled'
         and ${wants(sql`w.types`, sql`e.type`)} and (${param("failedOnly")} = 0 or ${hasFailed})`,
     )
@@ -143,7 +149,7 @@ const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
       set: { status: "pending", tries: 0, dueAt: sql`excluded.due_at` },
       setWhere: sql`${deliveries.status} <> 'pending'`,
     })
-    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq });
+    .returning(JOB);
 });
 const lastReplayed = preparedQuery((db, param: Param<ReplayValues>) =>
   db

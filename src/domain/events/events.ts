@@ -48,6 +48,12 @@ const SEQ_DIGITS = 14;
 export const eventId = (teamId: string, seq: number): string =>
   seq.toString(16).padStart(SEQ_DIGITS, "0") + teamId.slice(SEQ_DIGITS);
 
+/** Whether it may be the id of an event, or of a delivery, which is made alike. */
+export const isEventId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
+
+/** Above the number of any event. */
+export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
+
 export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
 
 export function renderEvent({ teamId, seq, type, createdAt, actor, subjectId, subjectVersion, data }: EventRow): Event {

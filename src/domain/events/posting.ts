@@ -2,11 +2,11 @@ import type { Deps } from "../../deps.ts";
 import { DecryptionError } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { judgeAddress } from "./addresses.ts";
-import type { Attempt } from "./deliveries.ts";
+import { judgeAddress, surroundingsOf } from "./addresses.ts";
+import type { Attempt, WebhookRow } from "./deliveries.ts";
 import type { Event } from "./events.ts";
 import { messageHeaders, secretsOf } from "./signing.ts";
-import { findWebhook, type WebhookRow } from "./webhooks.ts";
+import { findWebhook } from "./webhooks.ts";
 
 const SECOND = 1000;
 /** What `Retry-After` may ask for. */
@@ -40,8 +40,7 @@ export async function post(
     isSuccess: false,
     waitMilliseconds: 0,
   });
-  const { s3Host, isInsecureWebhookAllowed: isInsecureAllowed } = deps.settings;
-  const judged = judgeAddress(webhook.url, { ownHost: webhook.ownHost, s3Host, isInsecureAllowed });
+  const judged = judgeAddress(webhook.url, surroundingsOf(deps, webhook.ownHost));
   if ("refusal" in judged) return refused("address_refused");
   const body = JSON.stringify({ id, type: event.type, timestamp: event.createdAt, data: event });
   let headers: Record<string, string>;

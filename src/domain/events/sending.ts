@@ -1,12 +1,21 @@
 import { and, eq, lte, ne, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import type { DeliveryJob, JobOutcome } from "../../platform/jobs.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
-import { type Attempt, type DeliveryKey, type DeliveryRow, isDelivery } from "./deliveries.ts";
+import {
+  type Attempt,
+  type DeliveryKey,
+  type DeliveryRow,
+  isDelivery,
+  isWebhook,
+  type WebhookKey,
+  type WebhookRow,
+  webhookByKey,
+} from "./deliveries.ts";
 import { eventId, newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { post, type Try } from "./posting.ts";
-import { type DisabledReason, isWebhook, type WebhookRow } from "./webhooks.ts";
+import type { DisabledReason } from "./webhooks.ts";
 
 /*
  * A delivery's way from `pending` to `succeeded` or `failed`: one read, one POST, one write for each try.
@@ -41,11 +50,9 @@ const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
 const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
 const KEPT_ATTEMPTS = MAX_TRIES;
-type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
 /** The webhook as it was read: what its team has changed since is not judged by how the old one did. */
 type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
 
-const webhookOf = preparedQuery((db, param: Param<WebhookKey>) => db.select().from(webhooks).where(isWebhook(param)));
 const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
   db.select().from(deliveries).where(isDelivery(param)),
 );
@@ -143,7 +150,7 @@ const pauseMilliseconds = (failures: number) =>
 export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJob): Promise<JobOutcome> {
   const now = deps.system.now();
   const queries = [
-    webhookOf({ teamId, id: webhookId }),
+    webhookByKey({ teamId, id: webhookId }),
     deliveryOf({ webhookId, seq }),
     eventOf({ teamId, seq }),
   ] as const;
@@ -231,23 +238,14 @@ async function settleFailure(
 
   const failures = webhook.failures + 1;
   const pause = Math.max(waitMilliseconds, failures < MAX_FAILURES ? 0 : pauseMilliseconds(failures));
-  const { teamId, id } = webhook;
-  const queries = [
-    fail(tried),
-    countFailure({ teamId, id, version: webhook.version, now, resumeAt: pause === 0 ? 0 : now + pause }),
-  ] satisfies BoundQuery<unknown>[];
+  const { teamId, id, version } = webhook;
+  const asRead: ReadWebhook = { teamId, id, version };
+  const queries = [fail(tried), countFailure({ ...asRead, now, resumeAt: pause === 0 ? 0 : now + pause })];
   if (isGone || isTooLong) {
     const reason: DisabledReason = isGone ? "gone" : "failing";
-    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...webhook, version: webhook.version + 1 }, { reason });
+    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...asRead, version: version + 1 }, { reason });
     const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
-    const change = disable({
-      teamId,
-      id,
-      version: webhook.version,
-      disabledReason: reason,
-      updatedAt: now,
-      failingBefore,
-    });
+    const change = disable({ ...asRead, disabledReason: reason, updatedAt: now, failingBefore });
     await writeWithEvent(deps, event, [change, ...queries], { isIdempotent: true });
     return `failed, webhook ${reason}`;
   }

@@ -5,19 +5,17 @@ import { given, type Param, preparedQuery, read, write } from "../../platform/db
 import { webhooks } from "../../platform/schema.ts";
 import { DecryptionError } from "../../platform/secrets.ts";
 import type { System } from "../../platform/system.ts";
+import { isWebhook, type WebhookKey, type WebhookRow } from "./deliveries.ts";
 
 /*
- * The secrets of webhooks, and what is signed with them: Standard Webhooks 1.0 (github.com/standard-webhooks/standard-webhooks), with
- * its symmetric signature `v1`.
+ * The secrets of webhooks, and what is signed with them: Standard Webhooks 1.0
+ * (github.com/standard-webhooks/standard-webhooks), with its symmetric signature `v1`.
  */
 
 const PREFIX = "whsec_";
 const SECRET_BYTES = 32;
 /** Stands in `encryptedWith` for a secret that can't be decrypted, so that no later run stumbles over it. */
 const UNREADABLE = "unreadable";
-
-type WebhookRow = typeof webhooks.$inferSelect;
-type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
 
 export const newSecret = (system: System): string =>
   PREFIX + Buffer.from(system.randomBytes(SECRET_BYTES)).toString("base64");
@@ -47,7 +45,7 @@ const decrypt = (deps: Deps, key: WebhookKey, encrypted: string) =>
   deps.secrets.decrypt(encrypted, encryptionContext(key));
 
 /** The secrets that sign at `now`, the newest first. @throws DecryptionError */
-export function secretsOf(deps: Deps, row: WebhookRow & WebhookKey, now: number): string[] {
+export function secretsOf(deps: Deps, row: WebhookRow, now: number): string[] {
   const { encryptedSecret, oldEncryptedSecret, oldSecretEndsAt } = row;
   const isOldGood = oldEncryptedSecret !== null && (oldSecretEndsAt ?? 0) > now;
   return [encryptedSecret, ...(isOldGood ? [oldEncryptedSecret] : [])].map((one) => decrypt(deps, row, one));
@@ -78,13 +76,7 @@ const replaceEncryption = preparedQuery((db, param: Param<Reencryption>) =>
   db
     .update(webhooks)
     .set(given(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret"))
-    .where(
-      and(
-        eq(webhooks.teamId, param("teamId")),
-        eq(webhooks.id, param("id")),
-        eq(webhooks.encryptedSecret, param("before")),
-      ),
-    ),
+    .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
 );
 
 /** As `reencryptTokens` does: the secrets that an older master key encrypted, so that it can be retired. @returns how many */

@@ -1,16 +1,15 @@
 import { and, asc, desc, eq, gt, lt, type SQL, sql } from "drizzle-orm";
-import { type SQLiteTable, unionAll } from "drizzle-orm/sqlite-core";
+import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
-import { decodeCursor, encodeCursor, type Page } from "../paging.ts";
-import { type Event, type EventType, eventId, renderEvent, seqOf } from "./events.ts";
+import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, scanBounds, splitScan } from "../paging.ts";
+import { ABOVE_ALL, type Event, type EventType, eventId, isEventId, renderEvent, seqOf } from "./events.ts";
 
 /* The trail of a team: its events of some days, read in both orders, and on from any of them. */
 
-const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 /** Of each kind, in one batch. */
 export const PURGE_ROWS = 500;
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -27,10 +26,7 @@ export interface TrailRequest {
   teamId?: string | undefined;
 }
 
-/** A page of one type looks at so many events, and where too few are of it, also finds the last of them. */
-const SCANNED_ROWS = 499;
-
-type PageValues = { after: number; before: number; type: string; limit: number };
+type PageValues = ScanValues & { after: number; before: number; type: string };
 
 const rowsIn = (order: typeof asc) => (db: Db, param: Param<PageValues>) => ({
   query: db.select().from(events).orderBy(order(events.seq)).$dynamic(),
@@ -40,22 +36,8 @@ type Rows = ReturnType<ReturnType<typeof rowsIn>>["query"];
 
 const all = (rows: Rows, _: Db, param: Param<PageValues>) => rows.limit(param("limit"));
 
-/** The last event that was looked at has another type, unless it is a match itself. */
-function ofType(rows: Rows, db: Db, param: Param<PageValues>) {
-  const looked = rows.limit(SCANNED_ROWS).as("looked");
-  const matching = db
-    .select()
-    .from(looked)
-    .where(sql`${looked.type} = ${param("type")}`)
-    .limit(param("limit"));
-  const last = db
-    .select()
-    .from(looked)
-    .limit(1)
-    .offset(SCANNED_ROWS - 1);
-  const [one, other] = [matching.as("matching"), last.as("last")];
-  return unionAll(db.select().from(one), db.select().from(other)).limit(param("limit"));
-}
+const ofType = (rows: Rows, db: Db, param: Param<PageValues>) =>
+  scan(rows, db, param, (looked) => sql`${looked.type} = ${param("type")}`);
 
 const readsIn = (order: typeof asc) => ({
   all: teamRead(events.teamId, rowsIn(order), all),
@@ -77,12 +59,17 @@ export async function listEvents(
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
-  const values = { after: Math.max(...lower), before: Math.min(...upper), type: type ?? "", limit: limit + 1 };
-  const rows = await authorizeRead(deps, credential, READS[order][type ? "ofType" : "all"](values), teamId);
-  // The last row that was looked at is there too, if there are few of the type: as another type, or a second time.
-  const tail = rows.at(-1);
-  const end = tail && (tail.type !== (type ?? tail.type) || tail.seq === rows.at(-2)?.seq) ? tail : undefined;
-  const matching = end ? rows.slice(0, -1) : rows;
+  const values = {
+    ...scanBounds(1),
+    after: Math.max(...lower),
+    before: Math.min(...upper),
+    type: type ?? "",
+    limit: limit + 1,
+    offset: 0,
+  };
+  const { matching, end } = type
+    ? splitScan(await authorizeRead(deps, credential, READS[order].ofType(values), teamId))
+    : { matching: await authorizeRead(deps, credential, READS[order].all(values), teamId), end: undefined };
   const items = matching.slice(0, limit).map(renderEvent);
   const lastId = matching.length > limit ? items.at(-1)?._id : end && eventId(end.teamId, end.seq);
   return { items, next: lastId === undefined ? null : encodeCursor(list, lastId) };
@@ -101,8 +88,7 @@ export async function fetchEvent(
   teamId?: string,
 ): Promise<Event> {
   await checkNamedTeam(deps, credential, teamId);
-  const isId = /^[0-9a-f]{24}$/.test(id);
-  const [row] = await authorizeRead(deps, credential, eventBySeq({ seq: isId ? seqOf(id) : 0 }), teamId);
+  const [row] = await authorizeRead(deps, credential, eventBySeq({ seq: isEventId(id) ? seqOf(id) : 0 }), teamId);
   if (!row || eventId(row.teamId, row.seq) !== id) throw new AppError("not_found");
   return renderEvent(row);
 }

@@ -2,22 +2,18 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
-import { EVENT_TYPES, webhooks } from "../../platform/schema.ts";
+import { webhooks } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import { judgeAddress } from "./addresses.ts";
+import { judgeAddress, surroundingsOf } from "./addresses.ts";
+import { isWebhook, type WebhookKey, type WebhookRow, webhookByKey } from "./deliveries.ts";
 import { type EventType, newEvent, writeWithEvent } from "./events.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 
-/** What a webhook may be sent. */
-export const WEBHOOK_TYPES = EVENT_TYPES;
 /** Each adds a row written to every event of the team. */
 export const MAX_WEBHOOKS = 10;
 /** For so long the secret before signs too, so that a receiver can take up the new one without missing anything. */
 const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
-
-export type WebhookRow = typeof webhooks.$inferSelect;
-type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
 
 /** Why a webhook is disabled: its team asked, it answered 410, or it took nothing for days. */
 export type DisabledReason = "requested" | "gone" | "failing";
@@ -49,13 +45,9 @@ function view(row: WebhookRow): Webhook {
   };
 }
 
-export const isWebhook = (param: Param<WebhookKey>) =>
-  and(eq(webhooks.teamId, param("teamId")), eq(webhooks.id, param("id")));
-
 /** @throws `invalid_input` */
-function acceptAddress({ settings }: Deps, text: string, ownHost: string): string {
-  const { s3Host, isInsecureWebhookAllowed: isInsecureAllowed } = settings;
-  const judged = judgeAddress(text, { ownHost, s3Host, isInsecureAllowed });
+function acceptAddress(deps: Deps, text: string, ownHost: string): string {
+  const judged = judgeAddress(text, surroundingsOf(deps, ownHost));
   if ("url" in judged) return judged.url;
   throw new AppError("invalid_input", { errors: [{ path: "url", message: judged.refusal }] });
 }
@@ -71,9 +63,6 @@ const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, param("teamId"))})`;
   return insertWhere(db, webhooks, rowOf(webhooks, param), sql`${count} < ${MAX_WEBHOOKS}`);
 });
-const webhookByKey = preparedQuery((db, param: Param<WebhookKey>) =>
-  db.select().from(webhooks).where(isWebhook(param)),
-);
 
 /**
  * `ownHost` is the host of the request: an address there is refused.

@@ -106,8 +106,10 @@ export class Appending {
       const body = this.#body();
       const first = await body.next();
       // Only once there is something to put behind it: a stash may be 5 MiB.
-      if (!first.done) await this.#writer.write(this.#stash());
-      if (!first.done) await this.#writer.write([first.value]);
+      if (!first.done) {
+        await this.#writer.write(this.#stash());
+        await this.#writer.write([first.value]);
+      }
       await this.#writer.write(body);
       if (this.#end === this.#row.sizeBytes) return await this.#complete();
       if (part.isFull) await this.#writer.sendPart();

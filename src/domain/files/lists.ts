@@ -1,5 +1,4 @@
 import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
-import { unionAll } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { Db, Param } from "../../platform/db.ts";
@@ -19,6 +18,10 @@ import {
   nameKeysetValues,
   type Page,
   type PageRequest,
+  type ScanValues,
+  scan,
+  scanBounds,
+  splitScan,
 } from "../paging.ts";
 import { SHOWN, type SHOWN_STATES, type ShownRow, type StoredFile, view } from "./files.ts";
 
@@ -37,9 +40,6 @@ export interface FileFilters {
   createdBefore?: number | undefined;
 }
 
-/** Where too few match, the rows are read twice: to filter them, and to find the last. With the credential 1,000 in all. */
-const SCANNED_ROWS = 499;
-
 type FilterValues = {
   status: string | null;
   fileType: string | null;
@@ -47,7 +47,7 @@ type FilterValues = {
   above: string;
   below: string;
 };
-type ListValues = KeysetValues & NameKeysetValues & FilterValues & { scanned: number; beforeLast: number };
+type ListValues = KeysetValues & NameKeysetValues & FilterValues & ScanValues;
 
 type Index = "key" | "failed" | "onTheWay" | "fileType" | "name";
 
@@ -101,26 +101,19 @@ type RowsQuery = ReturnType<ReturnType<typeof rowsBy>>["query"];
 
 const page = (rows: RowsQuery, _: Db, param: Param<ListValues>) => rows.limit(param("limit")).offset(param("offset"));
 
-const withEnd = (db: Db, rows: ReturnType<RowsQuery["as"]>, isEnd: 0 | 1) =>
-  db.select({ ...rows._.selectedFields, isEnd: sql<number>`${isEnd}` }).from(rows);
-
-/** The rows of a page among the first rows of the query; where there are too few, also the last that was looked at. */
-function scan(rows: RowsQuery, db: Db, param: Param<ListValues>) {
-  const looked = rows.limit(param("scanned")).as("looked");
-  const isWanted = and(
+const isWanted = (looked: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
+  and(
     sql`${looked.status} = coalesce(${param("status")}, ${looked.status})`,
     sql`${looked.fileType} is coalesce(${param("fileType")}, ${looked.fileType})`,
     gt(looked.id, param("above")),
     lt(looked.id, param("below")),
   );
-  const matching = db.select().from(looked).where(isWanted).limit(param("limit")).offset(param("offset"));
-  const last = db.select().from(looked).limit(1).offset(param("beforeLast"));
-  return unionAll(withEnd(db, matching.as("matching"), 0), withEnd(db, last.as("last"), 1)).limit(param("limit"));
-}
+const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
+  scan(rows, db, param, (looked) => isWanted(looked, param));
 
 const readsBy = (index: Index) => ({
   page: teamRead(files.teamId, rowsBy(index), page),
-  scan: teamRead(files.teamId, rowsBy(index), scan),
+  scan: teamRead(files.teamId, rowsBy(index), scanned),
 });
 const READS = {
   key: readsBy("key"),
@@ -147,15 +140,13 @@ export async function listFiles(
   const below = createdBefore === undefined ? ABOVE_ALL_IDS : idBound(createdBefore);
   const place =
     name === undefined ? keysetValues(list, "newest first", request, below) : nameKeysetValues(list, name, request);
-  const scanned = SCANNED_ROWS * request.page;
   const values = {
     ...place,
     status: status ?? null,
     fileType: fileType ?? null,
     above: createdAfter === undefined ? "" : idBound(Math.floor(createdAfter) + 1),
     below,
-    scanned,
-    beforeLast: scanned - 1,
+    ...scanBounds(request.page),
   } as ListValues;
   const nameOf = name === undefined ? undefined : (row: ShownRow) => row.originalName;
   const show = (row: ShownRow) => view(deps, row);
@@ -168,8 +159,7 @@ export async function listFiles(
     return cutPage(list, request, rows, show, nameOf);
   }
   const rows = await authorizeRead(deps, credential, READS[index].scan(values));
-  const end = rows.find(({ isEnd }) => isEnd === 1);
-  const matching = rows.filter(({ isEnd }) => isEnd === 0);
+  const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
     const message = "With these filters no page so deep has a number: follow Link.";
     throw new AppError("invalid_input", { errors: [{ path: "page", message }] });

@@ -2,7 +2,7 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { type Db, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
@@ -67,19 +67,15 @@ export interface Address {
 
 type NewValues = UploadValues & ResumableRow;
 
-const unfinishedOf = preparedQuery((db, param: Param<{ teamId: string }>) =>
+const countUnfinished = (db: Db, param: Param<{ teamId: string }>) =>
   db
     .select({ count: sql<number>`count(*)` })
     .from(uploads)
-    .where(and(eq(uploads.teamId, param("teamId")), isUnfinished)),
-);
-const insertFile = preparedQuery((db, param: Param<UploadValues>) => {
-  const unfinished = db
-    .select({ count: sql`count(*)` })
-    .from(uploads)
     .where(and(eq(uploads.teamId, param("teamId")), isUnfinished));
-  return insertReceiving(db, param, sql`${unfinished} < ${MAX_UNFINISHED_UPLOADS}`);
-});
+const unfinishedOf = preparedQuery(countUnfinished);
+const insertFile = preparedQuery((db, param: Param<UploadValues>) =>
+  insertReceiving(db, param, sql`${countUnfinished(db, param)} < ${MAX_UNFINISHED_UPLOADS}`),
+);
 const insertUpload = preparedQuery((db, param: Param<NewValues>) => {
   const begun = db
     .select({ one: sql`1` })
