@@ -1,7 +1,8 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection } from "./connection.ts";
+import type { CallOptions, Connection, List } from "./connection.ts";
 
-type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
+export type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
+type KeyFilters = Omit<NonNullable<Api["GET /auth/v1/apikeys"]["query"]>, "cursor" | "page">;
 type IfMatch = CallOptions & {
   /** The user's `__v`: where it has another by now, nothing is changed (`version_mismatch`). */
   version?: number;
@@ -25,7 +26,7 @@ export class Users {
   }
 
   /** The team's users, oldest first; by name where `name` is given. */
-  list(filters: UserFilters = {}, { signal }: CallOptions = {}): AsyncGenerator<Schemas["User"], void, undefined> {
+  list(filters: UserFilters = {}, { signal }: CallOptions = {}): List<Schemas["User"]> {
     return this.#connection.list("GET /auth/v1/users", { query: filters, signal });
   }
 
@@ -58,11 +59,8 @@ export class Keys {
   }
 
   /** The team's keys, newest first. The operator's may name another team. */
-  list(
-    { teamId }: { teamId?: string | undefined } = {},
-    { signal }: CallOptions = {},
-  ): AsyncGenerator<Schemas["ApiKey"], void, undefined> {
-    return this.#connection.list("GET /auth/v1/apikeys", { query: { teamId }, signal });
+  list(filters: KeyFilters = {}, { signal }: CallOptions = {}): List<Schemas["ApiKey"]> {
+    return this.#connection.list("GET /auth/v1/apikeys", { query: filters, signal });
   }
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {

@@ -31,6 +31,19 @@ type ListRoute = { [R in Route]: Api[R]["answer"] extends { data: unknown[] } | 
 type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
 export type Item<R extends ListRoute> = ItemOf<Api[R]["answer"]>;
 
+export interface Page<T> {
+  /** Few or none where filters are combined, although more follow. */
+  items: T[];
+  /** What the following page is asked for with; undefined on the last. */
+  next: string | undefined;
+}
+
+/** The items of a list, page after page, as long as they are asked for; or one page at a time. */
+export interface List<T> extends AsyncGenerator<T, void, undefined> {
+  /** The first page, or the one behind the page that told `next`: with its filters, whatever this list's are. */
+  page(next?: string): Promise<Page<T>>;
+}
+
 interface Sent extends CallOptions {
   method?: string;
   headers?: Record<string, string> | undefined;
@@ -62,18 +75,20 @@ export class Connection {
     return this.#read(await this.#ask(route, input), input.signal);
   }
 
-  /** The items of a list, page after page, as long as they are asked for. */
-  async *list<R extends ListRoute>(route: R, input: Input<R>): AsyncGenerator<Item<R>, void, undefined> {
-    let query: object = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
-    for (;;) {
+  list<R extends ListRoute>(route: R, input: Input<R>): List<Item<R>> {
+    const page = async (next?: string): Promise<Page<Item<R>>> => {
+      const filters = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
+      const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
       const response = await this.#ask(route, { ...input, query } as Input<R>);
       const answer = await this.#read<Item<R>[] | { data: Item<R>[] }>(response, input.signal);
-      yield* Array.isArray(answer) ? answer : answer.data;
-      const next = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
-      if (next === undefined) return;
-      // Its query alone: behind a proxy the address is another, and the token goes to none but ours.
-      query = Object.fromEntries(new URL(next, this.url).searchParams);
-    }
+      const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
+      return {
+        items: Array.isArray(answer) ? answer : answer.data,
+        // Its query alone: behind a proxy the address is another, and the token goes to none but ours.
+        next: link === undefined ? undefined : new URL(link, this.url).search,
+      };
+    };
+    return Object.assign(itemsOf(page), { page });
   }
 
   /** Sends to the service, or to a signed address of its store without the token. @throws StowageError */
@@ -117,6 +132,15 @@ export class Connection {
       timeoutMilliseconds: TIMEOUT_MILLISECONDS,
     });
   }
+}
+
+async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undefined> {
+  let next: string | undefined;
+  do {
+    const found = await page(next);
+    yield* found.items;
+    next = found.next;
+  } while (next !== undefined);
 }
 
 async function once(

@@ -1,7 +1,7 @@
 import type { Schemas } from "./api.ts";
 
 /** A code of the service, or of what happens on the way to it. */
-export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "unexpected_answer";
+export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "file_changed" | "unexpected_answer";
 
 interface Details {
   status?: number;

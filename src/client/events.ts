@@ -1,5 +1,5 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection } from "./connection.ts";
+import type { CallOptions, Connection, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 import { verifyMessage } from "./signatures.ts";
 
@@ -17,7 +17,7 @@ export class Events {
   }
 
   /** What happened in the team, newest first; oldest first with `order: "asc"`. */
-  list(filters: EventFilters = {}, { signal }: CallOptions = {}): AsyncGenerator<Event, void, undefined> {
+  list(filters: EventFilters = {}, { signal }: CallOptions = {}): List<Event> {
     return this.#connection.list("GET /auth/v1/events", { query: filters, signal });
   }
 
@@ -94,8 +94,8 @@ export class Webhooks {
   }
 
   /** What was sent to the webhook, newest first. */
-  deliveries(id: string, { signal }: CallOptions = {}): AsyncGenerator<Delivery, void, undefined> {
-    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", { id, signal });
+  deliveries(id: string, { limit, signal }: CallOptions & { limit?: number } = {}): List<Delivery> {
+    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", { id, query: { limit }, signal });
   }
 
   /** One more try of a delivery, under the same message id. */

@@ -1,7 +1,7 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection } from "./connection.ts";
+import type { CallOptions, Connection, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
-import { sendFile, type UploadOptions } from "./uploads.ts";
+import { discard, sendFile, type UploadOptions } from "./uploads.ts";
 
 const FIRST_LOOK_MILLISECONDS = 100;
 const MAX_LOOK_MILLISECONDS = 2000;
@@ -23,8 +23,13 @@ export class Files {
     return { id: await sendFile(this.#connection, file, options) };
   }
 
-  /** The team's files, newest first. */
-  list(filters: FileFilters = {}, { signal }: CallOptions = {}): AsyncGenerator<Schemas["File"], void, undefined> {
+  /** Gives up the resumable upload at `address`, which counts against what the team may keep for as long as it is there. */
+  discard(address: string, { signal }: CallOptions = {}): Promise<void> {
+    return discard(this.#connection, address, signal);
+  }
+
+  /** The team's files, newest first; by name where `name` is given. */
+  list(filters: FileFilters = {}, { signal }: CallOptions = {}): List<Schemas["File"]> {
     return this.#connection.list("GET /docs/v1/uploads", { query: filters, signal });
   }
 

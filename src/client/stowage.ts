@@ -4,7 +4,8 @@ import { type CallOptions, Connection, type StowageOptions } from "./connection.
 import { Events, Webhooks } from "./events.ts";
 import { Files } from "./files.ts";
 
-export type { CallOptions, StowageOptions } from "./connection.ts";
+export type { UserFilters } from "./accounts.ts";
+export type { CallOptions, List, Page, StowageOptions } from "./connection.ts";
 export { type ErrorCode, StowageError } from "./errors.ts";
 export type { EventFilters } from "./events.ts";
 export type { FileFilters } from "./files.ts";
@@ -12,6 +13,7 @@ export { SignatureError, verifyMessage } from "./signatures.ts";
 export type { UploadOptions } from "./uploads.ts";
 
 export type ApiKey = Schemas["ApiKey"];
+export type Delivery = Schemas["Delivery"];
 export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
 export type StoredFile = Schemas["File"];

@@ -18,10 +18,26 @@ export interface UploadOptions extends CallOptions {
   sha256?: string;
   /** Of a form: who sends the same key and bytes again within 24 hours gets the first answer. Default: a random one. */
   idempotencyKey?: string;
-  /** The address of a resumable upload that was begun before. If it is gone a new one is begun. */
+  /**
+   * The address of a resumable upload that was begun before, of the same file: its size is compared (`file_changed`), and
+   * its bytes by `sha256`. If it is gone a new one is begun.
+   */
   resumeFrom?: string | undefined;
   /** Told the address to resume from, as soon as there is one. It holds a secret. */
   onResumable?: (address: string) => void;
+}
+
+/** An upload's path at the service that the token is for, wherever its address was told: behind a proxy it has several. */
+const pathOf = (address: string) => `${FORM}/resumable/${address.slice(address.lastIndexOf("/") + 1)}`;
+
+/** Removes a resumable upload, its bytes and its reservation; nothing where it is gone already. */
+export async function discard(connection: Connection, address: string, signal?: AbortSignal): Promise<void> {
+  try {
+    const headers = { "Tus-Resumable": "1.0.0" };
+    await connection.send(pathOf(address), { method: "DELETE", headers, signal });
+  } catch (error) {
+    if (![404, 410].includes((error as StowageError).status)) throw error;
+  }
 }
 
 /** Sends a file, as a form or as a resumable upload by its size. @returns its id */
@@ -81,7 +97,7 @@ async function sendResumable(
     };
     const upload = new Upload(file as File, {
       endpoint: url,
-      uploadUrl: resumeFrom ?? null,
+      uploadUrl: resumeFrom === undefined ? null : connection.url + pathOf(resumeFrom),
       headers: connection.authorization,
       metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
       chunkSize: CHUNK_BYTES,
@@ -98,6 +114,8 @@ async function sendResumable(
         const status = response.getStatus();
         location = response.getHeader("Content-Location") ?? location;
         if (status < 300) {
+          const length = Number(response.getHeader("Upload-Length") ?? file.size);
+          if (length !== file.size) throw anotherFile(length, file.size);
           const offset = Number(response.getHeader("Upload-Offset") ?? 0);
           // What was stored in spite of a failure counts: a line that always breaks, but later each time, is good enough.
           if (offset > storedBytes) attempt = 0;
@@ -117,6 +135,9 @@ async function sendResumable(
   });
   return location;
 }
+
+const anotherFile = (length: number, size: number) =>
+  new StowageError("file_changed", `The upload was begun with a file of ${length} bytes, and this one has ${size}.`);
 
 type Answer = NonNullable<DetailedError["originalResponse"]>;
 const errorAt = (response: Answer) =>

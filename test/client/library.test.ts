@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { describe, expect, test, vi } from "vitest";
-import { SignatureError, Stowage, StowageError } from "../../src/client/stowage.ts";
+import { type Page, SignatureError, type StoredFile, Stowage, StowageError } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, hangUp, json, newTeam, refusal, scripted, url } from "./support.ts";
 
@@ -48,6 +48,19 @@ describe("Files", () => {
     const some = await collect(stowage.files.list({ limit: 2, name: "a" }));
     expect(some.map((file) => file.originalName)).toEqual(["a1.txt", "a2.txt", "a3.txt"]);
     expect(await collect(stowage.files.list({ limit: 1 }), 2)).toHaveLength(2);
+  });
+
+  test("A list is read page by page, each with what asks for the next, wherever the reader left off.", async () => {
+    const { stowage } = await newTeam();
+    for (const name of ["a1.txt", "a2.txt", "a3.txt", "b.txt"]) await stowage.files.upload(new File(["text"], name));
+    const names = ({ items }: Page<StoredFile>) => items.map((file) => file.originalName);
+    const first = await stowage.files.list({ name: "a", limit: 2 }).page();
+    expect(names(first)).toEqual(["a1.txt", "a2.txt"]);
+    // Another list: its filters are those of the page.
+    const second = await stowage.files.list().page(first.next);
+    expect({ names: names(second), next: second.next }).toEqual({ names: ["a3.txt"], next: undefined });
+    for (const name of ["one", "two"]) await stowage.keys.create({ name });
+    expect((await stowage.keys.list({ limit: 2 }).page()).items.map(({ name }) => name)).toEqual(["two", "one"]);
   });
 
   test("A form whose answer is lost is sent again under the same key, and stored once.", async () => {
@@ -110,6 +123,47 @@ describe("Files", () => {
     expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", sha256: await sha256(bytes) });
     expect(await collect(stowage.files.list())).toHaveLength(1);
     await second.close();
+  });
+
+  test("An upload is resumed with no file of another size, and at no other service than the client's.", async () => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(9 * MEBIBYTE);
+    const stop = new AbortController();
+    let address = "";
+    const onResumable = (told: string) => {
+      address = told;
+      stop.abort(new Error("enough"));
+    };
+    const begun = stowage.files.upload(new File([bytes], "a.bin"), { signal: stop.signal, onResumable });
+    await expect(begun).rejects.toThrow("enough");
+    const other = new File([bytes.subarray(1)], "b.bin");
+    await expect(stowage.files.upload(other, { resumeFrom: address })).rejects.toMatchObject({ code: "file_changed" });
+    const thief = await scripted(hangUp);
+    const resumeFrom = address.replace(url, thief.url);
+    const { id } = await new Stowage({ url, key }).files.upload(new File([bytes], "a.bin"), { resumeFrom });
+    expect(await stowage.files.waitFor(id)).toMatchObject({ sha256: await sha256(bytes) });
+    expect(await collect(stowage.files.list())).toHaveLength(1);
+    expect(thief.requests).toEqual([]);
+    thief.close();
+  });
+
+  test("An upload that was given up leaves nothing behind, and can be given up twice.", async () => {
+    const { stowage } = await newTeam();
+    const stop = new AbortController();
+    let address = "";
+    const onResumable = (told: string) => {
+      address = told;
+      stop.abort(new Error("enough"));
+    };
+    const file = new File([bytesOf(9 * MEBIBYTE)], "a.bin");
+    await expect(stowage.files.upload(file, { signal: stop.signal, onResumable })).rejects.toThrow("enough");
+    await stowage.files.discard(address);
+    const [id, secret] = address.slice(address.lastIndexOf("/") + 1).split(".");
+    await expect(stowage.files.get(id ?? "")).rejects.toMatchObject({ code: "not_found" });
+    await stowage.files.discard(`/docs/v1/uploads/resumable/${id}.${secret}`);
+    // It was not resumed: another one is begun.
+    const { id: anew } = await stowage.files.upload(file, { resumeFrom: address });
+    expect(anew).not.toBe(id);
   });
 
   test("An upload whose address is gone begins anew.", async () => {

@@ -55,6 +55,23 @@ describe("The package", () => {
     }
   });
 
+  test("runs in a page whose policy forbids code from text, and markup from text, tus-js-client included.", async () => {
+    const { outputFiles } = await build({
+      stdin: { contents: 'export * from "stowage"', resolveDir: folder },
+      bundle: true,
+      splitting: true,
+      format: "esm",
+      platform: "browser",
+      outdir: folder,
+      write: false,
+    });
+    const text = outputFiles.map(({ text }) => text).join("\n");
+    expect(text).toContain("Tus-Resumable");
+    expect(text).not.toMatch(
+      /\beval\b|\bFunction\(|innerHTML|outerHTML|insertAdjacentHTML|document\.write|importScripts/,
+    );
+  });
+
   test("types the programs of others, and refuses a wrong field.", async () => {
     const program = (code: string) => `import { Stowage, StowageError } from "stowage";
       const stowage = new Stowage({ url: "https://stowage.example", key: "key" });
