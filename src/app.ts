@@ -1,4 +1,4 @@
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
@@ -13,6 +13,7 @@ import * as keys from "./http/keys.ts";
 import { apiHeaders, apiSecureHeaders, preflight, requestLog } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
+import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
 import * as users from "./http/users.ts";
 import * as webhooks from "./http/webhooks.ts";
@@ -71,12 +72,15 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     c.set("log", consoleLog);
     await next();
   });
-  app.use(requestLog, apiSecureHeaders, apiHeaders, preflight);
-  app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
-  app.use(async (c, next) => {
+  app.use(requestLog);
+  const provideDeps: MiddlewareHandler<AppEnv> = async (c, next) => {
     c.set("deps", { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId });
     await next();
-  });
+  };
+  mountPages(app, provideDeps);
+  app.use(apiSecureHeaders, apiHeaders, preflight);
+  app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
+  app.use(provideDeps);
   mount(app, api);
   let description: ReturnType<typeof describeApi> | undefined;
   app.get("/openapi.json", (c) => {

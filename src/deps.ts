@@ -22,8 +22,8 @@ export interface Settings {
   eventDays: number;
   /** The queue whose messages have used up their tries. */
   deadLetterQueue: string;
-  /** Where the bytes are: no webhook is sent there. */
-  s3Host: string;
+  /** Where signed addresses point to: pages may play from there, and no webhook is sent there. */
+  storeOrigin: string;
   /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
   isInsecureWebhookAllowed: boolean;
   /** Null where the operator's token is not set: then nobody is the operator. */
@@ -43,6 +43,8 @@ export interface Deps {
   jobs: Jobs<FileJob>;
   deliveryJobs: Jobs<DeliveryJob>;
   sender: Sender;
+  /** The static files of the pages for people. */
+  pages: Fetcher;
   /** Of the request that is served; null in a job and in recovery. */
   requestId: string | null;
   /** Lets work go on after the answer, and after the client has gone away. */
@@ -61,6 +63,7 @@ const envSchema = z.object({
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
   WEBHOOKS: binding<Queue<DeliveryJob>>("send"),
+  PAGES: binding<Fetcher>("fetch"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
@@ -108,7 +111,7 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamFiles: vars.MAX_TEAM_FILES,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
-      s3Host: new URL(vars.S3_ENDPOINT).host,
+      storeOrigin: new URL(vars.S3_ENDPOINT).origin,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE !== undefined,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
@@ -127,6 +130,7 @@ function isolateDeps(env: Env): IsolateDeps {
     jobs: createJobs(vars.JOBS),
     deliveryJobs: createJobs(vars.WEBHOOKS),
     sender: createSender(realSystem),
+    pages: vars.PAGES,
   };
   created.set(env, deps);
   return deps;

@@ -11,6 +11,7 @@ export interface DeployConfig {
     consumers?: { queue: string; dead_letter_queue?: string }[];
   };
   ratelimits: { name: string; namespace_id: string }[];
+  assets?: { binding?: string };
   triggers: { crons?: string[] };
 }
 
@@ -18,6 +19,7 @@ const PLACES = {
   database: "[[d1_databases]]",
   bucket: "[[r2_buckets]]",
   queue: "[[queues.producers]]",
+  files: "[assets]",
   limit: "[[ratelimits]]",
   text: "[vars]",
   number: "[vars]",
@@ -30,6 +32,7 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   BUCKET: "bucket",
   JOBS: "queue",
   WEBHOOKS: "queue",
+  PAGES: "files",
   TOKEN_LIMIT: "limit",
   ADDRESS_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
@@ -62,6 +65,7 @@ export function findProblems(config: DeployConfig): string[] {
     database: bindings(config.d1_databases),
     bucket: bindings(config.r2_buckets),
     queue: bindings(queues.producers),
+    files: config.assets?.binding ? [config.assets.binding] : [],
     limit: config.ratelimits.map(({ name }) => name),
     text: Object.keys(vars).filter((name) => vars[name] !== ""),
     number: Object.keys(vars),

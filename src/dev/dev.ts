@@ -106,7 +106,10 @@ async function main(): Promise<void> {
   const parts = { [`data in ${stateDir}`]: isDataKept, "secrets in .dev.vars": secrets.areKept, key: isKept };
   const which = (kept: boolean) => Object.keys(parts).filter((part) => parts[part] === kept);
   console.log(`
-Stowage answers at ${url}, and describes itself at ${url}/openapi.json
+Stowage answers at ${url}
+
+Console: ${url}/console
+API reference: ${url}/reference
 
 Your secret key: ${key}
 Its team: ${teamId}

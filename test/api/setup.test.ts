@@ -14,6 +14,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   BUCKET: true,
   JOBS: true,
   WEBHOOKS: true,
+  PAGES: true,
   TOKEN_LIMIT: true,
   ADDRESS_LIMIT: true,
   LOGIN_LIMIT: true,

@@ -12,7 +12,7 @@ export interface Surroundings {
 /** Those of a Worker that is reached by `ownHost`. */
 export const surroundingsOf = ({ settings }: Deps, ownHost: string): Surroundings => ({
   ownHost,
-  s3Host: settings.s3Host,
+  s3Host: new URL(settings.storeOrigin).host,
   isInsecureAllowed: settings.isInsecureWebhookAllowed,
 });
 
