@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import * as z from "zod";
-import { AppError, type Code } from "../errors.ts";
+import { AppError, type Code, MESSAGES } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** The one map from code to status. It has no default: a new code does not compile until it has a status. */
@@ -40,11 +40,16 @@ export const STATUS = {
 /** When to try again where nobody knows better. */
 const UNAVAILABLE_SECONDS = 5;
 
+const CODES = Object.keys(STATUS) as [Code, ...Code[]];
+
 export const errorSchema = z
   .strictObject({
     status: z.literal(false),
     message: z.string(),
-    code: z.enum(Object.keys(STATUS) as [Code, ...Code[]]),
+    code: z.enum(CODES).meta({
+      // As Redocly has it: what each value means.
+      "x-enumDescriptions": Object.fromEntries(CODES.map((code) => [code, `${STATUS[code]}: ${MESSAGES[code]}`])),
+    }),
     requestId: z.string(),
     errors: z
       .array(z.strictObject({ path: z.string(), message: z.string() }))

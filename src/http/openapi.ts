@@ -2,14 +2,10 @@ import * as z from "zod";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
 import { errorSchema, STATUS } from "./failures.ts";
+import { DESCRIPTION, securityOf, securitySchemes, TITLE, tagOf, tags } from "./introduction.ts";
 import { type Api, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
-
-const TITLE = "Stowage";
-const DESCRIPTION =
-  "Accounts, API keys and audio uploads. Every record belongs to a team; the bearer token decides which. " +
-  "Every response has X-Request-Id, and every failure the one shape of `Error`.";
 
 /** Zod's JSON Schema, its named schemas moved to `components`. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): Json {
@@ -98,11 +94,17 @@ function requestOf(operation: Operation, components: Json): Json {
   };
 }
 
+const IN_PATH: Record<string, string> = {
+  id: "The record's id.",
+  upload: "`{id}.{secret}`, as `Location` gave it.",
+};
+
 function parametersOf(operation: Operation, path: string, components: Json): Json[] {
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => ({
     name,
     in: "path",
     required: true,
+    description: IN_PATH[name],
     schema: { type: "string" },
   }));
   const query = operation.query ? schemaOf(operation.query, "input", components) : {};
@@ -119,13 +121,6 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
     ...header,
   }));
   return [...inPath, ...inQuery, ...headers];
-}
-
-function tagOf(path: string): string {
-  if (path.startsWith("/docs/")) return "Files";
-  if (path.includes("users")) return "Users";
-  if (path.includes("events")) return "Events";
-  return /webhooks|deliveries/.test(path) ? "Webhooks" : "API keys";
 }
 
 function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
@@ -147,7 +142,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     tags: [tagOf(path)],
     summary,
     ...(description && { description }),
-    security: access === "public" ? [] : [{ bearer: [] }],
+    security: securityOf(access),
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
@@ -170,12 +165,8 @@ export function describeApi(api: Api): Json {
     openapi: "3.1.0",
     info: { title: TITLE, version: "1.0.0", description: DESCRIPTION },
     servers: [{ url: "/" }],
+    tags,
     paths,
-    components: {
-      schemas: components,
-      securitySchemes: {
-        bearer: { type: "http", scheme: "bearer", description: "An API key, or the operator's token." },
-      },
-    },
+    components: { schemas: components, securitySchemes },
   };
 }

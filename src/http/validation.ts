@@ -206,7 +206,7 @@ const wholeNumber = (description: string, max: number) =>
     .meta({ type: "integer", minimum: 1, description });
 
 export const DEFAULT_LIMIT = 20;
-const MAX_LIMIT = 100;
+export const MAX_LIMIT = 100;
 /** Beyond any list, and small enough for its offset to be a whole number. */
 const MAX_PAGE = 1e12;
 

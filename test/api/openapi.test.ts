@@ -96,13 +96,38 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("The document knows one security scheme, a bearer token.", () => {
-    const { securitySchemes } = document.components;
-    expect(Object.values(securitySchemes)).toEqual([expect.objectContaining({ type: "http", scheme: "bearer" })]);
+  test("The document tells of three bearer tokens, and of each operation which of them it takes.", () => {
+    const bearer = { type: "http", scheme: "bearer", description: expect.any(String) };
+    const schemes = { secretKey: bearer, publicKey: bearer, operatorToken: bearer };
+    expect(document.components.securitySchemes).toEqual(schemes);
+    const tokens = { keys: ["secretKey", "operatorToken"], team: ["secretKey"], upload: ["secretKey", "publicKey"] };
     for (const { described, operation, route } of operations) {
-      const wanted = operation.access === "public" ? [] : Object.keys(securitySchemes).map((name) => ({ [name]: [] }));
+      const wanted = operation.access === "public" ? [] : tokens[operation.access].map((name) => ({ [name]: [] }));
       expect(described.security, route).toEqual(wanted);
     }
+  });
+
+  test("The document describes the groups of operations, and each has one.", () => {
+    const tags = document.tags as { name: string; description: string }[];
+    for (const { description, name } of tags) expect(description, name).toMatch(/^\S.*\.$/);
+    const used = Object.values(document.paths as Record<string, Record<string, Described>>).flatMap((item) =>
+      Object.values(item).map((described) => described.tags[0]),
+    );
+    expect([...new Set(used)].sort()).toEqual(tags.map(({ name }) => name).sort());
+  });
+
+  test("The document introduces authentication, errors, lists, retries and rate limits.", () => {
+    const headings = [...document.info.description.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
+    expect(headings).toEqual(["Authentication", "Errors", "Lists", "Retries and versions", "Rate limits"]);
+  });
+
+  test("The document tells the status and the meaning of every error code.", () => {
+    const { code } = document.components.schemas.Error.properties;
+    const told = Object.entries(STATUS).map(([name, status]) => [
+      name,
+      expect.stringMatching(new RegExp(`^${status}: \\S`)),
+    ]);
+    expect(code["x-enumDescriptions"]).toEqual(Object.fromEntries(told));
   });
 
   test("The document leaves the login alone open.", () => {

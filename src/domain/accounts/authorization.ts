@@ -28,7 +28,7 @@ export type Right = "keys" | "team" | "upload";
 /** Who may have a right: the operator manages keys only. */
 export type ActorWith<R extends Right> = R extends "keys" ? Actor : TeamActor;
 
-const RIGHTS: Record<Actor["kind"], readonly Right[]> = {
+export const RIGHTS: Record<Actor["kind"], readonly Right[]> = {
   operator: ["keys"],
   secret: ["keys", "team", "upload"],
   public: ["upload"],
