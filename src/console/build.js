@@ -25,8 +25,6 @@ const { metafile } = await build({
   jsxImportSource: "preact",
   conditions: ["browser"],
   minify: true,
-  // Names of classes are those of errors.
-  keepNames: true,
   legalComments: "none",
   metafile: true,
 });

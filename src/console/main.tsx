@@ -1,4 +1,9 @@
 import { render } from "preact";
+import { followEvents } from "./live.ts";
+import { followLinks } from "./router.ts";
+import { Shell } from "./shell.tsx";
 import "./styles/console.css";
 
-render(<main>Console</main>, document.getElementById("page") as HTMLElement);
+followLinks();
+followEvents();
+render(<Shell />, document.getElementById("page") as HTMLElement);

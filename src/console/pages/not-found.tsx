@@ -1,0 +1,14 @@
+import { Empty, Page } from "../parts/page.tsx";
+import { href } from "../router.ts";
+
+export function NotFound() {
+  return (
+    <Page title="Not found">
+      <Empty title="There is nothing at this address.">
+        <p>
+          <a href={href("/files")}>Go to the files</a>
+        </p>
+      </Empty>
+    </Page>
+  );
+}

@@ -1,0 +1,39 @@
+import { StowageError } from "../../client/stowage.ts";
+
+const DEFAULT = "Something went wrong in this page.";
+
+/** What the service says, and what to name when asking for help. */
+export function messageOf(error: unknown): string {
+  if (error instanceof StowageError) return error.message;
+  return error instanceof Error && error.message ? error.message : DEFAULT;
+}
+
+/** A failure where it happened. Nothing while there is none. */
+export function Failure({ error, onRetry }: { error: unknown; onRetry?: (() => void) | undefined }) {
+  if (error === null || error === undefined) return null;
+  const { requestId, errors } = error instanceof StowageError ? error : { requestId: null, errors: [] };
+  return (
+    <div class="failure" role="alert">
+      <p>{messageOf(error)}</p>
+      {errors.length > 0 && (
+        <ul>
+          {errors.map(({ path, message }) => (
+            <li key={path}>
+              <code>{path}</code>: {message}
+            </li>
+          ))}
+        </ul>
+      )}
+      {requestId && (
+        <p class="quiet">
+          Request <code>{requestId}</code>
+        </p>
+      )}
+      {onRetry && (
+        <button type="button" class="button" onClick={onRetry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
