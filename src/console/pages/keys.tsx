@@ -1,5 +1,212 @@
-import { Page } from "../parts/page.tsx";
+import { useEffect, useState } from "preact/hooks";
+import type { ApiKey } from "../../client/stowage.ts";
+import { onEvent } from "../live.ts";
+import { announce } from "../parts/announce.tsx";
+import { askFirst, Dialog } from "../parts/dialog.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { useListing } from "../parts/loading.ts";
+import { More } from "../parts/more.tsx";
+import { Empty, Page } from "../parts/page.tsx";
+import { useTask } from "../parts/task.ts";
+import { CopyButton, mask, Time } from "../parts/values.tsx";
+import { href, navigate, query } from "../router.ts";
+import { client, session, signOut } from "../session.ts";
 
+const DAY_MILLISECONDS = 86_400_000;
+/** In days. A key lives for ten years at most. */
+const LIVES = { "1 day": 1, "30 days": 30, "90 days": 90, "1 year": 365, "10 years": 3650 };
+
+/** The team's keys; for the operator those of all teams, or of the one that the address names. */
 export function Keys() {
-  return <Page title="Keys">{null}</Page>;
+  const isOperator = session.value?.team === null;
+  const teamId = (isOperator && query.value.get("team")) || undefined;
+  const keys = useListing((signal) => client.value.keys.list({ teamId }, { signal }), [teamId]);
+  const [isMaking, setMaking] = useState(false);
+  useEffect(() => onEvent(({ subject }) => subject.kind === "apikey" && keys.reload()), [keys.reload]);
+  return (
+    <Page
+      title="Keys"
+      actions={
+        <button type="button" class="button primary" onClick={() => setMaking(true)}>
+          Create key
+        </button>
+      }
+    >
+      {isOperator && (
+        <form
+          class="filters"
+          onSubmit={onSubmit((form) => navigate(href("/keys", { team: textOf(form, "team") }), { replace: true }))}
+        >
+          <TextField label="Team" name="team" type="search" value={teamId ?? ""} spellcheck={false} />
+          <button type="submit" class="button">
+            Show its keys
+          </button>
+        </form>
+      )}
+      <Failure error={keys.error} onRetry={keys.reload} />
+      {keys.items?.length === 0 && (
+        <Empty title="No keys">
+          <p>A secret key acts for its team; a public one may ship in a web page, and only uploads.</p>
+        </Empty>
+      )}
+      {keys.items && keys.items.length > 0 && (
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">Kind</th>
+              <th scope="col">Key</th>
+              {isOperator && <th scope="col">Team</th>}
+              <th scope="col">Created</th>
+              <th scope="col">Ends</th>
+              <th scope="col">
+                <span class="visually-hidden">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {keys.items.map((key) => (
+              <Row key={key.id} apiKey={key} isOperator={isOperator} onRevoked={keys.reload} />
+            ))}
+          </tbody>
+        </table>
+      )}
+      <More of={keys} />
+      {isMaking && (
+        <NewKey teamId={teamId} isOperator={isOperator} onMade={keys.reload} onClose={() => setMaking(false)} />
+      )}
+    </Page>
+  );
+}
+
+function Row({ apiKey, isOperator, onRevoked }: { apiKey: ApiKey; isOperator: boolean; onRevoked: () => void }) {
+  const { id, name, key, isPublic, teamId, createdAt, expiresAt } = apiKey;
+  const isOurs = session.value?.team?.keyId === id;
+  const hasEnded = Date.parse(expiresAt) <= Date.now();
+  const revoke = () =>
+    askFirst({
+      title: `Revoke “${name}”?`,
+      text: isOurs
+        ? "This console uses this key: you will be signed out."
+        : "Whoever uses it is refused from the next request on. It can't be brought back.",
+      action: "Revoke key",
+      onConfirm: async () => {
+        if (isOurs) return signOut();
+        await client.value.keys.delete(id);
+        announce(`Revoked “${name}”.`);
+        onRevoked();
+      },
+    });
+  return (
+    <tr>
+      <th scope="row">
+        {name} {isOurs && <span class="badge good">This console</span>}
+      </th>
+      <td data-label="Kind">{isPublic ? "Public" : "Secret"}</td>
+      <td data-label="Key">
+        <code>{mask(key)}</code>
+      </td>
+      {isOperator && (
+        <td data-label="Team">
+          <a href={href("/keys", { team: teamId })}>
+            <code>{teamId}</code>
+          </a>
+        </td>
+      )}
+      <td data-label="Created">
+        <Time at={createdAt} />
+      </td>
+      <td data-label="Ends">{hasEnded ? <span class="badge bad">Ended</span> : <Time at={expiresAt} />}</td>
+      <td class="number">
+        <button type="button" class="button small danger" onClick={revoke} aria-label={`Revoke ${name}`}>
+          Revoke
+        </button>
+      </td>
+    </tr>
+  );
+}
+
+interface NewKeyProps {
+  teamId: string | undefined;
+  isOperator: boolean;
+  onMade: () => void;
+  onClose: () => void;
+}
+
+function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
+  const { run, isRunning, error } = useTask();
+  const [made, setMade] = useState<ApiKey | null>(null);
+  const make = (form: HTMLFormElement) =>
+    run(async () => {
+      const days = Number(textOf(form, "days"));
+      const named = isOperator ? textOf(form, "team") || undefined : undefined;
+      const key = await client.value.keys.create({
+        name: textOf(form, "name"),
+        isPublic: textOf(form, "kind") === "public",
+        // A minute less: ten years are the limit, and clocks differ.
+        expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
+        teamId: named,
+      });
+      setMade(key);
+      onMade();
+    });
+  if (made) {
+    return (
+      <Dialog key="made" title={`Key “${made.name}”`} onClose={onClose}>
+        <div class="stack">
+          <p>Copy it now: the console shows it this once.</p>
+          <p class="secret">
+            <code>{made.key}</code> <CopyButton text={made.key} what="key" />
+          </p>
+          {isOperator && (
+            <p>
+              Its team is <code>{made.teamId}</code>
+            </p>
+          )}
+          <div class="actions">
+            <button type="button" class="button primary" onClick={onClose}>
+              Done
+            </button>
+          </div>
+        </div>
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog key="new" title="Create key" onClose={onClose}>
+      <form class="stack" onSubmit={onSubmit(make)}>
+        <TextField label="Name" name="name" required maxLength={100} hint="What it is for, such as “Web player”." />
+        <SelectField label="Kind" name="kind">
+          <option value="secret">Secret: acts for the team</option>
+          <option value="public">Public: only uploads</option>
+        </SelectField>
+        <SelectField label="Ends after" name="days" value="365">
+          {Object.entries(LIVES).map(([label, days]) => (
+            <option key={label} value={days}>
+              {label}
+            </option>
+          ))}
+        </SelectField>
+        {isOperator && (
+          <TextField
+            label="Team"
+            name="team"
+            value={teamId ?? ""}
+            spellcheck={false}
+            hint="Empty to found a new one."
+          />
+        )}
+        <Failure error={error} />
+        <div class="actions">
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isRunning}>
+            Create key
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
 }

@@ -1,5 +1,166 @@
-import { Page } from "../parts/page.tsx";
+import { useEffect, useState } from "preact/hooks";
+import type { User } from "../../client/stowage.ts";
+import { onEvent } from "../live.ts";
+import { announce } from "../parts/announce.tsx";
+import { askFirst, Dialog } from "../parts/dialog.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { onSubmit, TextField, textOf } from "../parts/form.tsx";
+import { useListing } from "../parts/loading.ts";
+import { More } from "../parts/more.tsx";
+import { Empty, Page } from "../parts/page.tsx";
+import { useTask } from "../parts/task.ts";
+import { Time } from "../parts/values.tsx";
+import { href, navigate, query } from "../router.ts";
+import { client } from "../session.ts";
+
+const nameOf = ({ firstName, lastName, email }: User): string => `${firstName} ${lastName}`.trim() || email;
 
 export function Users() {
-  return <Page title="Users">{null}</Page>;
+  const name = query.value.get("name") || undefined;
+  const email = query.value.get("email") || undefined;
+  const users = useListing((signal) => client.value.users.list({ name, email }, { signal }), [name, email]);
+  /** Whom the dialog changes; null for a new one, undefined while there is no dialog. */
+  const [edited, setEdited] = useState<User | null | undefined>();
+  useEffect(() => onEvent(({ subject }) => subject.kind === "user" && users.reload()), [users.reload]);
+  const remove = (user: User) =>
+    askFirst({
+      title: `Delete ${nameOf(user)}?`,
+      text: "Nobody can sign in as this user any more. Keys that were made stay: revoke them apart.",
+      action: "Delete user",
+      onConfirm: async () => {
+        await client.value.users.delete(user._id);
+        announce(`Deleted ${nameOf(user)}.`);
+        users.reload();
+      },
+    });
+  const filter = (form: HTMLFormElement) =>
+    navigate(href("/users", { name: textOf(form, "name"), email: textOf(form, "email") }), { replace: true });
+  return (
+    <Page
+      title="Users"
+      actions={
+        <button type="button" class="button primary" onClick={() => setEdited(null)}>
+          Create user
+        </button>
+      }
+    >
+      <form class="filters" key={`${name} ${email}`} onSubmit={onSubmit(filter)}>
+        <TextField label="Name begins with" name="name" type="search" value={name ?? ""} />
+        <TextField label="Email" name="email" type="search" value={email ?? ""} />
+        <button type="submit" class="button">
+          Filter
+        </button>
+        {(name || email) && <a href={href("/users")}>Clear filters</a>}
+      </form>
+      <Failure error={users.error} onRetry={users.reload} />
+      {users.items?.length === 0 &&
+        (name || email ? (
+          <Empty title="No user matches.">
+            <p>An email has to be whole; a name is what first and last name, written as one, begin with.</p>
+          </Empty>
+        ) : (
+          <Empty title="No users yet">
+            <p>A user signs in here with email and password, and acts for the team for 12 hours.</p>
+          </Empty>
+        ))}
+      {users.items && users.items.length > 0 && (
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Name</th>
+              <th scope="col">Email</th>
+              <th scope="col">Created</th>
+              <th scope="col">
+                <span class="visually-hidden">Actions</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {users.items.map((user) => (
+              <tr key={user._id}>
+                <th scope="row">{nameOf(user)}</th>
+                <td data-label="Email">{user.email}</td>
+                <td data-label="Created">
+                  <Time at={user.createdAt} />
+                </td>
+                <td class="number">
+                  <div class="actions">
+                    <button
+                      type="button"
+                      class="button small"
+                      onClick={() => setEdited(user)}
+                      aria-label={`Change ${nameOf(user)}`}
+                    >
+                      Change
+                    </button>
+                    <button
+                      type="button"
+                      class="button small danger"
+                      onClick={() => remove(user)}
+                      aria-label={`Delete ${nameOf(user)}`}
+                    >
+                      Delete
+                    </button>
+                  </div>
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <More of={users} />
+      {edited !== undefined && <UserForm user={edited} onSaved={users.reload} onClose={() => setEdited(undefined)} />}
+    </Page>
+  );
+}
+
+interface UserFormProps {
+  user: User | null;
+  onSaved: () => void;
+  onClose: () => void;
+}
+
+/** Makes a user, or changes one: where another changed it meanwhile, nothing is overwritten. */
+function UserForm({ user, onSaved, onClose }: UserFormProps) {
+  const { run, isRunning, error } = useTask();
+  const save = (form: HTMLFormElement) =>
+    run(async () => {
+      const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
+      const password = String(new FormData(form).get("password"));
+      if (user) {
+        const changes = { firstName, lastName, email, ...(password && { password }) };
+        await client.value.users.update(user._id, changes, { version: user.__v });
+      } else {
+        await client.value.users.create({ firstName, lastName, email, password });
+      }
+      announce(user ? "Saved." : `Created ${email}.`);
+      onSaved();
+      onClose();
+    });
+  return (
+    <Dialog title={user ? "Change user" : "Create user"} onClose={onClose}>
+      <form class="stack" onSubmit={onSubmit(save)}>
+        <TextField label="First name" name="firstName" value={user?.firstName ?? ""} maxLength={100} />
+        <TextField label="Last name" name="lastName" value={user?.lastName ?? ""} maxLength={100} />
+        <TextField label="Email" name="email" type="email" value={user?.email ?? ""} required />
+        <TextField
+          label={user ? "New password" : "Password"}
+          name="password"
+          type="password"
+          autocomplete="new-password"
+          required={!user}
+          hint={user ? "Empty to keep the one there is." : "8 characters at least."}
+        />
+        <Failure error={error} />
+        <div class="actions">
+          <button type="button" class="button" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="button primary" disabled={isRunning}>
+            {user ? "Save" : "Create user"}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
 }
