@@ -57,6 +57,16 @@ export default defineConfig(async () => ({
           ...patience,
         },
       },
+      {
+        root,
+        test: {
+          name: "browser",
+          include: ["test/browser/**/*.test.ts"],
+          // One server and one browser for all of its files.
+          globalSetup: [join(root, "test/support/shared-server.ts"), join(root, "test/support/shared-browser.ts")],
+          ...patience,
+        },
+      },
     ],
   },
 }));

@@ -29,7 +29,9 @@ const pageHeaders = secureHeaders({
 export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
     const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
-    return new Response(body, { status, headers: { ...Object.fromEntries(headers), "Cache-Control": "no-cache" } });
+    const answer = new Response(body, { status, headers });
+    answer.headers.set("Cache-Control", "no-cache");
+    return answer;
   };
   app.get("/console/*", provideDeps, pageHeaders, servePage("/console.html"));
   app.get("/reference", provideDeps, pageHeaders, servePage("/reference.html"));

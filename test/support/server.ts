@@ -96,8 +96,8 @@ export class Server {
   }
 
   /** A server of the test's own, on a fresh clone. Arguments go to wrangler, such as `--var NAME:value`. */
-  static async start(args: string[] = [], env: Record<string, string> = {}): Promise<Server> {
-    const server = new Server(cloneProject(), await freePort(), args, env);
+  static async start(args: string[] = [], env: Record<string, string> = {}, port?: string): Promise<Server> {
+    const server = new Server(cloneProject(), port ?? (await freePort()), args, env);
     await server.#ready();
     return server;
   }

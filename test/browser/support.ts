@@ -1,0 +1,85 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { type Browser, type BrowserContextOptions, chromium, type Page, expect as standard } from "@playwright/test";
+import { test as base, inject } from "vitest";
+import { Problems, settle, watch } from "./problems.ts";
+
+export const url = inject("url");
+export const storeOrigin = inject("storeOrigin");
+
+/** Only what never comes reaches this: no test is about time, and a machine may be slow and busy. */
+const PATIENCE_MILLISECONDS = 60_000;
+
+export const expect = standard.configure({ timeout: PATIENCE_MILLISECONDS });
+
+export interface PageOptions extends Omit<BrowserContextOptions, "colorScheme" | "viewport" | "reducedMotion"> {
+  /** From the root of the service. */
+  path?: string;
+  theme?: "light" | "dark";
+  /** Of the window, in CSS pixels. */
+  width?: number;
+  height?: number;
+  reducedMotion?: boolean;
+}
+
+let browser: Promise<Browser> | undefined;
+
+/**
+ * `openPage` opens a page in a browser of its own, as far as cookies, storage, cache and address go. At its end the test
+ * fails if anything went wrong in one of its pages, but for what it said to `problems.allow`.
+ */
+export const test = base
+  .extend("problems", () => new Problems())
+  .extend("openPage", async ({ problems, skip }, { onCleanup }) => {
+    const endpoint = inject("browser");
+    if (!endpoint) skip("There is no browser.");
+    else browser ??= chromium.connect(endpoint);
+    const connected = await (browser as Promise<Browser>);
+    const contexts: Awaited<ReturnType<Browser["newContext"]>>[] = [];
+    onCleanup(async () => {
+      await settle(contexts.flatMap((context) => context.pages()));
+      await Promise.all(contexts.map((context) => context.close()));
+      expect(problems.take(), "problems in the browser").toEqual([]);
+    });
+    return async (options: PageOptions = {}): Promise<Page> => {
+      const { path = "/", theme = "light", width = 1280, height = 800, reducedMotion = false, ...others } = options;
+      const context = await connected.newContext({
+        baseURL: url,
+        colorScheme: theme,
+        viewport: { width, height },
+        reducedMotion: reducedMotion ? "reduce" : "no-preference",
+        // Tests do not share the rate limit of an address.
+        extraHTTPHeaders: { "CF-Connecting-IP": `10.${[...randomBytes(3)].join(".")}` },
+        ...others,
+      });
+      contexts.push(context);
+      context.setDefaultTimeout(PATIENCE_MILLISECONDS);
+      await watch(context, problems, [new URL(url).origin, storeOrigin]);
+      const page = await context.newPage();
+      await page.goto(path);
+      return page;
+    };
+  });
+
+/** Writes how the page looks into the folder that SCREENSHOTS names; without one, nothing. */
+export async function screenshot(page: Page, name: string): Promise<void> {
+  const folder = process.env.SCREENSHOTS;
+  if (!folder) return;
+  const isDark = await page.evaluate(() => matchMedia("(prefers-color-scheme: dark)").matches);
+  const file = `${name}-${isDark ? "dark" : "light"}-${page.viewportSize()?.width}.png`;
+  mkdirSync(folder, { recursive: true });
+  await page.screenshot({ path: join(folder, file), fullPage: true });
+}
+
+/** Cuts the page off the network. What it had begun to send goes on. @returns what connects it again */
+export async function cutNetwork(page: Page): Promise<() => Promise<void>> {
+  await page.context().setOffline(true);
+  return () => page.context().setOffline(false);
+}
+
+/** Lets requests fail as if there were no network. @returns what lets them through again */
+export async function failRequests(page: Page, pattern: string | RegExp): Promise<() => Promise<void>> {
+  await page.route(pattern, (route) => route.abort("internetdisconnected"));
+  return () => page.unroute(pattern);
+}
