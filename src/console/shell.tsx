@@ -7,6 +7,7 @@ import { NotFound } from "./pages/not-found.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Usage } from "./pages/usage.tsx";
 import { Users } from "./pages/users.tsx";
+import { Webhook } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements, announce } from "./parts/announce.tsx";
 import { Questions } from "./parts/dialog.tsx";
@@ -26,7 +27,7 @@ const TEAM_SECTIONS: Record<string, Section> = {
   keys: { label: "Keys", pages: [Keys] },
   users: { label: "Users", pages: [Users] },
   events: { label: "Events", pages: [Events] },
-  webhooks: { label: "Webhooks", pages: [Webhooks] },
+  webhooks: { label: "Webhooks", pages: [Webhooks, Webhook] },
   usage: { label: "Usage", pages: [Usage] },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = { keys: { label: "Keys", pages: [Keys] } };

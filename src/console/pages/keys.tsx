@@ -8,8 +8,9 @@ import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
+import { Secret } from "../parts/secret.tsx";
 import { useTask } from "../parts/task.ts";
-import { CopyButton, mask, Time } from "../parts/values.tsx";
+import { mask, Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client, session, signOut } from "../session.ts";
 
@@ -153,28 +154,17 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
     });
   if (made) {
     return (
-      <Dialog key="made" title={`Key “${made.name}”`} onClose={onClose}>
-        <div class="stack">
-          <p>Copy it now: the console shows it this once.</p>
-          <p class="secret">
-            <code>{made.key}</code> <CopyButton text={made.key} what="key" />
+      <Secret title={`Key “${made.name}”`} what="key" secret={made.key} onClose={onClose}>
+        {isOperator && (
+          <p>
+            Its team is <code>{made.teamId}</code>
           </p>
-          {isOperator && (
-            <p>
-              Its team is <code>{made.teamId}</code>
-            </p>
-          )}
-          <div class="actions">
-            <button type="button" class="button primary" onClick={onClose}>
-              Done
-            </button>
-          </div>
-        </div>
-      </Dialog>
+        )}
+      </Secret>
     );
   }
   return (
-    <Dialog key="new" title="Create key" onClose={onClose}>
+    <Dialog title="Create key" onClose={onClose}>
       <form class="stack" onSubmit={onSubmit(make)}>
         <TextField label="Name" name="name" required maxLength={100} hint="What it is for, such as “Web player”." />
         <SelectField label="Kind" name="kind">

@@ -1,5 +1,96 @@
-import { Page } from "../parts/page.tsx";
+import { useEffect, useState } from "preact/hooks";
+import type { Webhook } from "../../client/stowage.ts";
+import { onEvent } from "../live.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { EVENT_WORDS } from "../parts/event-types.ts";
+import { Failure } from "../parts/failure.tsx";
+import { useLoaded } from "../parts/loading.ts";
+import { More } from "../parts/more.tsx";
+import { Empty, Page } from "../parts/page.tsx";
+import { Secret } from "../parts/secret.tsx";
+import { Time } from "../parts/values.tsx";
+import { WebhookForm } from "../parts/webhook-form.tsx";
+import { href } from "../router.ts";
+import { client } from "../session.ts";
+
+const REASONS = {
+  requested: "Disabled",
+  gone: "Disabled: its receiver said that it is gone",
+  failing: "Disabled: no success for five days",
+};
+
+export function WebhookStatus({ webhook: { status, disabledReason } }: { webhook: Webhook }) {
+  if (status === "enabled") return <span class="badge good">Enabled</span>;
+  return <span class="badge bad">{REASONS[disabledReason ?? "requested"]}</span>;
+}
 
 export function Webhooks() {
-  return <Page title="Webhooks">{null}</Page>;
+  const webhooks = useLoaded((signal) => client.value.webhooks.list({ signal }), []);
+  const [isMaking, setMaking] = useState(false);
+  const [secret, setSecret] = useState<string | null>(null);
+  useEffect(() => onEvent(({ subject }) => subject.kind === "webhook" && webhooks.reload()), [webhooks.reload]);
+  const create = (
+    <button type="button" class="button primary" onClick={() => setMaking(true)}>
+      Create webhook
+    </button>
+  );
+  return (
+    <Page title="Webhooks" actions={create}>
+      <Failure error={webhooks.error} onRetry={webhooks.reload} />
+      {webhooks.value?.length === 0 && (
+        <Empty title="No webhooks yet">
+          <p>A webhook tells a server of yours what happens here, by a signed request for each event.</p>
+        </Empty>
+      )}
+      {webhooks.value && webhooks.value.length > 0 && (
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Address</th>
+              <th scope="col">Events</th>
+              <th scope="col">Status</th>
+              <th scope="col">Created</th>
+            </tr>
+          </thead>
+          <tbody>
+            {webhooks.value.map((webhook) => (
+              <tr key={webhook._id}>
+                <th scope="row">
+                  <a href={href(`/webhooks/${webhook._id}`)}>{webhook.url}</a>
+                  {webhook.description && <p class="quiet">{webhook.description}</p>}
+                </th>
+                <td data-label="Events">{webhook.types?.map((type) => EVENT_WORDS[type]).join(", ") ?? "All"}</td>
+                <td data-label="Status">
+                  <WebhookStatus webhook={webhook} />
+                </td>
+                <td data-label="Created">
+                  <Time at={webhook.createdAt} />
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      <More of={{ items: webhooks.value, isLoading: webhooks.isLoading }} />
+      {isMaking && (
+        <Dialog title="Create webhook" onClose={() => setMaking(false)}>
+          <WebhookForm
+            action="Create webhook"
+            onSave={async (wish) => {
+              const made = await client.value.webhooks.create(wish);
+              setMaking(false);
+              setSecret(made.secret);
+              webhooks.reload();
+            }}
+            onCancel={() => setMaking(false)}
+          />
+        </Dialog>
+      )}
+      {secret && (
+        <Secret title="Webhook created" what="secret" secret={secret} onClose={() => setSecret(null)}>
+          <p>Your server verifies with it that a message is from here (Standard Webhooks).</p>
+        </Secret>
+      )}
+    </Page>
+  );
 }
