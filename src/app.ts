@@ -16,6 +16,7 @@ import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
 import * as users from "./http/users.ts";
+import * as waveforms from "./http/waveforms.ts";
 import * as webhooks from "./http/webhooks.ts";
 import { consoleLog } from "./platform/log.ts";
 
@@ -50,6 +51,8 @@ export const api = {
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
+  getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
+  setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],
 
   describeResumableUploads: ["OPTIONS /docs/v1/uploads/resumable", resumable.options],
   createResumableUpload: ["POST /docs/v1/uploads/resumable", resumable.create],

@@ -96,7 +96,7 @@ export class Connection {
     const isOurs = address.startsWith("/");
     const url = isOurs ? this.url + address : address;
     const headers = { ...(isOurs && this.authorization), ...init.headers };
-    const repeatable = isRepeatable ?? ["GET", "DELETE"].includes(init.method ?? "GET");
+    const repeatable = isRepeatable ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
     for (let attempt = 0; ; attempt++) {
       try {
         return await once(url, { ...init, headers }, signal, timeoutMilliseconds);

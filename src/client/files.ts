@@ -1,5 +1,6 @@
 import type { Api, Schemas } from "./api.ts";
 import type { CallOptions, Connection, List } from "./connection.ts";
+import { StowageError } from "./errors.ts";
 import { sleep } from "./retrying.ts";
 import { discard, sendFile, type UploadOptions } from "./uploads.ts";
 
@@ -61,6 +62,22 @@ export class Files {
 
   async reprocess(id: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#connection.call("POST /docs/v1/uploads/{id}/reprocess", { id, signal });
+  }
+
+  /** For each channel its peaks, from -1 to 1; null where the file has none. */
+  async waveform(id: string, { signal }: CallOptions = {}): Promise<number[][] | null> {
+    try {
+      return (await this.#connection.call("GET /docs/v1/uploads/{id}/waveform", { id, signal })).data.channels;
+    } catch (error) {
+      if (error instanceof StowageError && error.code === "not_found") return null;
+      throw error;
+    }
+  }
+
+  /** @returns what is kept: each peak rounded to what a byte tells */
+  async setWaveform(id: string, channels: number[][], { signal }: CallOptions = {}): Promise<number[][]> {
+    const body = { channels };
+    return (await this.#connection.call("PUT /docs/v1/uploads/{id}/waveform", { id, body, signal })).data.channels;
   }
 
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {

@@ -9,8 +9,9 @@ export const DESCRIPTION = `
 Accounts, API keys and audio uploads. Every record belongs to a team; the bearer token decides which. Every response has
 X-Request-Id, and every failure the one shape of \`Error\`.
 
-Requests and responses are JSON, but for the bytes of files. A JSON body may have 64 KiB, and no unknown field. An id is 24
-lower-case hex characters, in the order of creation. A time is ISO 8601, in UTC.
+Requests and responses are JSON, but for the bytes of files. A JSON body may have 64 KiB where its operation says
+nothing else, and no unknown field. An id is 24 lower-case hex characters, in the order of creation. A time is ISO 8601, in
+UTC.
 
 ## Authentication
 

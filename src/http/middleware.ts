@@ -55,7 +55,7 @@ export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
 
 const answerPreflight = cors({
   origin: "*",
-  allowMethods: ["GET", "POST", "PATCH", "DELETE"],
+  allowMethods: ["GET", "POST", "PUT", "PATCH", "DELETE"],
   allowHeaders: [
     ...["Authorization", "Content-Type", "Idempotency-Key", "If-Match", "X-HTTP-Method-Override"],
     ...["Tus-Resumable", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Defer-Length", "Upload-Concat"],

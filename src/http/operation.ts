@@ -34,6 +34,8 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
   body?: B;
   /** It may be left out: all of its fields may. */
   isBodyOptional?: true;
+  /** Where the JSON body may be larger than others. */
+  maxBodyBytes?: number;
   /** An example of the JSON body. */
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
   /** The body is multipart/form-data with one part `file`; the operation reads it as a stream. */
@@ -121,7 +123,7 @@ export function write<R extends Right, S extends z.ZodType, Q extends Schema = u
         const actor = await authorize(c.var.deps, credential);
         const query = await validQuery(c);
         const isLeftOut = contract.isBodyOptional && c.req.raw.body === null;
-        if (contract.body && !isLeftOut) await readJson(c);
+        if (contract.body && !isLeftOut) await readJson(c, contract.maxBodyBytes);
         const body = await validBody(c);
         return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));
       }),
@@ -147,7 +149,7 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
 }
 
 /** `GET /docs/v1/uploads/{id}`: the interface's way of writing a route. */
-export type Route = `${"GET" | "HEAD" | "POST" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
+export type Route = `${"GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
 /** Operations by their ids. */
 export type Api = Record<string, [Route, Operation]>;
 

@@ -75,17 +75,17 @@ function decoded(text: string): string | undefined {
 }
 
 /** Keeps a body up to the limit, whatever its Content-Length says. */
-async function readLimited(body: ReadableStream<Uint8Array> | null): Promise<Uint8Array> {
+async function readLimited(body: ReadableStream<Uint8Array> | null, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const reader = body?.getReader();
   for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
     size += read.value.length;
-    if (size <= JSON_BODY_BYTES) chunks.push(read.value);
+    if (size <= maxBytes) chunks.push(read.value);
     if (size > MAX_DRAINED_BYTES) break;
   }
-  if (size > JSON_BODY_BYTES) {
-    throw new AppError("body_too_large", { message: `A JSON body may have ${JSON_BODY_BYTES} bytes at most.` });
+  if (size > maxBytes) {
+    throw new AppError("body_too_large", { message: `A JSON body may have ${maxBytes} bytes at most.` });
   }
   return Buffer.concat(chunks);
 }
@@ -107,12 +107,12 @@ async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
  * Reads the JSON body, within its limits of size and time, before it is validated: 415 for another type, 413 above the
  * limit, `malformed_json` for what is not UTF-8. Puts the text in place of the stream, for Hono to parse.
  */
-export async function readJson(c: Context<AppEnv>): Promise<void> {
+export async function readJson(c: Context<AppEnv>, maxBytes = JSON_BODY_BYTES): Promise<void> {
   const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body as application/json." });
   }
-  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body));
+  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body, maxBytes));
   if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
   const { method, headers } = c.req.raw;
   c.req.raw = new Request(c.req.url, { method, headers, body: decodeUtf8(bytes) });

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
@@ -118,6 +118,19 @@ export const teamUsage = sqliteTable("team_usage", {
   files: integer().notNull(),
   bytes: integer().notNull(),
 });
+
+/** A file's peaks over time, as whoever decoded it sent them. A trigger removes them as their file is hidden. */
+export const waveforms = sqliteTable(
+  "waveforms",
+  {
+    fileId: text("file_id").notNull(),
+    teamId: text("team_id").notNull(),
+    channelCount: integer("channel_count").notNull(),
+    /** Channel after channel, see domain/files/waveforms.ts. */
+    peaks: blob({ mode: "buffer" }).notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
+);
 
 export const isUnfinished = sql`is_finished = 0`;
 

@@ -81,8 +81,8 @@ describe.each(jsonRoutes)("The JSON of $name", (route) => {
     ["with a true Content-Length", (body: string) => raw(body, { "Content-Length": `${body.length}` })],
     ["without a Content-Length", (body: string) => raw(streamOf(bytes(body)))],
     ["with too small a Content-Length", (body: string) => raw(body, { "Content-Length": "10" })],
-  ])("JSON of more than 64 KiB is refused %s.", async (_, send413) => {
-    const body = JSON.stringify(example).padEnd(JSON_BYTES + 1);
+  ])("JSON of more than 64 KiB, or of what its route takes, is refused %s.", async (_, send413) => {
+    const body = JSON.stringify(example).padEnd((operation.maxBodyBytes ?? JSON_BYTES) + 1);
     await refused(team, 413, "body_too_large", () => send(send413(body)));
   });
 

@@ -170,6 +170,7 @@ describe("Log lines and failures", () => {
           json: { email, password: `${PASSWORD}-new` },
           headers: { "If-Match": '"0"' },
         }),
+        "PUT /docs/v1/uploads/{id}/waveform": () => ({ json: { channels: [Array(16).fill(PASSWORD)] } }),
         "POST /docs/v1/uploads": () => ({ body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } }),
       };
       const worker = startWorker(compose(withoutJobs, change));

@@ -119,6 +119,8 @@ describe("By the time of its answer", () => {
     ["GET /docs/v1/uploads", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
+    ["GET /docs/v1/uploads/{id}/waveform", { trips: 1 }],
+    ["PUT /docs/v1/uploads/{id}/waveform", { trips: 2 }],
     ["GET /docs/v1/usage", { trips: 1 }],
     ["GET /auth/v1/events", { trips: 1 }],
     ["GET /auth/v1/events/{id}", { trips: 1 }],
@@ -241,6 +243,27 @@ describe("Rows written", () => {
     const { id, inAll } = await put();
     const job = await runJobs([id]);
     expect(inAll.rowsWritten + job.inAll.rowsWritten).toBeLessThanOrEqual(13);
+  });
+
+  test("A waveform is one row, new or in place of another, read as one, and one more in the deletion of its file.", async () => {
+    const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
+    const deletion = "DELETE /docs/v1/uploads/{id}";
+    const [{ id }, { id: bare }] = [await put(), await put()];
+    const { token } = team;
+    const path = `/docs/v1/uploads/${id}/waveform`;
+    for (const isNew of [true, false]) {
+      const { inAll } = await send(name, path, { ...requestFor(routeNamed(name)), token });
+      expect(inAll.rowsWritten).toBe(1);
+      expect(inAll.rowsRead, isNew ? "new" : "in place of another").toBeLessThanOrEqual(CREDENTIAL_ROWS + 2);
+    }
+    expect((await send(reading, path, { token })).inAll.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 1);
+    const [withOne, without] = [
+      (await send(deletion, `/docs/v1/uploads/${id}`, { token })).inAll,
+      (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inAll,
+    ];
+    expect(withOne.trips).toBe(without.trips);
+    expect(withOne.rowsWritten - without.rowsWritten).toBe(1);
+    expect(withOne.rowsRead - without.rowsRead).toBeLessThanOrEqual(1);
   });
 });
 
@@ -502,7 +525,7 @@ describe("Every query of the service", () => {
       sql: string;
     }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(3);
+    expect(bodies).toHaveLength(4);
     for (const sql of bodies) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
       expect(plan.filter(isCostly), sql).toEqual([]);

@@ -33,7 +33,10 @@ const withoutVerifying: Change = (deps) => ({
 const worker = startWorker(compose(withoutJobs, withoutHashing, withoutLimits, withoutVerifying));
 
 interface Schema {
+  $ref?: string;
   type?: string;
+  items?: Schema;
+  minItems?: number;
   properties?: Record<string, Schema>;
   required?: string[];
   minLength?: number;
@@ -68,15 +71,24 @@ const nasty = fc.constantFrom(
 );
 const anyText = fc.oneof(fc.string({ unit: "binary" }), fc.string(), nasty);
 
+const resolved = (schema: Schema): Schema =>
+  schema.$ref ? (document.components.schemas[schema.$ref.split("/").at(-1) ?? ""] as Schema) : schema;
+
 /** A value of the schema, as far as the schema tells. */
-function valid(schema: Schema): fc.Arbitrary<unknown> {
+function valid(reference: Schema): fc.Arbitrary<unknown> {
+  const schema = resolved(reference);
   const { type, properties = {}, required = [], minLength = 0, maxLength = 60, format, pattern } = schema;
   if (type === "object") {
     const fields = Object.entries(properties).map(([name, field]) => [name, valid(field)] as const);
     return fc.record(Object.fromEntries(fields), { requiredKeys: required });
   }
   if (type === "boolean") return fc.boolean();
-  if (type === "integer" || type === "number") {
+  if (type === "array") {
+    const { items = {}, minItems = 0 } = schema;
+    return fc.array(valid(items), { minLength: minItems, maxLength: minItems + 3 });
+  }
+  if (type === "number") return fc.double({ min: schema.minimum ?? -5, max: schema.maximum ?? 500, noNaN: true });
+  if (type === "integer") {
     return fc.integer({ min: schema.minimum ?? -5, max: schema.maximum ?? 500 });
   }
   if (format === "date-time") {
@@ -91,7 +103,8 @@ function valid(schema: Schema): fc.Arbitrary<unknown> {
 }
 
 /** One that is broken somewhere: of another type, with a field too many, too few, or of another type. */
-function broken(schema: Schema): fc.Arbitrary<unknown> {
+function broken(reference: Schema): fc.Arbitrary<unknown> {
+  const schema = resolved(reference);
   const anything = fc.oneof(anyText, fc.jsonValue({ maxDepth: 3 }), fc.constant(null));
   if (schema.type !== "object") return anything;
   const names = Object.keys(schema.properties ?? {});

@@ -104,7 +104,7 @@ describe("A web page of any origin", () => {
     const preflight = await call("OPTIONS", USERS, { headers: PREFLIGHT });
     expect([preflight.status, preflight.text]).toEqual([204, ""]);
     expect(preflight.headers.get("Access-Control-Allow-Origin")).toBe("*");
-    expect(listed(preflight, "Access-Control-Allow-Methods")).toEqual(["DELETE", "GET", "PATCH", "POST"]);
+    expect(listed(preflight, "Access-Control-Allow-Methods")).toEqual(["DELETE", "GET", "PATCH", "POST", "PUT"]);
     const headers = ["Authorization", "Content-Type", "Idempotency-Key", "If-Match"];
     expect(listed(preflight, "Access-Control-Allow-Headers")).toEqual(expect.arrayContaining(headers));
     expect(Number(preflight.headers.get("Access-Control-Max-Age"))).toBeGreaterThan(0);

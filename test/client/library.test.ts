@@ -39,6 +39,22 @@ describe("Files", () => {
     await expect(stowage.files.get(id)).rejects.toMatchObject({ code: "not_found", status: 404 });
   });
 
+  test("A waveform is null until it is set, then comes back as bytes tell it, and is null again without its file.", async () => {
+    const { stowage } = await newTeam();
+    const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
+    expect(await stowage.files.waveform(id)).toBeNull();
+    const sent = [Array(16).fill(0.5), Array(16).fill(-1)];
+    const kept = [Array(16).fill(0.504), Array(16).fill(-1)];
+    expect(await stowage.files.setWaveform(id, sent)).toEqual(kept);
+    expect(await stowage.files.waveform(id)).toEqual(kept);
+    await expect(stowage.files.setWaveform(id, [[2]])).rejects.toMatchObject({ code: "invalid_input" });
+    await stowage.files.delete(id);
+    expect(await stowage.files.waveform(id)).toBeNull();
+    await expect(stowage.files.setWaveform(id, sent)).rejects.toMatchObject({ code: "not_found" });
+    const wrong = new Stowage({ url, key: "stow_sk_wrong" });
+    await expect(wrong.files.waveform(id)).rejects.toMatchObject({ code: "token_invalid" });
+  });
+
   test("A list is followed over its pages, with its filters, and ends where its reader stops.", async () => {
     const { stowage } = await newTeam();
     const names = ["a1.txt", "a2.txt", "a3.txt", "b.txt"];
@@ -318,6 +334,14 @@ describe("What fails for a passing reason", () => {
     const keys = service.requests.map(({ headers }) => headers["idempotency-key"]);
     expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);
     expect(keys[1]).toBe(keys[0]);
+    service.close();
+  });
+
+  test("A waveform is sent again whose answer was lost: twice does no harm.", async () => {
+    const channels = [Array(16).fill(0)];
+    const service = await scripted(hangUp, json(200, { message: "", data: { channels } }));
+    expect(await new Stowage({ url: service.url }).files.setWaveform("1", channels)).toEqual(channels);
+    expect(service.requests).toHaveLength(2);
     service.close();
   });
 

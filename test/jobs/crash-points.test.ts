@@ -226,6 +226,43 @@ const deleting: Scenario<string, Told> = {
   judge: (rows, { result, fault }) => gone(rows, result, fault),
 };
 
+const waveformOf = (id: string) => `/docs/v1/uploads/${id}/waveform`;
+const peaks = (peak: number) => ({ json: { channels: [Array(16).fill(peak)] } });
+async function withWaveform(world: World, team: Team): Promise<string> {
+  const id = await world.store(team, "tone.m4a", tone);
+  expect((await team.call("PUT", waveformOf(id), peaks(1))).status).toBe(200);
+  await world.drain();
+  return id;
+}
+
+/** What is read afterwards: the one before or the new one, and the new one where that was promised. */
+const settingWaveform: Scenario<string, { told: Told; found: number }> = {
+  prepare: withWaveform,
+  async act(world, team, id, bindings) {
+    const told = await world.ask("PUT", waveformOf(id), { token: team.token, ...peaks(-1) }, { bindings });
+    const { status: read, body } = await team.call("GET", waveformOf(id));
+    expect(read).toBe(200);
+    return { told, found: body.data.channels[0][0] };
+  },
+  judge(rows, { result: { told, found }, fault }) {
+    expect(rows).toHaveLength(1);
+    expect([200, ...failureStatuses(fault)]).toContain(status(told));
+    expect(status(told) === 200 ? [-1] : [1, -1]).toContain(found);
+  },
+};
+
+const deletingWithWaveform: Scenario<string, { told: Told; found: number }> = {
+  prepare: withWaveform,
+  async act(world, team, id, bindings) {
+    const told = await deleting.act(world, team, id, bindings);
+    return { told, found: (await team.call("GET", waveformOf(id))).status };
+  },
+  judge(rows, { result: { told, found }, fault, listed }) {
+    gone(rows, told, fault);
+    expect(found, "shown as long as the file is").toBe(listed.length === 1 ? 200 : 404);
+  },
+};
+
 /** A form that comes halfway, and goes on when it is told to. */
 async function slowForm(): Promise<{ form: Form; goOn: () => void }> {
   const { body, contentType } = await encodeForm("slow.txt", "slowly ".repeat(100));
@@ -397,6 +434,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["a delete", deleting],
   ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
   ["an upload that fails and is deleted while it is still receiving", deletingWhileReceiving("upload")],
+  ["a waveform that takes another's place", settingWaveform],
+  ["a delete of a file with a waveform", deletingWithWaveform],
   ["a reprocess", reprocessing],
   ["recovery", recovering],
 ];

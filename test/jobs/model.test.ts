@@ -77,6 +77,8 @@ class Upload {
 class Model {
   readonly files = new Map<string, number>();
   readonly gone = new Set<string>();
+  /** The first peak of each waveform that there must be, by its file. */
+  readonly waveforms = new Map<string, number>();
   readonly keys = new Map<string, { id: string; content: number; at: number }>();
   readonly uploads: Upload[] = [];
 
@@ -92,6 +94,7 @@ class Model {
 
   remove(id: string): void {
     this.files.delete(id);
+    this.waveforms.delete(id);
     this.gone.add(id);
     for (const [key, { id: named }] of this.keys) if (named === id) this.keys.delete(key);
   }
@@ -166,6 +169,19 @@ class Stage {
   pick(index: number): string | undefined {
     const all = [...this.model.files.keys(), ...this.model.gone];
     return all[index % all.length];
+  }
+
+  setWaveform(id: string, peak: number, bindings?: ProxiedBindings) {
+    const json = { channels: [Array(16).fill(peak)] };
+    const options = { token: this.#team.token, json };
+    return this.world.ask("PUT", `/docs/v1/uploads/${id}/waveform`, options, { bindings });
+  }
+
+  /** The first peak of the waveform that the file has. */
+  async waveform(id: string): Promise<number | undefined> {
+    const { status, body } = await must(this.ask("GET", `/${id}/waveform`));
+    expect(status).toBe(body.data ? 200 : 404);
+    return body.data?.channels[0][0];
   }
 
   async expectAgreement(): Promise<void> {
@@ -275,6 +291,36 @@ const reprocess = index.map((at) =>
     const id = stage.pick(at) ?? "none";
     const { status } = await must(stage.ask("POST", `/${id}/reprocess`));
     expect(status).toBe(stage.model.files.has(id) ? 200 : 404);
+  }),
+);
+
+const peak = fc.constantFrom(-1, 0, 1);
+
+const setWaveform = fc.record({ at: index, to: peak }).map(({ at, to }) =>
+  step(`set waveform ${at} to ${to}`, async (stage) => {
+    const id = stage.pick(at) ?? "none";
+    const { status } = await must(stage.setWaveform(id, to));
+    const isThere = stage.model.files.has(id);
+    expect(status).toBe(isThere ? 200 : 404);
+    if (isThere) stage.model.waveforms.set(id, to);
+  }),
+);
+
+const askWaveform = index.map((at) =>
+  step(`ask for waveform ${at}`, async (stage) => {
+    const id = stage.pick(at) ?? "none";
+    expect(await stage.waveform(id)).toBe(stage.model.waveforms.get(id));
+  }),
+);
+
+const dyingSetWaveform = fc.record({ at: index, to: peak, fault: death }).map(({ at, to, fault }) =>
+  step(`set waveform ${at} to ${to}, dead ${told(fault)}`, async (stage) => {
+    const { files, waveforms } = stage.model;
+    const id = stage.pick(at) ?? "none";
+    await stage.setWaveform(id, to, new ProxiedBindings(fault));
+    const found = await stage.waveform(id);
+    expect(files.has(id) ? [waveforms.get(id), to] : [undefined]).toContain(found);
+    if (found !== undefined) waveforms.set(id, found);
   }),
 );
 
@@ -475,6 +521,9 @@ const steps = fc.array(
     remove,
     dyingRemove,
     { arbitrary: reprocess, weight: 2 },
+    { arbitrary: setWaveform, weight: 2 },
+    dyingSetWaveform,
+    askWaveform,
     { arbitrary: deliver, weight: 3 },
     dyingJob,
     twoWorkers,
@@ -533,6 +582,9 @@ async function play(names: [string, Step][]): Promise<void> {
   const rows = await expectSettled(stage.teamId, { world: stage.world });
   await stage.expectAgreement();
   expect(rows.map(({ id }) => id)).toEqual(stage.model.ids().reverse());
+  for (const id of [...stage.model.files.keys(), ...stage.model.gone]) {
+    expect(await stage.waveform(id), "the waveform").toBe(stage.model.waveforms.get(id));
+  }
   for (const row of rows) {
     const what = stage.model.files.get(row.id) ?? -1;
     expect([row.sha256, row.status, row.audio !== null]).toEqual([digests[what], "completed", what === 2]);

@@ -59,7 +59,12 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   users: async (team) =>
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
-  uploads: async (team) => (await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") })).id,
+  uploads: async (team) => {
+    const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("record.txt", "record") });
+    const route = routeNamed("PUT /docs/v1/uploads/{id}/waveform");
+    await team.call(route.method, pathTo(route, id), requestFor(route));
+    return id;
+  },
   webhooks: someWebhook,
   // A webhook is told of its own creation.
   deliveries: async (team) => {

@@ -376,15 +376,16 @@ export async function expectSound(
   // The objects first: whatever is there now has had its row before.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
-  const [found, uploads, parts, [usage]] = (
+  const [found, uploads, parts, [usage], waveforms] = (
     await env.DB.batch<Record<string, unknown>>([
       of("select * from files where team_id = ? order by id"),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part tells no team: its upload does.
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of("select files, bytes from team_usage where team_id = ?"),
+      of("select file_id from waveforms where team_id = ?"),
     ])
-  ).map(({ results }) => results) as [Row[], { file_id: string }[], object[], object[]];
+  ).map(({ results }) => results) as [Row[], { file_id: string }[], object[], object[], { file_id: string }[]];
   const rows: Row[] = found;
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "uploads that are left").toEqual([]);
@@ -397,6 +398,11 @@ export async function expectSound(
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   expect(usage ?? { files: 0, bytes: 0 }, "team_usage is the sum of the rows").toEqual({ files: rows.length, bytes });
+  const shown = new Set(rows.filter((row) => !isHidden(row)).map(({ id }) => id));
+  expect(
+    waveforms.filter((waveform) => !shown.has(waveform.file_id)),
+    "waveforms without a file",
+  ).toEqual([]);
   await expectTold(teamId, rows);
   for (const row of rows) {
     if (!hasEnded(row)) {
@@ -444,6 +450,7 @@ export async function forget(teamId: string): Promise<void> {
       "upload_parts where file_id in (select file_id from uploads where team_id = ?)",
       "uploads where team_id = ?",
       "files where team_id = ?",
+      "waveforms where team_id = ?",
       "api_keys where team_id = ?",
       "events where team_id = ?",
       "webhooks where team_id = ?",

@@ -1,0 +1,75 @@
+import * as z from "zod";
+import { fetchWaveform, setWaveform } from "../domain/files/waveforms.ts";
+import { read, write } from "./operation.ts";
+
+const MAX_CHANNELS = 2;
+/** Fewer show nothing. */
+const MIN_PEAKS = 16;
+/** As many as a wide screen has pixels. */
+const MAX_PEAKS = 2000;
+/** Two channels of the longest numbers that JavaScript writes, 25 characters, with their commas. */
+const MAX_BODY_BYTES = 128 * 1024;
+
+const peaks = `Must have ${MIN_PEAKS} to ${MAX_PEAKS} peaks.`;
+const bounds = "Must be from -1 to 1.";
+
+const waveformSchema = z
+  .strictObject({
+    channels: z
+      .array(z.array(z.number().min(-1, bounds).max(1, bounds)).min(MIN_PEAKS, peaks).max(MAX_PEAKS, peaks))
+      .min(1, "Must have one or two channels.")
+      .max(MAX_CHANNELS, "Must have one or two channels.")
+      .refine(([first, second]) => !second || second.length === first?.length, {
+        path: [1],
+        error: "Must have as many peaks as the first.",
+      })
+      .meta({ description: "One or two of equal length." }),
+  })
+  .meta({ id: "Waveform" });
+
+const success = (description: string, message: string) => ({
+  description,
+  schema: z.strictObject({ message: z.string(), data: waveformSchema }),
+  example: {
+    message,
+    data: {
+      channels: [
+        [0, 0.118, 0.394, 0.803, 1, 0.748, 0.331, 0.055, -0.087, -0.402, -0.78, -1, -0.661, -0.346, -0.157, -0.024],
+      ],
+    },
+  },
+});
+
+export const get = read(
+  "team",
+  {
+    summary: "Get a file's waveform",
+    description: "As it was sent, each peak rounded to what a byte tells.",
+    success: success("The waveform.", "Waveform found."),
+  },
+  async ({ deps, credential, id }) => ({
+    message: "Waveform found.",
+    data: { channels: await fetchWaveform(deps, credential, id) },
+  }),
+);
+
+export const set = write(
+  "team",
+  {
+    summary: "Set a file's waveform",
+    description:
+      `One or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, as whoever decoded the audio found them; it ` +
+      "replaces the one before. A peak is kept as a byte: it differs from what was sent by 0.0045 at most, and -1, 0 and 1 " +
+      "by nothing. The waveform is gone with the file. The body may have 128 KiB.",
+    body: waveformSchema,
+    maxBodyBytes: MAX_BODY_BYTES,
+    bodyExample: {
+      channels: [[0, 0.12, 0.39, 0.8, 1, 0.75, 0.33, 0.055, -0.09, -0.4, -0.78, -1, -0.66, -0.35, -0.16, -0.02]],
+    },
+    success: success("What is kept.", "Waveform set."),
+  },
+  async ({ deps, actor, id, body }) => ({
+    message: "Waveform set.",
+    data: { channels: await setWaveform(deps, actor, id, body.channels) },
+  }),
+);
