@@ -62,8 +62,8 @@ export default defineConfig(async () => ({
         test: {
           name: "browser",
           include: ["test/browser/**/*.test.ts"],
-          // One server and one browser for all of its files.
-          globalSetup: [join(root, "test/support/shared-server.ts"), join(root, "test/support/shared-browser.ts")],
+          // One browser and one server for all of its files.
+          globalSetup: [join(root, "test/support/shared-browser.ts"), join(root, "test/support/shared-server.ts")],
           ...patience,
         },
       },
