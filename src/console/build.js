@@ -24,6 +24,8 @@ const { metafile } = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   conditions: ["browser"],
+  // 3 kB less of tus-js-client.
+  alias: Object.fromEntries(["url-parse", "js-base64"].map((name) => [name, join(source, "uploads/native.js")])),
   minify: true,
   legalComments: "none",
   metafile: true,

@@ -19,6 +19,7 @@ import {
   mountedRoutes,
   newRecords,
   nounOf,
+  PAGES,
   pathTo,
   type Records,
   type Route,
@@ -181,7 +182,7 @@ describe.each(routes)("$name", (route) => {
 
 describe("The matrix", () => {
   test("The matrix is run over every route that the Worker answers.", () => {
-    const known = [...routes.map(({ name }) => name), "GET /openapi.json"];
+    const known = [...routes.map(({ name }) => name), ...PAGES];
     expect(mountedRoutes(createApp())).toEqual(known.sort());
   });
 
