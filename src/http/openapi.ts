@@ -1,6 +1,7 @@
 import * as z from "zod";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
+import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
 import { DESCRIPTION, securityOf, securitySchemes, TITLE, tagOf, tags } from "./introduction.ts";
 import { type Api, type Operation, splitRoute } from "./operation.ts";
@@ -149,6 +150,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
       ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answer])),
       ...failuresOf(codesOf(operation, path)),
     },
+    ...codeSamplesOf(operationId),
   };
 }
 

@@ -137,7 +137,11 @@ export const create = tus(
       "An upload that is not finished 24 hours after its last byte is removed. A public key may do this.",
     takesBytes: BYTES_TYPE,
     requestHeaders: {
-      "Upload-Length": { required: true, description: "Bytes of the file.", schema: wholeNumber(1) },
+      "Upload-Length": {
+        required: true,
+        description: "Bytes of the file.",
+        schema: { ...wholeNumber(1), example: 482_113 },
+      },
       "Upload-Metadata": {
         description:
           "Pairs of a key and a base64 value: `filename`; `sha256` (64 hex digits), with which the stored bytes are compared. " +

@@ -1,4 +1,95 @@
+import { signal } from "@preact/signals";
 import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import { Announcements } from "../parts/announce.tsx";
+import { type Reference, readDocument } from "./document.ts";
+import { Introduction } from "./introduction.tsx";
+import { Navigation } from "./navigation.tsx";
+import { OperationGroup } from "./operation.tsx";
+import { followPlace } from "./place.ts";
+import { NamedSchema } from "./schema.tsx";
+import { Search } from "./search.tsx";
 import "../styles/reference.css";
 
-render(<main>Reference</main>, document.getElementById("page") as HTMLElement);
+const DOCUMENT = "/openapi.json";
+const reference = signal<Reference | null>(null);
+const failure = signal("");
+
+async function load(): Promise<void> {
+  failure.value = "";
+  try {
+    const response = await fetch(DOCUMENT);
+    if (!response.ok) throw new Error(`${DOCUMENT} was answered ${response.status}.`);
+    reference.value = readDocument(await response.json());
+  } catch (error) {
+    failure.value = error instanceof TypeError ? "The service can't be reached." : String(error);
+  }
+}
+
+function Page() {
+  const loaded = reference.value;
+  return (
+    <>
+      <a class="skip" href="#content">
+        Skip to the content
+      </a>
+      <header class="bar">
+        <a class="brand" href="/">
+          <img src="/assets/icon.svg" alt="" width="24" height="24" /> Stowage
+        </a>
+        {loaded && <Search reference={loaded} />}
+        <nav aria-label="Elsewhere">
+          <a href="/console">Console</a>
+          <a href={DOCUMENT}>openapi.json</a>
+        </nav>
+      </header>
+      {loaded ? <Content {...loaded} /> : <Waiting />}
+      <Announcements />
+    </>
+  );
+}
+
+function Waiting() {
+  return (
+    <main id="content" class="waiting">
+      <h1>Stowage API</h1>
+      {failure.value && (
+        <div class="failure" role="alert">
+          <p>{failure.value}</p>
+          <button type="button" class="button" onClick={load}>
+            Try again
+          </button>
+        </div>
+      )}
+    </main>
+  );
+}
+
+function Content(loaded: Reference) {
+  const { groups, schemas } = loaded;
+  const all = groups.flatMap(({ operations }) => operations);
+  useEffect(followPlace, []);
+  return (
+    <div class="pages">
+      <Navigation {...loaded} />
+      <main id="content" tabIndex={-1}>
+        <Introduction {...loaded} />
+        {groups.map((group) => (
+          <OperationGroup key={group.id} {...group} all={all} />
+        ))}
+        <section id="schemas" tabIndex={-1} data-part aria-labelledby="title-schemas" class="group">
+          <header class="group-header">
+            <h2 id="title-schemas">Schemas</h2>
+            <p>What several operations send or answer.</p>
+          </header>
+          {Object.entries(schemas).map(([name, schema]) => (
+            <NamedSchema key={name} name={name} schema={schema} />
+          ))}
+        </section>
+      </main>
+    </div>
+  );
+}
+
+render(<Page />, document.getElementById("page") as HTMLElement);
+await load();

@@ -1,0 +1,44 @@
+/** How the typed client does what an operation does, by its id. Tests hold them against the client. */
+const SAMPLES: Record<string, string> = {
+  logIn: "const { key } = await stowage.logIn({ teamId, email, password });",
+  createApiKey: 'const { key } = await stowage.keys.create({ name: "Web player", isPublic: true });',
+  listApiKeys: "for await (const key of stowage.keys.list()) console.log(key.name);",
+  getApiKey: "const key = await stowage.keys.get(id);",
+  deleteApiKey: "await stowage.keys.delete(id);",
+  createUser: "const user = await stowage.users.create({ email, password });",
+  listUsers: 'for await (const user of stowage.users.list({ name: "Ada" })) console.log(user.email);',
+  getUser: "const user = await stowage.users.get(id);",
+  updateUser: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',
+  deleteUser: "await stowage.users.delete(id);",
+  createWebhook: 'const { secret } = await stowage.webhooks.create({ url, types: ["file.completed"] });',
+  listWebhooks: "const webhooks = await stowage.webhooks.list();",
+  getWebhook: "const webhook = await stowage.webhooks.get(id);",
+  updateWebhook: 'const webhook = await stowage.webhooks.update(id, { status: "enabled" });',
+  deleteWebhook: "await stowage.webhooks.delete(id);",
+  rotateWebhookSecret: "const { secret } = await stowage.webhooks.rotateSecret(id);",
+  testWebhook: "const { httpStatus } = await stowage.webhooks.test(id);",
+  listDeliveries: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
+  replayEvents: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
+  redeliver: "const delivery = await stowage.webhooks.redeliver(id);",
+  listFiles: 'for await (const file of stowage.files.list({ status: "failed" })) console.log(file.originalName);',
+  uploadFile: "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitFor(id);",
+  signFile: "const address = await stowage.files.sign(id, { expiresIn: 600 });",
+  deleteFile: "await stowage.files.delete(id);",
+  getFileMetadata: "const { audio } = await stowage.files.get(id);",
+  reprocessFile: "await stowage.files.reprocess(id);",
+  getWaveform: "const channels = await stowage.files.waveform(id);",
+  setWaveform: "await stowage.files.setWaveform(id, channels);",
+  createResumableUpload:
+    "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumable: (address) => {},\n});",
+  appendToResumableUpload: "const { id } = await stowage.files.upload(file, { resumeFrom: address });",
+  deleteResumableUpload: "await stowage.files.discard(address);",
+  listEvents: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
+  getEvent: "const event = await stowage.events.get(id);",
+  getUsage: "const { bytes, maxBytes } = await stowage.usage();",
+};
+
+/** As Redocly and others have it. */
+export function codeSamplesOf(operationId: string): Record<string, unknown> {
+  const source = SAMPLES[operationId];
+  return source === undefined ? {} : { "x-codeSamples": [{ lang: "JavaScript", label: "Client", source }] };
+}

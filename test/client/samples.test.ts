@@ -1,0 +1,26 @@
+import { expect, test } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
+import { url } from "./support.ts";
+
+interface Described {
+  "x-codeSamples"?: { lang: string; label: string; source: string }[];
+}
+
+test("The samples of the client in the API's document call what the client has.", async () => {
+  const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as {
+    paths: Record<string, Record<string, Described>>;
+  };
+  const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
+  const samples = operations.flatMap((described) => described["x-codeSamples"] ?? []);
+  // All but those of tus that the client asks on its own.
+  expect(samples).toHaveLength(operations.length - 3);
+  for (const { lang, label, source } of samples) {
+    expect([lang, label]).toEqual(["JavaScript", "Client"]);
+    const called = [...source.matchAll(/stowage\.([\w.]+)\(/g)].map(([, path = ""]) => path.split("."));
+    expect(called, source).not.toEqual([]);
+    for (const steps of called) {
+      const method = steps.reduce<unknown>((value, step) => Reflect.get(value as object, step), new Stowage({ url }));
+      expect(method, source).toBeTypeOf("function");
+    }
+  }
+});
