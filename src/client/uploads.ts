@@ -12,6 +12,8 @@ const FORM = "/docs/v1/uploads";
 export interface UploadOptions extends CallOptions {
   /** The file's name, where `file` is no File or is to be called otherwise. */
   name?: string;
+  /** From this size on the upload is resumable, and tells its progress in a browser; default 8,000,000. */
+  resumableFromBytes?: number;
   /** Told how many bytes are sent of how many. */
   onProgress?: (sentBytes: number, totalBytes: number) => void;
   /** 64 hex digits with which the service compares what it stored of a resumable upload. */
@@ -44,7 +46,8 @@ export async function discard(connection: Connection, address: string, signal?: 
 export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
   options.signal?.throwIfAborted();
   const name = options.name ?? ("name" in file ? String(file.name) : "file");
-  const location = await (file.size < RESUMABLE_BYTES ? sendForm : sendResumable)(connection, file, name, options);
+  const { resumableFromBytes = RESUMABLE_BYTES } = options;
+  const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
   return location.slice(location.lastIndexOf("/") + 1);
 }
 

@@ -3,7 +3,11 @@ import { followEvents } from "./live.ts";
 import { followLinks } from "./router.ts";
 import { Shell } from "./shell.tsx";
 import "./styles/console.css";
+import { followProcessing } from "./uploads/processing.ts";
+import { followQueue } from "./uploads/queue.ts";
 
 followLinks();
 followEvents();
+followQueue();
+followProcessing();
 render(<Shell />, document.getElementById("page") as HTMLElement);

@@ -10,10 +10,13 @@ import { Users } from "./pages/users.tsx";
 import { Webhook } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements, announce } from "./parts/announce.tsx";
-import { Questions } from "./parts/dialog.tsx";
+import { askFirst, Questions } from "./parts/dialog.tsx";
 import { messageOf } from "./parts/failure.tsx";
 import { href, steps } from "./router.ts";
 import { hasEnded, session, signOut } from "./session.ts";
+import { DropZone } from "./uploads/dropping.tsx";
+import { Tray } from "./uploads/tray.tsx";
+import { unfinished } from "./uploads/upload.ts";
 
 interface Section {
   label: string;
@@ -76,6 +79,17 @@ function Workplace({ sections, team }: { sections: Record<string, Section>; team
       announce(`Signed out here, but the key could not be revoked: ${messageOf(error)}`);
     }
   };
+  const askToLeave = () => {
+    const count = unfinished.value.length;
+    if (count === 0) return leave();
+    askFirst({
+      title: "Sign out while files are being uploaded?",
+      text: `${count === 1 ? "One upload is" : `${count} uploads are`} not finished. This browser keeps what is needed to go on for 24 hours: sign in to this team again, and they go on from where they are. To keep nothing, cancel them first.`,
+      action: "Sign out",
+      isDangerous: false,
+      onConfirm: leave,
+    });
+  };
   return (
     <div class="workplace">
       <header class="bar">
@@ -99,15 +113,19 @@ function Workplace({ sections, team }: { sections: Record<string, Section>; team
           ) : (
             <p>Operator</p>
           )}
-          <button type="button" class="button small" onClick={leave}>
+          <button type="button" class="button small" onClick={askToLeave}>
             Sign out
           </button>
         </div>
       </header>
-      <main id="content" tabIndex={-1}>
-        {team && !isLive.value && <p class="visually-hidden">Connecting …</p>}
-        <Shown key={steps.value.join("/")} id={rest.join("/")} />
-      </main>
+      <div class="place">
+        <main id="content" tabIndex={-1}>
+          {team && !isLive.value && <p class="visually-hidden">Connecting …</p>}
+          <Shown key={steps.value.join("/")} id={rest.join("/")} />
+        </main>
+        <Tray />
+      </div>
+      {team && <DropZone />}
     </div>
   );
 }

@@ -112,6 +112,22 @@ describe("Files", () => {
     await line.close();
   });
 
+  test("A small file is resumable too where that is asked for, and tells how far it is.", async () => {
+    const { stowage } = await newTeam();
+    const told: number[] = [];
+    let address = "";
+    const { id } = await stowage.files.upload(new File(["Hello"], "small.txt"), {
+      resumableFromBytes: 1,
+      onResumable: (one) => {
+        address = one;
+      },
+      onProgress: (sentBytes) => told.push(sentBytes),
+    });
+    expect(address).toContain(`/docs/v1/uploads/resumable/${id}.`);
+    expect(told.at(-1)).toBe(5);
+    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", size: 5 });
+  });
+
   test("An upload that was aborted is resumed by another client from the address that was told.", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(24 * MEBIBYTE);

@@ -1,5 +1,10 @@
 import { Page } from "../parts/page.tsx";
+import { UploadButtons } from "../uploads/dropping.tsx";
 
 export function Files() {
-  return <Page title="Files">{null}</Page>;
+  return (
+    <Page title="Files" actions={<UploadButtons />}>
+      {null}
+    </Page>
+  );
 }

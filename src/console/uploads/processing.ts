@@ -1,0 +1,34 @@
+import { effect } from "@preact/signals";
+import type { FileMetadata } from "../../client/stowage.ts";
+import { isLive, onEvent } from "../live.ts";
+import { client, noteFailure } from "../session.ts";
+import { change, dismiss, type Upload, uploads } from "./upload.ts";
+
+/** Events tell how processing ends, but for what they told before the file's id was known. */
+export async function look(upload: Upload): Promise<void> {
+  const { file } = upload.progress.peek();
+  if (!file || file.status === "completed" || file.status === "failed") return;
+  try {
+    learn(upload, await client.peek().files.get(file._id));
+  } catch (error) {
+    noteFailure(error);
+  }
+}
+
+function learn(upload: Upload, { _id, status, failure }: FileMetadata): void {
+  change(upload, { file: { _id, status, failure } });
+  if (status === "completed" || status === "failed") upload.file = undefined;
+}
+
+/** From the start of the page. */
+export function followProcessing(): void {
+  onEvent(({ type, subject, data }) => {
+    const upload = uploads.peek().find(({ progress }) => progress.peek().file?._id === subject.id);
+    if (!upload) return;
+    if (type === "file.deleted") dismiss(upload);
+    else learn(upload, data as unknown as FileMetadata);
+  });
+  effect(() => {
+    if (isLive.value) for (const upload of uploads.peek()) void look(upload);
+  });
+}

@@ -1,0 +1,281 @@
+import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Locator, Page } from "@playwright/test";
+import { describe, onTestFinished } from "vitest";
+import { bytesOf, collect, newTeam, type Team, url } from "../client/support.ts";
+import { type Fault, Line, type Plan } from "../support/line.ts";
+import { dragFiles, dropFiles } from "./dragging.ts";
+import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
+import { expect, type PageOptions, screenshot, test } from "./support.ts";
+
+const MEBIBYTE = 1024 * 1024;
+const UPLOADS = /\/docs\/v1\/uploads\/resumable/;
+
+type OpenPage = (options?: PageOptions) => Promise<Page>;
+
+async function signIn(page: Page, key: string): Promise<void> {
+  await page.getByLabel("Secret key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+}
+
+/** A team of the test's own, and its page of files. */
+async function openFiles(openPage: OpenPage, options: PageOptions = {}) {
+  const team = await newTeam();
+  const page = await openPage({ path: "/console/files", ...options });
+  await signIn(page, team.key);
+  return { team, page, tray: page.getByRole("region", { name: "Uploads" }) };
+}
+
+async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
+  const asked = page.waitForEvent("filechooser");
+  await page.getByRole("button", { name: "Upload files" }).click();
+  const payload = files.map(({ name, bytes }) => ({ name, mimeType: "", buffer: Buffer.from(bytes) }));
+  await (await asked).setFiles(payload);
+}
+
+/** Files of this machine keep their time of change, which those made by a test do not. */
+async function chooseFrom(page: Page, paths: string | string[], button = "Upload files"): Promise<void> {
+  const asked = page.waitForEvent("filechooser");
+  await page.getByRole("button", { name: button }).click();
+  await (await asked).setFiles(paths);
+}
+
+async function folder(): Promise<string> {
+  const path = await mkdtemp(join(tmpdir(), "stowage sent "));
+  onTestFinished(() => rm(path, { recursive: true, force: true }));
+  return path;
+}
+
+/** Lets the page send so many bytes a second. */
+async function slowDown(page: Page, uploadThroughput: number): Promise<void> {
+  const session = await page.context().newCDPSession(page);
+  const conditions = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput };
+  await session.send("Network.enable");
+  await session.send("Network.emulateNetworkConditions", conditions);
+}
+
+async function openLine(plan: Plan): Promise<Line> {
+  const line = await Line.open(url, plan);
+  onTestFinished(() => line.close());
+  return line;
+}
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+const stored = async ({ stowage }: Team) => collect(stowage.files.list());
+/** Files and bytes that the team keeps or has reserved. */
+const kept = async ({ stowage }: Team) => {
+  const { files, bytes } = await stowage.usage();
+  return { files, bytes };
+};
+
+const percentOf = (page: Page, name: string) =>
+  page
+    .getByRole("progressbar", { name })
+    .evaluate((bar) => Math.floor(((bar as HTMLProgressElement).value / (bar as HTMLProgressElement).max) * 100));
+
+describe("Files that are uploaded in the console", () => {
+  test("Those chosen by a button are sent, processed, and linked to.", async ({ openPage }) => {
+    const { team, page, tray } = await openFiles(openPage);
+    const bytes = bytesOf(300_000);
+    await choose(page, { name: "one 🎵 مرحبا.bin", bytes }, { name: "two.txt", bytes: Buffer.from("Hello") });
+    await expect(tray.getByText("2 of 2 uploaded")).toBeVisible();
+    await expect(tray.getByText("completed")).toHaveCount(2);
+    await expect(page.getByRole("status").getByText("2 files were uploaded.")).toBeVisible();
+    const files = await stored(team);
+    expect(files.map(({ originalName }) => originalName).sort()).toEqual(["one 🎵 مرحبا.bin", "two.txt"]);
+    const one = files.find(({ originalName }) => originalName !== "two.txt");
+    expect(await team.stowage.files.get(one?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
+    await expect(tray.getByRole("link", { name: "one" })).toHaveAttribute("href", `/console/files/${one?._id}`);
+    await tray.getByRole("button", { name: "Clear finished" }).click();
+    await expect(tray).toBeHidden();
+  });
+
+  test("Those dropped on any page are sent with what is in folders, but for what is hidden and empty.", async ({
+    openPage,
+  }) => {
+    const { team, page, tray } = await openFiles(openPage);
+    await page.getByRole("link", { name: "Usage" }).click();
+    const text = (value: string) => new TextEncoder().encode(value);
+    const main = page.getByRole("main");
+    const { leave } = await dragFiles(main, { "a.txt": text("A") });
+    await expect(page.getByText("Drop files or folders")).toBeVisible();
+    await leave();
+    await page.mouse.move(400, 300);
+    await expect(page.getByText("Drop files or folders")).toBeHidden();
+    await dropFiles(main, {
+      "a.txt": text("A"),
+      "album/b.txt": text("B"),
+      "album/deep/c.txt": text("C"),
+      "album/.DS_Store": text("x"),
+      ".hidden": text("x"),
+      "album/nothing.txt": text(""),
+    });
+    await expect(page.getByText("Drop files or folders")).toBeHidden();
+    await expect(page.getByRole("status").getByText("Left out: 2 hidden files.")).toBeVisible();
+    await expect(tray.getByText("completed")).toHaveCount(3);
+    await expect(tray.getByText("This file is empty: there is nothing to upload.")).toBeVisible();
+    expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["a.txt", "b.txt", "c.txt"]);
+    // The tray outlives the page.
+    await page.getByRole("link", { name: "Files", exact: true }).click();
+    await expect(tray.getByText("completed")).toHaveCount(3);
+  });
+
+  test("One that is cancelled leaves nothing behind, and the focus is at the next.", async ({ openPage }) => {
+    const { team, page, tray } = await openFiles(openPage);
+    const addresses = new Set<string>();
+    page.on("request", (request) => request.method() === "PATCH" && addresses.add(request.url()));
+    await slowDown(page, 200_000);
+    await choose(
+      page,
+      { name: "first.bin", bytes: bytesOf(3 * MEBIBYTE) },
+      { name: "second.bin", bytes: bytesOf(2 * MEBIBYTE) },
+    );
+    await expect.poll(() => percentOf(page, "first.bin")).toBeGreaterThan(5);
+    await expect(tray.getByText(/kB of .* · .*\/s · .* left/).first()).toBeVisible();
+    const [cancelFirst, cancelSecond] = ["first", "second"].map((name) =>
+      tray.getByRole("button", { name: `Cancel ${name}.bin` }),
+    ) as [Locator, Locator];
+    await tabTo(cancelFirst);
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("progressbar", { name: "first.bin" })).toBeHidden();
+    await expect(cancelSecond).toBeFocused();
+    await page.keyboard.press("Enter");
+    await expect(tray).toBeHidden();
+    await expect(page.getByRole("heading", { name: "Files", level: 1 })).toBeFocused();
+    expect(addresses.size).toBe(2);
+    for (const address of addresses) {
+      const headers = { Authorization: `Bearer ${team.key}`, "Tus-Resumable": "1.0.0" };
+      expect((await fetch(address, { method: "HEAD", headers })).status).toBe(404);
+    }
+    expect((await kept(team)).bytes).toBe(0);
+    expect(await stored(team)).toEqual([]);
+  });
+
+  test("One that was complete before it could be cancelled is kept, and said to be.", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/403/);
+    const { team, page, tray } = await openFiles(openPage);
+    // The answer to the last byte is what the page waits for when it is cancelled.
+    let answer = () => {};
+    const answered = new Promise<void>((resolve) => {
+      answer = resolve;
+    });
+    await page.route(UPLOADS, async (route) => {
+      if (route.request().method() !== "PATCH") return route.fallback();
+      const response = await route.fetch();
+      await answered;
+      await route.fulfill({ response }).catch(() => undefined);
+    });
+    await choose(page, { name: "late.txt", bytes: Buffer.from("Late") });
+    await expect.poll(() => kept(team)).toEqual({ files: 1, bytes: 4 });
+    await expect.poll(async () => (await stored(team)).length).toBe(1);
+    await tray.getByRole("button", { name: "Cancel late.txt" }).click();
+    await expect(page.getByRole("status").getByText("complete before it could be cancelled")).toBeVisible();
+    answer();
+    await expect(tray.getByText("completed")).toBeVisible();
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("One that failed is tried again: by itself where the reason passes, otherwise by its button.", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/500|413|ERR_FAILED|ERR_CONNECTION/);
+    const { team, page, tray } = await openFiles(openPage);
+    const refuse = (status: number, code: string, message: string) =>
+      page.route(UPLOADS, (route) =>
+        route.fulfill({ status, headers: { "X-Request-Id": "request-1" }, json: { status: false, code, message } }),
+      );
+    await refuse(413, "quota_exceeded", "The team may keep no more.");
+    await choose(page, { name: "again.txt", bytes: Buffer.from("Again") });
+    await expect(tray.getByText("The team may keep no more.")).toBeVisible();
+    await expect(tray.getByText("request-1")).toBeVisible();
+    await page.unroute(UPLOADS);
+    await refuse(500, "internal", "Something went wrong here.");
+    await tray.getByRole("button", { name: "Retry again.txt" }).click();
+    await expect(tray.getByText("Something went wrong here.")).toBeVisible();
+    await page.unroute(UPLOADS);
+    await tabTo(tray.getByRole("button", { name: "Retry again.txt" }));
+    await page.keyboard.press("Enter");
+    await expect(tray.getByText("completed")).toBeVisible();
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("One whose line breaks goes on by itself, from where it was.", async ({ openPage, problems }) => {
+    problems.allow(/Another host/, /ERR_/);
+    const line = await openLine(() => ({ fault: "cut", afterBytes: 12 * MEBIBYTE }));
+    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
+    const bytes = bytesOf(30 * MEBIBYTE);
+    await choose(page, { name: "long.bin", bytes });
+    await expect(tray.getByText("completed")).toBeVisible();
+    // From zero it would never come to an end.
+    expect(line.faults).toBeGreaterThan(1);
+    const [file] = await stored(team);
+    expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
+  });
+
+  test("One that was cut goes on after the page was loaded anew, from where it was.", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/Another host/, /ERR_/);
+    let fault: Fault = "stall";
+    const line = await openLine(() => ({ fault, afterBytes: 20 * MEBIBYTE }));
+    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
+    const path = join(await folder(), "long.bin");
+    const bytes = bytesOf(30 * MEBIBYTE);
+    writeFileSync(path, bytes);
+    await chooseFrom(page, path);
+    await expect.poll(() => line.faults).toBe(1);
+    // What leaves a page where something is being sent is asked first.
+    const asked = page.waitForEvent("dialog");
+    page.once("dialog", (dialog) => dialog.accept());
+    fault = "none";
+    const loading = page.reload();
+    expect((await asked).type()).toBe("beforeunload");
+    await loading;
+    const sentBytes = line.sentBytes;
+    await expect(tray.getByText("completed")).toBeVisible();
+    expect(line.sentBytes - sentBytes).toBeLessThan(15 * MEBIBYTE);
+    const [file, ...others] = await stored(team);
+    expect(others).toEqual([]);
+    expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes), size: bytes.length });
+    expect(await kept(team)).toEqual({ files: 1, bytes: bytes.length });
+  });
+
+  test.for(["light", "dark"] as const)("Everybody can use the tray in the %s theme.", async (theme, { openPage }) => {
+    const { page, tray } = await openFiles(openPage, { theme });
+    await slowDown(page, 100_000);
+    const long = `${"Aufnahme der Sitzung vom 14. Februar ".repeat(4)}🎧.wav`;
+    await choose(
+      page,
+      { name: "done.txt", bytes: Buffer.from("Done") },
+      { name: "تسجيل.txt", bytes: Buffer.from("x") },
+    );
+    await expect(tray.getByText("completed")).toHaveCount(2);
+    await choose(
+      page,
+      { name: long, bytes: bytesOf(3 * MEBIBYTE) },
+      ...["a", "b", "c"].map((name) => ({ name: `${name}.flac`, bytes: bytesOf(2 * MEBIBYTE) })),
+      { name: "empty.txt", bytes: Buffer.alloc(0) },
+    );
+    await expect(tray.getByText(/ left/).first()).toBeVisible();
+    await expectAccessible(page);
+    await screenshot(page, "uploads");
+    await page.setViewportSize({ width: 320, height: 640 });
+    await expectNoSidewaysScroll(page);
+    await expectAccessible(page);
+    await screenshot(page, "uploads");
+    const toggle = tray.getByRole("button", { name: "Uploads" });
+    await tabTo(toggle);
+    await page.keyboard.press("Enter");
+    await expect(toggle).toHaveAttribute("aria-expanded", "false");
+    await expect(page.getByRole("progressbar").first()).toBeHidden();
+  });
+});
