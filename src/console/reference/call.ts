@@ -15,6 +15,13 @@ type CallBody = { kind: "json"; text: string } | { kind: "form" | "bytes"; media
 const FILE_NAME = "interview.mp3";
 const fileName = ({ file }: { file: File | undefined }) => file?.name ?? FILE_NAME;
 
+/** JSON for people: indented, numbers in lines. Within its strings there are no line ends. */
+export const jsonText = (value: unknown): string =>
+  JSON.stringify(value, null, 2).replaceAll(
+    /\[\n[-+\d.eE,\s]+\]/g,
+    (numbers) => `[${numbers.slice(1, -1).trim().split(/,\s+/).join(", ")}]`,
+  );
+
 /** Values by the parameter's place and name, such as `query.limit`; what is empty is left out. */
 export function prepareCall(operation: Operation, values: Record<string, string>, body?: CallBody): Call {
   const { method, parameters, tokens } = operation;
@@ -23,8 +30,8 @@ export function prepareCall(operation: Operation, values: Record<string, string>
   let path = operation.path;
   for (const { name, in: place } of parameters) {
     const value = values[`${place}.${name}`] ?? "";
+    if (value === "") continue;
     if (place === "path") path = path.replace(`{${name}}`, encodeURIComponent(value));
-    else if (value === "") continue;
     else if (place === "query") query.set(name, value);
     else headers[name] = value;
   }
@@ -72,7 +79,7 @@ export function exampleCall(operation: Operation, all: Operation[]): Call {
 export function emptyBody(body: Operation["body"]): CallBody | undefined {
   if (!body) return undefined;
   const { mediaType, example } = body;
-  if (mediaType === "application/json") return { kind: "json", text: JSON.stringify(example ?? {}, null, 2) };
+  if (mediaType === "application/json") return { kind: "json", text: jsonText(example ?? {}) };
   return { kind: mediaType.startsWith("multipart/") ? "form" : "bytes", mediaType, file: undefined };
 }
 

@@ -1,5 +1,5 @@
 import { useId } from "preact/hooks";
-import { exampleOf } from "./call.ts";
+import { exampleOf, jsonText } from "./call.ts";
 import type { Schema } from "./document.ts";
 
 interface InputProps {
@@ -77,5 +77,5 @@ export function jsonOf(properties: Record<string, Schema>, fields: Record<string
       throw new SyntaxError(`${name} is no JSON.`);
     }
   });
-  return JSON.stringify(Object.fromEntries(given), null, 2);
+  return jsonText(Object.fromEntries(given));
 }

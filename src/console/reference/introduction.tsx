@@ -64,7 +64,9 @@ function Codes({ codes }: Reference) {
             </th>
             <td data-label="Status">{status}</td>
             <td data-label="Meaning">
-              <Inline text={meaning} />
+              <span>
+                <Inline text={meaning} />
+              </span>
             </td>
           </tr>
         ))}

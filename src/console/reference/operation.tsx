@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
+import { jsonText } from "./call.ts";
 import { type Group, type Operation, type Parameter, type RequestBody, type Response, words } from "./document.ts";
 import { Method } from "./navigation.tsx";
-import { Prose } from "./prose.tsx";
+import { Code, Prose } from "./prose.tsx";
 import { Samples } from "./samples.tsx";
 import { BodySchema, Field, Fields } from "./schema.tsx";
 import { TryIt } from "./try-it.tsx";
@@ -167,7 +168,7 @@ function ResponsePart({ status, description, headers, content }: Response) {
               <BodySchema schema={content.schema} />
             </>
           )}
-          {isFailure && examples[0] && <pre>{JSON.stringify(examples[0][1].value, null, 2)}</pre>}
+          {isFailure && examples[0] && <Code text={jsonText(examples[0][1].value)} />}
         </div>
       )}
     </details>

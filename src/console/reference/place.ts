@@ -2,7 +2,13 @@ import { signal } from "@preact/signals";
 
 const TITLE = document.title;
 
-const idNow = () => decodeURIComponent(location.hash.slice(1));
+function idNow(): string {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
 
 /** The part that is being read, by how far the page is scrolled. */
 export const inView = signal("");

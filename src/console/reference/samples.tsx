@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import type { ComponentChild } from "preact";
 import { CopyButton } from "../parts/values.tsx";
-import { curlOf, exampleCall, fetchOf } from "./call.ts";
+import { curlOf, exampleCall, fetchOf, jsonText } from "./call.ts";
 import type { Operation } from "./document.ts";
 import { Code } from "./prose.tsx";
 
@@ -67,9 +67,7 @@ export function Samples({ operation, all }: { operation: Operation; all: Operati
   return (
     <div class="samples">
       <Sample name={shown} of={summary} text={texts[shown] ?? ""} choice={choice} />
-      {example !== undefined && (
-        <Sample name={`Response ${success?.status}`} of={summary} text={JSON.stringify(example, null, 2)} />
-      )}
+      {example !== undefined && <Sample name={`Response ${success?.status}`} of={summary} text={jsonText(example)} />}
     </div>
   );
 }

@@ -18,6 +18,7 @@ function typeOf(schema: Schema): ComponentChild {
 
 function range(from: number | undefined, to: number | undefined, unit: string): string | undefined {
   if (from === undefined && to === undefined) return undefined;
+  if (to === undefined && unit !== "" && from === 1) return "not empty";
   if (to === undefined) return `at least ${from}${unit}`;
   return from === undefined ? `at most ${to}${unit}` : `${from} to ${to}${unit}`;
 }

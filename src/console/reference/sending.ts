@@ -1,4 +1,4 @@
-import type { Call } from "./call.ts";
+import { type Call, jsonText } from "./call.ts";
 
 /** More would make the page slow, and be read by nobody. */
 const MAX_SHOWN_BYTES = 200_000;
@@ -75,5 +75,5 @@ function parsed(text = ""): unknown {
 
 function formatted(text: string): string {
   const value = parsed(text);
-  return value === undefined ? text : JSON.stringify(value, null, 2);
+  return value === undefined ? text : jsonText(value);
 }

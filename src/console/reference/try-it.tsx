@@ -44,6 +44,11 @@ export function TryIt({ operation }: { operation: Operation }) {
     return prepareCall(operation, values.value, isLeftOut ? undefined : { kind: "json", text });
   };
 
+  const fail = (error: unknown) => {
+    const message = error instanceof TypeError ? "The service can't be reached." : messageOf(error);
+    outcome.value = { kind: "failed", message };
+  };
+
   const run = async (isSure: boolean) => {
     try {
       const prepared = call();
@@ -55,9 +60,8 @@ export function TryIt({ operation }: { operation: Operation }) {
       outcome.value = { kind: "sending" };
       outcome.value = { kind: "answer", answer: await send(prepared, token.value, stop.current.signal) };
     } catch (error) {
-      const isStopped = stop.current?.signal.aborted;
-      const message = error instanceof TypeError ? "The service can't be reached." : messageOf(error);
-      outcome.value = isStopped ? null : { kind: "failed", message };
+      if (stop.current?.signal.aborted) outcome.value = null;
+      else fail(error);
     }
   };
 
@@ -83,7 +87,9 @@ export function TryIt({ operation }: { operation: Operation }) {
           }}
         />
       ))}
-      {body?.mediaType === "application/json" && <JsonBody schema={body.object} fields={fields} json={json} />}
+      {body?.mediaType === "application/json" && (
+        <JsonBody schema={body.object} fields={fields} json={json} onFailure={fail} />
+      )}
       {body && body.mediaType !== "application/json" && <FileInput file={file} isRequired={body.isRequired} />}
       <Actions
         outcome={outcome}
@@ -101,10 +107,12 @@ function JsonBody({
   schema,
   fields,
   json,
+  onFailure,
 }: {
   schema: Schema | undefined;
   fields: Values;
   json: Signal<string | null>;
+  onFailure: (error: unknown) => void;
 }) {
   const id = useId();
   const { properties = {}, required = [] } = schema ?? {};
@@ -117,7 +125,11 @@ function JsonBody({
           type="checkbox"
           checked={isJson}
           onChange={() => {
-            json.value = isJson ? null : jsonOf(properties, fields.value);
+            try {
+              json.value = isJson ? null : jsonOf(properties, fields.value);
+            } catch (error) {
+              onFailure(error);
+            }
           }}
         />
         As JSON
