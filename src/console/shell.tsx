@@ -1,6 +1,7 @@
 import type { ComponentType } from "preact";
 import { isLive } from "./live.ts";
 import { Events } from "./pages/events.tsx";
+import { FilePage } from "./pages/file.tsx";
 import { Files } from "./pages/files.tsx";
 import { Keys } from "./pages/keys.tsx";
 import { NotFound } from "./pages/not-found.tsx";
@@ -26,7 +27,7 @@ interface Section {
 
 /** By the first step of the address. */
 const TEAM_SECTIONS: Record<string, Section> = {
-  files: { label: "Files", pages: [Files] },
+  files: { label: "Files", pages: [Files, FilePage] },
   keys: { label: "Keys", pages: [Keys] },
   users: { label: "Users", pages: [Users] },
   events: { label: "Events", pages: [Events] },

@@ -13,11 +13,20 @@ export const onSubmit = (send: (form: HTMLFormElement) => void) => (event: Submi
 
 type InputProps = Pick<
   ComponentProps<"input">,
-  "autocomplete" | "maxLength" | "minLength" | "onInput" | "placeholder" | "required" | "spellcheck" | "value"
+  | "autocomplete"
+  | "max"
+  | "maxLength"
+  | "min"
+  | "minLength"
+  | "onInput"
+  | "placeholder"
+  | "required"
+  | "spellcheck"
+  | "value"
 > & {
   label: string;
   name: string;
-  type?: "email" | "password" | "text" | "url" | "search" | "datetime-local" | "date";
+  type?: "email" | "password" | "text" | "url" | "search" | "datetime-local" | "date" | "number";
   hint?: string;
 };
 

@@ -51,12 +51,12 @@ interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-/** A list, page after page. What was loaded further stays loaded when it is loaded anew. */
-export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: Inputs): Listing<T> {
+/** A list, page after page, of which `first` are there at once. What was loaded further stays loaded when it is loaded anew. */
+export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: Inputs, first = 1): Listing<T> {
   type Pages = { items: T[]; next: string | undefined };
   const latestList = useRef(list);
   latestList.current = list;
-  const pages = useRef(1);
+  const pages = useRef(first);
   const read = async (signal: AbortSignal, count: number, from?: Pages): Promise<Pages> => {
     let { items, next } = from ?? { items: [], next: undefined };
     for (let page = 0; page < count && (page === 0 || next !== undefined); page++) {
@@ -67,15 +67,19 @@ export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: In
     return { items, next };
   };
   // Other filters are another list, which begins at its first page.
-  useEffect(() => {
-    pages.current = 1;
-  }, inputs);
+  useEffect(
+    () => () => {
+      pages.current = 1;
+    },
+    inputs,
+  );
   const { value, change, ...loaded } = useLoaded<Pages>((signal) => read(signal, pages.current), inputs);
   const more = async () => {
     if (value?.next === undefined) return;
-    const { items, next } = await read(new AbortController().signal, 1, value);
+    const { items, next } = await read(new AbortController().signal, 1, { items: [], next: value.next });
     pages.current++;
-    change(() => ({ items, next }));
+    // Where it was loaded anew meanwhile, this is no longer what follows.
+    change((now) => (now.next === value.next ? { items: [...now.items, ...items], next } : now));
   };
   return {
     ...loaded,

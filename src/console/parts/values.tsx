@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { StoredFile } from "../../client/stowage.ts";
 import { announce } from "./announce.tsx";
 
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -6,6 +7,13 @@ const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle:
 const integer = new Intl.NumberFormat();
 const oneDecimal = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+const LOOKS = { pending: "busy", processing: "busy", completed: "good", failed: "bad" };
+
+/** The status of a file. */
+export const StatusBadge = ({ status }: Pick<StoredFile, "status">) => (
+  <span class={`badge ${LOOKS[status]}`}>{status}</span>
+);
 
 /** A moment, in the reader's zone and language. */
 export function Time({ at }: { at: string }) {

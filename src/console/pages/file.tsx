@@ -1,0 +1,267 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type FileMetadata, StowageError } from "../../client/stowage.ts";
+import { onEvent } from "../live.ts";
+import { announce } from "../parts/announce.tsx";
+import { Failure } from "../parts/failure.tsx";
+import { useKeptFocus } from "../parts/focus.ts";
+import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { useLoaded } from "../parts/loading.ts";
+import { Empty, Page } from "../parts/page.tsx";
+import { useTask } from "../parts/task.ts";
+import { CopyButton, formatBytes, formatCount, formatDuration, StatusBadge, Time } from "../parts/values.tsx";
+import { navigate } from "../router.ts";
+import { client } from "../session.ts";
+import { Player } from "../sound/player.tsx";
+import { DeleteFiles } from "./delete-files.tsx";
+import { listAddress } from "./files.tsx";
+
+export function FilePage({ id }: { id: string }) {
+  const { value: file, error, reload } = useLoaded((signal) => client.value.files.get(id, { signal }), [id]);
+  const [isGone, setGone] = useState(false);
+  useEffect(
+    () =>
+      onEvent(({ type, subject }) => {
+        if (subject.id !== id) return;
+        if (type === "file.deleted") setGone(true);
+        else reload();
+      }),
+    [id],
+  );
+  useKeptFocus();
+  const back = <a href={listAddress()}>All files</a>;
+  if (isGone || (error instanceof StowageError && error.code === "not_found"))
+    return (
+      <Page title="No such file">
+        <Empty title="There is no file at this address.">
+          <p>It was deleted, or it never was there.</p>
+          <p>{back}</p>
+        </Empty>
+      </Page>
+    );
+  return (
+    <Page title={file?.originalName ?? "File"} actions={file && <Actions file={file} />}>
+      <p>{back}</p>
+      <Failure error={error} onRetry={reload} />
+      {file ? <Details file={file} /> : !error && <p role="status">Loading …</p>}
+    </Page>
+  );
+}
+
+function Actions({ file }: { file: FileMetadata }) {
+  const { run, isRunning, error } = useTask();
+  const [isAsked, setAsked] = useState(false);
+  const isGone = useRef(false);
+  const isDone = file.status === "completed" || file.status === "failed";
+  const download = () =>
+    run(async () => {
+      const link = document.createElement("a");
+      link.href = await client.value.files.sign(file._id);
+      // It is stored as an attachment with its own name. So marked, the page stays even where it is not.
+      link.download = file.originalName;
+      link.click();
+    });
+  const processAgain = () =>
+    run(async () => {
+      await client.value.files.reprocess(file._id);
+      announce("The file is processed again.");
+    });
+  const unless = (isRefused: boolean, act: () => void) => ({
+    "aria-disabled": isRefused,
+    onClick: () => isRefused || act(),
+  });
+  return (
+    <>
+      <button type="button" class="button" {...unless(isRunning, download)}>
+        Download
+      </button>
+      <button type="button" class="button" {...unless(isRunning || !isDone, processAgain)}>
+        Process again
+      </button>
+      <button type="button" class="button danger" onClick={() => setAsked(true)}>
+        Delete file
+      </button>
+      <Failure error={error} />
+      {isAsked && (
+        <DeleteFiles
+          files={[file]}
+          onGone={() => {
+            isGone.current = true;
+          }}
+          onClose={() => (isGone.current ? navigate(listAddress()) : setAsked(false))}
+        />
+      )}
+    </>
+  );
+}
+
+type Facts = Record<string, ComponentChildren>;
+
+/** What is known of a thing; what is not known is left out. */
+function FactList({ title, facts }: { title: string; facts: Facts }) {
+  const known = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined);
+  return (
+    <section class="card stack">
+      <h2>{title}</h2>
+      <dl class="facts">
+        {known.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+const Copyable = ({ text, what }: { text: string; what: string }) => (
+  <>
+    <code>{text}</code> <CopyButton text={text} what={what} />
+  </>
+);
+
+function Details({ file }: { file: FileMetadata }) {
+  const { audio, failure, processedAt, sha256, size } = file;
+  const isHeard = /^(audio|video)\//.test(file.mimeType) && size > 0;
+  const kind = { 1: "1, mono", 2: "2, stereo" };
+  return (
+    <>
+      {failure && (
+        <div class="failure">
+          <p>{failure.message}</p>
+          <p class="quiet">
+            <code>{failure.code}</code>
+          </p>
+        </div>
+      )}
+      {isHeard && <Player file={file} />}
+      <div class="columns">
+        <FactList
+          title="File"
+          facts={{
+            Name: <bdi>{file.originalName}</bdi>,
+            Status: (
+              <span role="status">
+                <StatusBadge status={file.status} />
+              </span>
+            ),
+            Type: file.fileType,
+            "Media type": <code>{file.mimeType}</code>,
+            Size: `${formatBytes(size)}${size < 1000 ? "" : ` (${formatCount(size)} bytes)`}`,
+            Created: <Time at={file.createdAt} />,
+            Changed: <Time at={file.updatedAt} />,
+            Processed: processedAt && <Time at={processedAt} />,
+            Version: file.__v,
+            Id: <Copyable text={file._id} what="id" />,
+            "SHA-256": sha256 && <Copyable text={sha256} what="SHA-256" />,
+            Address: <Copyable text={file.path} what="address" />,
+          }}
+        />
+        <div class="stack">
+          <SignedAddress id={file._id} />
+          {audio && (
+            <FactList
+              title="Sound"
+              facts={{
+                Duration: audio.durationSeconds !== null && formatDuration(audio.durationSeconds),
+                Container: audio.container,
+                Codec: audio.codec,
+                "Sample rate": audio.sampleRate && `${formatCount(audio.sampleRate)} Hz`,
+                Channels: audio.channels && (kind[audio.channels as 1 | 2] ?? audio.channels),
+                "Bit rate": audio.bitrate && `${formatCount(Math.round(audio.bitrate / 1000))} kbit/s`,
+                Lossless: audio.lossless === null ? null : audio.lossless ? "yes" : "no",
+              }}
+            />
+          )}
+        </div>
+      </div>
+      {audio && Object.keys(audio.tags).length > 0 && (
+        <section class="card stack">
+          <h2>Tags</h2>
+          <Tag value={audio.tags} />
+        </section>
+      )}
+    </>
+  );
+}
+
+/** Whatever a file says of itself: its words are text, and nothing else. */
+function Tag({ value }: { value: unknown }) {
+  if (Array.isArray(value))
+    return (
+      <ul class="names">
+        {value.map((one, place) => (
+          <li key={place}>
+            <Tag value={one} />
+          </li>
+        ))}
+      </ul>
+    );
+  if (typeof value === "object" && value !== null)
+    return (
+      <dl class="facts">
+        {Object.entries(value).map(([name, one]) => (
+          <div key={name}>
+            <dt>
+              <bdi>{name}</bdi>
+            </dt>
+            <dd>
+              <Tag value={one} />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    );
+  return (
+    <span dir="auto" class="text">
+      {String(value)}
+    </span>
+  );
+}
+
+const LIVES = { 60: "A minute", 3600: "An hour", 86400: "A day", 604800: "A week", own: "So many seconds" };
+
+function SignedAddress({ id }: { id: string }) {
+  const [life, setLife] = useState("3600");
+  const [made, setMade] = useState<{ address: string; endsAt: string } | null>(null);
+  const { run, isRunning, error } = useTask();
+  const make = (form: HTMLFormElement) =>
+    run(async () => {
+      setMade(null);
+      const expiresIn = Number(textOf(form, life === "own" ? "seconds" : "life"));
+      const endsAt = new Date(Date.now() + expiresIn * 1000).toISOString();
+      const address = await client.value.files.sign(id, { expiresIn });
+      setMade({ address, endsAt });
+      // Where the browser does not let it be copied, it is there to be copied by hand.
+      await navigator.clipboard.writeText(address).then(
+        () => announce("Copied signed address."),
+        () => {},
+      );
+    });
+  return (
+    <form class="card stack" onSubmit={onSubmit((form) => isRunning || make(form))}>
+      <h2>Signed address</h2>
+      <p class="quiet">It opens the file to whoever holds it, without a key, until it ends.</p>
+      <SelectField label="It lives for" name="life" value={life} onChange={setLife}>
+        {Object.entries(LIVES).map(([seconds, label]) => (
+          <option key={seconds} value={seconds}>
+            {label}
+          </option>
+        ))}
+      </SelectField>
+      {life === "own" && (
+        <TextField label="Seconds" name="seconds" type="number" min={1} max={604_800} value="600" required />
+      )}
+      <Failure error={error} />
+      <button type="submit" class="button" aria-disabled={isRunning}>
+        Copy signed address
+      </button>
+      {made && (
+        <p role="status">
+          <Copyable text={made.address} what="signed address" /> It ends: <Time at={made.endsAt} />
+        </p>
+      )}
+    </form>
+  );
+}
