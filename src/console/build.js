@@ -24,8 +24,12 @@ const { metafile } = await build({
   jsx: "automatic",
   jsxImportSource: "preact",
   conditions: ["browser"],
-  // 3 kB less of tus-js-client.
-  alias: Object.fromEntries(["url-parse", "js-base64"].map((name) => [name, join(source, "uploads/native.js")])),
+  // 6 kB less of tus-js-client: what browsers have themselves, and what the console does not do.
+  alias: {
+    "js-base64": join(source, "uploads/native.js"),
+    "tus-js-client": join(source, "uploads/tus.js"),
+    "url-parse": join(source, "uploads/native.js"),
+  },
   minify: true,
   legalComments: "none",
   metafile: true,
