@@ -3,9 +3,9 @@ import type { Deps } from "../deps.ts";
 import { given, type Param, preparedQuery, write } from "../platform/db.ts";
 import { apiKeys, files } from "../platform/schema.ts";
 import { reencryptTokens } from "./accounts/keys.ts";
-import { DUE_DELIVERIES, sendDueDeliveries } from "./events/deliveries.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { PURGE_ROWS, purgeTrail } from "./events/trail.ts";
+import { DUE_DELIVERIES, sendDueDeliveries } from "./events/turns.ts";
 import {
   changed,
   type FileRow,

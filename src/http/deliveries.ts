@@ -1,5 +1,5 @@
 import * as z from "zod";
-import type { Attempt } from "../domain/events/deliveries.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "../domain/events/deliveries.ts";
 import {
   type Delivery,
   listDeliveries,
@@ -15,7 +15,10 @@ export const attemptSchema = z
   .strictObject({
     at: timestamp,
     httpStatus: z.int().nullable(),
-    error: z.enum(["timeout", "connection_failed", "address_refused", "secret_unreadable"]).nullable(),
+    error: z.enum(ATTEMPT_ERRORS).nullable().meta({
+      description:
+        "`webhook_disabled`, and `event_purged` where the event is older than the trail is kept, end a delivery that was not sent.",
+    }),
     durationMilliseconds: z.int().nonnegative(),
     responseBody: z.string().meta({ description: "The first KiB." }),
   })

@@ -23,7 +23,8 @@ const BATCH_MESSAGES = 100;
 
 export interface Jobs<Job> {
   send(job: Job): Promise<void>;
-  sendAll(jobs: Job[]): Promise<void>;
+  /** They arrive after the delay. */
+  sendAll(jobs: Job[], delaySeconds?: number): Promise<void>;
 }
 
 export function createJobs<Job>(queue: Queue<Job>): Jobs<Job> {
@@ -31,10 +32,10 @@ export function createJobs<Job>(queue: Queue<Job>): Jobs<Job> {
     async send(job) {
       await once(() => queue.send(job));
     },
-    async sendAll(jobs) {
+    async sendAll(jobs, delaySeconds = 0) {
       for (let i = 0; i < jobs.length; i += BATCH_MESSAGES) {
         const batch = jobs.slice(i, i + BATCH_MESSAGES).map((body) => ({ body }));
-        await once(() => queue.sendBatch(batch));
+        await once(() => queue.sendBatch(batch, { delaySeconds }));
       }
     },
   };

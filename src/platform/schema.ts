@@ -275,10 +275,12 @@ export const deliveries = sqliteTable(
     tries: integer().notNull().default(0),
     /** When the next try is due; null once none is. */
     dueAt: integer("due_at"),
+    /** When its message was sent again, because its turn came or the message was overdue; null where it never was. */
+    sentAt: integer("sent_at"),
     createdAt: integer("created_at").notNull(),
   },
   (t) => [
     primaryKey({ columns: [t.webhookId, t.seq] }),
-    index("deliveries_due").on(t.dueAt).where(sql`due_at is not null`),
+    index("deliveries_due").on(t.webhookId, t.dueAt).where(sql`due_at is not null`),
   ],
 );

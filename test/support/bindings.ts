@@ -283,12 +283,12 @@ export class ProxiedBindings {
     };
     return replace(queue, {
       send: (body: T, options?: QueueSendOptions) => count("send", [body], () => queue.send(body, options)),
-      sendBatch: (batch: Iterable<MessageSendRequest<T>>) => {
+      sendBatch: (batch: Iterable<MessageSendRequest<T>>, options?: QueueSendBatchOptions) => {
         const messages = [...batch];
         return count(
           "sendBatch",
           messages.map(({ body }) => body),
-          () => queue.sendBatch(messages),
+          () => queue.sendBatch(messages, options),
         );
       },
     });

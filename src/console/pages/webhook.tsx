@@ -25,6 +25,8 @@ const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
   connection_failed: "The connection failed",
   address_refused: "The address is not allowed",
   secret_unreadable: "The secret can't be read",
+  webhook_disabled: "Not sent: the webhook was disabled",
+  event_purged: "Not sent: the event is no longer kept",
 };
 const STATUSES = {
   pending: <span class="badge busy">Pending</span>,

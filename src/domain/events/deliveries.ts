@@ -1,7 +1,5 @@
-import { and, asc, eq, isNotNull, lte, sql } from "drizzle-orm";
-import type { Deps } from "../../deps.ts";
-import { type Param, preparedQuery, write } from "../../platform/db.ts";
-import type { DeliveryJob } from "../../platform/jobs.ts";
+import { and, eq, sql } from "drizzle-orm";
+import { type Param, preparedQuery } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/schema.ts";
 
 /*
@@ -21,6 +19,16 @@ export const webhookByKey = preparedQuery((db, param: Param<WebhookKey>) =>
 export type DeliveryRow = typeof deliveries.$inferSelect;
 export type DeliveryKey = Pick<DeliveryRow, "webhookId" | "seq">;
 
+/** The last two end a delivery that was not sent: its webhook was disabled, or the event is older than the trail is kept. */
+export const ATTEMPT_ERRORS = [
+  "timeout",
+  "connection_failed",
+  "address_refused",
+  "secret_unreadable",
+  "webhook_disabled",
+  "event_purged",
+] as const;
+
 /** A try, and what came of it. */
 export interface Attempt {
   /** Milliseconds since the epoch. */
@@ -28,19 +36,27 @@ export interface Attempt {
   /** Null where no answer came. */
   httpStatus: number | null;
   /** Why no answer came, or why it does not count; null where the status says all. */
-  error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | null;
+  error: (typeof ATTEMPT_ERRORS)[number] | null;
   durationMilliseconds: number;
   /** The first KiB. */
   responseBody: string;
 }
 
-/** Recovery leaves a try to its message for so long, which is far longer than a try takes. */
-const GRACE_MILLISECONDS = 2 * 60 * 1000;
-/** What one batch of recovery takes. */
-export const DUE_DELIVERIES = 500;
+/** Of a delivery that no connection was made for. */
+export const unsent = (at: number, error: Attempt["error"]): Attempt => ({
+  at,
+  httpStatus: null,
+  error,
+  durationMilliseconds: 0,
+  responseBody: "",
+});
 
 export const isDelivery = (param: Param<DeliveryKey>) =>
   and(eq(deliveries.webhookId, param("webhookId")), eq(deliveries.seq, param("seq")));
+
+/** Nobody else has tried it meanwhile. */
+export const isUntried = (param: Param<DeliveryKey & { before: number }>) =>
+  and(isDelivery(param), eq(deliveries.status, "pending"), eq(deliveries.tries, param("before")));
 
 /** Whether a webhook wants events of this type, both as SQL. */
 export const wants = (types: ReturnType<typeof sql>, type: ReturnType<typeof sql>) =>
@@ -51,7 +67,7 @@ export const JOB = { teamId: deliveries.teamId, webhookId: deliveries.webhookId,
 
 /** The columns of a delivery that is yet to be tried, as a select list. */
 export const freshDelivery = (now: ReturnType<typeof sql>) =>
-  sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
+  sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, null, ${now}`;
 
 /**
  * A delivery of the team's newest event to each enabled webhook that wants it. It stands right behind the event's
@@ -70,34 +86,3 @@ export const deliveriesOf = preparedQuery((db, param: Param<{ teamId: string; no
     .onConflictDoNothing()
     .returning(JOB);
 });
-
-/** Sends the deliveries' messages. Where that fails they are due all the same, and recovery sends them. */
-export async function enqueueDeliveries(deps: Deps, jobs: DeliveryJob[]): Promise<void> {
-  try {
-    await deps.deliveryJobs.sendAll(jobs.map(({ teamId, webhookId, seq }) => ({ teamId, webhookId, seq })));
-  } catch (cause) {
-    deps.log("warn", "messages left to recovery", { counts: { deliveries: jobs.length }, cause });
-  }
-}
-
-const takeDue = preparedQuery((db, param: Param<{ now: number; before: number }>) => {
-  const due = db
-    .select({ webhookId: deliveries.webhookId, seq: deliveries.seq })
-    .from(deliveries)
-    .where(and(isNotNull(deliveries.dueAt), lte(deliveries.dueAt, param("before"))))
-    .orderBy(asc(deliveries.dueAt))
-    .limit(DUE_DELIVERIES);
-  return db
-    .update(deliveries)
-    .set({ dueAt: sql`${param("now")}` })
-    .where(and(sql`(${deliveries.webhookId}, ${deliveries.seq}) in ${due}`, isNotNull(deliveries.dueAt)))
-    .returning(JOB);
-});
-
-/** Sends the messages of deliveries that are overdue: for a later try, lost, or left by a Worker that died. @returns how many */
-export async function sendDueDeliveries(deps: Deps): Promise<number> {
-  const now = deps.system.now();
-  const [rows] = await write(deps, [takeDue({ now, before: now - GRACE_MILLISECONDS })], { isIdempotent: true });
-  await deps.deliveryJobs.sendAll(rows);
-  return rows.length;
-}

@@ -5,18 +5,10 @@ import { type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
-import {
-  type Attempt,
-  type DeliveryRow,
-  enqueueDeliveries,
-  freshDelivery,
-  isWebhook,
-  JOB,
-  type WebhookRow,
-  wants,
-} from "./deliveries.ts";
+import { type Attempt, type DeliveryRow, freshDelivery, isWebhook, JOB, type WebhookRow, wants } from "./deliveries.ts";
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
 import { MAX_TRIES } from "./sending.ts";
+import { enqueueDeliveries, SHARE } from "./turns.ts";
 
 /** Events that one replay looks at. */
 export const MAX_REPLAYED_EVENTS = 1000;
@@ -35,7 +27,8 @@ export interface Delivery {
 /** Made as an event's id is: the event's number, and the end of the webhook's id. */
 const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) => eventId(webhookId, seq);
 
-function view(row: DeliveryRow): Delivery {
+/** `resumeAt` is when a pause of its webhook ends. */
+function view(row: DeliveryRow, resumeAt: number | null): Delivery {
   const { teamId, seq, type, status, attempts, dueAt } = row;
   return {
     id: deliveryId(row),
@@ -43,7 +36,7 @@ function view(row: DeliveryRow): Delivery {
     type,
     status,
     attempts: JSON.parse(attempts),
-    nextAttemptAt: dueAt,
+    nextAttemptAt: dueAt && Math.max(dueAt, resumeAt ?? 0),
   };
 }
 
@@ -52,7 +45,7 @@ type PageValues = { webhookId: string; before: number; limit: number };
 const deliveriesPage = teamRead(webhooks.teamId, (db, param: Param<PageValues>) => {
   const isBefore = sql`${deliveries.webhookId} = ${webhooks.id} and ${deliveries.seq} < ${param("before")}`;
   const query = db
-    .select({ delivery: deliveries })
+    .select({ delivery: deliveries, resumeAt: webhooks.resumeAt })
     .from(webhooks)
     .leftJoin(deliveries, isBefore)
     .orderBy(desc(deliveries.seq))
@@ -73,7 +66,7 @@ export async function listDeliveries(
   const values = { webhookId, before, limit: limit + 1 };
   const rows = await authorizeRead(deps, credential, deliveriesPage(values));
   if (rows.length === 0) throw new AppError("not_found");
-  const found = rows.flatMap(({ delivery }) => (delivery ? [view(delivery)] : []));
+  const found = rows.flatMap(({ delivery, resumeAt }) => (delivery ? [view(delivery, resumeAt)] : []));
   return cutPage(list, { limit, page: 1 }, found, (row) => row);
 }
 
@@ -125,7 +118,7 @@ export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): 
   const [[row], existing] = await write(deps, queries, { isIdempotent: true });
   if (!row) throw new AppError(existing.length > 0 ? "webhook_disabled" : "not_found");
   deps.after(enqueueDeliveries(deps, [row]));
-  return view(row);
+  return view(row, null);
 }
 
 type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
@@ -178,6 +171,8 @@ export async function replay(
   const [rows, [webhook], , [last]] = await write(deps, queries, { isIdempotent: false });
   if (!webhook) throw new AppError("not_found");
   if (webhook.status === ("disabled" satisfies WebhookRow["status"])) throw new AppError("webhook_disabled");
-  deps.after(enqueueDeliveries(deps, rows));
+  // Each that ends sends the message of another.
+  const first = rows.toSorted((a, b) => a.seq - b.seq).slice(0, SHARE);
+  deps.after(enqueueDeliveries(deps, first));
   return { deliveries: rows.length, next: last ? eventId(teamId, last.seq) : null };
 }

@@ -5,7 +5,8 @@ import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write
 import type { DeliveryJob } from "../../platform/jobs.ts";
 import { EVENT_TYPES, events } from "../../platform/schema.ts";
 import type { Actor } from "../accounts/authorization.ts";
-import { deliveriesOf, enqueueDeliveries } from "./deliveries.ts";
+import { deliveriesOf } from "./deliveries.ts";
+import { enqueueDeliveries } from "./turns.ts";
 
 /*
  * What happened in a team. An event is written in the batch of the change that it tells of, where that changed a row:

@@ -3,7 +3,7 @@ import { DecryptionError } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { judgeAddress, surroundingsOf } from "./addresses.ts";
-import type { Attempt, WebhookRow } from "./deliveries.ts";
+import { type Attempt, unsent, type WebhookRow } from "./deliveries.ts";
 import type { Event } from "./events.ts";
 import { messageHeaders, secretsOf } from "./signing.ts";
 import { findWebhook } from "./webhooks.ts";
@@ -36,7 +36,7 @@ export async function post(
 ): Promise<Try> {
   const at = deps.system.now();
   const refused = (error: Attempt["error"]): Try => ({
-    attempt: { at, httpStatus: null, error, durationMilliseconds: 0, responseBody: "" },
+    attempt: unsent(at, error),
     isSuccess: false,
     waitMilliseconds: 0,
   });

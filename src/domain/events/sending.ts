@@ -1,6 +1,6 @@
-import { and, eq, lte, ne, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, lte, ne, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import type { DeliveryJob, JobOutcome } from "../../platform/jobs.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import {
@@ -8,13 +8,16 @@ import {
   type DeliveryKey,
   type DeliveryRow,
   isDelivery,
+  isUntried,
   isWebhook,
+  unsent,
   type WebhookKey,
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
 import { eventId, newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { post, type Try } from "./posting.ts";
+import { enqueueDeliveries, isBehind, takeNext } from "./turns.ts";
 import type { DisabledReason } from "./webhooks.ts";
 
 /*
@@ -25,7 +28,8 @@ import type { DisabledReason } from "./webhooks.ts";
  *   after the write          a message that comes again finds the delivery ended, or not due
  *
  * So an event may arrive twice and is never lost. A try that is due within 15 minutes comes by its message's delay, a
- * later one by recovery, which goes by `due_at` alone and so also finds what was lost.
+ * later one by recovery, which goes by the rows alone and so also finds what was lost. While a webhook is paused its
+ * deliveries stay due; when they are sent is decided in `turns.ts`.
  */
 
 const SECOND = 1000;
@@ -54,7 +58,10 @@ const KEPT_ATTEMPTS = MAX_TRIES;
 type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
 
 const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
-  db.select().from(deliveries).where(isDelivery(param)),
+  db
+    .select({ ...getTableColumns(deliveries), isBehind })
+    .from(deliveries)
+    .where(isDelivery(param)),
 );
 const eventOf = preparedQuery((db, param: Param<{ teamId: string; seq: number }>) =>
   db
@@ -63,13 +70,6 @@ const eventOf = preparedQuery((db, param: Param<{ teamId: string; seq: number }>
     .where(and(eq(events.teamId, param("teamId")), eq(events.seq, param("seq")))),
 );
 
-/** Nobody else has tried it meanwhile. */
-const isUntried = (param: Param<DeliveryKey & { before: number }>) =>
-  and(isDelivery(param), eq(deliveries.status, "pending"), eq(deliveries.tries, param("before")));
-
-const putOff = preparedQuery((db, param: Param<DeliveryKey & { before: number; dueAt: number }>) =>
-  db.update(deliveries).set(given(param, "dueAt")).where(isUntried(param)),
-);
 type TriedValues = DeliveryKey & { status: string; attempts: string; tries: number; dueAt: number | null };
 /** A success counts, whatever another worker wrote. */
 const succeed = preparedQuery((db, param: Param<TriedValues>) =>
@@ -157,29 +157,47 @@ export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJo
   const [[webhook], [delivery], [event]] = await read(deps, queries);
   if (!delivery || delivery.dueAt === null) return "not ours";
   if (delivery.dueAt > now + EARLY_MILLISECONDS) return "not due";
+  if (delivery.isBehind) return "not its turn";
   if (!webhook) {
-    await write(deps, [removeDelivery(delivery)], { isIdempotent: true });
+    await leave(deps, delivery, [removeDelivery(delivery)]);
     return "webhook gone";
   }
   if (webhook.status === "disabled" || !event) {
-    await write(deps, [fail(triedValues(delivery, null, "failed"))], { isIdempotent: true });
-    return "failed";
+    const error = event ? "webhook_disabled" : "event_purged";
+    await leave(deps, delivery, [fail(triedValues(delivery, unsent(now, error), "failed"))]);
+    return "failed unsent";
   }
   const { resumeAt, knownPause } = await turnOf(deps, webhook, now);
   if (resumeAt !== null) {
-    const waitMilliseconds = resumeAt - now;
-    const dueAt = Math.ceil(resumeAt + random(deps) * Math.min(JITTER * waitMilliseconds, HOUR));
-    await write(deps, [putOff({ ...delivery, before: delivery.tries, dueAt })], { isIdempotent: true });
-    // Of one that fails again and again, many may wait: recovery sends them.
-    const isByMessage = webhook.failures < MAX_FAILURES && waitMilliseconds <= MAX_MESSAGE_DELAY_MILLISECONDS;
-    return isByMessage ? { retryAfterSeconds: Math.ceil((dueAt - now) / SECOND) } : "put off";
+    const waitMilliseconds = (resumeAt - now) * (1 + JITTER * random(deps));
+    return isByMessage(webhook.failures, waitMilliseconds)
+      ? { retryAfterSeconds: seconds(waitMilliseconds) }
+      : "paused";
   }
   const result = await post(deps, webhook, eventId(teamId, seq), renderEvent(event));
   if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
   const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
-  await write(deps, [success, heal({ ...webhook, knownPause })], { isIdempotent: true });
+  const isRestart = webhook.failures >= MAX_FAILURES;
+  await leave(deps, delivery, [success, heal({ ...webhook, knownPause })], { isRestart });
   return "succeeded";
 }
+
+/** Writes what ends a delivery, or puts it off, and sends the message of the one that moves up. */
+async function leave(
+  deps: Deps,
+  delivery: DeliveryRow,
+  queries: BoundQuery<unknown>[],
+  options?: { isRestart: boolean },
+): Promise<void> {
+  const all = [takeNext(deps, delivery, options), ...queries] as const;
+  const [jobs] = await write(deps, all, { isIdempotent: true });
+  await enqueueDeliveries(deps, jobs);
+}
+
+const seconds = (milliseconds: number) => Math.ceil(milliseconds / SECOND);
+/** Whether a wait is left to the queue. Of a webhook that fails again and again, many may wait: recovery sends them. */
+const isByMessage = (failures: number, waitMilliseconds: number) =>
+  failures < MAX_FAILURES && waitMilliseconds <= MAX_MESSAGE_DELAY_MILLISECONDS;
 
 /**
  * Until when nothing is sent to the webhook; null where this delivery is to be tried now. `knownPause` is the pause that
@@ -231,7 +249,7 @@ async function settleFailure(
   const wait = WAITS_MILLISECONDS[delivery.tries];
   const isLast = isGone || isTooLong || wait === undefined;
   const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(deps));
-  const delaySeconds = Math.ceil(Math.max(jittered, waitMilliseconds) / SECOND);
+  const delaySeconds = seconds(Math.max(jittered, waitMilliseconds));
   const tried = isLast
     ? triedValues(delivery, attempt, "failed")
     : triedValues(delivery, attempt, "pending", now + delaySeconds * SECOND);
@@ -240,17 +258,24 @@ async function settleFailure(
   const pause = Math.max(waitMilliseconds, failures < MAX_FAILURES ? 0 : pauseMilliseconds(failures));
   const { teamId, id, version } = webhook;
   const asRead: ReadWebhook = { teamId, id, version };
-  const queries = [fail(tried), countFailure({ ...asRead, now, resumeAt: pause === 0 ? 0 : now + pause })];
+  const counted = countFailure({ ...asRead, now, resumeAt: pause === 0 ? 0 : now + pause });
+  const next = takeNext(deps, delivery);
   if (isGone || isTooLong) {
     const reason: DisabledReason = isGone ? "gone" : "failing";
     const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...asRead, version: version + 1 }, { reason });
     const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
     const change = disable({ ...asRead, disabledReason: reason, updatedAt: now, failingBefore });
-    await writeWithEvent(deps, event, [change, ...queries], { isIdempotent: true });
+    const queries = [change, next, fail(tried), counted] as const;
+    const [, jobs] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+    await enqueueDeliveries(deps, jobs);
     return `failed, webhook ${reason}`;
   }
-  await write(deps, queries, { isIdempotent: true });
+  if (isByMessage(failures, pause)) {
+    const [jobs] = await write(deps, [next, fail(tried), counted], { isIdempotent: true });
+    await enqueueDeliveries(deps, jobs, seconds(pause));
+  } else await write(deps, [fail(tried), counted], { isIdempotent: true });
   if (isLast) return "failed";
-  const isByMessage = delaySeconds * SECOND <= MAX_MESSAGE_DELAY_MILLISECONDS;
-  return isByMessage ? { retryAfterSeconds: delaySeconds } : "tried, left to recovery";
+  return delaySeconds * SECOND <= MAX_MESSAGE_DELAY_MILLISECONDS
+    ? { retryAfterSeconds: delaySeconds }
+    : "tried, left to recovery";
 }
