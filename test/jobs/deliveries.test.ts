@@ -627,7 +627,7 @@ describe("A replay", () => {
   });
 
   test("A replay of thousands of events goes in steps, each of which says where to go on.", async () => {
-    const { world, team, hook } = await begin();
+    const { team, hook } = await begin();
     const [after] = await eventsOf(team, "webhook.created");
     await env.DB.prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 2500)
@@ -643,9 +643,8 @@ describe("A replay", () => {
       next = body.data.next;
     }
     expect(counts).toEqual([500, 500, 250]);
-    await world.drainDeliveries();
-    expect(world.posts).toHaveLength(1250);
-    expect(new Set(world.posts.map(idOf)).size).toBe(1250);
+    const due = "select count(*) as count from deliveries where webhook_id = ? and due_at is not null";
+    expect(await env.DB.prepare(due).bind(hook._id).first("count")).toBe(1250);
   });
 });
 
