@@ -9,6 +9,11 @@ export function rateLimited(): AppError {
   return new AppError("rate_limited", { retryAfterSeconds: RETRY_AFTER_SECONDS });
 }
 
+/** @throws `rate_limited` where the team has asked for this costly thing too often in the last minute */
+export async function takeCostly(c: Context<AppEnv>, operation: string, { teamId }: { teamId: string }): Promise<void> {
+  if (!(await c.var.deps.limiter.costly(`${operation}/${teamId}`))) throw rateLimited();
+}
+
 /** The client's address as Cloudflare saw it. Of IPv6 the /64, since whoever has one address has all of those. */
 export function clientAddress(c: Context<AppEnv>): string {
   const address = c.req.header("CF-Connecting-IP") ?? "unknown";

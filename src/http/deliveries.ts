@@ -8,6 +8,7 @@ import {
   replay,
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
+import { takeCostly } from "./authentication.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -81,7 +82,7 @@ export const again = write(
   "team",
   {
     summary: "Send again what happened since an event",
-    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids.`,
+    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids. Ten a minute.`,
     body: z.strictObject({
       after: id.meta({ description: "An event's id." }),
       failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
@@ -97,7 +98,8 @@ export const again = write(
     },
     refusals: ["webhook_disabled"],
   },
-  async ({ deps, actor, id, body }) => {
+  async ({ c, deps, actor, id, body }) => {
+    await takeCostly(c, "replay", actor);
     const data = await replay(deps, actor, id, body);
     return { message: `Deliveries sent again: ${data.deliveries}.`, data };
   },

@@ -13,6 +13,7 @@ import {
   type Webhook,
 } from "../domain/events/webhooks.ts";
 import type { AppEnv } from "./app-env.ts";
+import { takeCostly } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
@@ -197,15 +198,15 @@ export const test = write(
   "team",
   {
     summary: "Send a test event",
-    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once.",
+    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once. Ten a minute.",
     success: {
       description: "What came back.",
       schema: z.strictObject({ message: z.string(), data: attemptSchema }),
       example: { message: "Test event sent.", data: attemptExample },
     },
   },
-  async ({ deps, actor, id }) => ({
-    message: "Test event sent.",
-    data: renderAttempt(await sendTestEvent(deps, actor, id)),
-  }),
+  async ({ c, deps, actor, id }) => {
+    await takeCostly(c, "test", actor);
+    return { message: "Test event sent.", data: renderAttempt(await sendTestEvent(deps, actor, id)) };
+  },
 );

@@ -16,6 +16,8 @@ export interface Limiter {
   authenticated(tokenHash: string): void;
   /** A login, counted by the address it comes from or the account it is for. */
   login(subject: string): Promise<boolean>;
+  /** A call that costs far more than a request, counted by the operation and its team, as often a minute as a login. */
+  costly(subject: string): Promise<boolean>;
 }
 
 interface RateLimitBindings {
@@ -132,5 +134,6 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     authenticated: (tokenHash) => authenticated.set(tokenHash, 1),
     // Hashed: an account's subject holds an email, which goes nowhere in the clear.
     login: (subject) => logins.take(fingerprint(subject)),
+    costly: (subject) => logins.take(fingerprint(`costly/${subject}`)),
   };
 }

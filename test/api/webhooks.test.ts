@@ -13,6 +13,7 @@ import {
   streamOf,
   type Team,
   tally,
+  withinOneMinute,
   withoutJobs,
 } from "../support/harness.ts";
 
@@ -238,6 +239,24 @@ describe("A test event", () => {
     expect(await eventTypes()).toEqual(before);
   });
 });
+
+test.each([
+  ["test", undefined],
+  ["replay", { after: "0".repeat(24) }],
+])(
+  "A team may ask for ten calls of POST …/%s in a minute, of all its webhooks, and another team for its own.",
+  async (verb, json) => {
+    const statuses = await withinOneMinute(async () => {
+      const [one, other] = [await newTeam(), await newTeam()];
+      const hooks = [await create(one), await create(one)];
+      const ask = async (of: Team, id: string) => (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
+      const answers: number[] = [];
+      for (let i = 0; i < 12; i++) answers.push(await ask(one, hooks[i % 2]._id));
+      return [...answers, await ask(other, (await create(other))._id)];
+    });
+    expect(statuses).toEqual([...Array(10).fill(200), 429, 429, 200]);
+  },
+);
 
 describe("The deliveries of a webhook", () => {
   test("The deliveries are listed newest first, page by page, each once.", async () => {

@@ -60,5 +60,6 @@ export const withoutLimits: Change = (deps) => ({
     isRefused: () => false,
     authenticated: () => {},
     login: async () => true,
+    costly: async () => true,
   },
 });
