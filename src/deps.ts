@@ -22,6 +22,8 @@ export interface Settings {
   eventDays: number;
   /** The queue whose messages have used up their tries. */
   deadLetterQueue: string;
+  /** Where the service is reached beside the host that a request names: no webhook is sent there. */
+  ownHosts: string[];
   /** Where signed addresses point to: pages may play from there, and no webhook is sent there. */
   storeOrigin: string;
   /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
@@ -74,6 +76,15 @@ const envSchema = z.object({
   MAX_TEAM_FILES: positive,
   EVENT_DAYS: positive,
   DEAD_LETTER_QUEUE: z.string().min(1),
+  OWN_HOSTS: z
+    .string()
+    .default("")
+    .transform((hosts) =>
+      hosts
+        .toLowerCase()
+        .split(/[\s,]+/)
+        .filter(Boolean),
+    ),
   WEBHOOK_ALLOW_INSECURE: z.literal("true").optional(),
   OPERATOR_TOKEN: z
     .string()
@@ -111,6 +122,7 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamFiles: vars.MAX_TEAM_FILES,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
+      ownHosts: vars.OWN_HOSTS,
       storeOrigin: new URL(vars.S3_ENDPOINT).origin,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE !== undefined,
       operatorToken: vars.OPERATOR_TOKEN ?? null,

@@ -1,5 +1,7 @@
+import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
+import { readDeps } from "../../src/deps.ts";
 import { judgeAddress } from "../../src/domain/events/addresses.ts";
 import { createSender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
@@ -309,7 +311,11 @@ const NEVER = [
   ...["localhost.", "hooks.example.", "hooks..example", "db.internal."],
   ...["user@hooks.example", "user:password@hooks.example", ":password@hooks.example"],
 ];
-const around = { ownHost: "stowage.test", s3Host: "account.r2.cloudflarestorage.com", isInsecureAllowed: false };
+const around = {
+  ownHosts: ["stowage.test", "files.stowage.example"],
+  s3Host: "account.r2.cloudflarestorage.com",
+  isInsecureAllowed: false,
+};
 const isTaken = (url: string, insecure = false) =>
   "url" in judgeAddress(url, { ...around, isInsecureAllowed: insecure });
 
@@ -336,6 +342,7 @@ describe("An address", () => {
     "https://stowage.test/auth/v1/login",
     "https://STOWAGE.test:443/",
     "https://stowage。test/",
+    "https://files.stowage.example/",
     "https://account.r2.cloudflarestorage.com/",
     "https://stowage-files.account.r2.cloudflarestorage.com/",
     " ",
@@ -365,6 +372,17 @@ describe("An address", () => {
     await refused(team, 400, "invalid_input", () => team.call("PATCH", `${WEBHOOKS}/${_id}`, own), ["url"]);
     const { data } = (await team.call("GET", `${WEBHOOKS}/${_id}`)).body;
     expect(data.url).toBe(ADDRESS);
+  });
+
+  test("The address of another host of this service, which the settings name, is refused, and nothing is sent there.", async () => {
+    const { _id } = await create();
+    const named = { ...env, OWN_HOSTS: "files.example.com, Hooks.Canary.example" };
+    const { settings } = readDeps(named, createExecutionContext());
+    const { call } = startWorker((deps) => ({ ...withoutJobs(deps), settings }));
+    const { status, code } = await call("POST", WEBHOOKS, { token: team.token, json: { url: ADDRESS } });
+    expect([status, code]).toEqual([400, "invalid_input"]);
+    const { body } = await call("POST", `${WEBHOOKS}/${_id}/test`, { token: team.token });
+    expect(body.data).toMatchObject({ httpStatus: null, error: "address_refused" });
   });
 
   test("An address on this machine, by http and on any port, is taken in local development alone.", () => {

@@ -2,16 +2,16 @@ import type { Deps } from "../../deps.ts";
 
 /** What an address is judged by. */
 export interface Surroundings {
-  /** Host and port by which the service itself is reached. */
-  ownHost: string;
+  /** Hosts, with their ports, by which the service itself is reached. */
+  ownHosts: string[];
   s3Host: string;
   /** Also http, other ports, and this machine: for local development. */
   isInsecureAllowed: boolean;
 }
 
-/** Those of a Worker that is reached by `ownHost`. */
+/** Those of a Worker that is reached by `ownHost`, and by those of its settings. */
 export const surroundingsOf = ({ settings }: Deps, ownHost: string): Surroundings => ({
-  ownHost,
+  ownHosts: [ownHost, ...settings.ownHosts],
   s3Host: new URL(settings.storeOrigin).host,
   isInsecureAllowed: settings.isInsecureWebhookAllowed,
 });
@@ -35,11 +35,12 @@ export function judgeAddress(text: string, around: Surroundings): { url: string 
   return refusal === null ? { url: url.href } : { refusal };
 }
 
-function refusalOf(url: URL, { ownHost, s3Host, isInsecureAllowed }: Surroundings): string | null {
+function refusalOf(url: URL, { ownHosts, s3Host, isInsecureAllowed }: Surroundings): string | null {
   const { protocol, hostname, host } = url;
   if (protocol !== "https:" && !(isInsecureAllowed && protocol === "http:")) return "Must begin with https://.";
   if (url.username !== "" || url.password !== "") return "Must not hold a user name or password.";
-  if (host === ownHost || hostname === nameOf(ownHost, isInsecureAllowed)) return "Must not be this service itself.";
+  const isOwn = ownHosts.some((own) => host === own || hostname === nameOf(own, isInsecureAllowed));
+  if (isOwn) return "Must not be this service itself.";
   const s3Name = nameOf(s3Host, isInsecureAllowed);
   if (host === s3Host || hostname === s3Name || hostname.endsWith(`.${s3Name}`)) return "Must not be the file storage.";
   if (isInsecureAllowed && LOOPBACK.test(hostname)) return null;
