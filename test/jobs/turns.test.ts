@@ -95,6 +95,22 @@ describe("A webhook whose receiver takes its time", () => {
     expect(world.deliveryJobs, "each that ended let another go").toHaveLength(SHARE);
   });
 
+  test("A delivery that fails lets another go too, and one that is sent twice lets one go.", async () => {
+    const { world, team, hook } = await begin();
+    const [first, second] = await happenOften(world, team, hook, 60);
+    world.deliveryJobs = [];
+    world.answer = status(500);
+    await world.deliverEvent(first!);
+    expect(world.deliveryJobs).toHaveLength(1);
+    const slow = new Patient();
+    world.answer = slow.answer;
+    const delivering = Promise.all([world.deliverEvent(second!), world.deliverEvent(second!)]);
+    await vi.waitUntil(() => slow.held === 2, WAITING);
+    slow.release();
+    await delivering;
+    expect(world.deliveryJobs).toHaveLength(2);
+  });
+
   test("A webhook with much to be sent is sent all of it, once, a share at a time, without recovery.", async () => {
     const { world, team, hook } = await begin();
     await happenOften(world, team, hook, 100);

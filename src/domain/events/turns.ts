@@ -90,7 +90,7 @@ const takeOverdue = preparedQuery((db, param: Param<{ now: number; before: numbe
     select d.webhook_id, d.seq from one
       join deliveries d on d.webhook_id = one.id and d.seq in (${turns})
       left join ${webhooks} w on w.team_id = d.team_id and w.id = d.webhook_id
-    where ${resumeAt} <= ${param("before")} and ${sentAt} <= max(${param("now")} - ${wait}, ${resumeAt})
+    where ${resumeAt} <= ${param("before")} and ${sentAt} <= ${param("now")} - ${wait}
     limit ${DUE_DELIVERIES}`;
   return db
     .update(deliveries)
