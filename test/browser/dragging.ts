@@ -6,7 +6,8 @@ import { onTestFinished } from "vitest";
 
 /**
  * Drags files of this machine over the middle of an element, as from the desktop: the page gets real files and events.
- * @param files their bytes by name; `album/one.mp3` is a file in the folder `album`, which is dragged as a whole
+ * @param files their bytes by name; `album/one.mp3` is a file in the folder `album`, which is dragged as a whole,
+ * `album/none/` an empty folder
  */
 export async function dragFiles(target: Locator, files: Record<string, Uint8Array>) {
   const folder = mkdtempSync(join(tmpdir(), "stowage dragged "));
@@ -14,7 +15,8 @@ export async function dragFiles(target: Locator, files: Record<string, Uint8Arra
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   for (const [name, bytes] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
-    writeFileSync(join(folder, name), bytes);
+    if (name.endsWith("/")) mkdirSync(join(folder, name));
+    else writeFileSync(join(folder, name), bytes);
   }
   const names = new Set(Object.keys(files).map((name) => name.split("/")[0] ?? ""));
   const data = { items: [], files: [...names].map((name) => join(folder, name)), dragOperationsMask: 1 };

@@ -2,6 +2,7 @@ import { effect } from "@preact/signals";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
 import { client, noteFailure } from "../session.ts";
+import { peaksOf, type Sound } from "../sound/peaks.ts";
 import { change, dismiss, type Upload, uploads } from "./upload.ts";
 
 /** Events tell how processing ends, but for what they told before the file's id was known. */
@@ -15,9 +16,19 @@ export async function look(upload: Upload): Promise<void> {
   }
 }
 
-function learn(upload: Upload, { _id, status, failure }: FileMetadata): void {
+function learn(upload: Upload, { _id, status, failure, audio }: FileMetadata): void {
   change(upload, { file: { _id, status, failure } });
-  if (status === "completed" || status === "failed") upload.file = undefined;
+  if (status !== "completed" && status !== "failed") return;
+  const { file } = upload;
+  upload.file = undefined;
+  if (file && audio) void draw(_id, file, audio);
+}
+
+/** Whoever opens the file sees its waveform, without decoding it. What fails here is missed by nobody. */
+async function draw(id: string, file: File, audio: Sound): Promise<void> {
+  const { files } = client.peek();
+  const peaks = await peaksOf(file, audio);
+  if (peaks) await files.setWaveform(id, peaks).catch(noteFailure);
 }
 
 /** From the start of the page. */

@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { FileInput } from "./dropping.tsx";
 import { cancel, goOn, retry } from "./queue.ts";
-import { dismiss, type Progress, type Upload, uploads } from "./upload.ts";
+import { dismiss, type Progress, stateOf, type Upload, uploads } from "./upload.ts";
 
 const isOpen = signal(true);
 
@@ -113,6 +113,9 @@ function describe({ state, sentBytes, bytesPerSecond, error }: Progress, size: n
   return formatBytes(size);
 }
 
+/** The button that was pressed goes away; the one behind it stays. */
+const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement | null)?.focus();
+
 const BADGES = { pending: "", processing: "", completed: "good", failed: "bad" };
 
 function Row({ upload }: { upload: Upload }) {
@@ -120,15 +123,10 @@ function Row({ upload }: { upload: Upload }) {
   const now = progress.value;
   const { state, error } = now;
   const row = useNextFocus<HTMLLIElement>();
-  /** The button that was pressed goes away; the one behind it stays. */
-  const act = (button: EventTarget, work: () => void) => {
-    ((button as Element).nextElementSibling as HTMLElement | null)?.focus();
-    work();
-  };
   const canRetry = file && (state === "failed" || (state === "waiting" && error !== null));
   return (
     <li ref={row}>
-      <p class="name">{now.file ? <a href={href(`/files/${now.file._id}`)}>{name}</a> : name}</p>
+      <bdi class="name">{now.file ? <a href={href(`/files/${now.file._id}`)}>{name}</a> : name}</bdi>
       {state === "stored" ? null : <progress aria-label={name} value={now.sentBytes} max={size || 1} />}
       <div class="actions">
         {now.file && <span class={`badge ${BADGES[now.file.status]}`}>{now.file.status}</span>}
@@ -136,7 +134,10 @@ function Row({ upload }: { upload: Upload }) {
           <button
             type="button"
             class="button small"
-            onClick={({ currentTarget }) => act(currentTarget, () => retry(upload))}
+            onClick={({ currentTarget }) => {
+              retry(upload);
+              focusNext(currentTarget);
+            }}
           >
             Retry<span class="visually-hidden"> {name}</span>
           </button>
@@ -146,7 +147,11 @@ function Row({ upload }: { upload: Upload }) {
             label="Choose the file"
             of={name}
             class="small"
-            onFiles={([chosen], button) => chosen && act(button, () => goOn(upload, chosen))}
+            onFiles={([chosen], button) => {
+              if (!chosen) return;
+              goOn(upload, chosen);
+              if (stateOf(upload) !== "interrupted") focusNext(button);
+            }}
           />
         )}
         {state !== "stored" && (
