@@ -61,7 +61,7 @@ export function Navigation({ sections, groups, schemas }: Reference) {
           ))}
         </ul>
         {groups.map(({ id, title, operations }) => (
-          <section key={id} aria-label={title}>
+          <div key={id}>
             <p>
               <a href={`#${id}`}>{title}</a>
             </p>
@@ -72,9 +72,9 @@ export function Navigation({ sections, groups, schemas }: Reference) {
                 </Entry>
               ))}
             </ul>
-          </section>
+          </div>
         ))}
-        <section aria-label="Schemas">
+        <div>
           <p>
             <a href="#schemas">Schemas</a>
           </p>
@@ -85,7 +85,7 @@ export function Navigation({ sections, groups, schemas }: Reference) {
               </Entry>
             ))}
           </ul>
-        </section>
+        </div>
       </div>
     </nav>
   );
