@@ -22,7 +22,7 @@ export class Users {
     user: Api["POST /auth/v1/users"]["body"],
     { signal }: CallOptions = {},
   ): Promise<Schemas["CreatedUser"]> {
-    return (await this.#connection.call("POST /auth/v1/users", { body: user, signal })).data;
+    return this.#connection.data("POST /auth/v1/users", { body: user, signal });
   }
 
   /** The team's users, oldest first; by name where `name` is given. */
@@ -31,7 +31,7 @@ export class Users {
   }
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["User"]> {
-    return (await this.#connection.call("GET /auth/v1/users/{id}", { id, signal })).data;
+    return this.#connection.data("GET /auth/v1/users/{id}", { id, signal });
   }
 
   update(
@@ -55,7 +55,7 @@ export class Keys {
   }
 
   async create(key: Api["POST /auth/v1/apikeys"]["body"], { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
-    return (await this.#connection.call("POST /auth/v1/apikeys", { body: key, signal })).data;
+    return this.#connection.data("POST /auth/v1/apikeys", { body: key, signal });
   }
 
   /** The team's keys, newest first. The operator's may name another team. */
@@ -64,7 +64,7 @@ export class Keys {
   }
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
-    return (await this.#connection.call("GET /auth/v1/apikeys/{id}", { id, signal })).data;
+    return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, signal });
   }
 
   /** Revokes it, from the next request on. */

@@ -1,5 +1,5 @@
 import type { Api } from "./api.ts";
-import { connectionError, errorOf } from "./errors.ts";
+import { connectionError, errorOf, StowageError } from "./errors.ts";
 import { waitToRetry } from "./retrying.ts";
 
 const TIMEOUT_MILLISECONDS = 60_000;
@@ -44,6 +44,8 @@ export interface List<T> extends AsyncGenerator<T, void, undefined> {
   page(next?: string): Promise<Page<T>>;
 }
 
+type DataOf<A> = A extends { data: infer D } ? D : never;
+
 interface Sent extends CallOptions {
   method?: string;
   headers?: Record<string, string> | undefined;
@@ -61,9 +63,12 @@ export class Connection {
   readonly #key: string | undefined;
 
   constructor({ url, key, retries = 4 }: StowageOptions) {
-    this.url = new URL(url).href.replace(/\/+$/, "");
+    const { origin, pathname } = new URL(url);
+    this.url = (origin + pathname).replace(/\/+$/, "");
     this.retries = retries;
     this.#key = key;
+    // What can't be sent is told at once, and is no failure of the line.
+    new Headers(this.authorization);
   }
 
   get authorization(): Record<string, string> {
@@ -72,65 +77,78 @@ export class Connection {
 
   /** Calls a route with JSON. */
   async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["answer"]> {
-    return this.#read(await this.#ask(route, input), input.signal);
+    return this.#ask(route, input, jsonOf<Api[R]["answer"]>);
+  }
+
+  /** Calls a route whose answer is `data`, and a message for people. */
+  async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["answer"]>> {
+    return this.#ask(route, input, async (response) => {
+      const { data } = await jsonOf<{ data?: DataOf<Api[R]["answer"]> }>(response);
+      if (!data) throw notOurs(response);
+      return data;
+    });
   }
 
   list<R extends ListRoute>(route: R, input: Input<R>): List<Item<R>> {
     const page = async (next?: string): Promise<Page<Item<R>>> => {
       const filters = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
-      const response = await this.#ask(route, { ...input, query } as Input<R>);
-      const answer = await this.#read<Item<R>[] | { data: Item<R>[] }>(response, input.signal);
-      const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
-      return {
-        items: Array.isArray(answer) ? answer : answer.data,
+      return this.#ask(route, { ...input, query } as Input<R>, async (response) => {
+        const answer = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
+        const items = Array.isArray(answer) ? answer : answer.data;
+        if (!Array.isArray(items)) throw notOurs(response);
+        const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
         // Its query alone: behind a proxy the address is another, and the token goes to none but ours.
-        next: link === undefined ? undefined : new URL(link, this.url).search,
-      };
+        return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
+      });
     };
     return Object.assign(itemsOf(page), { page });
   }
 
-  /** Sends to the service, or to a signed address of its store without the token. @throws StowageError */
-  async send(address: string, { isRepeatable, timeoutMilliseconds, signal, ...init }: Sent): Promise<Response> {
+  /**
+   * Sends to the service, or to a signed address of its store without the token. `read` is a part of it: where the line
+   * breaks below an answer, the request is repeated too.
+   * @throws StowageError
+   */
+  async send<T>(
+    address: string,
+    { isRepeatable, timeoutMilliseconds, signal, ...init }: Sent,
+    read: (response: Response) => T | Promise<T>,
+  ): Promise<T> {
     const isOurs = address.startsWith("/");
     const url = isOurs ? this.url + address : address;
     const headers = { ...(isOurs && this.authorization), ...init.headers };
     const repeatable = isRepeatable ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
     for (let attempt = 0; ; attempt++) {
       try {
-        return await once(url, { ...init, headers }, signal, timeoutMilliseconds);
+        return await once(url, { ...init, headers }, { signal, timeoutMilliseconds, read });
       } catch (error) {
         // The first try has deleted it, and only its answer was lost.
-        const isGone = init.method === "DELETE" && attempt > 0 && (error as { status?: number }).status === 404;
-        if (isGone) return new Response("{}");
+        const isGone = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
+        if (isGone) return read(new Response("{}"));
         await waitToRetry(error, { attempt, retries: this.retries, isRepeatable: repeatable }, signal);
       }
     }
   }
 
-  async #read<T>(response: Response, signal: AbortSignal | undefined): Promise<T> {
-    try {
-      return (await response.json()) as T;
-    } catch (cause) {
-      signal?.throwIfAborted();
-      if (!(cause instanceof SyntaxError)) throw connectionError(this.url, cause);
-      throw errorOf(response.status, "", (name) => response.headers.get(name));
-    }
-  }
-
-  #ask<R extends Route>(route: R, { id = "", query, body, headers, signal }: Input<R>): Promise<Response> {
+  #ask<R extends Route, T>(
+    route: R,
+    { id = "", query, body, headers, signal }: Input<R>,
+    read: (response: Response) => Promise<T>,
+  ): Promise<T> {
     const [method = "", path = ""] = route.split(" ");
     const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined);
     const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
     const json = body !== undefined && { body: JSON.stringify(body) };
-    return this.send(path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : ""), {
+    const address = path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : "");
+    const init = {
       method,
       ...json,
       headers: json ? { "Content-Type": "application/json", ...headers } : headers,
       signal,
       timeoutMilliseconds: TIMEOUT_MILLISECONDS,
-    });
+    };
+    return this.send(address, init, read);
   }
 }
 
@@ -143,25 +161,39 @@ async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undef
   } while (next !== undefined);
 }
 
-async function once(
-  url: string,
-  init: RequestInit,
-  signal: AbortSignal | undefined,
-  timeoutMilliseconds: number | undefined,
-): Promise<Response> {
+/** An answer in the service's place, such as a proxy's page. */
+export const notOurs = (response: Response) => errorOf(response.status, "", (name) => response.headers.get(name));
+
+async function jsonOf<T>(response: Response): Promise<T> {
+  const text = await response.text();
+  try {
+    const answer: unknown = JSON.parse(text);
+    if (answer !== null && typeof answer === "object") return answer as T;
+  } catch {}
+  throw notOurs(response);
+}
+
+interface Try<T> {
+  signal: AbortSignal | undefined;
+  timeoutMilliseconds: number | undefined;
+  read(response: Response): T | Promise<T>;
+}
+
+async function once<T>(url: string, init: RequestInit, { signal, timeoutMilliseconds, read }: Try<T>): Promise<T> {
   const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
   const signals = signal ? [signal, ...limits] : limits;
-  let response: Response;
   try {
-    response = await fetch(url, {
+    const response = await fetch(url, {
       ...init,
+      // The service has none, and whoever follows one to another place leaves the token behind, or the body.
+      redirect: "manual",
       signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? null),
     });
+    if (response.ok) return await read(response);
+    const text = await response.text().catch(() => "");
+    throw errorOf(response.status, text, (name) => response.headers.get(name));
   } catch (cause) {
     signal?.throwIfAborted();
-    throw connectionError(url, cause);
+    throw cause instanceof StowageError ? cause : connectionError(url, cause);
   }
-  if (response.ok) return response;
-  const text = await response.text().catch(() => "");
-  throw errorOf(response.status, text, (name) => response.headers.get(name));
 }

@@ -47,7 +47,7 @@ export function errorOf(status: number, text: string, header: (name: string) => 
   try {
     const { code, message, errors } = JSON.parse(text) as Schemas["Error"];
     if (typeof code === "string" && typeof message === "string") {
-      return new StowageError(code, message, errors ? { ...details, errors } : details);
+      return new StowageError(code, message, Array.isArray(errors) ? { ...details, errors } : details);
     }
   } catch {}
   return new StowageError("unexpected_answer", `The answer has status ${status} and is not the service's.`, details);

@@ -22,7 +22,7 @@ export class Events {
   }
 
   async get(id: string, { teamId, signal }: CallOptions & { teamId?: string } = {}): Promise<Event> {
-    return (await this.#connection.call("GET /auth/v1/events/{id}", { id, query: { teamId }, signal })).data;
+    return this.#connection.data("GET /auth/v1/events/{id}", { id, query: { teamId }, signal });
   }
 
   /** What happens from now on, or since the event `after`, each event once, until the signal aborts. */
@@ -55,16 +55,16 @@ export class Webhooks {
 
   /** The only answer with the secret, besides `rotateSecret`. */
   async create(webhook: Api["POST /auth/v1/webhooks"]["body"], { signal }: CallOptions = {}): Promise<NewWebhook> {
-    return (await this.#connection.call("POST /auth/v1/webhooks", { body: webhook, signal })).data;
+    return this.#connection.data("POST /auth/v1/webhooks", { body: webhook, signal });
   }
 
   /** All of the team's, oldest first. */
   async list({ signal }: CallOptions = {}): Promise<Webhook[]> {
-    return (await this.#connection.call("GET /auth/v1/webhooks", { signal })).data;
+    return this.#connection.data("GET /auth/v1/webhooks", { signal });
   }
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Webhook> {
-    return (await this.#connection.call("GET /auth/v1/webhooks/{id}", { id, signal })).data;
+    return this.#connection.data("GET /auth/v1/webhooks/{id}", { id, signal });
   }
 
   async update(
@@ -72,7 +72,7 @@ export class Webhooks {
     changes: Api["PATCH /auth/v1/webhooks/{id}"]["body"],
     { signal }: CallOptions = {},
   ): Promise<Webhook> {
-    return (await this.#connection.call("PATCH /auth/v1/webhooks/{id}", { id, body: changes, signal })).data;
+    return this.#connection.data("PATCH /auth/v1/webhooks/{id}", { id, body: changes, signal });
   }
 
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
@@ -85,12 +85,12 @@ export class Webhooks {
     { revokeOld = false, signal }: CallOptions & { revokeOld?: boolean } = {},
   ): Promise<NewWebhook> {
     const body = { revokeOld };
-    return (await this.#connection.call("POST /auth/v1/webhooks/{id}/secret", { id, body, signal })).data;
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/secret", { id, body, signal });
   }
 
   /** Sends a `webhook.test` event now. @returns what came back */
   async test(id: string, { signal }: CallOptions = {}): Promise<Schemas["Attempt"]> {
-    return (await this.#connection.call("POST /auth/v1/webhooks/{id}/test", { id, signal })).data;
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/test", { id, signal });
   }
 
   /** What was sent to the webhook, newest first. */
@@ -101,7 +101,7 @@ export class Webhooks {
   /** One more try of a delivery, under the same message id. */
   async redeliver(deliveryId: string, { signal }: CallOptions = {}): Promise<Delivery> {
     const route = "POST /auth/v1/deliveries/{id}/redeliver";
-    return (await this.#connection.call(route, { id: deliveryId, signal })).data;
+    return this.#connection.data(route, { id: deliveryId, signal });
   }
 
   /** Sends again what happened since the event `after`. @returns how many deliveries; `next` to go on after, if any */
@@ -109,7 +109,7 @@ export class Webhooks {
     id: string,
     { signal, ...body }: CallOptions & Api["POST /auth/v1/webhooks/{id}/replay"]["body"],
   ): Promise<{ deliveries: number; next: string | null }> {
-    return (await this.#connection.call("POST /auth/v1/webhooks/{id}/replay", { id, body, signal })).data;
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body, signal });
   }
 
   /** Proves that a message is the service's; what receivers call. */

@@ -35,12 +35,12 @@ export class Files {
   }
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
-    return (await this.#connection.call("GET /docs/v1/uploads/{id}/metadata", { id, signal })).data;
+    return this.#connection.data("GET /docs/v1/uploads/{id}/metadata", { id, signal });
   }
 
   /** Until the file is processed. It may have failed: `status` and `failure` tell. */
   async waitFor(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
-    for (let delay = FIRST_LOOK_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_LOOK_MILLISECONDS)) {
+    for (let delay = FIRST_LOOK_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_LOOK_MILLISECONDS)) {
       const file = await this.get(id, { signal });
       if (file.status === "completed" || file.status === "failed") return file;
       await sleep(delay, signal);
@@ -57,7 +57,7 @@ export class Files {
   async download(id: string, { from = 0, signal }: CallOptions & { from?: number } = {}): Promise<Response> {
     const address = await this.sign(id, { signal });
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
-    return this.#connection.send(address, { headers, signal });
+    return this.#connection.send(address, { headers, signal }, (response) => response);
   }
 
   async reprocess(id: string, { signal }: CallOptions = {}): Promise<void> {

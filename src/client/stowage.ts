@@ -10,7 +10,7 @@ export { type ErrorCode, StowageError } from "./errors.ts";
 export type { EventFilters } from "./events.ts";
 export type { FileFilters } from "./files.ts";
 export { SignatureError, verifyMessage } from "./signatures.ts";
-export type { UploadOptions } from "./uploads.ts";
+export { RESUMABLE_BYTES, type UploadOptions } from "./uploads.ts";
 
 export type ApiKey = Schemas["ApiKey"];
 export type Delivery = Schemas["Delivery"];
@@ -44,11 +44,11 @@ export class Stowage {
 
   /** What the team keeps, and may keep. */
   async usage({ signal }: CallOptions = {}): Promise<Usage> {
-    return (await this.#connection.call("GET /docs/v1/usage", { signal })).data;
+    return this.#connection.data("GET /docs/v1/usage", { signal });
   }
 
   /** A secret key for 12 hours, for a user. Deleting it logs out. */
   async logIn(credentials: Api["POST /auth/v1/login"]["body"], { signal }: CallOptions = {}): Promise<ApiKey> {
-    return (await this.#connection.call("POST /auth/v1/login", { body: credentials, signal })).data;
+    return this.#connection.data("POST /auth/v1/login", { body: credentials, signal });
   }
 }

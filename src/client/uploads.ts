@@ -4,9 +4,11 @@ import { connectionError, errorOf, StowageError } from "./errors.ts";
 import { waitToRetry } from "./retrying.ts";
 
 /** From this size on an upload is resumable; below, one request costs less than what it may have to repeat. */
-const RESUMABLE_BYTES = 8 * 1000 * 1000;
+export const RESUMABLE_BYTES = 8 * 1000 * 1000;
 /** Cloudflare's edge refuses requests above 100 MB; a multiple of the 5 MiB that the service stores at a time. */
 const CHUNK_BYTES = 80 * 1024 * 1024;
+/** Longer than the service needs for the answer to a last byte. Node's sockets would wait for ever. */
+const SILENCE_MILLISECONDS = 120_000;
 const FORM = "/docs/v1/uploads";
 
 export interface UploadOptions extends CallOptions {
@@ -36,7 +38,7 @@ const pathOf = (address: string) => `${FORM}/resumable/${address.slice(address.l
 export async function discard(connection: Connection, address: string, signal?: AbortSignal): Promise<void> {
   try {
     const headers = { "Tus-Resumable": "1.0.0" };
-    await connection.send(pathOf(address), { method: "DELETE", headers, signal });
+    await connection.send(pathOf(address), { method: "DELETE", headers, signal }, () => {});
   } catch (error) {
     if (![404, 410].includes((error as StowageError).status)) throw error;
   }
@@ -48,7 +50,9 @@ export async function sendFile(connection: Connection, file: Blob, options: Uplo
   const name = options.name ?? ("name" in file ? String(file.name) : "file");
   const { resumableFromBytes = RESUMABLE_BYTES } = options;
   const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
-  return location.slice(location.lastIndexOf("/") + 1);
+  const id = location.slice(location.lastIndexOf("/") + 1);
+  if (id === "") throw new StowageError("unexpected_answer", "The answer tells no id, and is not the service's.");
+  return id;
 }
 
 function randomKey(): string {
@@ -57,18 +61,22 @@ function randomKey(): string {
 
 async function sendForm(connection: Connection, file: Blob, name: string, options: UploadOptions): Promise<string> {
   const body = new FormData();
-  body.append("file", file, name);
+  // In memory: a file that can't be read fails here, and is no failure of the line; under fetch it ends Node 24.
+  body.append("file", new Blob([await file.arrayBuffer()]), name);
   options.onProgress?.(0, file.size);
-  const response = await connection.send(FORM, {
-    method: "POST",
-    body,
-    headers: { "Idempotency-Key": options.idempotencyKey ?? randomKey() },
-    signal: options.signal,
-    isRepeatable: true,
-  });
-  await response.arrayBuffer();
+  const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
+  const { signal } = options;
+  const location = await connection.send(
+    FORM,
+    { method: "POST", body, headers, signal, isRepeatable: true },
+    async (response) => {
+      // Only so that the connection is free for the next.
+      await response.text();
+      return response.headers.get("Location") ?? "";
+    },
+  );
   options.onProgress?.(file.size, file.size);
-  return response.headers.get("Location") ?? "";
+  return location;
 }
 
 async function sendResumable(
@@ -83,17 +91,50 @@ async function sendResumable(
   let attempt = 0;
   let storedBytes = 0;
   await new Promise<void>((resolve, reject) => {
-    const stop = (reason: unknown) => {
+    let silence: ReturnType<typeof setTimeout> | undefined;
+    let isUnderWay = false;
+    const listen = () => {
+      clearTimeout(silence);
+      // A request that was aborted may have something to say after that.
+      if (!isUnderWay) return;
+      silence = setTimeout(() => {
+        upload.abort();
+        onError(connectionError(url, new Error("it fell silent")));
+      }, SILENCE_MILLISECONDS);
+    };
+    const start = () => {
+      isUnderWay = true;
+      listen();
+      upload.start();
+    };
+    const rest = () => {
+      isUnderWay = false;
+      clearTimeout(silence);
+    };
+    const end = () => {
+      rest();
       signal?.removeEventListener("abort", abort);
+    };
+    const stop = (reason: unknown) => {
+      end();
       upload.abort();
       reject(reason);
     };
+    // What the caller's own functions throw is no failure of the line, and not to be tried again.
+    const tell = (callback: () => void) => {
+      try {
+        callback();
+      } catch (error) {
+        stop(error);
+      }
+    };
     const abort = () => stop(signal?.reason);
     const onError = async (error: unknown) => {
+      rest();
       try {
         const passing = { attempt: attempt++, retries: connection.retries, isRepeatable: true };
         await waitToRetry(stowageErrorOf(error, url), passing, signal);
-        upload.start();
+        start();
       } catch (final) {
         stop(final);
       }
@@ -108,17 +149,19 @@ async function sendResumable(
       retryDelays: null,
       storeFingerprintForResuming: false,
       ...nodeReader(stop),
-      onUploadUrlAvailable: () => {
-        storedBytes = 0;
-        onResumable?.(upload.url ?? "");
+      onUploadUrlAvailable: () => tell(() => onResumable?.(upload.url ?? "")),
+      onProgress: (sent, total) => {
+        listen();
+        tell(() => onProgress?.(sent, total));
       },
-      onProgress: (sent, total) => onProgress?.(sent, total),
       onAfterResponse: (request, response) => {
+        listen();
         const status = response.getStatus();
         location = response.getHeader("Content-Location") ?? location;
         if (status < 300) {
           const length = Number(response.getHeader("Upload-Length") ?? file.size);
           if (length !== file.size) throw anotherFile(length, file.size);
+          if (request.getMethod() === "POST") storedBytes = 0;
           const offset = Number(response.getHeader("Upload-Offset") ?? 0);
           // What was stored in spite of a failure counts: a line that always breaks, but later each time, is good enough.
           if (offset > storedBytes) attempt = 0;
@@ -128,13 +171,13 @@ async function sendResumable(
         else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorAt(response);
       },
       onSuccess: () => {
-        signal?.removeEventListener("abort", abort);
+        end();
         resolve();
       },
       onError,
     });
     signal?.addEventListener("abort", abort);
-    upload.start();
+    start();
   });
   return location;
 }

@@ -2,9 +2,11 @@ import { createHash } from "node:crypto";
 import {
   chmodSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -13,13 +15,26 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { Line } from "../support/line.ts";
 import { linesOf, Machine } from "./command-line.ts";
-import { bytesOf, collect, hangUp, newTeam, scripted, type Team, url } from "./support.ts";
+import { bytesOf, collect, hangUp, newTeam, type Step, scripted, type Team, url } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 const upload = async ({ stowage }: Team, name: string, bytes: Uint8Array<ArrayBuffer>) =>
   (await stowage.files.upload(new File([bytes], name))).id;
+
+/** A service with one file, whose digest it tells, and another one later; `step` sends the bytes. */
+async function storing(bytes: Uint8Array | string, digest: string | null, later = digest, step?: Step) {
+  let asked = 0;
+  const service = await scripted((request, response) => {
+    const metadata = { _id: "1", originalName: "song.txt", size: bytes.length };
+    if (request.url?.endsWith("/metadata")) {
+      response.end(JSON.stringify({ data: { ...metadata, sha256: asked++ === 0 ? digest : later } }));
+    } else if (request.url === "/bytes") step ? step(request, response) : response.end(bytes);
+    else response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` }));
+  });
+  return service;
+}
 
 describe("Each command", () => {
   const commands: [string, (ids: Record<string, string>) => string[]][] = [
@@ -244,6 +259,76 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
+  test("sends what can be read of a folder, and tells of what can't, and of links.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("in/deeper"), { recursive: true });
+    // No text spells this name, so that nobody finds it again: as a folder that may not be opened, for whoever is root.
+    writeFileSync(Buffer.concat([Buffer.from(machine.path("in/b")), Buffer.from([0xff])]), "lost");
+    for (const name of ["in/a.bin", "in/deeper/c.bin", "in/z.bin"]) writeFileSync(machine.path(name), bytesOf(100));
+    symlinkSync("a.bin", machine.path("in/link.bin"));
+    symlinkSync("..", machine.path("in/up"));
+    const { code, stdout, stderr } = await machine.run(["upload", "in", "/dev/null"]);
+    expect(code).toBe(1);
+    expect(linesOf(stderr).toSorted()).toEqual(
+      [
+        `stowage: ${machine.path("in/link.bin")} is a link, and is left out.`,
+        `stowage: ${machine.path("in/up")} is a link, and is left out.`,
+        `stowage: ${machine.path("in/b\ufffd")} is not there.`,
+        "stowage: /dev/null is neither a file nor a folder.",
+      ].toSorted(),
+    );
+    expect(linesOf(stdout)).toHaveLength(3);
+    expect(await machine.run(["upload", "in/link.bin"])).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("stores a file once that two runs send at once.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("in"));
+    for (let count = 0; count < 20; count++) writeFileSync(machine.path(`in/${count}.bin`), bytesOf(100_000));
+    const runs = await Promise.all([1, 2, 3].map(() => machine.run(["upload", "in"])));
+    for (const { code, stdout, stderr } of runs) {
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      expect(linesOf(stdout)).toHaveLength(20);
+    }
+    expect(await stored(team)).toHaveLength(20);
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("tells once of a journal that it can't write, and sends nothing.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("in"));
+    writeFileSync(machine.path("in/a.bin"), "bytes");
+    await machine.run(["upload", "in"]);
+    const journal = machine.path(`state/stowage/${readdirSync(machine.path("state/stowage"))[0]}`);
+    rmSync(journal);
+    symlinkSync("/dev/full", journal);
+    writeFileSync(machine.path("in/b.bin"), "bytes");
+    writeFileSync(machine.path("in/c.bin"), Buffer.alloc(9_000_000));
+    const { code, stdout, stderr } = await machine.run(["upload", "in"]);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toBe(`stowage: ${journal} has no room: the disk is full.\n`);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("fails where something in the way says that what was sent may not be looked at.", async () => {
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
+      if (request.url?.endsWith("/metadata")) response.statusCode = 403;
+      response.end(JSON.stringify({ data: [] }));
+    });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("a.bin"), bytesOf(500));
+    const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(linesOf(stderr)).toHaveLength(1);
+    // It is in the journal now, and not sent again for an answer that is not the service's.
+    expect(await machine.run(["upload", "a.bin"])).toMatchObject({ code: 3, stdout: "" });
+    expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(1);
+    service.close();
+  });
+
   test("fails where what is stored has another digest than what was sent.", async () => {
     const service = await scripted((request, response) => {
       if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
@@ -329,10 +414,80 @@ describe("stowage get", () => {
     },
   );
 
-  test("writes to stdout with -o -.", async () => {
+  test("writes to stdout with -o -, and checks that too.", async () => {
     const team = await newTeam();
     const id = await upload(team, "song.txt", Buffer.from("la la la"));
     expect(await new Machine(team.key).run(["get", id, "-o", "-"])).toMatchObject({ code: 0, stdout: "la la la" });
+    const service = await storing("la la la", sha256(Buffer.from("lo lo lo")));
+    const altered = await new Machine("key", service.url).run(["get", "1", "-o", "-"]);
+    expect(altered).toMatchObject({ code: 6, stdout: "la la la" });
+    expect(linesOf(altered.stderr)).toHaveLength(1);
+    service.close();
+  });
+
+  test("checks a file that was not processed yet when it began.", async () => {
+    const service = await storing("la la la", null, sha256(Buffer.from("lo lo lo")));
+    const machine = new Machine("key", service.url);
+    expect(await machine.run(["get", "1"])).toMatchObject({ code: 6, stdout: "" });
+    expect(readdirSync(machine.folder)).toEqual([]);
+    service.close();
+  });
+
+  test("goes on where the line breaks, to a file and to stdout.", async () => {
+    const bytes = Buffer.from("la la la");
+    for (const output of ["song.txt", "-"]) {
+      let isBroken = true;
+      const service = await storing(bytes, sha256(bytes), undefined, (request, response) => {
+        const from = Number(/\d+/.exec(request.headers.range ?? "")?.[0] ?? 0);
+        response.writeHead(from > 0 ? 206 : 200, { "Content-Length": bytes.length - from });
+        if (isBroken) response.write(bytes.subarray(0, 3), () => response.destroy());
+        else response.end(bytes.subarray(from));
+        isBroken = false;
+      });
+      const machine = new Machine("key", service.url);
+      const { code, stdout, stderr } = await machine.run(["get", "1", "-o", output]);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+      expect(output === "-" ? stdout : readFileSync(machine.path("song.txt"), "utf8")).toBe("la la la");
+      expect(service.requests.filter(({ headers }) => headers.range === "bytes=3-")).toHaveLength(1);
+      service.close();
+    }
+  });
+
+  test("takes several files into a folder, and into no one file.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const name = "\ud83d\udc68\u200d\ud83d\udc67 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.txt";
+    const ids = [await upload(team, "a.txt", Buffer.from("a")), await upload(team, name, Buffer.from("b"))];
+    const refused = await machine.run(["get", ...ids, "-o", "one.txt", "--force"]);
+    expect(refused).toMatchObject({ code: 2, stdout: "" });
+    mkdirSync(machine.path("out"));
+    expect(await machine.run(["get", ...ids, "-o", "out"])).toMatchObject({ code: 0, stderr: "" });
+    expect(readdirSync(machine.path("out")).toSorted()).toEqual(["a.txt", name].toSorted());
+  });
+
+  test("may be run twice at once: none cuts short what the other has written.", async () => {
+    const team = await newTeam();
+    const bytes = bytesOf(3_000_000);
+    const id = await upload(team, "song.bin", bytes);
+    const machine = new Machine(team.key);
+    // As the other has left it at that moment: complete, and about to get its name.
+    const partial = machine.path(`song.bin.${id}.part`);
+    writeFileSync(partial, "");
+    const other = new Machine(team.key);
+    linkSync(partial, other.path("seen.bin"));
+    const line = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
+    const run = machine.run(["get", id], { env: { STOWAGE_URL: line.url } });
+    await vi.waitUntil(() => line.connections > 0);
+    writeFileSync(partial, bytes);
+    let isCut = false;
+    const watch = setInterval(() => {
+      isCut ||= statSync(other.path("seen.bin")).size !== bytes.length;
+    }, 1);
+    expect((await run).code).toBe(0);
+    clearInterval(watch);
+    expect(isCut).toBe(false);
+    expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
+    await line.close();
   });
 });
 
@@ -342,6 +497,7 @@ describe("What goes wrong", () => {
     ["an unknown option", ["ls", "--nope"], 2],
     ["a missing argument", ["get"], 2],
     ["a date that is none", ["ls", "--after", "someday"], 2],
+    ["several files into one", ["get", "1", "2", "-o", "one.bin"], 2],
     ["an unknown id", ["info", "0".repeat(24)], 4],
     ["an unknown id of a file to delete", ["rm", "0".repeat(24)], 4],
   ])("%s ends with one line on stderr and a code of its own.", async (_, args, expected) => {
@@ -356,6 +512,21 @@ describe("What goes wrong", () => {
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
     expect(stderr).toMatch(/^stowage: http:\/\/localhost:\d+ can't be reached \(.+\)\.\n$/);
     service.close();
+  });
+
+  test("A key that no request can carry is refused, and tried with no service.", async () => {
+    const service = await scripted(hangUp);
+    const { code, stdout, stderr } = await new Machine("sch\u00f6n\u2026", service.url).run(["usage"]);
+    expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
+    expect(stderr).toMatch(/^stowage: .+\n$/);
+    expect(service.requests).toEqual([]);
+    service.close();
+  });
+
+  test.skipIf(!existsSync("/dev/full"))("A full disk behind stdout ends with one line.", async () => {
+    const machine = new Machine();
+    const { code, stderr } = await machine.run(["--help"], { stdoutPath: "/dev/full" });
+    expect({ code, stderr }).toEqual({ code: 1, stderr: "stowage: stdout has no room: the disk is full.\n" });
   });
 
   test("A name's control characters reach no terminal.", async () => {
@@ -411,6 +582,38 @@ describe("stowage login", () => {
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     expect(stdout).not.toContain("horse");
     expect(await machine.run(["ls"])).toMatchObject({ code: 0, stdout: "" });
+  });
+
+  test("takes a password as it is, with the spaces around it.", async () => {
+    const { key, stowage, teamId } = await newTeam();
+    const password = "  correct horse battery ";
+    await new Machine(key).run(["users", "create", "ada@example.com"], { input: `${password}\n` });
+    await expect(stowage.logIn({ teamId, email: "ada@example.com", password })).resolves.toBeTruthy();
+    const args = ["login", url, "--team", teamId, "--email", "ada@example.com"];
+    expect(await new Machine().run(args, { input: `${password}\n` })).toMatchObject({ code: 0 });
+  });
+
+  test.each(["null", "[]", '{"url":5}', '{"url": "https://stowage.example", "key": "stow_sk_secret"'])(
+    "says of a config file that is not its own what to do, and nothing of what is in it: %s.",
+    async (text) => {
+      const machine = new Machine();
+      mkdirSync(machine.path("config/stowage"), { recursive: true });
+      writeFileSync(machine.path("config/stowage/config.json"), text, { mode: 0o600 });
+      const { code, stderr } = await machine.run(["usage"]);
+      expect(code).toBe(2);
+      expect(stderr).toMatch(/^stowage: .*stowage login.*\n$/);
+      expect(stderr).not.toContain("secret");
+    },
+  );
+
+  test("leaves nothing half-written where the config file can't be replaced.", async () => {
+    const { key } = await newTeam();
+    const machine = new Machine();
+    mkdirSync(machine.path("config/stowage/config.json"), { recursive: true });
+    const { code, stderr } = await machine.run(["login", url], { input: `${key}\n` });
+    expect(code).toBe(1);
+    expect(linesOf(stderr)).toHaveLength(1);
+    expect(readdirSync(machine.path("config/stowage"))).toEqual(["config.json"]);
   });
 
   test("A kept key goes to no address but the one that it was kept with.", async () => {

@@ -1,9 +1,12 @@
 import { once } from "node:events";
-import { createServer } from "node:http";
+import { appendFileSync, mkdtempSync, openAsBlob, rmSync, writeFileSync } from "node:fs";
+import { createServer, type ServerResponse } from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { type Page, SignatureError, type StoredFile, Stowage, StowageError } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
-import { bytesOf, collect, hangUp, json, newTeam, refusal, scripted, url } from "./support.ts";
+import { bytesOf, collect, cutShort, hangUp, json, newTeam, refusal, scripted, url } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };
@@ -405,6 +408,50 @@ describe("What fails for a passing reason", () => {
     never.close();
   });
 
+  test("A resumable upload is given up after so many tries that brought nothing, whatever was stored before.", async () => {
+    const told = { "Tus-Resumable": "1.0.0", "Upload-Length": String(9 * MEBIBYTE), "Upload-Offset": "5" };
+    const service = await scripted((request, response) => {
+      if (request.method === "PATCH") refusal(503, "unavailable", { "Retry-After": "0" })(request, response);
+      else response.writeHead(200, told).end();
+    });
+    const upload = new Stowage({ url: service.url, retries: 2 }).files.upload(
+      new File([new Uint8Array(9 * MEBIBYTE)], "x"),
+      { resumeFrom: "/docs/v1/uploads/resumable/1.2" },
+    );
+    await expect(upload).rejects.toMatchObject({ code: "unavailable" });
+    expect(service.requests.map(({ method }) => method).join()).toBe("HEAD,PATCH,HEAD,PATCH,HEAD,PATCH");
+    service.close();
+  });
+
+  test("A resumable upload asks anew, and then gives up, where the service falls silent.", async () => {
+    const service = await scripted(() => {});
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    try {
+      const upload = new Stowage({ url: service.url, retries: 1 }).files.upload(
+        new File([new Uint8Array(9 * MEBIBYTE)], "x"),
+      );
+      const ended = expect(upload).rejects.toMatchObject({ code: "connection_failed", message: /fell silent/ });
+      for (const count of [1, 2]) {
+        while (service.requests.length < count) await vi.advanceTimersByTimeAsync(100);
+        await vi.advanceTimersByTimeAsync(130_000);
+      }
+      await ended;
+    } finally {
+      vi.useRealTimers();
+      service.close();
+    }
+  });
+
+  test.each([
+    ["in its body", [cutShort(200), json(200, USAGE)]],
+    ["in the body of a refusal", [cutShort(503), json(200, USAGE)]],
+  ])("A read is repeated where the line breaks %s.", async (_, steps) => {
+    const service = await scripted(...steps);
+    expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
+    expect(service.requests).toHaveLength(2);
+    service.close();
+  });
+
   test("It is given up after so many tries as were asked for.", async () => {
     const service = await scripted(hangUp);
     await expect(new Stowage({ url: service.url, retries: 1 }).usage()).rejects.toMatchObject({
@@ -415,9 +462,66 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("An answer that is not the service's is an error of its own.", async () => {
-    const service = await scripted((_, response) => void response.end("<html>"));
-    await expect(new Stowage({ url: service.url }).usage()).rejects.toMatchObject({ code: "unexpected_answer" });
+  test.each([
+    ["a page", (_: unknown, response: ServerResponse) => void response.end("<html>")],
+    ["nothing", json(200, null)],
+    ["a text", json(200, "OK")],
+    ["an empty object", json(200, {})],
+    ["a redirection", json(307, {}, { Location: "/docs/v1/usage" })],
+    ["errors that are none", json(400, { code: "", message: "", errors: "many" })],
+  ])("An answer that is not the service's is an error of its own: %s.", async (name, step) => {
+    const service = await scripted(step);
+    const stowage = new Stowage({ url: service.url });
+    const { files, keys, users } = stowage;
+    const code = name.startsWith("errors") ? "" : "unexpected_answer";
+    const user = { email: "a@example.com", password: "12345678" };
+    for (const call of [
+      () => stowage.usage(),
+      () => users.create(user),
+      () => collect(keys.list()),
+      () => files.upload(new File(["x"], "x.txt")),
+    ]) {
+      const error = await call().catch((caught) => caught);
+      expect(error).toBeInstanceOf(StowageError);
+      if (code !== "") expect(error.code).toBe(code);
+      expect(error.errors).toEqual([]);
+    }
+    expect(service.requests).toHaveLength(4);
+    service.close();
+  });
+
+  test("A form that can't be read is no failure of the line, and not tried again.", async () => {
+    const service = await scripted(hangUp);
+    const folder = mkdtempSync(join(tmpdir(), "stowage changed "));
+    const path = join(folder, "changed.bin");
+    writeFileSync(path, Buffer.alloc(3_000_000));
+    const file = await openAsBlob(path);
+    appendFileSync(path, "more");
+    await expect(new Stowage({ url: service.url }).files.upload(file)).rejects.toThrow("could not be read");
+    expect(service.requests).toEqual([]);
+    rmSync(folder, { recursive: true });
+    service.close();
+  });
+
+  test("What the caller's functions throw ends a resumable upload at once.", async () => {
+    const { stowage } = await newTeam();
+    const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
+    for (const name of ["onProgress", "onResumable"]) {
+      let calls = 0;
+      const callback = () => {
+        calls += 1;
+        throw new Error("No room to note it.");
+      };
+      await expect(stowage.files.upload(file, { [name]: callback })).rejects.toThrow("No room to note it.");
+      expect(calls).toBe(1);
+    }
+  });
+
+  test("An address is taken with a path, and without what follows; a key that no header can carry is refused.", async () => {
+    const service = await scripted(json(200, USAGE));
+    await new Stowage({ url: `${service.url}/proxied/?a=b#c` }).usage();
+    expect(service.requests[0]?.url).toBe("/proxied/docs/v1/usage");
+    expect(() => new Stowage({ url: service.url, key: "sch\u00f6n\u2026" })).toThrow(TypeError);
     service.close();
   });
 });

@@ -31,7 +31,7 @@ export async function collect<T>(items: AsyncIterable<T>, count = Number.POSITIV
   return found;
 }
 
-type Step = (request: IncomingMessage, response: ServerResponse) => void;
+export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** A service that takes requests by a script, its last step for all that follow: what a real one can't be made to do. */
 export async function scripted(...steps: Step[]) {
@@ -64,3 +64,11 @@ export const refusal = (status: number, code: string, headers: Record<string, st
   json(status, { status: false, message: `Refused: ${code}.`, code, requestId: "request-1" }, headers);
 
 export const hangUp: Step = (_, response) => void response.destroy();
+
+/** An answer whose body breaks off. */
+export const cutShort =
+  (status: number): Step =>
+  (_, response) => {
+    response.writeHead(status, { "Content-Length": "100" });
+    response.write("{", () => response.destroy());
+  };

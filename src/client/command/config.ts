@@ -1,7 +1,7 @@
-import { chmod, mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { Failure } from "./failures.ts";
+import { Failure, failureOf } from "./failures.ts";
 
 export interface Config {
   url: string;
@@ -31,11 +31,13 @@ async function readConfig(): Promise<Partial<Config>> {
   if (!isWindows && (found.mode & 0o077) !== 0) {
     throw new Failure("usage", `${file} can be read by others: run \`chmod 600 ${file}\`.`);
   }
+  const text = await readFile(file, "utf8").catch((error) => Promise.reject(failureOf(error, file)));
   try {
-    return JSON.parse(await readFile(file, "utf8")) as Partial<Config>;
-  } catch (cause) {
-    throw new Failure("usage", `${file} can't be read: ${(cause as Error).message}`);
-  }
+    const { url, key } = JSON.parse(text);
+    if (typeof url === "string" && typeof key === "string") return { url, key };
+  } catch {}
+  // Not what is wrong with it: that would show a part of the key.
+  throw new Failure("usage", `${file} is not what \`stowage login\` writes: run it again.`);
 }
 
 /** Address and key, from the environment before the config file. @throws `usage` where one is missing */
@@ -44,10 +46,17 @@ export async function loadConfig(): Promise<Config> {
   const kept = STOWAGE_URL && STOWAGE_KEY ? {} : await readConfig();
   const url = STOWAGE_URL || kept.url;
   // A key belongs to the address that it was kept with.
-  const key = STOWAGE_KEY || (url === kept.url ? kept.key : undefined);
+  const key = STOWAGE_KEY || (url?.replace(/\/+$/, "") === kept.url?.replace(/\/+$/, "") ? kept.key : undefined);
   if (!url) throw new Failure("usage", "No address: run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");
   if (!key) throw new Failure("usage", `No key for ${url}: run \`stowage login\`, or set STOWAGE_KEY.`);
-  return { url: checkedUrl(url), key };
+  return { url: checkedUrl(url), key: checkedKey(key) };
+}
+
+/** @throws `refused` where no header could carry it */
+export function checkedKey(text: string): string {
+  const key = text.trim();
+  if (/^[\x21-\x7e]+$/.test(key)) return key;
+  throw new Failure("refused", "The key has characters that no key has: copy it again.");
 }
 
 export function checkedUrl(text: string): string {
@@ -61,8 +70,13 @@ export async function saveConfig(config: Config): Promise<string> {
   const file = configFile();
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   const draft = `${file}.${process.pid}.draft`;
-  await writeFile(draft, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
-  await chmod(draft, 0o600);
-  await rename(draft, file);
+  try {
+    await writeFile(draft, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
+    await chmod(draft, 0o600);
+    await rename(draft, file);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw failureOf(error, file);
+  }
   return file;
 }

@@ -55,7 +55,7 @@ export function failureOf(error: unknown, subject?: string): Failure {
   const about = (text: string) => (subject === undefined ? text : `${subject}: ${text}`);
   if (error instanceof Failure) return error;
   if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)));
-  const { code = "", path, message, name } = error as NodeJS.ErrnoException;
+  const { code = "", path, message, name } = (error ?? {}) as NodeJS.ErrnoException;
   if (name === "NotReadableError") return new Failure("failed", about("can't be read, or was changed meanwhile."));
   if (code in FILE_PROBLEMS) return new Failure("failed", `${path ?? subject ?? "A file"} ${FILE_PROBLEMS[code]}.`);
   if (code.startsWith("ERR_PARSE_ARGS")) return new Failure("usage", message.split(". To specify")[0] ?? message);

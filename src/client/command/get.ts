@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { createReadStream, createWriteStream } from "node:fs";
-import { link, rename, stat, unlink } from "node:fs/promises";
+import { constants, createReadStream } from "node:fs";
+import { link, open, rename, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
-import { Readable, Transform } from "node:stream";
+import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { FileMetadata, Stowage } from "../stowage.ts";
 import { type Command, type Context, textOf } from "./command.ts";
@@ -11,6 +11,8 @@ import { complain, plain } from "./output.ts";
 import { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
+const isFolder = async (path: string): Promise<boolean> =>
+  /[\\/]$/.test(path) || (await stat(path).catch(() => undefined))?.isDirectory() === true;
 
 /** No name that a service tells may lead out of the folder, nor be one that Windows keeps for itself. */
 function localName(name: string): string {
@@ -30,63 +32,83 @@ async function sha256Of(path: string): Promise<string> {
 async function destinationOf(output: string | undefined, { originalName }: FileMetadata): Promise<string> {
   const name = localName(originalName);
   if (output === undefined) return name;
-  const isFolder = /[\\/]$/.test(output) || (await stat(output).catch(() => undefined))?.isDirectory();
-  return isFolder ? join(output, name) : output;
+  return (await isFolder(output)) ? join(output, name) : output;
 }
 
-/** Streams the bytes from `from` on to `target`, telling how many are through. */
-async function stream(
-  stowage: Stowage,
-  { file, from, signal }: { file: FileMetadata; from: number; signal: AbortSignal },
-  target: NodeJS.WritableStream,
-  onProgress: (doneBytes: number) => void,
-): Promise<void> {
-  const response = await stowage.files.download(file._id, { from, signal });
-  if (from > 0 && response.status !== 206) throw new Failure("failed", `${file._id}: the store knows no ranges.`);
-  let doneBytes = from;
-  const counter = new Transform({
-    transform(chunk: Buffer, _, done) {
-      doneBytes += chunk.length;
-      onProgress(doneBytes);
-      done(null, chunk);
-    },
-  });
-  const body = Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]);
-  await pipeline(body, counter, target, { signal, end: target !== process.stdout });
+/** Where a file's bytes go. */
+interface Target {
+  /** How many it has. */
+  size(): Promise<number>;
+  /** Takes those from byte `from` on. */
+  open(from: number): Promise<Writable>;
+}
+
+/** A file of another name until it is whole. Two that fetch the same one write the same bytes: none may cut the other's. */
+const partialTarget = (path: string): Target => ({
+  size: async () => (await sizeOf(path)) ?? 0,
+  open: async (start) => (await open(path, constants.O_RDWR | constants.O_CREAT)).createWriteStream({ start }),
+});
+
+/** Hashes on the way: what was printed can't be read again. */
+function stdoutTarget(): Target & { sha256(): string } {
+  const hash = createHash("sha256");
+  let size = 0;
+  const write = (bytes: Buffer, _: string, done: (error?: Error | null) => void) => {
+    hash.update(bytes);
+    size += bytes.length;
+    process.stdout.write(bytes, done);
+  };
+  return { size: async () => size, open: async () => new Writable({ write }), sha256: () => hash.digest("hex") };
+}
+
+interface Download {
+  stowage: Stowage;
+  file: FileMetadata;
+  target: Target;
+  signal: AbortSignal;
+  onProgress(doneBytes: number): void;
+}
+
+/** Streams the bytes from `from` on to the target, telling how many are through. */
+async function stream({ stowage, file, target, signal, onProgress }: Download, from: number): Promise<void> {
+  const writable = await target.open(from);
+  try {
+    const response = await stowage.files.download(file._id, { from, signal });
+    if (from > 0 && response.status !== 206) throw new Failure("failed", `${file._id}: the store knows no ranges.`);
+    let doneBytes = from;
+    const counter = new Transform({
+      transform(chunk: Buffer, _, done) {
+        doneBytes += chunk.length;
+        onProgress(doneBytes);
+        done(null, chunk);
+      },
+    });
+    const body = Readable.fromWeb(response.body as Parameters<typeof Readable.fromWeb>[0]);
+    await pipeline(body, counter, writable, { signal });
+  } finally {
+    writable.destroy();
+  }
 }
 
 /** Tries again from where a broken line left it, as long as each try brings something. */
-async function download(
-  stowage: Stowage,
-  { file, partial, signal }: { file: FileMetadata; partial: string; signal: AbortSignal },
-  progress: Progress,
-): Promise<void> {
-  const bar = progress.begin(file.originalName, file.size);
-  let from = (await sizeOf(partial)) ?? 0;
-  // Of another file, or of one that was altered on the way.
-  if (from > file.size) {
-    await unlink(partial);
-    from = 0;
-  }
-  bar.resumeAt(from);
+async function download(run: Download): Promise<void> {
+  const { file, target, signal } = run;
+  const broken = new Failure("unreachable", `${file._id}: the line broke.`);
+  let from = await target.size();
   while (from < file.size) {
-    const target = createWriteStream(partial, { flags: from === 0 ? "w" : "r+", start: from });
     const before = from;
+    let problem: unknown = broken;
     try {
-      await stream(stowage, { file, from, signal }, target, bar.advance);
-      from = (await sizeOf(partial)) ?? 0;
-      if (from < file.size) throw new Failure("unreachable", `${file._id}: the line broke.`);
+      await stream(run, from);
     } catch (error) {
       signal.throwIfAborted();
-      from = (await sizeOf(partial)) ?? 0;
       const { code = "", syscall } = error as NodeJS.ErrnoException;
       const isLocal = syscall === "open" || syscall === "write" || code === "ENOSPC";
-      const isBroken = !isLocal && (error as Error).name !== "StowageError";
-      if (!isBroken || from <= before)
-        throw isLocal || !isBroken ? error : new Failure("unreachable", `${file._id}: the line broke.`);
+      if (isLocal || error instanceof Failure || (error as Error).name === "StowageError") problem = error;
     }
+    from = await target.size();
+    if (problem !== broken || (from <= before && from < file.size)) throw problem;
   }
-  bar.end(true);
 }
 
 /** Gives the finished file its name, and replaces none that is there unless it is meant to. */
@@ -106,6 +128,13 @@ async function place(partial: string, path: string, isForced: boolean): Promise<
   }
 }
 
+/** Compares with what the service has stored, which it knows of a large file once that is processed. @throws `altered` */
+async function check(stowage: Stowage, file: FileMetadata, digest: string, signal: AbortSignal): Promise<void> {
+  const { sha256 } = file.sha256 === null ? await stowage.files.get(file._id, { signal }) : file;
+  if (sha256 === null) complain(`${file._id}: not checked, since it is not processed yet.`);
+  else if (digest !== sha256) throw new Failure("altered", `${file._id}: what came has another SHA-256.`);
+}
+
 async function getOne(context: Context, stowage: Stowage, progress: Progress, file: FileMetadata): Promise<void> {
   const { results, signal, values } = context;
   const path = await destinationOf(textOf(context, "output"), file);
@@ -117,26 +146,34 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
     throw new Failure("failed", `${path} is there already: name another with -o, or add --force.`);
   }
   const partial = `${path}.${file._id}.part`;
-  await download(stowage, { file, partial, signal }, progress);
-  if (file.sha256 !== null && (await sha256Of(partial)) !== file.sha256) {
-    await unlink(partial);
-    throw new Failure("altered", `${file._id}: what came has another SHA-256; nothing was kept.`);
-  }
-  if (file.sha256 === null) complain(`${file._id}: not checked, since it is not processed yet.`);
+  const target = partialTarget(partial);
+  // Of a file that was altered on the way.
+  if ((await target.size()) > file.size) await unlink(partial);
+  const bar = progress.begin(file.originalName, file.size);
+  bar.resumeAt(await target.size());
+  await download({ stowage, file, target, signal, onProgress: bar.advance });
+  bar.end(true);
+  await check(stowage, file, await sha256Of(partial), signal).catch(async (error) => {
+    if (error instanceof Failure) await unlink(partial);
+    throw error;
+  });
   await place(partial, path, values.force === true);
   progress.above(() => results.print({ ...row, skipped: false }, [path]));
 }
 
 async function run(context: Context): Promise<void> {
   const { args, signal } = context;
-  const [id] = args;
   const output = textOf(context, "output");
-  if (id === undefined) throw new Failure("usage", "Name the id of a file.");
+  if (args.length === 0) throw new Failure("usage", "Name the id of a file.");
+  if (args.length > 1 && output !== undefined && output !== "-" && !(await isFolder(output)))
+    throw new Failure("usage", `${output} is no folder, and can't take several files.`);
   const stowage = await context.connect();
   for (const id of args) {
     const file = await stowage.files.get(id, { signal }).catch((error) => Promise.reject(failureOf(error, id)));
     if (output === "-") {
-      await stream(stowage, { file, from: 0, signal }, process.stdout, () => {});
+      const target = stdoutTarget();
+      await download({ stowage, file, target, signal, onProgress: () => {} });
+      await check(stowage, file, target.sha256(), signal);
       continue;
     }
     const progress = new Progress(file.size);

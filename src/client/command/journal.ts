@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { appendFileSync, mkdirSync, readFileSync } from "node:fs";
+import { appendFileSync, fstatSync, mkdirSync, openSync, readSync } from "node:fs";
 import { join } from "node:path";
+import { failureOf } from "./failures.ts";
 import type { LocalFile } from "./local-files.ts";
 
 /** What is known of a file's upload. Which file it was is its path, size and time of change. */
@@ -22,26 +23,19 @@ const keyOf = ({ path, size, changedAt }: LocalFile) => JSON.stringify([path, si
  */
 export class Journal {
   readonly #file: string;
+  readonly #handle: number;
   readonly #entries = new Map<string, Entry>();
+  #readBytes = 0;
 
   /** `scope`: the service and the team. */
   constructor(folder: string, scope: string) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     this.#file = join(folder, `uploads-${createHash("sha256").update(scope).digest("hex").slice(0, 16)}.jsonl`);
-    let text = "";
-    try {
-      text = readFileSync(this.#file, "utf8");
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    }
-    for (const line of text.split("\n")) {
-      try {
-        const [key, entry] = JSON.parse(line) as [string, Entry];
-        this.#entries.set(key, entry);
-      } catch {}
-    }
+    // The address of a resumable upload holds a secret.
+    this.#handle = openSync(this.#file, "a+", 0o600);
+    this.refresh();
     // A line that was cut short must not swallow the next one.
-    if (text !== "" && !text.endsWith("\n")) this.#append("\n");
+    if (fstatSync(this.#handle).size > this.#readBytes) this.#append("\n");
   }
 
   find(file: LocalFile): Entry {
@@ -49,12 +43,31 @@ export class Journal {
   }
 
   note(file: LocalFile, entry: Entry): void {
-    this.#entries.set(keyOf(file), entry);
     this.#append(`${JSON.stringify([keyOf(file), entry])}\n`);
+    this.refresh();
+  }
+
+  /** Reads what was noted since, by other runs too. */
+  refresh(): void {
+    const bytes = Buffer.alloc(Math.max(0, fstatSync(this.#handle).size - this.#readBytes));
+    const text = bytes.subarray(0, readSync(this.#handle, bytes, 0, bytes.length, this.#readBytes));
+    const end = text.lastIndexOf("\n") + 1;
+    this.#readBytes += end;
+    for (const line of text.toString("utf8", 0, end).split("\n")) {
+      try {
+        const [key, entry] = JSON.parse(line) as [string, Entry];
+        const earlier = this.#entries.get(key);
+        // Of two runs that begin a form at once, the first has said under which key both send it.
+        if (!(entry.idempotencyKey && earlier?.idempotencyKey)) this.#entries.set(key, entry);
+      } catch {}
+    }
   }
 
   #append(text: string): void {
-    // The address of a resumable upload holds a secret.
-    appendFileSync(this.#file, text, { mode: 0o600 });
+    try {
+      appendFileSync(this.#handle, text);
+    } catch (error) {
+      throw failureOf(error, this.#file);
+    }
   }
 }

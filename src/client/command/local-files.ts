@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
-import { type Dirent, openAsBlob } from "node:fs";
+import { openAsBlob } from "node:fs";
 import { readdir, readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { type Failure, failureOf } from "./failures.ts";
-
-/** So small a file is read at once. */
-const SMALL_BYTES = 1_000_000;
+import { RESUMABLE_BYTES } from "../stowage.ts";
+import { Failure, failureOf } from "./failures.ts";
+import { complain } from "./output.ts";
 
 export interface LocalFile {
   path: string;
@@ -14,37 +13,42 @@ export interface LocalFile {
   changedAt: number;
 }
 
-async function filesBelow(folder: string): Promise<string[]> {
-  const entries: Dirent[] = await readdir(folder, { withFileTypes: true });
-  const paths: string[] = [];
-  for (const entry of entries.toSorted((a, b) => (a.name < b.name ? -1 : 1))) {
+type OnFailure = (failure: Failure) => void;
+
+async function* pathsBelow(folder: string, onFailure: OnFailure, signal: AbortSignal): AsyncGenerator<string> {
+  signal.throwIfAborted();
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error) => onFailure(failureOf(error, folder)));
+  for (const entry of (entries ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) paths.push(...(await filesBelow(path)));
-    else if (entry.isFile()) paths.push(path);
+    if (entry.isDirectory()) yield* pathsBelow(path, onFailure, signal);
+    else if (entry.isFile()) yield path;
+    // A link may lead out of the folder, or around in circles.
+    else complain(`${path} is ${entry.isSymbolicLink() ? "a link" : "no file"}, and is left out.`);
   }
-  return paths;
 }
 
 /** The files that are meant: those named, and those below the folders named. What can't be read is told of by `onFailure`. */
-export async function findFiles(paths: string[], onFailure: (failure: Failure) => void): Promise<LocalFile[]> {
+export async function findFiles(paths: string[], onFailure: OnFailure, signal: AbortSignal): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();
-  for (const given of paths) {
+  const add = async (path: string, given: string) => {
     try {
-      const isFolder = (await stat(given)).isDirectory();
-      for (const path of isFolder ? await filesBelow(resolve(given)) : [resolve(given)]) {
-        const { size, mtimeMs } = await stat(path);
-        found.set(path, { path, size, changedAt: mtimeMs });
-      }
+      const kind = await stat(given);
+      if (kind.isDirectory()) {
+        for await (const below of pathsBelow(path, onFailure, signal)) await add(below, below);
+      } else if (kind.isFile()) found.set(path, { path, size: kind.size, changedAt: kind.mtimeMs });
+      else onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
     } catch (error) {
+      signal.throwIfAborted();
       onFailure(failureOf(error, given));
     }
-  }
+  };
+  for (const given of paths) await add(resolve(given), given);
   return [...found.values()];
 }
 
 /** The file's bytes, read as they are asked for, and their SHA-256 in hex. Reading fails once the file was changed. */
 export async function openFile({ path, size }: LocalFile): Promise<{ blob: Blob; digest: () => Promise<string> }> {
-  if (size < SMALL_BYTES) {
+  if (size < RESUMABLE_BYTES) {
     const bytes = await readFile(path);
     return { blob: new Blob([bytes]), digest: async () => createHash("sha256").update(bytes).digest("hex") };
   }

@@ -1,15 +1,16 @@
-import { Stowage, StowageError } from "../stowage.ts";
+import { Stowage } from "../stowage.ts";
 import { type Command, type Context, textOf } from "./command.ts";
-import { checkedUrl, saveConfig } from "./config.ts";
+import { checkedKey, checkedUrl, saveConfig } from "./config.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
+import { isForbidden } from "./verifier.ts";
 
 /** A public key, or the operator's, may not ask this, and is good all the same. */
 async function checkKey(url: string, key: string, signal: AbortSignal): Promise<void> {
   try {
     await new Stowage({ url, key }).usage({ signal });
   } catch (error) {
-    if (!(error instanceof StowageError && error.status === 403)) throw error;
+    if (!isForbidden(error)) throw error;
   }
 }
 
@@ -17,7 +18,9 @@ async function run(context: Context): Promise<void> {
   const { args, signal, results } = context;
   const questions = new Questions(signal);
   try {
-    const url = checkedUrl(args[0] ?? process.env.STOWAGE_URL ?? (await questions.ask("Address of the service")));
+    const url = checkedUrl(
+      args[0] ?? (process.env.STOWAGE_URL || (await questions.ask("Address of the service")).trim()),
+    );
     const email = textOf(context, "email");
     const teamId = textOf(context, "team");
     if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "Give both --team and --email.");
@@ -26,7 +29,7 @@ async function run(context: Context): Promise<void> {
       const password = await questions.ask("Password", { isSecret: true });
       key = (await new Stowage({ url }).logIn({ teamId, email, password }, { signal })).key;
     } else {
-      key = await questions.ask("API key", { isSecret: true });
+      key = checkedKey(await questions.ask("API key", { isSecret: true }));
       await checkKey(url, key, signal);
     }
     const file = await saveConfig({ url, key });

@@ -86,12 +86,22 @@ async function main([name, ...rest]: string[]): Promise<void> {
   await command.run({ args: positionals, values: values as Context["values"], results, signal, connect });
 }
 
-// A reader that has seen enough, such as `head`, is no failure.
-process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? 0 : 1));
-process.stderr.on("error", () => undefined);
-
-await main(process.argv.slice(2)).catch((error) => {
+function fail(error: unknown): void {
   const failure = failureOf(error);
   complain(failure.message);
   process.exitCode = EXIT_CODES[failure.kind];
+}
+
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  // A reader that has seen enough, such as `head`, is no failure.
+  if (error.code === "EPIPE") process.exit(0);
+  fail(failureOf(error, "stdout"));
+  process.exit();
 });
+process.stderr.on("error", () => undefined);
+process.on("uncaughtException", (error) => {
+  fail(error);
+  process.exit();
+});
+
+await main(process.argv.slice(2)).catch(fail);

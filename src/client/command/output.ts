@@ -1,5 +1,8 @@
-/** What is shown to people: no name may move their cursor or change their colours. */
-export const plain = (text: string) => text.replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, "\ufffd");
+/**
+ * What is shown to people: no name may move their cursor or change their colours. The joiners stay, without which Persian,
+ * Hindi and families of emoji fall apart.
+ */
+export const plain = (text: string) => text.replaceAll(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu, "\ufffd");
 
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 

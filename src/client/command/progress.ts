@@ -95,7 +95,8 @@ export class Progress {
     const total = rowOf("total", doneBytes, this.#totalBytes, this.#speed.measure(doneBytes - this.#skippedBytes));
     const shown = active.length > 1 || this.#finishedBytes > 0 ? [...rows, total] : rows;
     this.#erase();
-    process.stderr.write(shown.map((row) => `${row}\n`).join(""));
+    // Without wrapping: wide characters make a row longer than it counts, and the erased rows would be too few.
+    process.stderr.write(`\u001b[?7l${shown.map((row) => `${row}\n`).join("")}\u001b[?7h`);
     this.#drawnRows = shown.length;
   }
 }

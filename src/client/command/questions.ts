@@ -32,8 +32,8 @@ export class Questions {
     this.#isMuted = false;
     if (this.#isTerminal && isSecret) process.stderr.write("\n");
     this.#signal.throwIfAborted();
-    if (done || value.trim() === "") throw new Failure("usage", `${question}: nothing was given.`);
-    return value.trim();
+    if (done || value === "") throw new Failure("usage", `${question}: nothing was given.`);
+    return value;
   }
 
   close(): void {

@@ -22,10 +22,11 @@ export interface Run {
   signal: AbortSignal;
 }
 
-const isNotFound = (error: unknown) => error instanceof StowageError && error.status === 404;
+const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
 
 /** What the service has of an upload that has ended; undefined where it has to be sent again. */
 async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Promise<Sent | undefined> {
+  journal.refresh();
   const { id, sha256 = null } = journal.find(file);
   if (id === undefined) return undefined;
   const sent = { id, sha256, isSkipped: true };
@@ -50,8 +51,11 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
     return done;
   }
   const { blob, digest } = await openFile(file);
-  const { address, idempotencyKey = randomUUID() } = journal.find(file);
-  if (address === undefined) journal.note(file, { idempotencyKey });
+  if (journal.find(file).address === undefined) {
+    journal.note(file, { idempotencyKey: journal.find(file).idempotencyKey ?? randomUUID() });
+  }
+  // As it is noted: another run may have been the first, and the two then store one file.
+  const { address, idempotencyKey } = journal.find(file);
   const bar = progress.begin(relative(process.cwd(), file.path), file.size);
   let isDone = false;
   let isFirst = address !== undefined;
@@ -63,7 +67,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
   try {
     const sending = stowage.files.upload(blob, {
       name: basename(file.path),
-      idempotencyKey,
+      ...(idempotencyKey !== undefined && { idempotencyKey }),
       resumeFrom: address,
       onResumable: (address) => journal.note(file, { address }),
       onProgress,

@@ -18,8 +18,8 @@ const MAX_FINISHING = 500;
 /** Whose uploads the journal tells of: a key may change, its team stays. A public key may not ask, and stands for itself. */
 async function scopeOf(stowage: Stowage & { url: string; key: string }, signal: AbortSignal): Promise<string> {
   try {
-    const first = await stowage.keys.list({}, { signal }).next();
-    return `${stowage.url}\n${first.value?.teamId}`;
+    const { items } = await stowage.keys.list({ limit: 1 }, { signal }).page();
+    return `${stowage.url}\n${items[0]?.teamId}`;
   } catch (error) {
     if (isForbidden(error)) return `${stowage.url}\n${stowage.key}`;
     throw error;
@@ -45,22 +45,27 @@ async function run(context: Context): Promise<void> {
   }
   const stowage = await context.connect();
   const failures: Failure[] = [];
-  const files = await findFiles(args, (failure) => {
-    failures.push(failure);
-    complain(failure.message);
-  });
   const stop = new AbortController();
   const signal = AbortSignal.any([interrupted, stop.signal]);
-  const journal = new Journal(stateFolder(), await scopeOf(stowage, signal));
+  const asked = scopeOf(stowage, signal);
+  // Whoever awaits it hears of it.
+  asked.catch(() => undefined);
+  const onFailure = (failure: Failure) => {
+    failures.push(failure);
+    complain(failure.message);
+  };
+  const files = await findFiles(args, onFailure, signal);
+  const journal = new Journal(stateFolder(), await asked);
   const progress = new Progress(files.reduce((sum, { size }) => sum + size, 0));
   const verifier = new Verifier(stowage, signal, files.length);
   const sending: Run = { stowage, journal, progress, verifier, signal };
   const fail = (error: unknown, file: LocalFile) => {
     if (signal.aborted) return;
     const failure = failureOf(error, file.path);
+    const isKnown = failures.some(({ message }) => message === failure.message);
     failures.push(failure);
     if (isFatal(failure.kind)) stop.abort(failure);
-    else progress.above(() => complain(failure.message));
+    else if (!isKnown) progress.above(() => complain(failure.message));
   };
   const finish = async (file: LocalFile, sent: Sent) => {
     if (!sent.isSkipped && !values["no-check"]) await checkSent(sending, file, sent);

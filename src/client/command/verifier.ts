@@ -12,7 +12,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-export const isForbidden = (error: unknown) => error instanceof StowageError && error.status === 403;
+export const isForbidden = (error: unknown) => error instanceof StowageError && error.code === "forbidden";
 export const isAltered = ({ failure }: FileMetadata) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
