@@ -181,19 +181,26 @@ interface Try<T> {
 
 async function once<T>(url: string, init: RequestInit, { signal, timeoutMilliseconds, read }: Try<T>): Promise<T> {
   const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
-  const signals = signal ? [signal, ...limits] : limits;
-  try {
-    const response = await fetch(url, {
-      ...init,
-      // The service has none, and whoever follows one to another place leaves the token behind, or the body.
-      redirect: "manual",
-      signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? null),
-    });
-    if (response.ok) return await read(response);
+  const stop = AbortSignal.any(signal ? [signal, ...limits] : limits);
+  const attempt = async () => {
+    // The service has no redirections: whoever follows one to another place leaves the token behind, or the body.
+    const response = await fetch(url, { ...init, redirect: "manual", signal: stop });
+    if (response.ok) return read(response);
     const text = await response.text().catch(() => "");
     throw errorOf(response.status, text, (name) => response.headers.get(name));
+  };
+  let onAbort = () => {};
+  // Node 20 forgets some bodies when it aborts: whoever reads them would wait for ever.
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(stop.reason);
+    stop.addEventListener("abort", onAbort);
+  });
+  try {
+    return await Promise.race([attempt(), aborted]);
   } catch (cause) {
     signal?.throwIfAborted();
     throw cause instanceof StowageError ? cause : connectionError(url, cause);
+  } finally {
+    stop.removeEventListener("abort", onAbort);
   }
 }

@@ -55,7 +55,7 @@ export function errorOf(status: number, text: string, header: (name: string) => 
 
 /** What never reached the service, or whose answer never came back. */
 export function connectionError(url: string, cause: unknown): StowageError {
-  const { cause: inner, message } = (cause ?? {}) as { cause?: { code?: string }; message?: string };
-  const reason = inner?.code ?? (cause as { code?: string })?.code ?? message ?? "no reason given";
+  const { cause: inner, message } = (cause ?? {}) as { cause?: { code?: string; message?: string }; message?: string };
+  const reason = inner?.code ?? inner?.message ?? (cause as { code?: string })?.code ?? message ?? "no reason given";
   return new StowageError("connection_failed", `${new URL(url).origin} can't be reached (${reason}).`, { cause });
 }

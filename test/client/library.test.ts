@@ -539,6 +539,18 @@ describe("An abort", () => {
     }
   });
 
+  test("A call that reads an answer ends with the signal's reason, even where nothing tells the reader.", async () => {
+    const service = await scripted((_, response) => void response.writeHead(200).write("{"));
+    const stop = new AbortController();
+    const deaf = vi.spyOn(Response.prototype, "text").mockReturnValue(new Promise(() => {}));
+    const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
+    await vi.waitUntil(() => deaf.mock.calls.length === 1);
+    stop.abort(new Error("enough"));
+    await expect(call).rejects.toThrow("enough");
+    deaf.mockRestore();
+    service.close();
+  });
+
   test("Nothing is sent by who has aborted before.", async () => {
     const service = await scripted(hangUp);
     const { files, users } = new Stowage({ url: service.url });

@@ -37,6 +37,7 @@ async function destinationOf(output: string | undefined, { originalName }: FileM
 
 /** Where a file's bytes go. */
 interface Target {
+  name: string;
   /** How many it has. */
   size(): Promise<number>;
   /** Takes those from byte `from` on. */
@@ -45,6 +46,7 @@ interface Target {
 
 /** A file of another name until it is whole. Two that fetch the same one write the same bytes: none may cut the other's. */
 const partialTarget = (path: string): Target => ({
+  name: path,
   size: async () => (await sizeOf(path)) ?? 0,
   open: async (start) => (await open(path, constants.O_RDWR | constants.O_CREAT)).createWriteStream({ start }),
 });
@@ -58,7 +60,12 @@ function stdoutTarget(): Target & { sha256(): string } {
     size += bytes.length;
     process.stdout.write(bytes, done);
   };
-  return { size: async () => size, open: async () => new Writable({ write }), sha256: () => hash.digest("hex") };
+  return {
+    name: "stdout",
+    size: async () => size,
+    open: async () => new Writable({ write }),
+    sha256: () => hash.digest("hex"),
+  };
 }
 
 interface Download {
@@ -104,7 +111,8 @@ async function download(run: Download): Promise<void> {
       signal.throwIfAborted();
       const { code = "", syscall } = error as NodeJS.ErrnoException;
       const isLocal = syscall === "open" || syscall === "write" || code === "ENOSPC";
-      if (isLocal || error instanceof Failure || (error as Error).name === "StowageError") problem = error;
+      if (isLocal) throw failureOf(error, target.name);
+      if (error instanceof Failure || (error as Error).name === "StowageError") problem = failureOf(error, file._id);
     }
     from = await target.size();
     if (problem !== broken || (from <= before && from < file.size)) throw problem;

@@ -16,7 +16,6 @@ export interface LocalFile {
 type OnFailure = (failure: Failure) => void;
 
 async function* pathsBelow(folder: string, onFailure: OnFailure, signal: AbortSignal): AsyncGenerator<string> {
-  signal.throwIfAborted();
   const entries = await readdir(folder, { withFileTypes: true }).catch((error) => onFailure(failureOf(error, folder)));
   for (const entry of (entries ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const path = join(folder, entry.name);
@@ -31,6 +30,7 @@ async function* pathsBelow(folder: string, onFailure: OnFailure, signal: AbortSi
 export async function findFiles(paths: string[], onFailure: OnFailure, signal: AbortSignal): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();
   const add = async (path: string, given: string) => {
+    signal.throwIfAborted();
     try {
       const kind = await stat(given);
       if (kind.isDirectory()) {

@@ -48,8 +48,8 @@ async function run(context: Context): Promise<void> {
   const stop = new AbortController();
   const signal = AbortSignal.any([interrupted, stop.signal]);
   const asked = scopeOf(stowage, signal);
-  // Whoever awaits it hears of it.
-  asked.catch(() => undefined);
+  // Nobody has to wait for a long walk through folders to hear that the key is refused.
+  asked.catch((error) => stop.abort(failureOf(error)));
   const onFailure = (failure: Failure) => {
     failures.push(failure);
     complain(failure.message);
