@@ -26,7 +26,6 @@ const isNotFound = (error: unknown) => error instanceof StowageError && error.co
 
 /** What the service has of an upload that has ended; undefined where it has to be sent again. */
 async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Promise<Sent | undefined> {
-  journal.refresh();
   const { id, sha256 = null } = journal.find(file);
   if (id === undefined) return undefined;
   const sent = { id, sha256, isSkipped: true };
@@ -45,12 +44,17 @@ async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Prom
 export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
   const { stowage, journal, progress, signal } = run;
   if (file.size === 0) throw new Failure("failed", `${file.path}: the file is empty, and can't be uploaded.`);
+  journal.refresh();
+  const known = journal.find(file).id;
   const done = await earlier(run, file);
   if (done) {
     progress.skip(file.size);
     return done;
   }
   const { blob, digest } = await openFile(file);
+  journal.refresh();
+  // Another run has sent it meanwhile.
+  if (journal.find(file).id !== known) return sendFile(run, file);
   if (journal.find(file).address === undefined) {
     journal.note(file, { idempotencyKey: journal.find(file).idempotencyKey ?? randomUUID() });
   }
