@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import {
+  appendFileSync,
   chmodSync,
   existsSync,
   linkSync,
@@ -9,6 +10,7 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
@@ -24,10 +26,16 @@ const upload = async ({ stowage }: Team, name: string, bytes: Uint8Array<ArrayBu
   (await stowage.files.upload(new File([bytes], name))).id;
 
 /** A service with one file, whose digest it tells, and another one later; `step` sends the bytes. */
-async function storing(bytes: Uint8Array | string, digest: string | null, later = digest, step?: Step) {
+async function storing(
+  bytes: Uint8Array | string,
+  digest: string | null,
+  later = digest,
+  step?: Step,
+  name = "song.txt",
+) {
   let asked = 0;
   const service = await scripted((request, response) => {
-    const metadata = { _id: "1", originalName: "song.txt", size: bytes.length };
+    const metadata = { _id: "1", originalName: name, size: bytes.length };
     if (request.url?.endsWith("/metadata")) {
       response.end(JSON.stringify({ data: { ...metadata, sha256: asked++ === 0 ? digest : later } }));
     } else if (request.url === "/bytes") step ? step(request, response) : response.end(bytes);
@@ -117,6 +125,17 @@ describe("Each command", () => {
     expect(made).toMatchObject({ isPublic: true, expiresAt: `${expires}T00:00:00.000Z`, key: expect.any(String) });
     await json(["keys", "rm", made.id]);
     expect(await collect(stowage.keys.list())).toHaveLength(1);
+  });
+
+  test("that lists shows as many as it is asked for, and no token.", async () => {
+    const { key, stowage } = await newTeam();
+    const { key: token } = await stowage.keys.create({ name: "Player" });
+    for (const json of [[], ["--json"]]) {
+      const { stdout } = await new Machine(key).run(["keys", "--limit", "1", ...json]);
+      expect(linesOf(stdout)).toHaveLength(1);
+      expect(stdout).toContain("Player");
+      expect(stdout).not.toContain(token);
+    }
   });
 
   test("prints columns on a terminal.", async () => {
@@ -282,6 +301,54 @@ describe("stowage upload", () => {
     expect(await machine.run(["upload", "in/link.bin"])).toMatchObject({ code: 0, stderr: "" });
   });
 
+  test("sends again what was changed in place, and goes on behind a journal's line that was cut short.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const [name, other] = [machine.path("a.bin"), machine.path("b.bin")];
+    writeFileSync(name, "bytes");
+    await machine.run(["upload", name]);
+    const [journal = ""] = readdirSync(machine.path("state/stowage"));
+    appendFileSync(machine.path(`state/stowage/${journal}`), '["cut sh');
+    writeFileSync(name, "other");
+    utimesSync(name, new Date(), new Date("2026-01-01"));
+    writeFileSync(other, "bytes");
+    expect((await machine.run(["upload", name, other])).stdout).not.toContain("already sent");
+    expect(await stored(team)).toHaveLength(3);
+    expect((await machine.run(["upload", name, other])).stdout.match(/already sent/g)).toHaveLength(2);
+  });
+
+  test("sends again what is not stored as it was sent.", async () => {
+    const bytes = Buffer.from("bytes");
+    let digest = sha256(bytes);
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
+      const metadata = { sha256: digest, failure: null, status: "completed" };
+      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+    });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("a.bin"), bytes);
+    expect((await machine.run(["upload", "a.bin"])).code).toBe(0);
+    digest = "0".repeat(64);
+    expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
+    expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
+    service.close();
+  });
+
+  test("tells with --wait of a file that is stored and can't be processed, and fails.", async () => {
+    const bytes = Buffer.from("bytes");
+    const failure = { code: "audio_unreadable", message: "The audio can't be read." };
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
+      const metadata = { sha256: sha256(bytes), failure, status: "failed" };
+      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+    });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("a.bin"), bytes);
+    const { code, stdout } = await machine.run(["upload", "a.bin", "--wait"]);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: `1\ta.bin\tprocessing failed: ${failure.message}\n` });
+    service.close();
+  });
+
   test("stores a file once that two runs send at once.", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
@@ -422,6 +489,15 @@ describe("stowage get", () => {
     const altered = await new Machine("key", service.url).run(["get", "1", "-o", "-"]);
     expect(altered).toMatchObject({ code: 6, stdout: "la la la" });
     expect(linesOf(altered.stderr)).toHaveLength(1);
+    service.close();
+  });
+
+  test("writes no name that leads out of the folder, and begins anew behind a part that is too long.", async () => {
+    const service = await storing("la la la", sha256(Buffer.from("la la la")), undefined, undefined, "../../song.txt");
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path(".._.._song.txt.1.part"), "la la la la la");
+    expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: ".._.._song.txt\n", stderr: "" });
+    expect(readdirSync(machine.folder)).toEqual([".._.._song.txt"]);
     service.close();
   });
 

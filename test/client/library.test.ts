@@ -214,6 +214,12 @@ describe("Files", () => {
     await expect(refused).rejects.toMatchObject({ name: "StowageError", code: "token_invalid", status: 401 });
   });
 
+  test("A resumable upload that is stored with other bytes than its digest says is waited for, and has failed.", async () => {
+    const { stowage } = await newTeam();
+    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "a"), { sha256: "0".repeat(64) });
+    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "failed", failure: { code: "bytes_altered" } });
+  });
+
   test("A file that can't be read any more fails its upload, and not the process.", async () => {
     const { stowage } = await newTeam();
     const broken = new File([new Uint8Array(9 * MEBIBYTE)], "broken.bin");
@@ -324,6 +330,8 @@ describe("Webhooks", () => {
     await expect(verify(message.body, {}, secret)).rejects.toBeInstanceOf(SignatureError);
     const now = Date.now() + 6 * 60 * 1000;
     await expect(verify(message.body, headers, secret, { now })).rejects.toThrow("too old");
+    const before = Date.now() - 6 * 60 * 1000;
+    await expect(verify(message.body, headers, secret, { now: before })).rejects.toThrow("too new");
     expect(await stowage.webhooks.update(id, { status: "disabled" })).toMatchObject({ status: "disabled" });
     expect(await stowage.webhooks.list()).toHaveLength(1);
     await stowage.webhooks.delete(id);
@@ -372,6 +380,38 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
+  test("What failed in the service itself is not asked for again.", async () => {
+    const service = await scripted(refusal(500, "internal"));
+    await expect(new Stowage({ url: service.url }).usage()).rejects.toMatchObject({ code: "internal", status: 500 });
+    expect(service.requests).toHaveLength(1);
+    service.close();
+  });
+
+  test.each([
+    ["PATCH", refusal(409, "offset_mismatch")],
+    ["HEAD", refusal(503, "unavailable", { "Retry-After": "0" })],
+  ])(
+    "A resumable upload asks for its offset again, and begins none anew, where %s is refused for a passing reason.",
+    async (refused, step) => {
+      const size = String(9 * MEBIBYTE);
+      const told = { "Tus-Resumable": "1.0.0", "Upload-Length": size };
+      let isRefused = false;
+      const service = await scripted((request, response) => {
+        if (request.method === refused && !isRefused) {
+          isRefused = true;
+          return step(request, response);
+        }
+        if (request.method === "HEAD") response.writeHead(200, { ...told, "Upload-Offset": "5" }).end();
+        else response.writeHead(204, { "Upload-Offset": size, "Content-Location": "/docs/v1/uploads/1" }).end();
+      });
+      const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
+      const resumeFrom = "/docs/v1/uploads/resumable/1.2";
+      expect(await new Stowage({ url: service.url }).files.upload(file, { resumeFrom })).toEqual({ id: "1" });
+      expect(service.requests.map(({ method }) => method)).not.toContain("POST");
+      service.close();
+    },
+  );
+
   test("Who is to wait for longer than two minutes is told so instead.", async () => {
     const service = await scripted(refusal(429, "rate_limited", { "Retry-After": "3600" }));
     const refused = new Stowage({ url: service.url }).usage();
@@ -404,6 +444,10 @@ describe("What fails for a passing reason", () => {
     await new Stowage({ url: service.url }).files.delete("1");
     const never = await scripted(refusal(404, "not_found"));
     await expect(new Stowage({ url: never.url }).files.delete("1")).rejects.toMatchObject({ status: 404 });
+    const proxied = await scripted(hangUp, json(404, "There is no such page."));
+    const unheard = new Stowage({ url: proxied.url }).files.delete("1");
+    await expect(unheard).rejects.toMatchObject({ code: "unexpected_answer" });
+    proxied.close();
     service.close();
     never.close();
   });
@@ -531,10 +575,14 @@ describe("An abort", () => {
     for (const step of [() => {}, refusal(503, "unavailable", { "Retry-After": "60" })]) {
       const service = await scripted(step);
       const stop = new AbortController();
+      // A minute that does not pass by itself.
+      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
-      await vi.waitUntil(() => service.requests.length === 1);
+      const ended = expect(call).rejects.toThrow("enough");
+      while (service.requests.length === 0) await vi.advanceTimersByTimeAsync(1);
       stop.abort(new Error("enough"));
-      await expect(call).rejects.toThrow("enough");
+      await ended;
+      vi.useRealTimers();
       service.close();
     }
   });
