@@ -13,8 +13,8 @@ const KEEP_MILLISECONDS = 1000;
 const SPEED_MILLISECONDS = 5000;
 const FIRST_DELAY_MILLISECONDS = 4000;
 const MAX_DELAY_MILLISECONDS = 60_000;
-/** For a reason that passes: the client has tried several times by then. */
-const PASSING_STATUSES = [408, 423, 429, 502, 503, 504];
+/** For a reason that passes, as that of any 5xx may: what is stored stays, so that trying again does no harm. */
+const PASSING_STATUSES = [408, 423, 429];
 
 /** Taken up in this tab, or just being so. */
 const known = new Set<string>();
@@ -179,7 +179,7 @@ function fail(upload: Upload, error: unknown): void {
   if (status === 401) {
     // With the key of whoever signs in next it goes on.
     change(upload, { state: "waiting" });
-  } else if (code === "connection_failed" || PASSING_STATUSES.includes(status)) {
+  } else if (code === "connection_failed" || PASSING_STATUSES.includes(status) || status >= 500) {
     change(upload, { state: "waiting", error });
     const delay = Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** upload.breaks++);
     setTimeout(() => upload.progress.peek().error === error && wake(upload), delay);
