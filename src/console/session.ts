@@ -38,6 +38,8 @@ function begin({ id, key, teamId, expiresAt }: ApiKey): void {
 
 /** With a secret key, or the operator's token. @throws StowageError; `forbidden` for a public key */
 export async function signInWithKey(pasted: string): Promise<void> {
+  // No header may hold it.
+  if (!/^[!-~]+$/.test(pasted)) throw new Error("This is no key: a key has no spaces and no such letters.");
   const client = clientOf(pasted);
   if (await isAllowed(client.usage())) {
     const expiresAt = new Date(Date.now() + HOURS * 3_600_000).toISOString();

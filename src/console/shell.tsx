@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import { isLive } from "./live.ts";
+import { EventPage } from "./pages/event.tsx";
 import { Events } from "./pages/events.tsx";
 import { FilePage } from "./pages/file.tsx";
 import { Files } from "./pages/files.tsx";
@@ -8,7 +9,7 @@ import { NotFound } from "./pages/not-found.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
 import { Usage } from "./pages/usage.tsx";
 import { Users } from "./pages/users.tsx";
-import { Webhook } from "./pages/webhook.tsx";
+import { WebhookPage } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements, announce } from "./parts/announce.tsx";
 import { askFirst, Questions } from "./parts/dialog.tsx";
@@ -30,8 +31,8 @@ const TEAM_SECTIONS: Record<string, Section> = {
   files: { label: "Files", pages: [Files, FilePage] },
   keys: { label: "Keys", pages: [Keys] },
   users: { label: "Users", pages: [Users] },
-  events: { label: "Events", pages: [Events] },
-  webhooks: { label: "Webhooks", pages: [Webhooks, Webhook] },
+  events: { label: "Events", pages: [Events, EventPage] },
+  webhooks: { label: "Webhooks", pages: [Webhooks, WebhookPage] },
   usage: { label: "Usage", pages: [Usage] },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = { keys: { label: "Keys", pages: [Keys] } };

@@ -1,44 +1,30 @@
-import { useEffect, useState } from "preact/hooks";
-import type { Event, Stowage } from "../../client/stowage.ts";
+import { useEffect, useRef, useState } from "preact/hooks";
+import type { Event } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
+import { Actor, EventDetails, Subject, useNames } from "../parts/event.tsx";
 import { EVENT_TYPES, EVENT_WORDS, type EventType } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { SelectField } from "../parts/form.tsx";
-import { useListing, useLoaded } from "../parts/loading.ts";
+import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
 
-type Names = Map<string, string>;
+const PAGE_EVENTS = 50;
 
-/** Names of keys and users, for the latest of each: events themselves hold ids alone. */
-async function loadNames({ keys, users }: Stowage, signal: AbortSignal): Promise<Names> {
-  const [firstKeys, firstUsers] = await Promise.all([
-    keys.list({}, { signal }).page(),
-    users.list({ limit: 100 }, { signal }).page(),
-  ]);
-  return new Map([
-    ...firstKeys.items.map(({ id, name }) => [id, name] as const),
-    ...firstUsers.items.map(({ _id, email }) => [_id, email] as const),
-  ]);
+interface Filters {
+  type?: EventType | undefined;
+  /** Ids of events. */
+  after?: string | undefined;
+  before?: string | undefined;
 }
 
-/** What happened in the team, newest first. What is new appears on top by itself. */
+/** What happened in the team, newest first. */
 export function Events() {
-  const type = (query.value.get("type") || undefined) as EventType | undefined;
-  const events = useListing((signal) => client.value.events.list({ type }, { signal }), [type]);
-  const names = useLoaded((signal) => loadNames(client.value, signal), []);
-  useEffect(
-    () =>
-      onEvent((event) => {
-        if (!type || event.type === type)
-          events.change((items) => (items.some(({ _id }) => _id === event._id) ? items : [event, ...items]));
-        if (event.type === "apikey.created" || event.type === "user.created") names.reload();
-      }),
-    [type, events.change, names.reload],
-  );
+  const { type, after, before }: Filters = Object.fromEntries(query.value);
+  const filters = { type: type || undefined, after: after || undefined, before: before || undefined };
   return (
     <Page title="Events">
       <form class="filters">
@@ -46,7 +32,7 @@ export function Events() {
           label="Type"
           name="type"
           value={type ?? ""}
-          onChange={(chosen) => navigate(href("/events", { type: chosen }), { replace: true })}
+          onChange={(chosen) => navigate(href("/events", { after, before, type: chosen }), { replace: true })}
         >
           <option value="">All</option>
           {EVENT_TYPES.map((one) => (
@@ -55,51 +41,115 @@ export function Events() {
             </option>
           ))}
         </SelectField>
+        {query.value.size > 0 && <a href={href("/events")}>Clear filters</a>}
       </form>
-      <Failure error={events.error} onRetry={events.reload} />
-      {events.items?.length === 0 && (
-        <Empty title={type ? "No such event" : "No events"}>
-          <p>What happens in the team from now on appears here by itself, and is kept for some weeks.</p>
-        </Empty>
+      {[after, before].map(
+        (id) =>
+          id && (
+            <p key={id} class="quiet">
+              Only what happened {id === after ? "after" : "before"}{" "}
+              <a href={href(`/events/${id}`)}>
+                event <code>{id}</code>
+              </a>
+            </p>
+          ),
       )}
-      {events.items && events.items.length > 0 && (
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">What</th>
-              <th scope="col">Of what</th>
-              <th scope="col">By whom</th>
-              <th scope="col">When</th>
-              <th scope="col">
-                <span class="visually-hidden">Details</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {events.items.map((event) => (
-              <Row key={event._id} event={event} names={names.value ?? new Map()} />
-            ))}
-          </tbody>
-        </table>
-      )}
-      <More of={events} />
+      <Trail key={query.value.toString()} {...filters} />
     </Page>
   );
 }
 
-function Row({ event, names }: { event: Event; names: Names }) {
+const isReading = () => scrollY > 0 || document.querySelector("tbody :focus, tbody [aria-expanded=true]") !== null;
+
+/** What is new appears on top by itself, but for whoever is reading further down, whom a button tells of it. */
+function Trail(filters: Filters) {
+  const { type, before } = filters;
+  const events = useListing((signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }), []);
+  useNames();
+  const [, redraw] = useState({});
+  const newestShown = useRef<string | undefined>(undefined);
+  useEffect(
+    () =>
+      onEvent((event) => {
+        if (before || (type && event.type !== type)) return;
+        events.change((items) => (items.some(({ _id }) => _id === event._id) ? items : [event, ...items]));
+      }),
+    [events.change],
+  );
+  const items = events.items ?? [];
+  const newest = items[0]?._id;
+  if (newestShown.current === undefined || !isReading()) newestShown.current = newest;
+  // Ids ascend with time.
+  const shown = items.filter(({ _id }) => _id <= (newestShown.current ?? ""));
+  const waiting = items.length - shown.length;
+  const show = () => {
+    newestShown.current = newest;
+    redraw({});
+    scrollTo(0, 0);
+    document.querySelector("h1")?.focus({ preventScroll: true });
+  };
+  return (
+    <>
+      <Failure error={events.error} onRetry={events.reload} />
+      <div>
+        <div class="fresh" role="status">
+          {waiting > 0 && (
+            <button type="button" class="button primary" onClick={show}>
+              {waiting === 1 ? "1 new event" : `${waiting} new events`}
+            </button>
+          )}
+        </div>
+        {events.items?.length === 0 && (
+          <Empty
+            title={
+              events.more ? "None among the latest" : type || filters.after || before ? "No such event" : "No events"
+            }
+          >
+            <p>
+              {events.more
+                ? "There may be older ones."
+                : "What happens in the team from now on appears here by itself, and is kept for some weeks."}
+            </p>
+          </Empty>
+        )}
+        {shown.length > 0 && (
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">What</th>
+                <th scope="col">Of what</th>
+                <th scope="col">By whom</th>
+                <th scope="col">When</th>
+                <th scope="col">
+                  <span class="visually-hidden">Details</span>
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {shown.map((event) => (
+                <Row key={event._id} event={event} />
+              ))}
+            </tbody>
+          </table>
+        )}
+      </div>
+      <More of={events} />
+    </>
+  );
+}
+
+function Row({ event }: { event: Event }) {
   const [isOpen, setOpen] = useState(false);
-  const { _id, type, createdAt, actor } = event;
-  const detailsId = `details-${_id}`;
+  const { _id, type, createdAt } = event;
   return (
     <>
       <tr>
         <th scope="row">{EVENT_WORDS[type] ?? type}</th>
         <td data-label="Of what">
-          <Subject event={event} names={names} />
+          <Subject event={event} />
         </td>
         <td data-label="By whom">
-          <Actor actor={actor} names={names} />
+          <Actor event={event} />
         </td>
         <td data-label="When">
           <Time at={createdAt} />
@@ -109,7 +159,7 @@ function Row({ event, names }: { event: Event; names: Names }) {
             type="button"
             class="button small"
             aria-expanded={isOpen}
-            aria-controls={isOpen ? detailsId : undefined}
+            aria-controls={isOpen ? _id : undefined}
             aria-label={`Details of ${EVENT_WORDS[type] ?? type}`}
             onClick={() => setOpen(!isOpen)}
           >
@@ -118,26 +168,12 @@ function Row({ event, names }: { event: Event; names: Names }) {
         </td>
       </tr>
       {isOpen && (
-        <tr id={detailsId}>
+        <tr id={_id}>
           <td colSpan={5}>
-            <pre class="json">{JSON.stringify(event, null, 2)}</pre>
+            <EventDetails event={event} />
           </td>
         </tr>
       )}
     </>
   );
-}
-
-/** The thing that it happened to, with a link where the console has a page of it. */
-function Subject({ event: { type, subject, data }, names }: { event: Event; names: Names }) {
-  const name = String(data.originalName ?? names.get(subject.id) ?? subject.id);
-  const hasPage = (subject.kind === "file" || subject.kind === "webhook") && !type.endsWith(".deleted");
-  return hasPage ? <a href={href(`/${subject.kind}s/${subject.id}`)}>{name}</a> : <>{name}</>;
-}
-
-function Actor({ actor: { kind, keyId, userId }, names }: { actor: Event["actor"]; names: Names }) {
-  if (kind === "system") return <>Stowage</>;
-  if (kind === "operator") return <>The operator</>;
-  if (userId) return <>{names.get(userId) ?? `User ${userId}`}</>;
-  return <>{(keyId && names.get(keyId)) ?? `Key ${keyId}`}</>;
 }

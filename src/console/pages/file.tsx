@@ -1,10 +1,9 @@
-import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type FileMetadata, StowageError } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
+import { FactList } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { useKeptFocus } from "../parts/focus.ts";
 import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useLoaded } from "../parts/loading.ts";
 import { Empty, Page } from "../parts/page.tsx";
@@ -28,7 +27,6 @@ export function FilePage({ id }: { id: string }) {
       }),
     [id],
   );
-  useKeptFocus();
   const back = <a href={listAddress()}>All files</a>;
   if (isGone || (error instanceof StowageError && error.code === "not_found"))
     return (
@@ -92,26 +90,6 @@ function Actions({ file }: { file: FileMetadata }) {
         />
       )}
     </>
-  );
-}
-
-type Facts = Record<string, ComponentChildren>;
-
-/** What is known of a thing; what is not known is left out. */
-function FactList({ title, facts }: { title: string; facts: Facts }) {
-  const known = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined);
-  return (
-    <section class="card stack">
-      <h2>{title}</h2>
-      <dl class="facts">
-        {known.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
-    </section>
   );
 }
 

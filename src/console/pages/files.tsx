@@ -2,7 +2,6 @@ import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preac
 import { useEffect, useReducer, useRef, useState } from "preact/hooks";
 import { onEvent } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
-import { useKeptFocus } from "../parts/focus.ts";
 import { SelectField, TextField } from "../parts/form.tsx";
 import { useListing, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
@@ -57,7 +56,6 @@ export function Files() {
   }, []);
   const selected = useSignal(new Set<string>());
   const [deleted, setDeleted] = useState<FileRow[] | null>(null);
-  useKeptFocus();
 
   const rows = items && rowsOf(items, news, filters, !more);
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];

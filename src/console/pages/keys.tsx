@@ -4,7 +4,7 @@ import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { askFirst, Dialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
@@ -35,15 +35,16 @@ export function Keys() {
       }
     >
       {isOperator && (
-        <form
-          class="filters"
-          onSubmit={onSubmit((form) => navigate(href("/keys", { team: textOf(form, "team") }), { replace: true }))}
+        <FilterForm
+          values={[teamId]}
+          onFilter={(form) => navigate(href("/keys", { team: textOf(form, "team") }), { replace: true })}
         >
-          <TextField label="Team" name="team" type="search" value={teamId ?? ""} spellcheck={false} />
+          <TextField label="Team" name="team" type="search" defaultValue={teamId ?? ""} spellcheck={false} />
           <button type="submit" class="button">
             Show its keys
           </button>
-        </form>
+          {teamId && <a href={href("/keys")}>All teams</a>}
+        </FilterForm>
       )}
       <Failure error={keys.error} onRetry={keys.reload} />
       {keys.items?.length === 0 && (
@@ -102,7 +103,7 @@ function Row({ apiKey, isOperator, onRevoked }: { apiKey: ApiKey; isOperator: bo
   return (
     <tr>
       <th scope="row">
-        {name} {isOurs && <span class="badge good">This console</span>}
+        <bdi>{name}</bdi> {isOurs && <span class="badge good">This console</span>}
       </th>
       <td data-label="Kind">{isPublic ? "Public" : "Secret"}</td>
       <td data-label="Key">
@@ -171,9 +172,9 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
           <option value="secret">Secret: acts for the team</option>
           <option value="public">Public: only uploads</option>
         </SelectField>
-        <SelectField label="Ends after" name="days" value="365">
+        <SelectField label="Ends after" name="days">
           {Object.entries(LIVES).map(([label, days]) => (
-            <option key={label} value={days}>
+            <option key={label} value={days} selected={days === 365}>
               {label}
             </option>
           ))}
@@ -182,7 +183,7 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
           <TextField
             label="Team"
             name="team"
-            value={teamId ?? ""}
+            defaultValue={teamId ?? ""}
             spellcheck={false}
             hint="Empty to found a new one."
           />
@@ -192,7 +193,7 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
           <button type="button" class="button" onClick={onClose}>
             Cancel
           </button>
-          <button type="submit" class="button primary" disabled={isRunning}>
+          <button type="submit" class="button primary" aria-disabled={isRunning}>
             Create key
           </button>
         </div>

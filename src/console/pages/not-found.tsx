@@ -6,7 +6,7 @@ export function NotFound() {
     <Page title="Not found">
       <Empty title="There is nothing at this address.">
         <p>
-          <a href={href("/files")}>Go to the files</a>
+          <a href={href("/")}>Go to the start</a>
         </p>
       </Empty>
     </Page>

@@ -59,7 +59,7 @@ export function SignIn() {
             />
           ) : (
             <>
-              <TextField key="team" label="Team" name="teamId" value={team} required spellcheck={false} />
+              <TextField key="team" label="Team" name="teamId" defaultValue={team} required spellcheck={false} />
               <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />
               <TextField
                 key="password"
@@ -72,7 +72,7 @@ export function SignIn() {
             </>
           )}
           <Failure error={error} />
-          <button type="submit" class="button primary" disabled={isRunning}>
+          <button type="submit" class="button primary" aria-disabled={isRunning}>
             Sign in
           </button>
         </form>

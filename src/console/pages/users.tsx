@@ -4,7 +4,7 @@ import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { askFirst, Dialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { onSubmit, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, onSubmit, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
@@ -44,14 +44,14 @@ export function Users() {
         </button>
       }
     >
-      <form class="filters" key={`${name} ${email}`} onSubmit={onSubmit(filter)}>
-        <TextField label="Name begins with" name="name" type="search" value={name ?? ""} />
-        <TextField label="Email" name="email" type="search" value={email ?? ""} />
+      <FilterForm values={[name, email]} onFilter={filter}>
+        <TextField label="Name begins with" name="name" type="search" defaultValue={name ?? ""} />
+        <TextField label="Email" name="email" type="search" defaultValue={email ?? ""} />
         <button type="submit" class="button">
           Filter
         </button>
         {(name || email) && <a href={href("/users")}>Clear filters</a>}
-      </form>
+      </FilterForm>
       <Failure error={users.error} onRetry={users.reload} />
       {users.items?.length === 0 &&
         (name || email ? (
@@ -78,8 +78,12 @@ export function Users() {
           <tbody>
             {users.items.map((user) => (
               <tr key={user._id}>
-                <th scope="row">{nameOf(user)}</th>
-                <td data-label="Email">{user.email}</td>
+                <th scope="row">
+                  <bdi>{nameOf(user)}</bdi>
+                </th>
+                <td data-label="Email">
+                  <bdi>{user.email}</bdi>
+                </td>
                 <td data-label="Created">
                   <Time at={user.createdAt} />
                 </td>
@@ -140,9 +144,9 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
   return (
     <Dialog title={user ? "Change user" : "Create user"} onClose={onClose}>
       <form class="stack" onSubmit={onSubmit(save)}>
-        <TextField label="First name" name="firstName" value={user?.firstName ?? ""} maxLength={100} />
-        <TextField label="Last name" name="lastName" value={user?.lastName ?? ""} maxLength={100} />
-        <TextField label="Email" name="email" type="email" value={user?.email ?? ""} required />
+        <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
+        <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
+        <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
         <TextField
           label={user ? "New password" : "Password"}
           name="password"
@@ -156,7 +160,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
           <button type="button" class="button" onClick={onClose}>
             Cancel
           </button>
-          <button type="submit" class="button primary" disabled={isRunning}>
+          <button type="submit" class="button primary" aria-disabled={isRunning}>
             {user ? "Save" : "Create user"}
           </button>
         </div>

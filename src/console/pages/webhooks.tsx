@@ -1,7 +1,6 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
-import { Dialog } from "../parts/dialog.tsx";
 import { EVENT_WORDS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { useLoaded } from "../parts/loading.ts";
@@ -24,6 +23,8 @@ export function WebhookStatus({ webhook: { status, disabledReason } }: { webhook
   return <span class="badge bad">{REASONS[disabledReason ?? "requested"]}</span>;
 }
 
+export const wantedBy = ({ types }: Webhook): string => types?.map((type) => EVENT_WORDS[type]).join(", ") ?? "All";
+
 export function Webhooks() {
   const webhooks = useLoaded((signal) => client.value.webhooks.list({ signal }), []);
   const [isMaking, setMaking] = useState(false);
@@ -39,7 +40,10 @@ export function Webhooks() {
       <Failure error={webhooks.error} onRetry={webhooks.reload} />
       {webhooks.value?.length === 0 && (
         <Empty title="No webhooks yet">
-          <p>A webhook tells a server of yours what happens here, by a signed request for each event.</p>
+          <p>
+            A webhook tells a server of yours what happens here as it happens, such as that a file was processed: by a
+            signed request for each event. Create one with the address of your server.
+          </p>
         </Empty>
       )}
       {webhooks.value && webhooks.value.length > 0 && (
@@ -57,9 +61,13 @@ export function Webhooks() {
               <tr key={webhook._id}>
                 <th scope="row">
                   <a href={href(`/webhooks/${webhook._id}`)}>{webhook.url}</a>
-                  {webhook.description && <p class="quiet">{webhook.description}</p>}
+                  {webhook.description && (
+                    <p class="quiet">
+                      <bdi>{webhook.description}</bdi>
+                    </p>
+                  )}
                 </th>
-                <td data-label="Events">{webhook.types?.map((type) => EVENT_WORDS[type]).join(", ") ?? "All"}</td>
+                <td data-label="Events">{wantedBy(webhook)}</td>
                 <td data-label="Status">
                   <WebhookStatus webhook={webhook} />
                 </td>
@@ -73,18 +81,15 @@ export function Webhooks() {
       )}
       <More of={{ items: webhooks.value, isLoading: webhooks.isLoading }} />
       {isMaking && (
-        <Dialog title="Create webhook" onClose={() => setMaking(false)}>
-          <WebhookForm
-            action="Create webhook"
-            onSave={async (wish) => {
-              const made = await client.value.webhooks.create(wish);
-              setMaking(false);
-              setSecret(made.secret);
-              webhooks.reload();
-            }}
-            onCancel={() => setMaking(false)}
-          />
-        </Dialog>
+        <WebhookForm
+          onSave={async (wish) => {
+            const made = await client.value.webhooks.create(wish);
+            setMaking(false);
+            setSecret(made.secret);
+            webhooks.reload();
+          }}
+          onClose={() => setMaking(false)}
+        />
       )}
       {secret && (
         <Secret title="Webhook created" what="secret" secret={secret} onClose={() => setSecret(null)}>

@@ -1,8 +1,11 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef } from "preact/hooks";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { Failure } from "./failure.tsx";
 import { useTask } from "./task.ts";
+
+/** Where the focus was before each dialog. */
+const origins = new WeakMap<Element, Element>();
 
 /** A modal dialog. Escape and its buttons close it; the focus goes back to where it came from. */
 export function Dialog({
@@ -16,14 +19,19 @@ export function Dialog({
 }) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  useEffect(() => {
-    const dialog = element.current;
-    const origin = document.activeElement;
-    dialog?.showModal();
+  // Not after the paint: what had the focus may be gone by then.
+  useLayoutEffect(() => {
+    const dialog = element.current as HTMLDialogElement;
+    let origin = document.activeElement ?? document.body;
+    // One dialog may lead to another, and be closed before it.
+    const outer = origin.closest("dialog");
+    if (outer) origin = origins.get(outer) ?? origin;
+    origins.set(dialog, origin);
+    dialog.showModal();
     return () => {
-      dialog?.close();
-      if (origin instanceof HTMLElement && origin.isConnected) origin.focus();
-      else document.querySelector<HTMLElement>("h1")?.focus();
+      dialog.close();
+      const next = origin.isConnected && origin !== document.body ? origin : document.querySelector("h1");
+      (next as HTMLElement | null)?.focus();
     };
   }, []);
   return (
@@ -83,7 +91,7 @@ function Confirmation({ title, text, action, isDangerous = true, onConfirm }: Qu
           <button
             type="button"
             class={isDangerous ? "button danger" : "button primary"}
-            disabled={isRunning}
+            aria-disabled={isRunning}
             onClick={() =>
               run(async () => {
                 await onConfirm();

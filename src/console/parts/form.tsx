@@ -1,5 +1,5 @@
 import type { ComponentChildren, ComponentProps } from "preact";
-import { useId } from "preact/hooks";
+import { type Inputs, useEffect, useId, useRef } from "preact/hooks";
 
 /** The text of a form's field, without the white space around it. */
 export const textOf = (form: HTMLFormElement, name: string): string =>
@@ -14,6 +14,7 @@ export const onSubmit = (send: (form: HTMLFormElement) => void) => (event: Submi
 type InputProps = Pick<
   ComponentProps<"input">,
   | "autocomplete"
+  | "defaultValue"
   | "max"
   | "maxLength"
   | "min"
@@ -30,7 +31,7 @@ type InputProps = Pick<
   hint?: string;
 };
 
-/** One line of text with its label. */
+/** One line of text with its label. `defaultValue` is what it holds at first; `value` replaces what was typed. */
 export function TextField({ label, hint, ...input }: InputProps) {
   const id = useId();
   return (
@@ -68,5 +69,24 @@ export function SelectField({
         {children}
       </select>
     </div>
+  );
+}
+
+/** The filters of a list. They show what the address says, whatever was typed before it changed. */
+export function FilterForm({
+  values,
+  onFilter,
+  children,
+}: {
+  values: Inputs;
+  onFilter: (form: HTMLFormElement) => void;
+  children: ComponentChildren;
+}) {
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.reset(), values);
+  return (
+    <form ref={form} class="filters" onSubmit={onSubmit(onFilter)}>
+      {children}
+    </form>
   );
 }

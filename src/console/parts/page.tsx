@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { useKeptFocus } from "./focus.ts";
 
 let isFirst = true;
 
@@ -22,6 +23,7 @@ export function Page({
     if (!isFirst) heading.current?.focus();
     isFirst = false;
   }, []);
+  useKeptFocus();
   return (
     <>
       <header class="page-header">

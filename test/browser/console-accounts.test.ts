@@ -1,0 +1,406 @@
+import type { Page } from "@playwright/test";
+import { describe, inject } from "vitest";
+import { Stowage, StowageError } from "../../src/client/stowage.ts";
+import { collect, newTeam, type Team, url } from "../client/support.ts";
+import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
+import { openConsole } from "./signed-in.ts";
+import { expect, screenshot, test } from "./support.ts";
+
+const PASSWORD = "correct horse battery";
+const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
+
+const consoleKeys = async ({ stowage }: Team) =>
+  (await collect(stowage.keys.list())).filter(({ name }) => name === "Console");
+const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
+const row = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
+const dialog = (page: Page) => page.getByRole("dialog");
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+
+/** All that the browser keeps for the service's pages, as text. */
+const stored = (page: Page) =>
+  page.evaluate(async () => {
+    const read = <T>(request: IDBRequest<T>) =>
+      new Promise<T>((done, failed) => {
+        request.onsuccess = () => done(request.result);
+        request.onerror = () => failed(request.error);
+      });
+    const rows: unknown[] = [{ ...sessionStorage }, { ...localStorage }, document.cookie, await caches.keys()];
+    for (const { name = "" } of await indexedDB.databases()) {
+      const database = await read(indexedDB.open(name));
+      for (const store of database.objectStoreNames)
+        rows.push(...(await read(database.transaction(store).objectStore(store).getAll())));
+      database.close();
+    }
+    return JSON.stringify(rows);
+  });
+const NOTHING = JSON.stringify([{}, {}, "", []]);
+
+async function giveKey(page: Page, key: string): Promise<void> {
+  await page.getByLabel("Secret key").fill(key);
+  await button(page, "Sign in").click();
+}
+
+describe("Signing in", () => {
+  test("With a secret key, a key for 12 hours is made, and the pasted one is kept nowhere.", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/usage?from=link" });
+    // What was asked for is there afterwards.
+    await expect(heading(page, "Usage")).toBeVisible();
+    expect(page.url()).toBe(`${url}/console/usage?from=link`);
+
+    const [made] = await consoleKeys(team);
+    expect(Date.parse(made?.expiresAt ?? "") - Date.parse(made?.createdAt ?? "")).toBeLessThanOrEqual(12 * 3_600_000);
+    const kept = await stored(page);
+    expect(kept).not.toContain(team.key);
+    expect(kept).toContain(made?.key);
+    expect(page.url() + (await page.content())).not.toContain(team.key);
+
+    await page.reload();
+    await expect(heading(page, "Usage")).toBeVisible();
+  });
+
+  test("Signing out revokes the console's key and forgets it.", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/usage" });
+    expect(await consoleKeys(team)).toHaveLength(1);
+    await button(page, "Sign out").click();
+    await expect(heading(page, "Sign in")).toBeFocused();
+    await expect.poll(() => consoleKeys(team)).toEqual([]);
+    expect(await stored(page)).toBe(NOTHING);
+    await page.reload();
+    await expect(heading(page, "Sign in")).toBeVisible();
+  });
+
+  test("A link that carries the team asks for email and password alone; a wrong one is refused in words.", async ({
+    openPage,
+    problems,
+  }) => {
+    const team = await newTeam();
+    const email = "Ada@example.com";
+    await team.stowage.users.create({ firstName: "Ada", lastName: "L", email, password: PASSWORD });
+    problems.allow(/status of 401/);
+    const page = await openPage({ path: `/console/users?team=${team.teamId}` });
+    await expect(page.getByLabel("Team")).toHaveValue(team.teamId);
+    await page.getByRole("textbox", { name: "Email" }).fill(email);
+    await page.getByLabel("Password", { exact: true }).fill("wrong horse");
+    await button(page, "Sign in").click();
+    await expect(page.getByRole("alert")).toContainText(/password/i);
+    // What was typed is there still.
+    await expect(page.getByRole("textbox", { name: "Email" })).toHaveValue(email);
+    await expect(page.getByLabel("Team")).toHaveValue(team.teamId);
+    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+    await button(page, "Sign in").click();
+    await expect(row(page, email)).toBeVisible();
+    expect(await stored(page)).not.toContain(PASSWORD);
+  });
+
+  test("The operator manages keys alone; nothing is kept, and no team is founded by it.", async ({
+    openPage,
+    problems,
+  }) => {
+    const team = await newTeam();
+    // Of two answers the console learns what kind of token it is.
+    problems.allow(/status of 403/);
+    const page = await openPage({ path: "/console" });
+    const methods = new Set<string>();
+    page.on("request", (request) => methods.add(request.method()));
+    await giveKey(page, inject("operatorToken"));
+    await expect(heading(page, "Keys")).toBeVisible();
+    await expect(page.getByRole("navigation", { name: "Sections" }).getByRole("link")).toHaveText(["Keys"]);
+    expect([...methods]).toEqual(["GET"]);
+    expect(await stored(page)).toBe(NOTHING);
+
+    await page.getByRole("searchbox", { name: "Team" }).fill(team.teamId);
+    await button(page, "Show its keys").click();
+    await expect(page.getByRole("rowheader")).toHaveText(["test"]);
+    await expect(page).toHaveURL(`${url}/console/keys?team=${team.teamId}`);
+
+    await button(page, "Create key").click();
+    await page.getByLabel("Name").fill("New team");
+    await dialog(page).getByLabel("Team").fill("");
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await expect(dialog(page)).toContainText("Its team is");
+    const [key, founded] = await dialog(page).locator("code").allTextContents();
+    const made = await new Stowage({ url, key }).keys.list().page();
+    expect(made.items).toMatchObject([{ name: "New team", teamId: founded }]);
+    expect(founded).not.toBe(team.teamId);
+    await button(page, "Done").click();
+
+    await page.reload();
+    await expect(heading(page, "Sign in")).toBeVisible();
+  });
+
+  test("A public key, a wrong one and a text that is none are refused in words, and kept nowhere.", async ({
+    openPage,
+    problems,
+  }) => {
+    const { stowage } = await newTeam();
+    const { key } = await stowage.keys.create({ name: "web", isPublic: true });
+    problems.allow(/status of 40[13]/);
+    const page = await openPage({ path: "/console" });
+    await giveKey(page, key);
+    await expect(page.getByRole("alert")).toHaveText(/public key.*upload/i);
+    await giveKey(page, `${key.slice(0, -1)}${key.endsWith("x") ? "y" : "x"}`);
+    await expect(page.getByRole("alert")).toContainText("Request");
+    await expect(page.getByRole("alert")).not.toContainText("public key");
+    await giveKey(page, "ключ 🔑");
+    await expect(page.getByRole("alert")).toHaveText("This is no key: a key has no spaces and no such letters.");
+    expect(await stored(page)).toBe(NOTHING);
+  });
+
+  test("A key that was revoked meanwhile leads to signing in, and from there back.", async ({ openPage, problems }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/users?name=ada" });
+    await expect(page.getByRole("heading", { name: "No user matches." })).toBeVisible();
+    problems.allow(/status of 401/);
+    for (const { id } of await consoleKeys(team)) await team.stowage.keys.delete(id);
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByRole("status").filter({ hasText: "was revoked" })).toBeVisible();
+    await giveKey(page, team.key);
+    await expect(page.getByRole("heading", { name: "No user matches." })).toBeVisible();
+    await expect(page.getByLabel("Name begins with")).toHaveValue("ada");
+  });
+});
+
+describe("Keys", () => {
+  test("A key is made, shown this once, copied, masked from then on, and revoked.", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/keys", ...CLIPBOARD });
+    await button(page, "Create key").click();
+    await dialog(page).getByLabel("Name").fill("Web player 🎧");
+    await dialog(page).getByLabel("Kind").selectOption("public");
+    await dialog(page).getByLabel("Ends after").selectOption("30 days");
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await expect(dialog(page)).toContainText("the console shows it this once");
+    const shown = await dialog(page).locator("code").textContent();
+    await dialog(page).getByRole("button", { name: "Copy key" }).click();
+    await expect(page.getByRole("status").filter({ hasText: "Copied key." })).toBeVisible();
+    expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(shown);
+    await button(page, "Done").click();
+    await expect(button(page, "Create key")).toBeFocused();
+
+    const made = (await collect(team.stowage.keys.list())).find(({ key }) => key === shown);
+    expect(made).toMatchObject({ name: "Web player 🎧", isPublic: true });
+    const days = (Date.parse(made?.expiresAt ?? "") - Date.parse(made?.createdAt ?? "")) / 86_400_000;
+    expect(days).toBeGreaterThan(29.9);
+    expect(days).toBeLessThanOrEqual(30);
+    await expect(row(page, "Web player")).toContainText("Public");
+    await expect(row(page, "Web player").getByRole("code")).toHaveText(/^stow_pk_.{4}….{4}$/);
+    for (const { key } of await collect(team.stowage.keys.list())) expect(await page.content()).not.toContain(key);
+
+    await button(page, "Revoke Web player 🎧").click();
+    await dialog(page).getByRole("button", { name: "Cancel" }).click();
+    await expect(button(page, "Revoke Web player 🎧")).toBeFocused();
+    await page.keyboard.press("Enter");
+    await dialog(page).getByRole("button", { name: "Revoke key" }).click();
+    await expect(row(page, "Web player")).toHaveCount(0);
+    // Not lost with the row: on the one that took its place.
+    await expect(button(page, "Revoke Console")).toBeFocused();
+    expect((await collect(team.stowage.keys.list())).map(({ name }) => name)).toEqual(["Console", "test"]);
+  });
+
+  test("The console's own key is told from others, and revoking it signs out.", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/keys" });
+    await expect(row(page, "This console").getByRole("rowheader")).toContainText("Console");
+    await expect(page.getByText("This console")).toHaveCount(1);
+    await button(page, "Revoke Console").click();
+    await expect(dialog(page)).toContainText("you will be signed out");
+    await dialog(page).getByRole("button", { name: "Revoke key" }).click();
+    await expect(heading(page, "Sign in")).toBeFocused();
+    await expect.poll(() => consoleKeys(team)).toEqual([]);
+  });
+
+  test("What is made and revoked elsewhere appears and goes by itself.", async ({ openPage }) => {
+    const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+    await expect(row(page, "This console")).toBeVisible();
+    const { id } = await stowage.keys.create({ name: "From elsewhere" });
+    await expect(row(page, "From elsewhere")).toBeVisible();
+    await stowage.keys.delete(id);
+    await expect(row(page, "From elsewhere")).toHaveCount(0);
+  });
+});
+
+describe("Users", () => {
+  test("A user is made, changed and deleted; what is refused says why and keeps what was typed.", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/users" });
+    await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
+    problems.allow(/status of 4(00|09|12)/);
+    const { stowage } = team;
+
+    await button(page, "Create user").click();
+    await dialog(page).getByLabel("First name").fill("Ada");
+    await dialog(page).getByLabel("Email").fill("ada@example.com");
+    await dialog(page).getByLabel("Password").fill("short");
+    await dialog(page).getByRole("button", { name: "Create user" }).click();
+    await expect(page.getByRole("alert")).toContainText("password");
+    await expect(dialog(page).getByLabel("First name")).toHaveValue("Ada");
+    await expect(dialog(page).getByRole("button", { name: "Create user" })).toBeFocused();
+    await dialog(page).getByLabel("Password").fill(PASSWORD);
+    await dialog(page).getByRole("button", { name: "Create user" }).click();
+    await expect(row(page, "ada@example.com").getByRole("rowheader")).toHaveText("Ada");
+    await expect(button(page, "Create user")).toBeFocused();
+    const [made] = await collect(stowage.users.list());
+    expect(made).toMatchObject({ firstName: "Ada", lastName: "", email: "ada@example.com" });
+    const id = made?._id ?? "";
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: PASSWORD });
+
+    // Somebody else changes it while the dialog is open.
+    await button(page, "Change Ada").click();
+    await dialog(page).getByLabel("Last name").fill("Lovelace");
+    await stowage.users.update(id, { lastName: "Byron" });
+    await expect(page.getByRole("rowheader", { includeHidden: true })).toHaveText("Ada Byron");
+    await expect(dialog(page).getByLabel("Last name")).toHaveValue("Lovelace");
+    await dialog(page).getByRole("button", { name: "Save" }).click();
+    await expect(page.getByRole("alert")).toContainText("has changed since");
+    expect((await stowage.users.get(id)).lastName).toBe("Byron");
+    await page.keyboard.press("Escape");
+    await expect(button(page, "Change Ada Byron")).toBeFocused();
+
+    await page.keyboard.press("Enter");
+    await expect(dialog(page).getByLabel("Last name")).toHaveValue("Byron");
+    await dialog(page).getByLabel("Last name").fill("Lovelace");
+    await dialog(page).getByLabel("New password").fill(`${PASSWORD} 2`);
+    await dialog(page).getByRole("button", { name: "Save" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText("Ada Lovelace");
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
+
+    await button(page, "Delete Ada Lovelace").click();
+    await dialog(page).getByRole("button", { name: "Delete user" }).click();
+    await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
+    await expect(heading(page, "Users")).toBeFocused();
+    await expect(stowage.users.get(id)).rejects.toBeInstanceOf(StowageError);
+  });
+
+  test("A user is found by name and by email, at an address that can be linked to.", async ({ openPage }) => {
+    const team = await newTeam();
+    for (const [firstName, email] of [
+      ["Ada", "ada@example.com"],
+      ["Adam", "adam@example.com"],
+      ["Грейс", "grace@example.com"],
+    ] as const)
+      await team.stowage.users.create({ firstName, lastName: "", email, password: PASSWORD });
+    const { page } = await openConsole(openPage, { path: "/users", team });
+    const names = page.getByRole("rowheader");
+    await expect(names).toHaveText(["Ada", "Adam", "Грейс"]);
+    await page.getByLabel("Name begins with").fill("Ada");
+    await page.keyboard.press("Enter");
+    await expect(names).toHaveText(["Ada", "Adam"]);
+    await expect(page).toHaveURL(`${url}/console/users?name=Ada`);
+    await page.getByLabel("Email").fill("adam@example.com");
+    await button(page, "Filter").click();
+    await expect(names).toHaveText(["Adam"]);
+    await expect(button(page, "Filter")).toBeFocused();
+    await page.reload();
+    await expect(names).toHaveText(["Adam"]);
+    await expect(page.getByLabel("Email")).toHaveValue("adam@example.com");
+    await page.getByRole("link", { name: "Clear filters" }).click();
+    await expect(names).toHaveText(["Ada", "Adam", "Грейс"]);
+    await expect(page.getByLabel("Email")).toHaveValue("");
+    await expect(heading(page, "Users")).toBeFocused();
+  });
+});
+
+describe("Usage", () => {
+  test("It shows what is kept of what may be, and follows.", async ({ openPage }) => {
+    const { page, stowage } = await openConsole(openPage, { path: "/usage" });
+    const files = page.getByRole("region", { name: "Files" });
+    await expect(files).toContainText("0 of");
+    await stowage.files.upload(new File([new Uint8Array(1_500_000)], "zeros.bin"));
+    await expect(files).toContainText("1 of");
+    await expect(page.getByRole("region", { name: "Storage" })).toContainText("1.5 MB of");
+    const { bytes, maxBytes } = await stowage.usage();
+    const meter = page.getByRole("meter", { name: "Storage" });
+    expect(await meter.evaluate((element: HTMLMeterElement) => [element.value, element.max])).toEqual([
+      bytes,
+      maxBytes,
+    ]);
+  });
+});
+
+test("The frame, keys and users are used by keyboard alone.", async ({ openPage }) => {
+  const { key, stowage } = await newTeam();
+  const page = await openPage({ path: "/console" });
+  await tabTo(page.getByLabel("Secret key"));
+  await page.keyboard.type(key);
+  await page.keyboard.press("Enter");
+  await expect(heading(page, "Files")).toBeFocused();
+
+  await tabTo(page.getByRole("link", { name: "Skip to the content" }), "Shift+Tab");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("main")).toBeFocused();
+  await tabTo(page.getByRole("link", { name: "Keys" }), "Shift+Tab");
+  await page.keyboard.press("Enter");
+  await expect(heading(page, "Keys")).toBeFocused();
+  await expect(page).toHaveTitle("Keys – Stowage");
+
+  await tabTo(button(page, "Create key"));
+  await page.keyboard.press("Space");
+  await expect(dialog(page).getByLabel("Name")).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(button(page, "Create key")).toBeFocused();
+  await page.keyboard.press("Space");
+  await page.keyboard.type("By keyboard");
+  await tabTo(dialog(page).getByLabel("Kind"));
+  await page.keyboard.type("Pub");
+  await expect(dialog(page).getByLabel("Kind")).toHaveValue("public");
+  await tabTo(dialog(page).getByRole("button", { name: "Create key" }));
+  await page.keyboard.press("Enter");
+  await expect(dialog(page)).toContainText("Copy the key now");
+  await tabTo(dialog(page).getByRole("button", { name: "Done" }));
+  await page.keyboard.press("Enter");
+  await expect(button(page, "Create key")).toBeFocused();
+  await tabTo(button(page, "Revoke By keyboard"));
+  await page.keyboard.press("Enter");
+  await tabTo(dialog(page).getByRole("button", { name: "Revoke key" }));
+  await page.keyboard.press("Enter");
+  await expect(row(page, "By keyboard")).toHaveCount(0);
+  await expect(button(page, "Revoke Console")).toBeFocused();
+  expect((await collect(stowage.keys.list())).map(({ name }) => name)).toEqual(["Console", "test"]);
+
+  await tabTo(page.getByRole("link", { name: "Users" }), "Shift+Tab");
+  await page.keyboard.press("Enter");
+  await expect(heading(page, "Users")).toBeFocused();
+  await tabTo(button(page, "Sign out"), "Shift+Tab");
+  await page.keyboard.press("Enter");
+  await expect(heading(page, "Sign in")).toBeFocused();
+});
+
+test("Signing in, keys, users and usage have no barriers in either theme, and fit 320 px.", async ({ openPage }) => {
+  const team = await newTeam();
+  const long = "A name as long as one may be ".repeat(4).slice(0, 100);
+  for (const name of [long, "مفتاح الموقع", "🎧🎚️ Mixer", ..."abcdefghijklmnopqrst"])
+    await team.stowage.keys.create({ name, isPublic: name.length === 1 });
+  for (const [firstName, lastName] of [
+    ["مريم", "الإسطرلابي"],
+    [long, long],
+    ["🎼", "Clara"],
+  ] as const) {
+    const email = `${"long".repeat(10)}.${firstName.length}@example.com`;
+    await team.stowage.users.create({ firstName, lastName, email, password: PASSWORD });
+  }
+  for (const theme of ["light", "dark"] as const) {
+    const page = await openPage({ path: `/console/keys?team=${team.teamId}`, theme });
+    const look = async (name: string) => {
+      await page.setViewportSize({ width: 1280, height: 800 });
+      await expectAccessible(page);
+      await screenshot(page, name);
+      await page.setViewportSize({ width: 320, height: 640 });
+      await expectNoSidewaysScroll(page);
+      await expectAccessible(page);
+      await screenshot(page, name);
+    };
+    await look("sign-in");
+    await page.getByText("With a key").click();
+    await giveKey(page, team.key);
+    await expect(row(page, long)).toBeVisible();
+    await look("keys");
+    await button(page, "Create key").click();
+    await look("keys-new");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Users" }).click();
+    await expect(page.getByRole("rowheader")).toHaveCount(3);
+    await look("users");
+    await page.getByRole("link", { name: "Usage" }).click();
+    await expect(page.getByRole("meter")).toHaveCount(2);
+    await look("usage");
+  }
+});
