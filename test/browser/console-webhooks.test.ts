@@ -259,6 +259,38 @@ describe("The log of deliveries", () => {
   });
 });
 
+test("Webhooks are used by keyboard alone.", async ({ openPage }) => {
+  const receiver = await openReceiver();
+  const { page, stowage } = await openConsole(openPage, { path: "/webhooks" });
+  const press = async (target: ReturnType<typeof button>) => {
+    await tabTo(target);
+    await page.keyboard.press("Enter");
+  };
+  await press(button(page, "Create webhook"));
+  await expect(dialog(page).getByLabel("Address")).toBeFocused();
+  await page.keyboard.type(receiver.url);
+  await tabTo(dialog(page).getByLabel("All"));
+  await page.keyboard.press("Space");
+  await tabTo(dialog(page).getByLabel("User deleted"));
+  await page.keyboard.press("Space");
+  await press(dialog(page).getByRole("button", { name: "Create webhook" }));
+  await press(button(page, "Done"));
+  expect(await stowage.webhooks.list()).toMatchObject([{ url: receiver.url, types: ["user.deleted"] }]);
+  await press(page.getByRole("link", { name: receiver.url }));
+  await expect(heading(page, receiver.url)).toBeFocused();
+  await press(button(page, "Send a test"));
+  await expect(answer(page)).toContainText("Answered 200");
+  await press(button(page, "Replay"));
+  await expect(dialog(page).getByLabel("After the event")).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(button(page, "Replay")).toBeFocused();
+  await tabTo(button(page, "Delete"), "Shift+Tab");
+  await page.keyboard.press("Enter");
+  await press(dialog(page).getByRole("button", { name: "Delete webhook" }));
+  await expect(heading(page, "Webhooks")).toBeFocused();
+  expect(await stowage.webhooks.list()).toEqual([]);
+});
+
 test("Webhooks have no barriers in either theme, and fit 320 px.", async ({ openPage }) => {
   const receiver = await openReceiver();
   receiver.answer = { status: 500, body: `${"no space ".repeat(40)}${"x".repeat(400)}` };

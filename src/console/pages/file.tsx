@@ -229,7 +229,7 @@ function SignedAddress({ id }: { id: string }) {
         ))}
       </SelectField>
       {life === "own" && (
-        <TextField label="Seconds" name="seconds" type="number" min={1} max={604_800} value="600" required />
+        <TextField label="Seconds" name="seconds" type="number" min={1} max={604_800} defaultValue="600" required />
       )}
       <Failure error={error} />
       <button type="submit" class="button" aria-disabled={isRunning}>
