@@ -57,6 +57,7 @@ const metadataSchema = fileSchema
       })
       .nullable()
       .meta({ description: "Null until processed, and of a file that is no audio." }),
+    hasWaveform: z.boolean().meta({ description: "Whether somebody has set one." }),
   })
   .meta({ id: "FileMetadata" });
 
@@ -178,13 +179,14 @@ export const metadata = read(
             lossless: false,
             tags: { title: "Interview" },
           },
+          hasWaveform: false,
         },
       },
     },
   },
   async ({ deps, credential, id }) => {
     const file = await fetchMetadata(deps, credential, id);
-    const { sizeBytes: size, mimeType, sha256, processedAt, failure, audio } = file;
+    const { sizeBytes: size, mimeType, sha256, processedAt, failure, audio, hasWaveform } = file;
     return {
       message: "File found.",
       data: {
@@ -195,6 +197,7 @@ export const metadata = read(
         processedAt: processedAt === null ? null : iso(processedAt),
         failure,
         audio,
+        hasWaveform,
       },
     };
   },

@@ -29,7 +29,10 @@ const FIELDS = [
   "teamId",
   "updatedAt",
 ];
-const METADATA_FIELDS = [...FIELDS, "audio", "failure", "mimeType", "processedAt", "sha256", "size"].sort();
+const METADATA_FIELDS = [
+  ...FIELDS,
+  ...["audio", "failure", "hasWaveform", "mimeType", "processedAt", "sha256", "size"],
+].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];
 const UPLOADS = "/docs/v1/uploads";
 

@@ -96,14 +96,17 @@ describe("A waveform", () => {
     expect(answers.map(({ body }) => body.data)).toContainEqual(kept);
   });
 
-  test("A waveform changes nothing else: not its file, not the list, not the usage, and no event tells of it.", async () => {
+  test("Of a waveform only the metadata tells, that there is one: not the list, the usage, or an event.", async () => {
     const { team, id } = await newFile();
+    const metadata = async () => (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data;
     const others = async () => {
-      const paths = [`/docs/v1/uploads/${id}/metadata`, "/docs/v1/uploads", "/docs/v1/usage", "/auth/v1/events"];
+      const paths = ["/docs/v1/uploads", "/docs/v1/usage", "/auth/v1/events"];
       return Promise.all(paths.map(async (path) => (await team.call("GET", path)).text));
     };
-    const before = await others();
+    const [file, before] = [await metadata(), await others()];
+    expect(file.hasWaveform).toBe(false);
     expect((await put(team, id, [wave(16)])).status).toBe(200);
+    expect(await metadata()).toEqual({ ...file, hasWaveform: true });
     expect(await others()).toEqual(before);
   });
 

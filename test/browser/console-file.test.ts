@@ -9,7 +9,6 @@ import { openConsole } from "./signed-in.ts";
 import { expect, screenshot, test } from "./support.ts";
 
 const bytesOf = (name: string) => readFileSync(join(import.meta.dirname, "../audio", name));
-const NO_WAVEFORM = /404.*\/waveform/;
 
 /** A tone of so many seconds, as a WAV of 8 bits. */
 function wav(seconds: number, rate = 8000): Uint8Array<ArrayBuffer> {
@@ -42,8 +41,7 @@ const fact = (page: Page, name: string) =>
 const position = (page: Page) => page.getByRole("slider", { name: "Position" });
 
 describe("A file's page", () => {
-  test("It shows what is known of the file, and of its sound.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("It shows what is known of the file, and of its sound.", async ({ openPage }) => {
     const team = await newTeam();
     const name = "Ночной эфир 🎧, часть первая.flac";
     const id = await upload(team.stowage, name, bytesOf("tone.flac"));
@@ -71,8 +69,7 @@ describe("A file's page", () => {
     }
   });
 
-  test("Tags of any shape are text.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("Tags of any shape are text.", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team.stowage, "tagged.mp3", bytesOf("tone-vbr.mp3"));
     const file = await team.stowage.files.get(id);
@@ -100,8 +97,7 @@ describe("A file's page", () => {
     await screenshot(page, "file-tags");
   });
 
-  test("Why it failed is said, and it can be processed again, live.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("Why it failed is said, and it can be processed again, live.", async ({ openPage }) => {
     const team = await newTeam();
     const broken = new Uint8Array(3000);
     broken.set(new TextEncoder().encode("fLaC"));
@@ -212,8 +208,7 @@ describe("The player", () => {
         };
       });
 
-  test("It plays, and keys move in it.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("It plays, and keys move in it.", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team.stowage, "minute.wav", wav(65));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
@@ -257,9 +252,7 @@ describe("The player", () => {
 
   test("It draws the waveform, anew for another width and theme, and a plain bar without one.", async ({
     openPage,
-    problems,
   }) => {
-    problems.allow(NO_WAVEFORM);
     const team = await newTeam();
     const id = await upload(team.stowage, "minute.wav", wav(65));
     const plain = await openConsole(openPage, { path: `/files/${id}`, team });
@@ -283,7 +276,7 @@ describe("The player", () => {
   });
 
   test("When its address has ended it takes another, and goes on where it was.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM, /403/);
+    problems.allow(/403/);
     const team = await newTeam();
     const id = await upload(team.stowage, "long.wav", wav(600, 48_000));
     const { page } = await openConsole(openPage, { path: "/files", team });
@@ -310,8 +303,7 @@ describe("The player", () => {
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
   });
 
-  test("What the browser does not play is said in words.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("What the browser does not play is said in words.", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team.stowage, "tone.wma", bytesOf("tone.wma"));
     const { mimeType } = await team.stowage.files.get(id);
@@ -321,8 +313,7 @@ describe("The player", () => {
     await screenshot(page, "player-refused");
   });
 
-  test("A length that the browser can't tell is the one that the service found.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("A length that the browser can't tell is the one that the service found.", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team.stowage, "live.webm", bytesOf("tone-live.webm"));
     const { audio } = await team.stowage.files.get(id);
@@ -338,8 +329,7 @@ describe("The player", () => {
       .toBeGreaterThan(0.5);
   });
 
-  test("It plays the sound of a video.", async ({ openPage, problems }) => {
-    problems.allow(NO_WAVEFORM);
+  test("It plays the sound of a video.", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team.stowage, "video.webm", bytesOf("video.webm"));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });

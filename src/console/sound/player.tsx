@@ -4,7 +4,7 @@ import { Failure } from "../parts/failure.tsx";
 import { useTask } from "../parts/task.ts";
 import { formatDuration } from "../parts/values.tsx";
 import { client } from "../session.ts";
-import { drawWaveform } from "./waveform.ts";
+import { drawnFile, drawWaveform } from "./waveform.ts";
 
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const STEP_SECONDS = 5;
@@ -66,12 +66,14 @@ export function Player({ file }: { file: FileMetadata }) {
     // Within a second, addresses are the same: the element would not take it as another.
     if (resumed.current) audio.current?.load();
   }, [source]);
+  const hasWaveform = file.hasWaveform || drawnFile.value === file._id;
   useEffect(() => {
+    if (!hasWaveform) return;
     const stop = new AbortController();
     // Where it can't be had, the plain bar serves.
     client.value.files.waveform(file._id, stop).then(setChannels, () => {});
     return () => stop.abort();
-  }, [file._id, file.__v]);
+  }, [file._id, hasWaveform]);
   useLayoutEffect(() => {
     const redraw = () => latestDraw.current(true);
     const resizing = new ResizeObserver(redraw);

@@ -1,6 +1,11 @@
+import { signal } from "@preact/signals";
+
 const BAR_PIXELS = 2;
 const STEP_PIXELS = 3;
 const PLAIN_PIXELS = 4;
+
+/** The file whose waveform this page was the last to store: no event tells of it. */
+export const drawnFile = signal<string | null>(null);
 
 const peakOf = (peaks: number[], from: number, to: number): number => {
   let peak = 0;

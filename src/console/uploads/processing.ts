@@ -3,6 +3,7 @@ import type { FileMetadata } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
 import { client, noteFailure } from "../session.ts";
 import { peaksOf, type Sound } from "../sound/peaks.ts";
+import { drawnFile } from "../sound/waveform.ts";
 import { change, dismiss, type Upload, uploads } from "./upload.ts";
 
 /** Events tell how processing ends, but for what they told before the file's id was known. */
@@ -28,7 +29,13 @@ function learn(upload: Upload, { _id, status, failure, audio }: FileMetadata): v
 async function draw(id: string, file: File, audio: Sound): Promise<void> {
   const { files } = client.peek();
   const peaks = await peaksOf(file, audio);
-  if (peaks) await files.setWaveform(id, peaks).catch(noteFailure);
+  if (!peaks) return;
+  try {
+    await files.setWaveform(id, peaks);
+    drawnFile.value = id;
+  } catch (error) {
+    noteFailure(error);
+  }
 }
 
 /** From the start of the page. */

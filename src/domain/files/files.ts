@@ -1,4 +1,4 @@
-import { and, eq, exists, inArray, notExists, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, getTableColumns, inArray, notExists, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, given, type Param, preparedQuery, write } from "../../platform/db.ts";
@@ -61,6 +61,7 @@ export interface FileMetadata extends StoredFile {
   processedAt: number | null;
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
+  hasWaveform: boolean;
 }
 
 export function view(deps: Deps, row: ShownRow): StoredFile {
@@ -85,8 +86,13 @@ const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select(SHOWN).from(files).$dynamic(),
   where: hasId(param),
 }));
+const HAS_WAVEFORM = sql<number>`exists (
+  select 1 from waveforms where waveforms.team_id = files.team_id and waveforms.file_id = files.id)`.as("has_waveform");
 const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select().from(files).$dynamic(),
+  query: db
+    .select({ ...getTableColumns(files), hasWaveform: HAS_WAVEFORM })
+    .from(files)
+    .$dynamic(),
   where: hasId(param),
 }));
 
@@ -103,6 +109,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
     failure:
       row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
     audio: row.audio === null ? null : JSON.parse(row.audio),
+    hasWaveform: row.hasWaveform === 1,
   };
 }
 
