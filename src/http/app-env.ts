@@ -12,6 +12,8 @@ export type AppEnv = {
     deps: Deps;
     /** Set once the caller is authenticated, for the log. */
     actor?: Actor;
+    /** Of a request that is about to claim an upload: says that it has. */
+    onClaimed?: () => void;
     /** The code of the error that was answered, for the log. */
     code?: Code;
   };

@@ -1,5 +1,7 @@
 import { Buffer } from "node:buffer";
+import type { Context } from "hono";
 import { AppError } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
 
 const READ_BYTES = 256 * 1024;
 /** Beyond the first pause that is allowed, a client must send this much: a slow one holds memory and quota. */
@@ -65,4 +67,27 @@ export class BodyReader {
       // workerd doesn't release a reader that still waits for bytes, as it does after a timeout.
     }
   }
+}
+
+/** Gives the body's bytes to `take`, which may leave some. */
+export async function withBody<T>(
+  { req: { raw }, var: { deps } }: Context<AppEnv>,
+  take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+): Promise<T> {
+  async function* none() {}
+  if (raw.body === null) return take(none());
+  const broken = (cause: unknown) => new AppError("upload_timeout", { message: "The body broke off.", cause });
+  const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
+  async function* pieces() {
+    for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;
+  }
+  const taken = take(pieces())
+    .catch(async (error) => {
+      await reader.drain(MAX_DRAINED_BYTES);
+      throw error;
+    })
+    .finally(() => reader.release());
+  // A client that goes away must not end the invocation before what came of the body is stored.
+  deps.after(taken.catch(() => undefined));
+  return taken;
 }

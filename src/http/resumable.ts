@@ -4,7 +4,7 @@ import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../d
 import type { ResumableUpload } from "../domain/files/resumable-rows.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { BodyReader, MAX_DRAINED_BYTES } from "./body-reader.ts";
+import { withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
@@ -81,29 +81,6 @@ function told(upload: ResumableUpload): Record<string, string> {
       ? { "Content-Location": fileAddress(upload) }
       : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
   };
-}
-
-/** Gives the body's bytes to `take`, which may leave some. */
-async function withBody<T>(
-  { req: { raw }, var: { deps } }: Context<AppEnv>,
-  take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
-): Promise<T> {
-  async function* none() {}
-  if (raw.body === null) return take(none());
-  const broken = (cause: unknown) => new AppError("upload_timeout", { message: "The body broke off.", cause });
-  const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
-  async function* pieces() {
-    for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;
-  }
-  const taken = take(pieces())
-    .catch(async (error) => {
-      await reader.drain(MAX_DRAINED_BYTES);
-      throw error;
-    })
-    .finally(() => reader.release());
-  // A client that goes away must not end the invocation before what came of the body is stored.
-  deps.after(taken.catch(() => undefined));
-  return taken;
 }
 
 export const options: Operation = {
@@ -233,7 +210,7 @@ export const head: Operation = {
   },
 };
 
-export const append = tus(
+const appendOnce = tus(
   writing,
   {
     summary: "Send more of a resumable upload",
@@ -257,11 +234,24 @@ export const append = tus(
     const offsetBytes = requiredNumberIn(c, "Upload-Offset");
     const sizeBytes = numberIn(c, "Content-Length") ?? (c.req.raw.body === null ? 0 : null);
     const upload = await withBody(c, (bytes) =>
-      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes }),
+      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes, onClaimed: c.var.onClaimed }),
     );
     return c.body(null, 204, told(upload));
   },
 );
+
+/** It goes on when its client goes away, which may ask at once how far the upload has come, and overtake the claim. */
+export const append: Operation = {
+  ...appendOnce,
+  answer: (c) => {
+    const { deps } = c.var;
+    const onClaimed = deps.arrivals.begin(c.req.param("upload") ?? "");
+    c.set("onClaimed", onClaimed);
+    const answer = appendOnce.answer(c).finally(onClaimed);
+    deps.after(answer.catch(() => undefined));
+    return answer;
+  },
+};
 
 export const remove = tus(
   writing,

@@ -22,7 +22,7 @@ export async function measureCuts(server: Server, { isQuick, say }: Extent) {
   const rows = [];
   for (const [name, fault, goalBytes] of ENDINGS) {
     say(`cuts: ${name}`);
-    const bytes = await repeat(isQuick ? AT_ONCE : 20, AT_ONCE, () => sendInTwo(server, as, fault));
+    const bytes = await repeat(isQuick ? AT_ONCE : 60, AT_ONCE, () => sendInTwo(server, as, fault));
     rows.push({ name, times: bytes.length, medianBytes: median(bytes), mostBytes: Math.max(...bytes), goalBytes });
   }
   return rows;

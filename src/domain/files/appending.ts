@@ -34,6 +34,8 @@ export interface Append {
   bytes: AsyncIterable<Uint8Array>;
   /** How many they are, where that is known. */
   sizeBytes: number | null;
+  /** Called once the database knows of the request. */
+  onClaimed?: (() => void) | undefined;
 }
 
 export const tooLong = (sizeBytes: number) =>

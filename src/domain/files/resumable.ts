@@ -53,7 +53,9 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 /** Those of a team: each holds a place in the quota and objects in R2. */
 const MAX_UNFINISHED_UPLOADS = 100;
 /** The pauses between looks at a request that is writing: in all of them it can store what has come of a part. */
-const LOOKS_MILLISECONDS = [50, 150, 300, 500, 1000];
+const LOOKS_MILLISECONDS = [50, 150, 450, 700, 650];
+/** One that gets on all the time is waited for so long: it may be another client's, and the newer of two goes on. */
+const MAX_WAITED_MILLISECONDS = 30_000;
 const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
 /** Of an upload, leaving numbers for parts that were sent in vain: R2 takes 10,000. */
@@ -176,7 +178,8 @@ const addressValues = ({ id, secret }: Address): AddressValues => ({ id, secretH
 
 /**
  * How far the upload has come. One that is whole and was not put together is, before anybody is told. A client that asks
- * while a request of its own is writing has lost that one: for a moment it is waited for, so that what came of it counts.
+ * while a request of its own is writing has lost that one: so that what came of it counts, it is waited for until it has
+ * ended, has saved all that came before a silence, or gets on no more.
  * @throws `not_found`, `upload_expired`
  */
 export async function fetchUpload(
@@ -184,12 +187,22 @@ export async function fetchUpload(
   credential: Credential<"upload">,
   address: Address,
 ): Promise<ResumableUpload> {
-  const look = () => authorizeRead(deps, credential, resumableAt(addressValues(address)));
-  let [row] = await look();
-  for (const milliseconds of LOOKS_MILLISECONDS) {
-    if (!row?.isWriting) break;
-    await deps.system.sleep(milliseconds);
-    [row] = await look();
+  const look = async () => {
+    // Before the read, which may be overtaken by the claim.
+    const isClaimComing = deps.arrivals.has(`${address.id}.${address.secret}`);
+    const [row] = await authorizeRead(deps, credential, resumableAt(addressValues(address)));
+    return { row, isWriting: row?.isWriting || isClaimComing };
+  };
+  let { row, isWriting } = await look();
+  for (let looks = 0, waitedMilliseconds = 0; row && isWriting && waitedMilliseconds < MAX_WAITED_MILLISECONDS; ) {
+    const pauseMilliseconds = LOOKS_MILLISECONDS[looks];
+    if (pauseMilliseconds === undefined) break;
+    await deps.system.sleep(pauseMilliseconds);
+    waitedMilliseconds += pauseMilliseconds;
+    const before: ResumableRow = row;
+    ({ row, isWriting } = await look());
+    if (row && hasSavedAll(before, row)) break;
+    looks = row && hasGotOn(before, row) ? 0 : looks + 1;
   }
   if (!row) throw new AppError("not_found");
   if (row.isFinished) return view(row);
@@ -197,6 +210,13 @@ export async function fetchUpload(
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
   return view(row);
 }
+
+const hasGotOn = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
+  epoch !== before.epoch || multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
+
+/** A request that is writing leaves a stash only in a silence. */
+const hasSavedAll = (before: ResumableRow, { epoch, stash }: ResumableRow) =>
+  stash !== null && stash !== before.stash && epoch === before.epoch;
 
 /** Removes an unfinished upload and all that there is of it. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
@@ -229,6 +249,7 @@ export async function appendToUpload(
   const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableOfTeam(values)], {
     isIdempotent: false,
   });
+  append.onClaimed?.();
   if (!row) throw new AppError("not_found");
   if (!claimed && !row.isFinished && !isWhole(row) && row.dueAt <= now) throw new AppError("upload_expired");
   if (row.offsetBytes !== offsetBytes) {
