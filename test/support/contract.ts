@@ -27,13 +27,16 @@ export function compile(schema: object): z.ZodType {
 
 const compiled = new Map<string, z.ZodType>();
 
+const routes = Object.entries(document.paths).map(([path, methods]) => ({
+  path,
+  methods,
+  pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`),
+}));
+
 /** The route of the document that a request goes to. */
 export function routeOf(method: string, path: string): { path: string; method: string } | undefined {
-  const found = Object.entries(document.paths).find(([pattern, methods]) => {
-    const matches = new RegExp(`^${pattern.replaceAll(/\{\w+\}/g, "[^/]+")}$`).test(path);
-    return matches && method.toLowerCase() in methods;
-  });
-  return found && { path: found[0], method };
+  const found = routes.find(({ pattern, methods }) => pattern.test(path) && method.toLowerCase() in methods);
+  return found && { path: found.path, method };
 }
 
 /** Fails where a response is not one that the document describes: its status, its media type, its body. */

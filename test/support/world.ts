@@ -5,6 +5,7 @@ import { createApp } from "../../src/app.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import { recover } from "../../src/domain/recovery.ts";
+import { Arrivals } from "../../src/platform/arrivals.ts";
 import { createDb } from "../../src/platform/db.ts";
 import { type DeliveryJob, type FileJob, type ReceivedJob, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
@@ -15,7 +16,7 @@ import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
 import { type Change, type Deps, readDeps, TAKEN, withBindings } from "./deps.ts";
 import { OPERATOR } from "./harness.ts";
-import { expectDelivered, expectTold, hasEnded, isHidden } from "./told.ts";
+import { expectDelivered, expectTold, hasEnded, isHidden, toldQueries } from "./told.ts";
 
 /*
  * A `World` is all that is outside of an invocation of the Worker: a clock that a test sets ahead, a queue that delivers
@@ -106,6 +107,8 @@ export class World {
   /** What was posted to receivers, and what they answer. */
   readonly posts: Post[] = [];
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => TAKEN;
+  /** A Worker that dies takes them along. */
+  #arrivals = new Arrivals();
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
@@ -144,6 +147,7 @@ export class World {
       ...readDeps(env, { waitUntil: after }),
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
+      arrivals: this.#arrivals,
       log: (level, event, fields) => {
         // Its own copy: what is dead says nothing either.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
@@ -190,7 +194,11 @@ export class World {
   ): Promise<Ended<T>> {
     const deps = { ...this.deps(bindings, after), db: sharedDb };
     const ended = currentDatabase.run(bindings.database(env.DB), () => work(deps));
-    return Promise.race([ended, bindings.death]);
+    const death = bindings.death.then((dead) => {
+      this.#arrivals = new Arrivals();
+      return dead;
+    });
+    return Promise.race([ended, death]);
   }
 
   /** The same of an invocation that nothing happens to. */
@@ -368,15 +376,17 @@ async function digestOf(object: R2Object | undefined): Promise<string | undefine
   return digest;
 }
 
+type FileId = { file_id: string };
+
 /** Everything that must hold of a team at any moment, whatever died; unless the test itself took bytes away. @returns its rows */
 export async function expectSound(
   teamId: string,
-  { whole = false, bytesLost = false, hasUploads = true } = {},
+  { whole = false, bytesLost = false, hasUploads = true, isDelivered = false } = {},
 ): Promise<Row[]> {
   // The objects first: whatever is there now has had its row before.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
-  const [found, uploads, parts, [usage], waveforms] = (
+  const [found, uploads, parts, [usage], waveforms, ...told] = (
     await env.DB.batch<Record<string, unknown>>([
       of("select * from files where team_id = ? order by id"),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
@@ -384,8 +394,9 @@ export async function expectSound(
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of("select files, bytes from team_usage where team_id = ?"),
       of("select file_id from waveforms where team_id = ?"),
+      ...toldQueries(teamId),
     ])
-  ).map(({ results }) => results) as [Row[], { file_id: string }[], object[], object[], { file_id: string }[]];
+  ).map(({ results }) => results) as [Row[], FileId[], object[], object[], FileId[], ...unknown[][]];
   const rows: Row[] = found;
   expect(parts, "parts without an upload").toEqual([]);
   if (!hasUploads) expect(uploads, "uploads that are left").toEqual([]);
@@ -403,7 +414,8 @@ export async function expectSound(
     waveforms.filter((waveform) => !shown.has(waveform.file_id)),
     "waveforms without a file",
   ).toEqual([]);
-  await expectTold(teamId, rows);
+  expectTold(rows, told);
+  if (isDelivered) expectDelivered(told);
   for (const row of rows) {
     if (!hasEnded(row)) {
       expect(row.due_at, `a file ${row.status} has a fate`).not.toBeNull();
@@ -431,9 +443,11 @@ export async function expectSettled(
   { bytesLost = false, world }: { bytesLost?: boolean; world?: World } = {},
 ): Promise<Row[]> {
   // Where days have gone by, which only a world knows, uploads are forgotten too.
-  const rows = await expectSound(teamId, { whole: true, bytesLost, hasUploads: !world });
+  const rows = await expectSound(teamId, {
+    ...{ whole: true, bytesLost },
+    ...(world && { hasUploads: false, isDelivered: true }),
+  });
   if (world) await expectNoMultipart(world, teamId);
-  if (world) await expectDelivered(teamId);
   expect(
     rows.filter((row) => !hasEnded(row)).map(({ status }) => status),
     "files without an end",
