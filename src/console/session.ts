@@ -1,15 +1,15 @@
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiKey, Stowage, StowageError } from "../client/stowage.ts";
+import { checkToken, type KeptSession, keepSession, readKeptSession } from "./token.ts";
 
 /** Who looks at the console, and with which key it asks. */
 export interface Session {
   client: Stowage;
   /** Null for the operator, who manages the keys of all teams and sees nothing else of them. */
-  team: { id: string; key: string; keyId: string; expiresAt: string } | null;
+  team: KeptSession | null;
 }
 
 const HOURS = 12;
-const STORED = "stowage.session";
 const LONGEST_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
 const clientOf = (key?: string) => new Stowage({ url: location.origin, key });
@@ -21,25 +21,21 @@ export const hasEnded = signal(false);
 /** The client of whoever is signed in: pages that show nothing to others use it. */
 export const client = computed(() => session.value?.client ?? clientOf());
 
-/** The key of this tab. It is one that the console made for itself, and ends in 12 hours: never one that was pasted. */
 function restore(): Session | null {
-  const stored = sessionStorage.getItem(STORED);
-  if (stored === null) return null;
-  const team = JSON.parse(stored) as NonNullable<Session["team"]>;
-  return Date.parse(team.expiresAt) > Date.now() ? { client: clientOf(team.key), team } : null;
+  const team = readKeptSession();
+  return team && { client: clientOf(team.key), team };
 }
 
 function begin({ id, key, teamId, expiresAt }: ApiKey): void {
   const team = { id: teamId, key, keyId: id, expiresAt };
-  sessionStorage.setItem(STORED, JSON.stringify(team));
+  keepSession(team);
   session.value = { client: clientOf(key), team };
   hasEnded.value = false;
 }
 
 /** With a secret key, or the operator's token. @throws StowageError; `forbidden` for a public key */
 export async function signInWithKey(pasted: string): Promise<void> {
-  // No header may hold it.
-  if (!/^[!-~]+$/.test(pasted)) throw new Error("This is no key: a key has no spaces and no such letters.");
+  checkToken(pasted);
   const client = clientOf(pasted);
   if (await isAllowed(client.usage())) {
     const expiresAt = new Date(Date.now() + HOURS * 3_600_000).toISOString();
@@ -63,7 +59,7 @@ export async function signInWithPassword(credentials: {
 /** Revokes the session's key. @throws StowageError where that failed; the browser has forgotten the key all the same */
 export async function signOut(): Promise<void> {
   const ended = session.value;
-  sessionStorage.removeItem(STORED);
+  keepSession(null);
   session.value = null;
   hasEnded.value = false;
   if (ended?.team) await ended.client.keys.delete(ended.team.keyId);

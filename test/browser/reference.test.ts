@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Locator, Page } from "@playwright/test";
+import type { Locator, Page, Route } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam } from "../client/support.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
@@ -91,13 +91,27 @@ describe("The reference as a page", () => {
     expect(await page.evaluate(() => Number(Reflect.get(window, "shifted") ?? 0))).toBeLessThan(0.01);
   });
 
-  test("A document that does not come is said, and asked for again.", async ({ openPage, problems }) => {
-    problems.allow(/status of 503/);
+  test("A document that does not come, or is none, is said, and asked for again.", async ({ openPage, problems }) => {
+    problems.allow(/status of 503/, /ERR_CONNECTION_REFUSED/);
     const page = await openPage();
-    await page.route("/openapi.json", (route) => route.fulfill({ status: 503 }), { times: 1 });
+    const answers: [string, (route: Route) => Promise<void>][] = [
+      ["/openapi.json was answered 503.", (route) => route.fulfill({ status: 503 })],
+      ["The service can't be reached.", (route) => route.abort("connectionrefused")],
+      [
+        "/openapi.json is not of the shape that this page shows.",
+        (route) => route.fulfill({ json: { openapi: "3.1.0" } }),
+      ],
+    ];
+    const [first] = answers;
+    await page.route("/openapi.json", (route) => first?.[1](route), { times: 1 });
     await page.goto("/reference");
-    await expect(page.getByRole("alert")).toContainText("503");
-    await page.getByRole("button", { name: "Try again" }).click();
+    for (const [place, [message]] of answers.entries()) {
+      await expect(page.getByRole("alert")).toHaveText(`${message}Try again`);
+      const next = answers[place + 1]?.[1];
+      if (next) await page.route("/openapi.json", next, { times: 1 });
+      await page.getByRole("button", { name: "Try again" }).click();
+    }
+    expect(problems.take().join("\n")).toMatch(/^Not caught: TypeError/);
     await expect(page.getByRole("heading", { name: "Schemas" })).toBeVisible();
   });
 });
@@ -353,6 +367,38 @@ describe("A call that is tried", () => {
     await question.getByRole("button", { name: "Send DELETE" }).click();
     await expect(form.getByRole("status")).toContainText("200 in");
     expect((await stowage.users.list().page()).items).toEqual([]);
+  });
+
+  test("It is sent once, however often it is asked for, until it ends or is stopped.", async ({ openPage }) => {
+    const page = await openPage({ path: "/reference" });
+    const held: Route[] = [];
+    await page.route("/auth/v1/users", (route) => void held.push(route));
+    const form = await tryIt(page, "Create a user");
+    await form.getByLabel("Token").fill("x");
+    const send = form.getByRole("button", { name: "Send" });
+    for (let times = 0; times < 3; times++) await send.press("Enter");
+    await expect(form.getByRole("status")).toHaveText("Sending…");
+    await form.getByRole("button", { name: "Stop" }).click();
+    await expect(form.getByRole("status")).toBeEmpty();
+    await expect(send).toBeFocused();
+    expect(held).toHaveLength(1);
+    await send.press("Enter");
+    await expect.poll(() => held.length).toBe(2);
+    await held[1]?.fulfill({ json: {} });
+    await expect(form.getByRole("status")).toContainText("200 in");
+  });
+
+  test("It says of a token that no header can hold that it is none, and sends nothing.", async ({ openPage }) => {
+    const page = await openPage();
+    await page.evaluate(() => sessionStorage.setItem("stowage.session", "{"));
+    // What is kept of a session and can't be read is as none, here and in the console.
+    await page.goto("/console");
+    await expect(page.getByRole("button", { name: "Sign in" })).toBeVisible();
+    await page.goto("/reference");
+    const form = await tryIt(page, "List files");
+    await form.getByLabel("Token").fill("ключ");
+    await form.getByRole("button", { name: "Send" }).click();
+    await expect(form.getByRole("status")).toHaveText("This is no key: a key has no spaces and no such letters.");
   });
 
   test("It says where no answer comes.", async ({ openPage, problems }) => {

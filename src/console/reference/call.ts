@@ -62,7 +62,7 @@ export function exampleOf({ const: only, enum: listed, example, minimum }: Schem
   return String(only ?? example ?? listed?.[0] ?? minimum ?? "");
 }
 
-export function exampleValue({ name, in: place, schema }: Parameter, operation: Operation, all: Operation[]): string {
+function exampleValue({ name, in: place, schema }: Parameter, operation: Operation, all: Operation[]): string {
   if (place === "path") return (name === "id" && exampleId(operation, all)) || name.toUpperCase();
   return exampleOf(schema);
 }
@@ -73,10 +73,11 @@ export function exampleCall(operation: Operation, all: Operation[]): Call {
   const values = parameters
     .filter(({ required }) => required)
     .map((parameter) => [`${parameter.in}.${parameter.name}`, exampleValue(parameter, operation, all)]);
-  return prepareCall(operation, Object.fromEntries(values), emptyBody(body));
+  return prepareCall(operation, Object.fromEntries(values), exampleBody(body));
 }
 
-export function emptyBody(body: Operation["body"]): CallBody | undefined {
+/** The document's example of the body; of bytes, their type alone. */
+export function exampleBody(body: Operation["body"]): CallBody | undefined {
   if (!body) return undefined;
   const { mediaType, example } = body;
   if (mediaType === "application/json") return { kind: "json", text: jsonText(example ?? {}) };

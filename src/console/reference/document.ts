@@ -46,7 +46,7 @@ export interface RequestBody extends Content {
   object: Schema | undefined;
 }
 
-export interface Response {
+export interface OperationResponse {
   status: string;
   description: string;
   headers: Record<string, { description?: string }>;
@@ -65,7 +65,7 @@ export interface Operation {
   /** How the typed client does it; empty where it doesn't. */
   clientSample: string;
   body: RequestBody | undefined;
-  responses: Response[];
+  responses: OperationResponse[];
 }
 
 /** A part of the page that has a heading and an address, such as `#lists`. */
@@ -97,10 +97,13 @@ interface Described {
   parameters?: Parameter[];
   "x-codeSamples"?: { source: string }[];
   requestBody?: { required?: boolean; content: Record<string, Content> };
-  responses: Record<string, { description: string; headers?: Response["headers"]; content?: Record<string, Content> }>;
+  responses: Record<
+    string,
+    { description: string; headers?: OperationResponse["headers"]; content?: Record<string, Content> }
+  >;
 }
 
-interface Document {
+interface OpenApi {
   info: { version: string; description: string };
   tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Described>>;
@@ -139,7 +142,7 @@ function readOperation(method: string, path: string, described: Described, schem
   };
 }
 
-export function readDocument({ info, tags, paths, components }: Document): Reference {
+export function readDocument({ info, tags, paths, components }: OpenApi): Reference {
   const [introduction = "", ...parts] = info.description.split(/^## /m);
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, described]) => ({

@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { Announcements } from "../parts/announce.tsx";
+import { Failure } from "../parts/failure.tsx";
 import { type Reference, readDocument } from "./document.ts";
 import { Introduction } from "./introduction.tsx";
 import { Navigation } from "./navigation.tsx";
@@ -9,20 +10,30 @@ import { OperationGroup } from "./operation.tsx";
 import { followPlace } from "./place.ts";
 import { NamedSchema } from "./schema.tsx";
 import { Search } from "./search.tsx";
+import { reach } from "./sending.ts";
 import "../styles/reference.css";
 
 const DOCUMENT = "/openapi.json";
 const reference = signal<Reference | null>(null);
-const failure = signal("");
+const failure = signal<unknown>(null);
 
 async function load(): Promise<void> {
-  failure.value = "";
+  failure.value = null;
   try {
-    const response = await fetch(DOCUMENT);
+    const response = await reach(DOCUMENT);
     if (!response.ok) throw new Error(`${DOCUMENT} was answered ${response.status}.`);
-    reference.value = readDocument(await response.json());
+    reference.value = read(await response.text());
   } catch (error) {
-    failure.value = error instanceof TypeError ? "The service can't be reached." : String(error);
+    failure.value = error;
+  }
+}
+
+function read(text: string): Reference {
+  try {
+    return readDocument(JSON.parse(text));
+  } catch (error) {
+    reportError(error);
+    throw new Error(`${DOCUMENT} is not of the shape that this page shows.`);
   }
 }
 
@@ -53,14 +64,7 @@ function Waiting() {
   return (
     <main id="content" class="waiting">
       <h1>Stowage API</h1>
-      {failure.value && (
-        <div class="failure" role="alert">
-          <p>{failure.value}</p>
-          <button type="button" class="button" onClick={load}>
-            Try again
-          </button>
-        </div>
-      )}
+      <Failure error={failure.value} onRetry={load} />
     </main>
   );
 }

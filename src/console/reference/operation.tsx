@@ -1,6 +1,13 @@
 import { useSignal } from "@preact/signals";
 import { jsonText } from "./call.ts";
-import { type Group, type Operation, type Parameter, type RequestBody, type Response, words } from "./document.ts";
+import {
+  type Group,
+  type Operation,
+  type OperationResponse,
+  type Parameter,
+  type RequestBody,
+  words,
+} from "./document.ts";
 import { Method } from "./navigation.tsx";
 import { Code, Prose } from "./prose.tsx";
 import { Samples } from "./samples.tsx";
@@ -111,13 +118,13 @@ function BodyPart({ id, body }: { id: string; body: RequestBody }) {
         <code>{body.mediaType}</code>
         {body.isRequired ? "" : ", may be left out"}
       </p>
-      {schema.$ref ? <BodySchema schema={schema} /> : object && <Fields id={id} schema={object} areSent />}
+      {schema.$ref ? <BodySchema schema={schema} /> : object && <Fields id={id} schema={object} isRequest />}
     </>
   );
 }
 
 /** One status, folded. What is in it is made when it is first opened: a page of all of them would be slow. */
-function ResponsePart({ status, description, headers, content }: Response) {
+function ResponsePart({ status, description, headers, content }: OperationResponse) {
   const isOpen = useSignal(false);
   const examples = Object.entries(content?.examples ?? {});
   const isFailure = status >= "400";

@@ -75,7 +75,15 @@ export function Field({ id, name, schema, isRequired, description = schema.descr
 }
 
 /** The fields of an object, each at `#{id}.{name}`; without an id they have no address. */
-export function Fields({ id, schema, areSent = false }: { id: string | undefined; schema: Schema; areSent?: boolean }) {
+export function Fields({
+  id,
+  schema,
+  isRequest = false,
+}: {
+  id: string | undefined;
+  schema: Schema;
+  isRequest?: boolean;
+}) {
   const { properties = {}, required = [], minProperties } = schema;
   return (
     <>
@@ -88,9 +96,11 @@ export function Fields({ id, schema, areSent = false }: { id: string | undefined
             name={name}
             schema={field}
             // What the service sends always has all but a few fields: there the few are told.
-            isRequired={areSent && required.includes(name)}
+            isRequired={isRequest && required.includes(name)}
             description={
-              !areSent && !required.includes(name) ? `Not always there. ${field.description ?? ""}` : field.description
+              !isRequest && !required.includes(name)
+                ? `Not always there. ${field.description ?? ""}`
+                : field.description
             }
           />
         ))}

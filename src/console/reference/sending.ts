@@ -15,13 +15,23 @@ export interface Answer {
   message: string | undefined;
 }
 
-/** Sends the call to the service that the page comes from, and to no other. @throws where no answer comes */
+/** @throws Error where no answer comes; as `fetch` does where the request was stopped */
+export async function reach(address: string | URL, request: RequestInit = {}): Promise<Response> {
+  try {
+    return await fetch(address, request);
+  } catch (error) {
+    if (request.signal?.aborted) throw error;
+    throw new Error("The service can't be reached.", { cause: error });
+  }
+}
+
+/** Sends the call to the service that the page comes from, and to no other. @throws as `reach` */
 export async function send(call: Call, token: string, signal: AbortSignal): Promise<Answer> {
   const { method, path, headers, needsToken, body } = call;
   const url = new URL(path, location.origin);
   if (url.origin !== location.origin) throw new Error("A token is sent to this service alone.");
   const start = performance.now();
-  const response = await fetch(url, {
+  const response = await reach(url, {
     method,
     headers: { ...headers, ...(needsToken && { Authorization: `Bearer ${token}` }) },
     body: bodyOf(body),

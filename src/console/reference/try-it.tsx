@@ -1,6 +1,8 @@
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
-import { type Call, emptyBody, exampleOf, prepareCall } from "./call.ts";
+import { messageOf } from "../parts/failure.tsx";
+import { checkToken } from "../token.ts";
+import { type Call, exampleBody, exampleOf, prepareCall } from "./call.ts";
 import type { Operation, Schema } from "./document.ts";
 import { exampleFields, Input, jsonOf } from "./inputs.tsx";
 import { AsCurl, type Outcome, Result } from "./outcome.tsx";
@@ -14,8 +16,6 @@ function firstValues({ parameters }: Operation): Record<string, string> {
   const given = parameters.filter((parameter) => parameter.required && parameter.in === "header");
   return Object.fromEntries(given.map((parameter) => [`header.${parameter.name}`, exampleOf(parameter.schema)]));
 }
-
-const messageOf = (error: unknown) => (error instanceof Error ? error.message : String(error));
 
 /** Whether it takes away what nobody gives back. */
 const isDestructive = ({ method, headers, body }: Call) =>
@@ -37,30 +37,34 @@ export function TryIt({ operation }: { operation: Operation }) {
   useEffect(() => () => stop.current?.abort(), []);
 
   const call = (): Call => {
-    const empty = emptyBody(body);
-    if (empty?.kind !== "json") return prepareCall(operation, values.value, empty && { ...empty, file: file.value });
+    const example = exampleBody(body);
+    if (example?.kind !== "json") {
+      return prepareCall(operation, values.value, example && { ...example, file: file.value });
+    }
     const text = json.value ?? jsonOf(properties, fields.value);
     const isLeftOut = !body?.isRequired && ["", "{}"].includes(text.trim());
     return prepareCall(operation, values.value, isLeftOut ? undefined : { kind: "json", text });
   };
 
   const fail = (error: unknown) => {
-    const message = error instanceof TypeError ? "The service can't be reached." : messageOf(error);
-    outcome.value = { kind: "failed", message };
+    outcome.value = { kind: "failed", message: messageOf(error) };
   };
 
   const run = async (isSure: boolean) => {
+    if (outcome.value?.kind === "sending") return;
+    const controller = new AbortController();
     try {
       const prepared = call();
+      if (prepared.needsToken) checkToken(token.value);
       if (isDestructive(prepared) && !isSure) {
         outcome.value = { kind: "asking" };
         return;
       }
-      stop.current = new AbortController();
+      stop.current = controller;
       outcome.value = { kind: "sending" };
-      outcome.value = { kind: "answer", answer: await send(prepared, token.value, stop.current.signal) };
+      outcome.value = { kind: "answer", answer: await send(prepared, token.value, controller.signal) };
     } catch (error) {
-      if (stop.current?.signal.aborted) outcome.value = null;
+      if (controller.signal.aborted) outcome.value = null;
       else fail(error);
     }
   };
@@ -230,7 +234,14 @@ function Actions({
         Send
       </button>
       {kind === "sending" && (
-        <button type="button" class="button" onClick={onStop}>
+        <button
+          type="button"
+          class="button"
+          onClick={() => {
+            submit.current?.focus();
+            onStop();
+          }}
+        >
           Stop
         </button>
       )}
