@@ -62,6 +62,7 @@ const deliveryExample: z.input<typeof deliverySchema> = {
 export const list = read(
   "team",
   {
+    tag: "Webhooks",
     summary: "List a webhook's deliveries",
     description: "Newest first.",
     query: pageQuery("deliveries").omit({ page: true }),
@@ -81,8 +82,9 @@ export const list = read(
 export const again = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Send again what happened since an event",
-    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids. Ten a minute.`,
+    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids. 10 a minute.`,
     body: z.strictObject({
       after: id.meta({ description: "An event's id." }),
       failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
@@ -108,6 +110,7 @@ export const again = write(
 export const once = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Send a delivery once more",
     description: "One more try, under the same message id.",
     success: {

@@ -53,6 +53,7 @@ const teamId = id.optional().meta({ description: "The operator's alone, who has 
 export const list = read(
   "keys",
   {
+    tag: "Events",
     summary: "List events",
     description:
       "What happened in the team, newest first, or oldest first with `order=asc`. Who reads on behind the id of the last event misses none. " +
@@ -82,6 +83,7 @@ export const list = read(
 export const get = read(
   "keys",
   {
+    tag: "Events",
     summary: "Get an event",
     query: z.object({ teamId }),
     success: {

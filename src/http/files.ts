@@ -94,6 +94,7 @@ const done = z.strictObject({ status: z.literal(true), message: z.string() });
 export const list = read(
   "team",
   {
+    tag: "Files",
     summary: "List files",
     description:
       "Newest first; by name where `name` is given. With several filters a page may be short, or empty, and still have a `Link`.",
@@ -120,6 +121,7 @@ export const list = read(
 export const sign = read(
   "team",
   {
+    tag: "Files",
     summary: "Get a signed download address",
     description: "Opens the file for GET, whole or by Range, to whoever holds the address. It works in any status.",
     query: z.object({
@@ -156,6 +158,7 @@ export const sign = read(
 export const metadata = read(
   "team",
   {
+    tag: "Files",
     summary: "Get a file's metadata",
     success: {
       description: "The file with what processing found.",
@@ -206,6 +209,7 @@ export const metadata = read(
 export const remove = write(
   "team",
   {
+    tag: "Files",
     summary: "Delete a file",
     description: "In any status. The signed addresses of the file stop working, and its bytes are gone.",
     success: {
@@ -223,6 +227,7 @@ export const remove = write(
 export const reprocess = write(
   "team",
   {
+    tag: "Files",
     summary: "Process a file again",
     description: "A completed or failed file is pending again; one that is on its way already stays so.",
     success: {
@@ -240,6 +245,7 @@ export const reprocess = write(
 export const usage = read(
   "team",
   {
+    tag: "Files",
     summary: "Get the team's usage",
     description: "What the team keeps and may keep. An upload under way counts by its Content-Length.",
     success: {

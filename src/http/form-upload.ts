@@ -1,6 +1,8 @@
 import * as z from "zod";
+import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { uploadFile } from "../domain/files/upload.ts";
 import { AppError } from "../errors.ts";
+import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
 import { write } from "./operation.ts";
 
@@ -14,6 +16,7 @@ function contentLengthOf(header = ""): number | null {
 export const upload = write(
   "upload",
   {
+    tag: "Files",
     summary: "Upload a file",
     description:
       "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
@@ -22,7 +25,7 @@ export const upload = write(
     query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
     requestHeaders: {
       "Idempotency-Key": {
-        description: "The same key and bytes within 24 hours store one file and get the first answer.",
+        description: `The same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and get the first answer.`,
         schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
       },
     },

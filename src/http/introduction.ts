@@ -1,7 +1,10 @@
 import { type Actor, RIGHTS, type Right } from "../domain/accounts/authorization.ts";
-import { DEFAULT_LIMIT, MAX_LIMIT } from "./validation.ts";
+import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
+import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
 /* What OpenAPI says of the API as a whole, in CommonMark. */
+
+export const inHours = (milliseconds: number): string => `${milliseconds / 3_600_000} hours`;
 
 export const TITLE = "Stowage";
 
@@ -9,8 +12,8 @@ export const DESCRIPTION = `
 Accounts, API keys and audio uploads. Every record belongs to a team; the bearer token decides which. Every response has
 X-Request-Id, and every failure the one shape of \`Error\`.
 
-Requests and responses are JSON, but for the bytes of files. A JSON body may have 64 KiB where its operation says
-nothing else, and no unknown field. An id is 24 lower-case hex characters, in the order of creation. A time is ISO 8601, in
+Requests and responses are JSON, but for the bytes of files. A JSON body may have
+${JSON_BODY_BYTES / 1024} KiB where its operation says nothing else, and no unknown field. An id is 24 lower-case hex characters, in the order of creation. A time is ISO 8601, in
 UTC.
 
 ## Authentication
@@ -32,8 +35,8 @@ given for. The list of users is whole where no parameter is given.
 
 ## Retries and versions
 
-An upload with an \`Idempotency-Key\` can be sent again within 24 hours without storing a second file. A user's \`ETag\` is its
-version: sent back as \`If-Match\`, it keeps a change from overwriting another (412).
+An upload with an \`Idempotency-Key\` can be sent again within ${inHours(IDEMPOTENCY_MILLISECONDS)} without
+storing a second file. A user's \`ETag\` is its version: sent back as \`If-Match\`, it keeps a change from overwriting another (412).
 
 ## Rate limits
 
@@ -59,15 +62,9 @@ const TAGS = {
     "Events posted to an address of yours, signed after Standard Webhooks 1.0, and tried again where that fails.",
 };
 
-export const tags = Object.entries(TAGS).map(([name, description]) => ({ name, description }));
+export type Tag = keyof typeof TAGS;
 
-export function tagOf(path: string): keyof typeof TAGS {
-  if (path.includes("/resumable")) return "Resumable uploads";
-  if (path.startsWith("/docs/")) return "Files";
-  if (path.includes("users")) return "Users";
-  if (path.includes("events")) return "Events";
-  return /webhooks|deliveries/.test(path) ? "Webhooks" : "API keys";
-}
+export const tags = Object.entries(TAGS).map(([name, description]) => ({ name, description }));
 
 const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   secret: { name: "secretKey", description: "An API key, `stow_sk_…`: it does everything for its team." },

@@ -49,6 +49,7 @@ const one = z.strictObject({ message: z.string(), data: apiKeySchema });
 export const create = write(
   "keys",
   {
+    tag: "API keys",
     summary: "Create an API key",
     description:
       "A secret key makes keys of its own team. The operator names the team, or founds a new one by leaving it out.",
@@ -76,6 +77,7 @@ export const create = write(
 export const list = read(
   "keys",
   {
+    tag: "API keys",
     summary: "List API keys",
     description: "Newest first.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
@@ -95,6 +97,7 @@ export const list = read(
 export const get = read(
   "keys",
   {
+    tag: "API keys",
     summary: "Get API key details",
     success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
   },
@@ -107,6 +110,7 @@ export const get = read(
 export const remove = write(
   "keys",
   {
+    tag: "API keys",
     summary: "Delete an API key",
     description: "Revoked from the next request on. A key may delete itself: that is logging out.",
     success: {
@@ -120,6 +124,7 @@ export const remove = write(
 
 export const login = publicOperation(
   {
+    tag: "API keys",
     summary: "Log in as a user",
     description: "A secret key named after the user, for 12 hours. It dies with the user or with a change of password.",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),

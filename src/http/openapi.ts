@@ -3,7 +3,7 @@ import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
-import { DESCRIPTION, securityOf, securitySchemes, TITLE, tagOf, tags } from "./introduction.ts";
+import { DESCRIPTION, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
 import { type Api, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
@@ -125,7 +125,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 }
 
 function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
-  const { summary, description, access, success } = operation;
+  const { tag, summary, description, access, success } = operation;
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
     name,
     { description: text, schema: { type: "string" } },
@@ -140,7 +140,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
   };
   return {
     operationId,
-    tags: [tagOf(path)],
+    tags: [tag],
     summary,
     ...(description && { description }),
     security: securityOf(access),

@@ -6,6 +6,7 @@ import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
+import type { Tag } from "./introduction.ts";
 import { type Output, readJson, validator } from "./validation.ts";
 
 type Schema = z.ZodType | undefined;
@@ -27,6 +28,8 @@ export interface HeaderContract {
 }
 
 interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
+  /** The group that the description has it in. */
+  tag: Tag;
   summary: string;
   description?: string;
   query?: Q;

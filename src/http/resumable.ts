@@ -1,11 +1,12 @@
 import type { Context } from "hono";
 import type * as z from "zod";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
-import type { ResumableUpload } from "../domain/files/resumable-rows.ts";
+import { MAX_UNFINISHED_MILLISECONDS, type ResumableUpload } from "../domain/files/resumable-rows.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
+import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
   addressOf,
@@ -32,7 +33,7 @@ const TUS_RESUMABLE: HeaderContract = {
 };
 const TOLD = {
   "Tus-Resumable": VERSION,
-  "Upload-Expires": "When the upload expires: 24 hours after its last byte.",
+  "Upload-Expires": `When the upload expires: ${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte.`,
 };
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 const REFUSED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
@@ -85,6 +86,7 @@ function told(upload: ResumableUpload): Record<string, string> {
 
 export const options: Operation = {
   access: "public",
+  tag: "Resumable uploads",
   summary: "Tell what resumable uploads can do",
   success: {
     statuses: [204],
@@ -108,10 +110,11 @@ export const options: Operation = {
 export const create = tus(
   writing,
   {
+    tag: "Resumable uploads",
     summary: "Begin a resumable upload",
     description:
       "tus 1.0.0: any client of that protocol uploads here, in requests of any size. The first bytes may come along. " +
-      "An upload that is not finished 24 hours after its last byte is removed. A public key may do this.",
+      `An upload that is not finished ${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte is removed. A public key may do this.`,
     takesBytes: BYTES_TYPE,
     requestHeaders: {
       "Upload-Length": {
@@ -169,6 +172,7 @@ export const create = tus(
 const headOnce = tus(
   reading,
   {
+    tag: "Resumable uploads",
     summary: "Ask how far a resumable upload has come",
     codeOfFailures: "upload_locked",
     success: {
@@ -213,6 +217,7 @@ export const head: Operation = {
 const appendOnce = tus(
   writing,
   {
+    tag: "Resumable uploads",
     summary: "Send more of a resumable upload",
     description:
       "All that came counts, also where the line breaks. Of two requests at a time the newer goes on. The file is " +
@@ -256,6 +261,7 @@ export const append: Operation = {
 export const remove = tus(
   writing,
   {
+    tag: "Resumable uploads",
     summary: "Give up a resumable upload",
     success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
   },
@@ -270,6 +276,7 @@ const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: 
 /** For clients in whose way something stands that lets only GET and POST through. */
 export const override: Operation = {
   ...append,
+  tag: "Resumable uploads",
   summary: "Do what X-HTTP-Method-Override says",
   description: "As HEAD, PATCH or DELETE, where something in the way lets no such request through.",
   requestHeaders: {

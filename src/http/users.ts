@@ -89,6 +89,7 @@ function expectedVersions(header: string | undefined): ExpectedVersions {
 export const create = write(
   "team",
   {
+    tag: "Users",
     summary: "Create a user",
     body: z.strictObject({ firstName: name(0).default(""), lastName: name(0).default(""), email, password }),
     bodyExample: {
@@ -115,6 +116,7 @@ export const create = write(
 export const list = read(
   "team",
   {
+    tag: "Users",
     summary: "List users",
     description:
       "Oldest first: the whole team, streamed; a page of it where any parameter is given. By name where `name` is given.",
@@ -174,6 +176,7 @@ const one = z.strictObject({ message: z.string(), data: userSchema });
 export const get = read(
   "team",
   {
+    tag: "Users",
     summary: "Get user details",
     success: {
       description: "The user.",
@@ -191,6 +194,7 @@ export const get = read(
 export const update = write(
   "team",
   {
+    tag: "Users",
     summary: "Update a user",
     description: "A new password ends the keys that logging in gave.",
     body: z
@@ -241,6 +245,7 @@ export const update = write(
 export const remove = write(
   "team",
   {
+    tag: "Users",
     summary: "Delete a user",
     description: "The keys that the user's logins gave go with the user.",
     requestHeaders: ifMatch,

@@ -8,7 +8,7 @@ import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";
 
 /** Larger than any record; JSON of any depth is parsed quickly at this size. */
-const JSON_BODY_BYTES = 64 * 1024;
+export const JSON_BODY_BYTES = 64 * 1024;
 
 /** The answer to a body of nothing but unknown fields must not be larger than the body. */
 const MAX_ERRORS = 100;
@@ -210,7 +210,10 @@ export const MAX_LIMIT = 100;
 /** Beyond any list, and small enough for its offset to be a whole number. */
 const MAX_PAGE = 1e12;
 
-export const pageLimit = wholeNumber("Items on a page. Above 100 is cut to 100; default 20.", MAX_LIMIT);
+export const pageLimit = wholeNumber(
+  `Items on a page. Above ${MAX_LIMIT} is cut to ${MAX_LIMIT}; default ${DEFAULT_LIMIT}.`,
+  MAX_LIMIT,
+);
 
 /** `list` is the list's name in cursors. */
 export const cursorOf = (list: string) =>

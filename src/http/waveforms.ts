@@ -12,13 +12,14 @@ const MAX_BODY_BYTES = 128 * 1024;
 
 const peaks = `Must have ${MIN_PEAKS} to ${MAX_PEAKS} peaks.`;
 const bounds = "Must be from -1 to 1.";
+const channels = "Must have one or two channels.";
 
 const waveformSchema = z
   .strictObject({
     channels: z
       .array(z.array(z.number().min(-1, bounds).max(1, bounds)).min(MIN_PEAKS, peaks).max(MAX_PEAKS, peaks))
-      .min(1, "Must have one or two channels.")
-      .max(MAX_CHANNELS, "Must have one or two channels.")
+      .min(1, channels)
+      .max(MAX_CHANNELS, channels)
       .refine(([first, second]) => !second || second.length === first?.length, {
         path: [1],
         error: "Must have as many peaks as the first.",
@@ -26,6 +27,9 @@ const waveformSchema = z
       .meta({ description: "One or two of equal length." }),
   })
   .meta({ id: "Waveform" });
+
+const FOUND = "Waveform found.";
+const SET = "Waveform set.";
 
 const success = (description: string, message: string) => ({
   description,
@@ -43,12 +47,13 @@ const success = (description: string, message: string) => ({
 export const get = read(
   "team",
   {
+    tag: "Files",
     summary: "Get a file's waveform",
     description: "As it was sent, each peak rounded to what a byte tells.",
-    success: success("The waveform.", "Waveform found."),
+    success: success("The waveform.", FOUND),
   },
   async ({ deps, credential, id }) => ({
-    message: "Waveform found.",
+    message: FOUND,
     data: { channels: await fetchWaveform(deps, credential, id) },
   }),
 );
@@ -56,20 +61,21 @@ export const get = read(
 export const set = write(
   "team",
   {
+    tag: "Files",
     summary: "Set a file's waveform",
     description:
       `One or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, as whoever decoded the audio found them; it ` +
       "replaces the one before. A peak is kept as a byte: it differs from what was sent by 0.0045 at most, and -1, 0 and 1 " +
-      "by nothing. The waveform is gone with the file. The body may have 128 KiB.",
+      `by nothing. The waveform is gone with the file. The body may have ${MAX_BODY_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_BODY_BYTES,
     bodyExample: {
       channels: [[0, 0.12, 0.39, 0.8, 1, 0.75, 0.33, 0.055, -0.09, -0.4, -0.78, -1, -0.66, -0.35, -0.16, -0.02]],
     },
-    success: success("What is kept.", "Waveform set."),
+    success: success("What is kept.", SET),
   },
   async ({ deps, actor, id, body }) => ({
-    message: "Waveform set.",
+    message: SET,
     data: { channels: await setWaveform(deps, actor, id, body.channels) },
   }),
 );

@@ -8,6 +8,7 @@ import {
   fetchWebhook,
   listWebhooks,
   MAX_WEBHOOKS,
+  OLD_SECRET_MILLISECONDS,
   rotateSecret,
   updateWebhook,
   type Webhook,
@@ -15,6 +16,7 @@ import {
 import type { AppEnv } from "./app-env.ts";
 import { takeCostly } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
+import { inHours } from "./introduction.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
@@ -80,6 +82,7 @@ const fields = z.strictObject({
 export const create = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Create a webhook",
     description:
       "From now on, beginning with its own creation, each event of the team that it wants is posted there as `{id, type, timestamp, data}`, where `data` is the " +
@@ -105,6 +108,7 @@ export const create = write(
 export const list = read(
   "team",
   {
+    tag: "Webhooks",
     summary: "List webhooks",
     description: "All of the team's, oldest first.",
     success: {
@@ -122,6 +126,7 @@ export const list = read(
 export const get = read(
   "team",
   {
+    tag: "Webhooks",
     summary: "Get webhook details",
     success: { description: "The webhook.", schema: one, example: { message: "Webhook found.", data: example } },
   },
@@ -134,6 +139,7 @@ export const get = read(
 export const update = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Update a webhook",
     description: "Enabled again, or sent elsewhere, it begins anew: earlier failures don't count.",
     body: fields
@@ -160,6 +166,7 @@ export const update = write(
 export const remove = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Delete a webhook",
     description: "Nothing more is sent to it.",
     success: {
@@ -177,8 +184,9 @@ export const remove = write(
 export const rotate = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Rotate a webhook's secret",
-    description: "The old one signs too for 24 hours, unless it is revoked.",
+    description: `The old one signs too for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
@@ -197,8 +205,9 @@ export const rotate = write(
 export const test = write(
   "team",
   {
+    tag: "Webhooks",
     summary: "Send a test event",
-    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once. Ten a minute.",
+    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once. 10 a minute.",
     success: {
       description: "What came back.",
       schema: z.strictObject({ message: z.string(), data: attemptSchema }),

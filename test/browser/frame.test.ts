@@ -1,6 +1,6 @@
 import { describe } from "vitest";
 import { dropFiles } from "./dragging.ts";
-import { findBarriers, findTooWide, tabTo } from "./looks.ts";
+import { findBarriers, findTooWide, tabTo, watchLayoutShift } from "./looks.ts";
 import { settle } from "./problems.ts";
 import { cutNetwork, expect, failRequests, test } from "./support.ts";
 
@@ -70,6 +70,19 @@ describe("What keeps people from using a page", () => {
     await tabTo(page.getByRole("button", { name: "Two" }));
     await expect(tabTo(page.getByRole("button", { name: "Three" }))).rejects.toThrow("can't be reached");
   });
+});
+
+test("What moves a page by itself is found.", async ({ openPage }) => {
+  const page = await openPage();
+  const shifted = await watchLayoutShift(page);
+  await page.reload();
+  expect(await shifted()).toBeLessThan(0.01);
+  await page.evaluate(() => {
+    const late = document.createElement("div");
+    late.style.height = "200px";
+    document.body.prepend(late);
+  });
+  await expect.poll(shifted).toBeGreaterThan(0.01);
 });
 
 describe("What tests do to a page", () => {

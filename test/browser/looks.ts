@@ -77,3 +77,22 @@ export async function tabTo(target: Locator, key: "Tab" | "Shift+Tab" = "Tab"): 
   }
   throw new Error(`${target} can't be reached by ${key}. What can: ${[...new Set(passed)].join("\n")}`);
 }
+
+/** Watches, from the next load on, how far things move that nobody moved. @returns what tells it: 0 where nothing did */
+export async function watchLayoutShift(page: Page): Promise<() => Promise<number>> {
+  await page.addInitScript(() => {
+    const add = (entries: PerformanceEntryList) => {
+      for (const { value } of entries as (PerformanceEntry & { value: number })[])
+        Reflect.set(window, "shifted", Number(Reflect.get(window, "shifted") ?? 0) + value);
+    };
+    const observer = new PerformanceObserver((list) => add(list.getEntries()));
+    observer.observe({ type: "layout-shift", buffered: true });
+    Reflect.set(window, "takeShifts", () => add(observer.takeRecords()));
+  });
+  return () =>
+    page.evaluate(async () => {
+      await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      (window as unknown as { takeShifts: () => void }).takeShifts();
+      return Number(Reflect.get(window, "shifted") ?? 0);
+    });
+}

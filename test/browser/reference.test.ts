@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Locator, Page, Route } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam } from "../client/support.ts";
-import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
+import { expectAccessible, expectNoSidewaysScroll, tabTo, watchLayoutShift } from "./looks.ts";
 import { expect, screenshot, test, url } from "./support.ts";
 
 interface Described {
@@ -79,16 +79,10 @@ describe("The reference as a page", () => {
 
   test("Its layout does not move while it loads.", async ({ openPage }) => {
     const page = await openPage();
-    await page.addInitScript(() => {
-      new PerformanceObserver((list) => {
-        for (const { value } of list.getEntries() as (PerformanceEntry & { value: number })[])
-          Reflect.set(window, "shifted", Number(Reflect.get(window, "shifted") ?? 0) + value);
-      }).observe({ type: "layout-shift", buffered: true });
-    });
+    const shifted = await watchLayoutShift(page);
     await page.goto("/reference");
     await expect(page.getByRole("heading", { name: "Schemas" })).toBeVisible();
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-    expect(await page.evaluate(() => Number(Reflect.get(window, "shifted") ?? 0))).toBeLessThan(0.01);
+    expect(await shifted()).toBeLessThan(0.01);
   });
 
   test("A document that does not come, or is none, is said, and asked for again.", async ({ openPage, problems }) => {

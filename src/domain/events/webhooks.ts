@@ -13,7 +13,7 @@ import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 /** Each adds a row written to every event of the team. */
 export const MAX_WEBHOOKS = 10;
 /** For so long the secret before signs too, so that a receiver can take up the new one without missing anything. */
-const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
 
 /** Why a webhook is disabled: its team asked, it answered 410, or it took nothing for days. */
 export type DisabledReason = "requested" | "gone" | "failing";

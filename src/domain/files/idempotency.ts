@@ -11,7 +11,7 @@ import { type FileKey, isFile } from "./names.ts";
  * index decides, also where both arrive at once.
  */
 
-const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
 /** An upload with an idempotency key says so often that it goes on. */
 const PROGRESS_MILLISECONDS = 60 * 1000;
 /** One that has not said so for this long is given up for the one that repeats it: its Worker may have died. */

@@ -1,0 +1,35 @@
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { unstable_readConfig } from "wrangler";
+import { again } from "../../src/http/deliveries.ts";
+import { DESCRIPTION, tags } from "../../src/http/introduction.ts";
+import { test as sendTest } from "../../src/http/webhooks.ts";
+import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
+
+const config: {
+  vars: Record<string, unknown>;
+  ratelimits: { name: string; simple: { limit: number; period: number } }[];
+} = unstable_readConfig({ config: join(import.meta.dirname, "../../wrangler.toml") });
+
+const limitOf = (name: string): number => {
+  const { simple } = config.ratelimits.find((limit) => limit.name === name) ?? {};
+  expect(simple?.period, name).toBe(60);
+  return simple?.limit ?? 0;
+};
+
+test("The description tells the rate limits that wrangler.toml sets.", () => {
+  const requests = (limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT).toLocaleString("en");
+  const logins = limitOf("LOGIN_LIMIT");
+  for (const told of [
+    `${requests} requests a minute for each token`,
+    `${limitOf("ADDRESS_LIMIT")} a minute for each address without`,
+    `${logins} logins a minute`,
+    `${logins} tests and ${logins} replays of webhooks a minute`,
+  ])
+    expect(DESCRIPTION).toContain(told);
+  for (const { description } of [again, sendTest]) expect(description).toContain(` ${logins} a minute.`);
+});
+
+test("The description tells for how many days events are kept.", () => {
+  expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
+});
