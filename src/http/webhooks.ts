@@ -175,7 +175,9 @@ export const remove = write(
       example: { message: "Webhook deleted." },
     },
   },
-  async ({ deps, actor, id }) => {
+  async ({ c, deps, actor, id }) => {
+    // What was sent to it is still under way: who makes and deletes them by turns would have many shares of the queue.
+    await takeCostly(c, "delete-webhook", actor);
     await deleteWebhook(deps, actor, id);
     return { message: "Webhook deleted." };
   },

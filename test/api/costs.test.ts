@@ -113,7 +113,8 @@ describe("By the time of its answer", () => {
     ["POST /auth/v1/webhooks/{id}/secret", { trips: 3, messages: 1 }],
     ["POST /auth/v1/webhooks/{id}/test", { trips: 2 }],
     ["POST /auth/v1/webhooks/{id}/replay", { trips: 2 }],
-    ["POST /auth/v1/deliveries/{id}/redeliver", { trips: 2, messages: 1 }],
+    // Its message is under way already.
+    ["POST /auth/v1/deliveries/{id}/redeliver", { trips: 2 }],
     ["DELETE /auth/v1/webhooks/{id}", { trips: 2 }],
     ["GET /auth/v1/users/{id}", { trips: 1 }],
     ["GET /auth/v1/users", { trips: 1 }],

@@ -260,6 +260,19 @@ test.each([
   },
 );
 
+test("A team may delete ten webhooks in a minute: what was sent to them is still under way.", async () => {
+  const statuses = await withinOneMinute(async () => {
+    const one = await newTeam();
+    const answers: number[] = [];
+    for (let i = 0; i < 12; i++) {
+      const { _id } = await create(one);
+      answers.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
+    }
+    return answers;
+  });
+  expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
+});
+
 describe("The deliveries of a webhook", () => {
   test("The deliveries are listed newest first, page by page, each once.", async () => {
     const { _id } = await create();

@@ -495,9 +495,17 @@ describe("stowage get", () => {
   test("writes no name that leads out of the folder, and begins anew behind a part that is too long.", async () => {
     const service = await storing("la la la", sha256(Buffer.from("la la la")), undefined, undefined, "../../song.txt");
     const machine = new Machine("key", service.url);
-    writeFileSync(machine.path(".._.._song.txt.1.part"), "la la la la la");
-    expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: ".._.._song.txt\n", stderr: "" });
-    expect(readdirSync(machine.folder)).toEqual([".._.._song.txt"]);
+    writeFileSync(machine.path("_.._.._song.txt.1.part"), "la la la la la");
+    expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.._.._song.txt\n", stderr: "" });
+    expect(readdirSync(machine.folder)).toEqual(["_.._.._song.txt"]);
+    service.close();
+  });
+
+  test("writes no name that a shell or another program reads by itself: whoever uploads chooses it.", async () => {
+    const service = await storing("la", sha256(Buffer.from("la")), undefined, undefined, ".bashrc");
+    const machine = new Machine("key", service.url);
+    expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.bashrc\n" });
+    expect(readdirSync(machine.folder)).toEqual(["_.bashrc"]);
     service.close();
   });
 

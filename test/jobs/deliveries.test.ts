@@ -574,6 +574,20 @@ describe("A redelivery", () => {
     }
   });
 
+  test("A redelivery that is asked for again and again sends one message.", async () => {
+    const { world, team, hook } = await begin();
+    await happen(team);
+    await settle(world, team);
+    const [{ _id }] = await deliveriesOf(team, hook._id);
+    for (let i = 0; i < 20; i++)
+      expect((await team.call("POST", `/auth/v1/deliveries/${_id}/redeliver`)).status).toBe(200);
+    expect(world.deliveryJobs).toHaveLength(1);
+    await settle(world, team);
+    expect(world.posts).toHaveLength(2);
+    await team.call("POST", `/auth/v1/deliveries/${_id}/redeliver`);
+    expect(world.deliveryJobs).toHaveLength(1);
+  });
+
   test("A redelivery to a webhook that fails again and again is sent all the same.", async () => {
     const { world, team, hook } = await begin();
     world.answer = status(500);

@@ -1,12 +1,13 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { SHARE } from "../../src/domain/events/turns.ts";
 import type { DeliveryJob } from "../../src/platform/jobs.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { MOMENTS, ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
+import { emptyStores } from "../support/stores.ts";
 import {
   begin,
   deliveriesOf,
@@ -28,7 +29,10 @@ const settings = env as unknown as { STOWAGE_MODEL_RUNS?: string; STOWAGE_MODEL_
 const RUNS = Math.ceil(Number(settings.STOWAGE_MODEL_RUNS ?? 200) / 40);
 const SEED = Number(settings.STOWAGE_MODEL_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
-const WAITING = { timeout: 30_000, interval: 5 };
+const WAITING = { timeout: 110_000, interval: 5 };
+
+// Recovery looks at all webhooks that there are.
+beforeEach(emptyStores);
 
 /** So many events at once, as rows, and the messages of their deliveries. */
 async function happenOften(world: World, { teamId }: Team, { _id }: Hook, count: number): Promise<DeliveryJob[]> {

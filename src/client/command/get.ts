@@ -14,12 +14,15 @@ const sizeOf = async (path: string): Promise<number | undefined> => (await stat(
 const isFolder = async (path: string): Promise<boolean> =>
   /[\\/]$/.test(path) || (await stat(path).catch(() => undefined))?.isDirectory() === true;
 
-/** No name that a service tells may lead out of the folder, nor be one that Windows keeps for itself. */
+/**
+ * No name that a service tells may lead out of the folder, be one that Windows keeps for itself, or one that a shell or
+ * another program reads by itself, such as `.bashrc`.
+ */
 function localName(name: string): string {
   const base = plain(name)
     .replaceAll(/[\\/:*?"<>|]/g, "_")
     .replace(/[. ]+$/, "");
-  const isUnsafe = /^\.*$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
+  const isUnsafe = /^[.~-]|^$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
   return isUnsafe ? `_${base}` : base;
 }
 

@@ -8,7 +8,7 @@ import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "..
 import { type Attempt, type DeliveryRow, freshDelivery, isWebhook, JOB, type WebhookRow, wants } from "./deliveries.ts";
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
 import { MAX_TRIES } from "./sending.ts";
-import { enqueueDeliveries, SHARE } from "./turns.ts";
+import { enqueueDeliveries, hasMessage, SHARE } from "./turns.ts";
 
 /** Events that one replay looks at. */
 export const MAX_REPLAYED_EVENTS = 1000;
@@ -95,9 +95,21 @@ const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
 );
 const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
   db
-    .select({ seq: deliveries.seq })
+    .select({
+      status: deliveries.status,
+      dueAt: deliveries.dueAt,
+      sentAt: deliveries.sentAt,
+      resumeAt: webhooks.resumeAt,
+    })
     .from(deliveries)
-    .where(and(eq(deliveries.webhookId, webhookByEnd(param)), eq(deliveries.seq, param("seq")))),
+    .innerJoin(webhooks, and(eq(webhooks.teamId, deliveries.teamId), eq(webhooks.id, deliveries.webhookId)))
+    .where(
+      and(
+        eq(deliveries.webhookId, webhookByEnd(param)),
+        eq(deliveries.seq, param("seq")),
+        eq(deliveries.teamId, param("teamId")),
+      ),
+    ),
 );
 /** A person wants it now, however often it failed. */
 const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
@@ -114,10 +126,11 @@ const resumeByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
 export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
   if (!isEventId(id)) throw new AppError("not_found");
   const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
-  const queries = [makeDue(values), deliveryByEnd(values), resumeByEnd(values)] as const;
-  const [[row], existing] = await write(deps, queries, { isIdempotent: true });
-  if (!row) throw new AppError(existing.length > 0 ? "webhook_disabled" : "not_found");
-  deps.after(enqueueDeliveries(deps, [row]));
+  const queries = [deliveryByEnd(values), makeDue(values), resumeByEnd(values)] as const;
+  const [[before], [row]] = await write(deps, queries, { isIdempotent: true });
+  if (!row) throw new AppError(before ? "webhook_disabled" : "not_found");
+  // Who asks a thousand times while its message is under way has no share of the queue a thousand times as large.
+  if (!before || !hasMessage(before, values.now)) deps.after(enqueueDeliveries(deps, [row]));
   return view(row, null);
 }
 

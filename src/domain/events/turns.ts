@@ -66,6 +66,15 @@ export const takeNext = (
     offset: isRestart ? 0 : SHARE - 1,
   });
 
+type Sent = Pick<typeof deliveries.$inferSelect, "status" | "dueAt" | "sentAt"> & { resumeAt: number | null };
+
+/** Whether a message of the delivery is under way, as far as its row tells: one that is lost, recovery sends again. */
+export function hasMessage({ status, dueAt, sentAt, resumeAt }: Sent, now: number): boolean {
+  // A webhook that is paused drops its messages.
+  if (status !== "pending" || dueAt === null || dueAt > now || (resumeAt ?? 0) > now) return false;
+  return Math.max(dueAt, sentAt ?? 0) > now - GRACE_MILLISECONDS;
+}
+
 /** Sends messages. Where that fails their deliveries are due all the same, and recovery sends them. */
 export async function enqueueDeliveries(deps: Deps, jobs: DeliveryJob[], delaySeconds = 0): Promise<void> {
   if (jobs.length === 0) return;
