@@ -32,7 +32,7 @@ function Part({ id, title, text, reference }: Section & { reference: Reference }
 
 function Tokens({ tokens }: Reference) {
   return (
-    <dl class="terms">
+    <dl class="facts">
       {Object.entries(tokens).map(([name, description]) => (
         <div key={name}>
           <dt>{words(name)}</dt>

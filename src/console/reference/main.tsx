@@ -62,7 +62,7 @@ function Page() {
 
 function Waiting() {
   return (
-    <main id="content" class="waiting">
+    <main id="content">
       <h1>Stowage API</h1>
       <Failure error={failure.value} onRetry={load} />
     </main>

@@ -25,7 +25,7 @@ export function Result({ outcome, summary }: { outcome: Outcome | null; summary:
   const answer = outcome?.kind === "answer" ? outcome.answer : undefined;
   const isFailure = outcome?.kind === "failed" || (answer && answer.status >= 400);
   return (
-    <div class="result">
+    <div class="outcome">
       <div role="status" class={isFailure ? "failure" : undefined}>
         {outcome?.kind === "sending" && <p>Sending…</p>}
         {outcome?.kind === "failed" && <p>{outcome.message}</p>}
@@ -54,7 +54,7 @@ export function Result({ outcome, summary }: { outcome: Outcome | null; summary:
           )}
           <details>
             <summary>Headers</summary>
-            <dl class="terms">
+            <dl class="facts">
               {answer.headers.map(([name, value]) => (
                 <div key={name}>
                   <dt>

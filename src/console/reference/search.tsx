@@ -63,7 +63,7 @@ export function Search({ reference }: { reference: Reference }) {
   };
 
   return (
-    <search>
+    <search class="field">
       <input
         ref={field}
         type="search"
