@@ -1,9 +1,9 @@
 import type { Page } from "@playwright/test";
 import { describe, inject } from "vitest";
 import { Stowage, StowageError } from "../../src/client/stowage.ts";
-import { collect, newTeam, type Team, url } from "../client/support.ts";
+import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
-import { openConsole } from "./signed-in.ts";
+import { giveKey, openConsole } from "./signed-in.ts";
 import { expect, screenshot, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
@@ -34,11 +34,6 @@ const stored = (page: Page) =>
     return JSON.stringify(rows);
   });
 const NOTHING = JSON.stringify([{}, {}, "", []]);
-
-async function giveKey(page: Page, key: string): Promise<void> {
-  await page.getByLabel("Secret key").fill(key);
-  await button(page, "Sign in").click();
-}
 
 describe("Signing in", () => {
   test("With a secret key, a key for 12 hours is made, and the pasted one is kept nowhere.", async ({ openPage }) => {

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
-import { newTeam, type Team, url } from "../client/support.ts";
+import { newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, screenshot, test } from "./support.ts";

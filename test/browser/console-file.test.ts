@@ -1,14 +1,9 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
-import type { Stowage } from "../../src/client/stowage.ts";
-import { newTeam } from "../client/support.ts";
+import { newTeam, sample, upload } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, screenshot, test } from "./support.ts";
-
-const bytesOf = (name: string) => readFileSync(join(import.meta.dirname, "../audio", name));
 
 /** A tone of so many seconds, as a WAV of 8 bits. */
 function wav(seconds: number, rate = 8000): Uint8Array<ArrayBuffer> {
@@ -30,12 +25,6 @@ function wav(seconds: number, rate = 8000): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-async function upload(stowage: Stowage, name: string, bytes: Uint8Array<ArrayBuffer>): Promise<string> {
-  const { id } = await stowage.files.upload(new File([bytes], name));
-  await stowage.files.waitFor(id);
-  return id;
-}
-
 const fact = (page: Page, name: string) =>
   page.getByRole("definition").filter({ has: page.locator(`xpath=preceding-sibling::dt[.="${name}"]`) });
 const position = (page: Page) => page.getByRole("slider", { name: "Position" });
@@ -44,7 +33,7 @@ describe("A file's page", () => {
   test("It shows what is known of the file, and of its sound.", async ({ openPage }) => {
     const team = await newTeam();
     const name = "Ночной эфир 🎧, часть первая.flac";
-    const id = await upload(team.stowage, name, bytesOf("tone.flac"));
+    const id = await upload(team, name, sample("tone.flac"));
     const file = await team.stowage.files.get(id);
     for (const theme of ["light", "dark"] as const) {
       const permissions = ["clipboard-read", "clipboard-write"];
@@ -71,7 +60,7 @@ describe("A file's page", () => {
 
   test("Tags of any shape are text.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "tagged.mp3", bytesOf("tone-vbr.mp3"));
+    const id = await upload(team, "tagged.mp3", sample("tone-vbr.mp3"));
     const file = await team.stowage.files.get(id);
     const { page } = await openConsole(openPage, { path: "/files", team });
     const tags = {
@@ -101,7 +90,7 @@ describe("A file's page", () => {
     const team = await newTeam();
     const broken = new Uint8Array(3000);
     broken.set(new TextEncoder().encode("fLaC"));
-    const id = await upload(team.stowage, "broken.flac", broken);
+    const id = await upload(team, "broken.flac", broken);
     const { failure, __v } = await team.stowage.files.get(id);
     expect(failure?.code).toBe("audio_unreadable");
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
@@ -119,7 +108,7 @@ describe("A file's page", () => {
 
   test("It is downloaded under its own name, with its bytes.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "Bericht – März.txt", new TextEncoder().encode("all of it"));
+    const id = await upload(team, "Bericht – März.txt", "all of it");
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     const saving = page.waitForEvent("download");
     await page.getByRole("button", { name: "Download" }).click();
@@ -131,7 +120,7 @@ describe("A file's page", () => {
 
   test("A signed address is copied, for as long as is chosen.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "a.txt", new TextEncoder().encode("all of it"));
+    const id = await upload(team, "a.txt", "all of it");
     const permissions = ["clipboard-read", "clipboard-write"];
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team, permissions });
     const lives = { "A minute": 60, "An hour": 3600, "A day": 86_400, "A week": 604_800, "So many seconds": 77 };
@@ -153,8 +142,8 @@ describe("A file's page", () => {
 
   test("It is deleted after a question, and the list is where one goes.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, "stays.txt", new TextEncoder().encode("stays"));
-    const id = await upload(team.stowage, "goes.txt", new TextEncoder().encode("goes"));
+    await upload(team, "stays.txt", "stays");
+    const id = await upload(team, "goes.txt", "goes");
     const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
     await page.getByRole("link", { name: "goes.txt" }).click();
     await tabTo(page.getByRole("button", { name: "Delete file" }));
@@ -171,7 +160,7 @@ describe("A file's page", () => {
   test("One that is not there, or that somebody deletes, leads back to the list.", async ({ openPage, problems }) => {
     problems.allow(/404.*metadata/);
     const team = await newTeam();
-    const id = await upload(team.stowage, "goes.txt", new TextEncoder().encode("goes"));
+    const id = await upload(team, "goes.txt", "goes");
     const { page } = await openConsole(openPage, { path: "/files/0123456789abcdef01234567", team });
     await expect(page.getByRole("heading", { name: "There is no file at this address." })).toBeVisible();
     await expectAccessible(page);
@@ -210,7 +199,7 @@ describe("The player", () => {
 
   test("It plays, and keys move in it.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "minute.wav", wav(65));
+    const id = await upload(team, "minute.wav", wav(65));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     const place = position(page);
     await expect(place).toHaveAttribute("aria-valuetext", "0:00 of 1:05");
@@ -254,7 +243,7 @@ describe("The player", () => {
     openPage,
   }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "minute.wav", wav(65));
+    const id = await upload(team, "minute.wav", wav(65));
     const plain = await openConsole(openPage, { path: `/files/${id}`, team });
     await expect.poll(() => drawn(plain.page)).toMatchObject({ highest: 4, lowest: 4 });
     const peaks = Array.from({ length: 1000 }, (_, at) => (at < 500 ? 1 : -0.1));
@@ -278,7 +267,7 @@ describe("The player", () => {
   test("When its address has ended it takes another, and goes on where it was.", async ({ openPage, problems }) => {
     problems.allow(/403/);
     const team = await newTeam();
-    const id = await upload(team.stowage, "long.wav", wav(600, 48_000));
+    const id = await upload(team, "long.wav", wav(600, 48_000));
     const { page } = await openConsole(openPage, { path: "/files", team });
     let signed = 0;
     // The first address is as one that ended meanwhile.
@@ -305,7 +294,7 @@ describe("The player", () => {
 
   test("What the browser does not play is said in words.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "tone.wma", bytesOf("tone.wma"));
+    const id = await upload(team, "tone.wma", sample("tone.wma"));
     const { mimeType } = await team.stowage.files.get(id);
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     await expect(page.getByRole("alert")).toContainText(`This browser does not play ${mimeType}.`);
@@ -315,7 +304,7 @@ describe("The player", () => {
 
   test("A length that the browser can't tell is the one that the service found.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "live.webm", bytesOf("tone-live.webm"));
+    const id = await upload(team, "live.webm", sample("tone-live.webm"));
     const { audio } = await team.stowage.files.get(id);
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     expect(audio?.durationSeconds).toBeGreaterThan(1);
@@ -331,7 +320,7 @@ describe("The player", () => {
 
   test("It plays the sound of a video.", async ({ openPage }) => {
     const team = await newTeam();
-    const id = await upload(team.stowage, "video.webm", bytesOf("video.webm"));
+    const id = await upload(team, "video.webm", sample("video.webm"));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     await page.getByRole("button", { name: "Play" }).click();
     await expect

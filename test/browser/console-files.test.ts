@@ -1,22 +1,16 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import type { Stowage } from "../../src/client/stowage.ts";
-import { newTeam } from "../client/support.ts";
+import { newTeam, sample, type Team, upload } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, screenshot, test } from "./support.ts";
 
-const tone = readFileSync(join(import.meta.dirname, "../audio/tone-vbr.mp3"));
+const tone = sample("tone-vbr.mp3");
 
-async function upload(stowage: Stowage, ...names: string[]): Promise<string[]> {
+async function uploadNamed(team: Team, ...names: string[]): Promise<string[]> {
   const ids: string[] = [];
-  for (const name of names) {
-    const { id } = await stowage.files.upload(new File([name.endsWith(".txt") ? `Text of ${name}` : tone], name));
-    ids.push(id);
-  }
-  await Promise.all(ids.map((id) => stowage.files.waitFor(id)));
+  for (const name of names) ids.push(await upload(team, name, name.endsWith(".txt") ? `Text of ${name}` : tone));
   return ids;
 }
 
@@ -36,7 +30,7 @@ describe("The list of files", () => {
 
   test("It shows each file with its status, type, size and time, newest first.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, ...NAMES);
+    await uploadNamed(team, ...NAMES);
     for (const theme of ["light", "dark"] as const) {
       const { page } = await openConsole(openPage, { path: "/files", team, theme });
       await expect(page.getByRole("rowheader")).toHaveText([...NAMES].reverse());
@@ -64,7 +58,7 @@ describe("The list of files", () => {
 
   test("Filters narrow it, stay in the address, and can be cleared.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, "song.mp3", "notes.txt", "Other.txt");
+    await uploadNamed(team, "song.mp3", "notes.txt", "Other.txt");
     const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
     await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt"]);
     await page.getByLabel("Name begins with").fill("no");
@@ -88,11 +82,11 @@ describe("The list of files", () => {
   test("It follows what others do, and keeps the focus where its row goes.", async ({ openPage }) => {
     const team = await newTeam();
     const { stowage } = team;
-    const [first = "", second = ""] = await upload(stowage, "first.mp3", "second.mp3");
+    const [first = "", second = ""] = await uploadNamed(team, "first.mp3", "second.mp3");
     const { page } = await openConsole(openPage, { path: "/files", team });
     await expect(page.getByRole("rowheader")).toHaveText(["second.mp3", "first.mp3"]);
     await page.getByRole("link", { name: "second.mp3" }).focus();
-    await upload(stowage, "third.mp3");
+    await uploadNamed(team, "third.mp3");
     await expect(row(page, "third.mp3")).toContainText("completed");
     expect(await rowNames(page)).toEqual(["third.mp3", "second.mp3", "first.mp3"]);
     await stowage.files.delete(second);
@@ -105,15 +99,15 @@ describe("The list of files", () => {
 
   test("A file comes into a filtered list, and leaves it, as its status changes.", async ({ openPage }) => {
     const team = await newTeam();
-    const { page, stowage } = await openConsole(openPage, { path: "/files?status=completed&name=a", team });
+    const { page } = await openConsole(openPage, { path: "/files?status=completed&name=a", team });
     await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
-    await upload(stowage, "a.mp3", "b.mp3", "aa.mp3");
+    await uploadNamed(team, "a.mp3", "b.mp3", "aa.mp3");
     await expect(page.getByRole("rowheader")).toHaveText(["a.mp3", "aa.mp3"]);
   });
 
   test("Further pages are shown when asked for, and again when one comes back from a file.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, "1.txt", "2.txt", "3.txt", "4.txt", "5.txt");
+    await uploadNamed(team, "1.txt", "2.txt", "3.txt", "4.txt", "5.txt");
     const { page } = await openConsole(openPage, { path: "/usage", team });
     // Two files on each page.
     await page.route(/\/docs\/v1\/uploads\?/, (route) =>
@@ -172,7 +166,7 @@ describe("The list of files", () => {
 describe("Deleting files", () => {
   test("It asks first, by keyboard too, and deletes the chosen ones alone.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, "keep.txt", "one.txt", "two.txt");
+    await uploadNamed(team, "keep.txt", "one.txt", "two.txt");
     const { page } = await openConsole(openPage, { path: "/files", team });
     for (const name of ["two.txt", "one.txt"]) {
       await tabTo(page.getByRole("checkbox", { name: `Select ${name}` }));
@@ -198,7 +192,7 @@ describe("Deleting files", () => {
   test("What could not be deleted is said, stays chosen, and can be tried again.", async ({ openPage, problems }) => {
     problems.allow(/40[34].*uploads/);
     const team = await newTeam();
-    const [gone = "", refused = ""] = await upload(team.stowage, "gone.txt", "refused.txt", "fine.txt");
+    const [gone = "", refused = ""] = await uploadNamed(team, "gone.txt", "refused.txt", "fine.txt");
     const { page } = await openConsole(openPage, { path: "/files", team });
     await page.getByRole("checkbox", { name: "Select all shown" }).check();
     await page.getByRole("button", { name: "Delete 3 files" }).click();
@@ -230,7 +224,7 @@ describe("Deleting files", () => {
 
   test("Four are deleted at once, and it can be stopped.", async ({ openPage }) => {
     const team = await newTeam();
-    await upload(team.stowage, ...Array.from({ length: 7 }, (_, place) => `${place}.txt`));
+    await uploadNamed(team, ...Array.from({ length: 7 }, (_, place) => `${place}.txt`));
     const { page } = await openConsole(openPage, { path: "/files", team });
     await page.getByRole("checkbox", { name: "Select all shown" }).check();
     await page.getByRole("button", { name: "Delete 7 files" }).click();

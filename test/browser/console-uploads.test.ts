@@ -5,10 +5,11 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
-import { bytesOf, collect, newTeam, type Team, url } from "../client/support.ts";
 import { type Fault, Line, type Plan } from "../support/line.ts";
+import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
 import { dragFiles, dropFiles } from "./dragging.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
+import { openConsole, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, screenshot, test } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -17,17 +18,9 @@ const UPLOADS = /\/docs\/v1\/uploads\/resumable/;
 type Paths = [string, string, string];
 type OpenPage = (options?: PageOptions) => Promise<Page>;
 
-async function signIn(page: Page, key: string): Promise<void> {
-  await page.getByLabel("Secret key").fill(key);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
-}
-
 /** A team of the test's own, and its page of files. */
 async function openFiles(openPage: OpenPage, options: PageOptions = {}) {
-  const team = await newTeam();
-  const page = await openPage({ path: "/console/files", ...options });
-  await signIn(page, team.key);
+  const { page, ...team } = await openConsole(openPage, { path: "/files", ...options });
   return { team, page, tray: page.getByRole("region", { name: "Uploads" }) };
 }
 

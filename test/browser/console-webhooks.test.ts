@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
-import { newTeam, type Team, url } from "../client/support.ts";
+import { newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
 import { openReceiver, type Received } from "./receiver.ts";
 import { openConsole } from "./signed-in.ts";

@@ -2,8 +2,9 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Locator, Page, Route } from "@playwright/test";
 import { describe } from "vitest";
-import { newTeam } from "../client/support.ts";
+import { newTeam } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo, watchLayoutShift } from "./looks.ts";
+import { openConsole } from "./signed-in.ts";
 import { expect, screenshot, test, url } from "./support.ts";
 
 interface Described {
@@ -421,11 +422,7 @@ describe("A call that is tried", () => {
   });
 
   test("It can be made with the keyboard alone, and with the console's key.", async ({ openPage }) => {
-    const { key, stowage } = await newTeam();
-    const page = await openPage({ path: "/console" });
-    await page.getByLabel("Secret key").fill(key);
-    await page.keyboard.press("Enter");
-    await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+    const { page, stowage } = await openConsole(openPage, { path: "" });
     await page.goto("/reference#listApiKeys");
     await expect(partOf(page, "List API keys")).toBeFocused();
     await tabTo(page.getByRole("button", { name: "Try it: List API keys", exact: true }));

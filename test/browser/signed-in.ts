@@ -1,8 +1,17 @@
 import type { Page } from "@playwright/test";
-import { newTeam } from "../client/support.ts";
+import { newTeam, type Team } from "../support/team.ts";
 import { expect, type PageOptions } from "./support.ts";
 
-type Team = Awaited<ReturnType<typeof newTeam>>;
+/** Tries to sign in: the key may be refused. */
+export async function giveKey(page: Page, key: string): Promise<void> {
+  await page.getByLabel("Secret key").fill(key);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
+}
+
+export async function signIn(page: Page, key: string): Promise<void> {
+  await giveKey(page, key);
+  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+}
 
 /** Opens the console at `path`, such as `/files`, and signs in with the key of a team; of a new one where none is given. */
 export async function openConsole(
@@ -11,8 +20,6 @@ export async function openConsole(
 ) {
   const signedIn = team ?? (await newTeam());
   const page = await openPage({ ...options, path: `/console${path}` });
-  await page.getByLabel("Secret key").fill(signedIn.key);
-  await page.getByRole("button", { name: "Sign in" }).click();
-  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+  await signIn(page, signedIn.key);
   return { page, ...signedIn };
 }

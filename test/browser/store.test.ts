@@ -1,15 +1,12 @@
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe } from "vitest";
-import { newTeam } from "../client/support.ts";
+import { newTeam, sample, upload } from "../support/team.ts";
 import { expect, storeOrigin, test } from "./support.ts";
 
-const sound = readFileSync(join(import.meta.dirname, "../audio/tone-vbr.mp3"));
+const sound = sample("tone-vbr.mp3");
 
 async function signedAddress(): Promise<string> {
-  const { stowage } = await newTeam();
-  const { id } = await stowage.files.upload(new File([sound], "tone.mp3"));
-  return stowage.files.sign(id);
+  const team = await newTeam();
+  return team.stowage.files.sign(await upload(team, "tone.mp3", sound));
 }
 
 describe("A signed address", () => {

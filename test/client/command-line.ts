@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll } from "vitest";
-import { url } from "./support.ts";
+import { url } from "../support/team.ts";
 
 const program = join(import.meta.dirname, "../../src/client/command/main.ts");
 const folders: string[] = [];

@@ -16,14 +16,13 @@ import {
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { Line } from "../support/line.ts";
+import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
-import { bytesOf, collect, hangUp, newTeam, type Step, scripted, type Team, url } from "./support.ts";
+import { hangUp, type Step, scripted } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
-const upload = async ({ stowage }: Team, name: string, bytes: Uint8Array<ArrayBuffer>) =>
-  (await stowage.files.upload(new File([bytes], name))).id;
 
 /** A service with one file, whose digest it tells, and another one later; `step` sends the bytes. */
 async function storing(

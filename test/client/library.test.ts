@@ -6,7 +6,8 @@ import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
 import { type Page, SignatureError, type StoredFile, Stowage, StowageError } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
-import { bytesOf, collect, cutShort, hangUp, json, newTeam, refusal, scripted, url } from "./support.ts";
+import { bytesOf, collect, newTeam, url } from "../support/team.ts";
+import { cutShort, hangUp, json, refusal, scripted } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { newTeam, url } from "./support.ts";
+import { newTeam, url } from "../support/team.ts";
 
 /* The packed client, in a folder that knows nothing of the project. */
 

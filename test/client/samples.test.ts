@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
-import { url } from "./support.ts";
+import { url } from "../support/team.ts";
 
 interface Described {
   "x-codeSamples"?: { lang: string; label: string; source: string }[];

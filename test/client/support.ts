@@ -1,35 +1,5 @@
-import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { inject } from "vitest";
-import { Stowage } from "../../src/client/stowage.ts";
-
-export const url = inject("url");
-
-export interface Team {
-  key: string;
-  teamId: string;
-  stowage: Stowage;
-}
-
-/** A team of the test's own, founded by the operator. */
-export async function newTeam(): Promise<Team> {
-  const operator = new Stowage({ url, key: inject("operatorToken") });
-  const { key, teamId } = await operator.keys.create({ name: "test" });
-  return { key, teamId, stowage: new Stowage({ url, key }) };
-}
-
-/** By chance they might begin as an MP3 does, and fail as one. */
-export const bytesOf = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
-
-export async function collect<T>(items: AsyncIterable<T>, count = Number.POSITIVE_INFINITY): Promise<T[]> {
-  const found: T[] = [];
-  for await (const item of items) {
-    found.push(item);
-    if (found.length === count) break;
-  }
-  return found;
-}
 
 export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 

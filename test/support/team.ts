@@ -1,0 +1,46 @@
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { inject } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
+
+/*
+ * Teams of tests that go through the client's library to the one server that their files share.
+ */
+
+export const url = inject("url");
+
+export interface Team {
+  key: string;
+  teamId: string;
+  stowage: Stowage;
+}
+
+/** A team of the test's own, founded by the operator. */
+export async function newTeam(): Promise<Team> {
+  const operator = new Stowage({ url, key: inject("operatorToken") });
+  const { key, teamId } = await operator.keys.create({ name: "test" });
+  return { key, teamId, stowage: new Stowage({ url, key }) };
+}
+
+/** Uploads a file, and waits until it is processed. @returns its id */
+export async function upload({ stowage }: Team, name: string, content: BlobPart): Promise<string> {
+  const { id } = await stowage.files.upload(new File([content], name));
+  await stowage.files.waitFor(id);
+  return id;
+}
+
+/** By chance they might begin as an MP3 does, and fail as one. */
+export const bytesOf = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
+
+/** A file of test/audio. */
+export const sample = (name: string) => readFileSync(join(import.meta.dirname, "../audio", name));
+
+export async function collect<T>(items: AsyncIterable<T>, count = Number.POSITIVE_INFINITY): Promise<T[]> {
+  const found: T[] = [];
+  for await (const item of items) {
+    found.push(item);
+    if (found.length === count) break;
+  }
+  return found;
+}
