@@ -8,6 +8,17 @@ const MAX_LOOK_MILLISECONDS = 5000;
 
 export type EventFilters = Omit<NonNullable<Api["GET /auth/v1/events"]["query"]>, "cursor">;
 type Event = Schemas["Event"];
+type FileMetadata = Schemas["FileMetadata"];
+
+/** It tells the file's metadata as it was then, but for what would be long or is no fact of the file. */
+export interface FileEvent extends Event {
+  type: Extract<Event["type"], `file.${string}`>;
+  data: Omit<FileMetadata, "path" | "hasWaveform" | "audio"> & {
+    audio: Omit<NonNullable<FileMetadata["audio"]>, "tags"> | null;
+  };
+}
+
+export const isFileEvent = (event: Event): event is FileEvent => event.subject.kind === "file";
 
 export class Events {
   readonly #connection: Connection;

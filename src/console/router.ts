@@ -25,6 +25,9 @@ export function href(to: string, filters: Record<string, string | undefined> = {
   return BASE + to + (search && `?${search}`);
 }
 
+/** Where a file's page leads back to: the list as it was, and in it the file. */
+export const lastList = { address: href("/files"), id: "" };
+
 export function navigate(address: string, { replace = false } = {}): void {
   if (replace) history.replaceState(null, "", address);
   else history.pushState(null, "", address);

@@ -127,7 +127,7 @@ describe("A file's page", () => {
     for (const [label, seconds] of Object.entries(lives)) {
       await page.getByLabel("It lives for").selectOption(label);
       if (seconds === 77) await page.getByLabel("Seconds").fill("77");
-      await page.getByRole("button", { name: "Copy signed address" }).first().click();
+      await page.getByRole("button", { name: "Make signed address" }).click();
       const told = page.getByRole("status").filter({ hasText: `X-Amz-Expires=${seconds}&` });
       await expect(told).toContainText("It ends:");
       const endsAt = Date.parse((await told.getByRole("time").getAttribute("datetime")) ?? "");
@@ -290,6 +290,25 @@ describe("The player", () => {
     const at = () => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
     await expect.poll(at).toBeGreaterThan(541);
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
+
+    // Nor is it stuck where no other address is to be had at first.
+    await page.keyboard.press("Home");
+    let isRefused = true;
+    await page.route(`**/docs/v1/uploads/${id}`, (route) =>
+      isRefused
+        ? route.fulfill({ status: 403, json: { status: false, code: "forbidden", message: "Not now." } })
+        : route.continue({ url: `${route.request().url()}?expiresIn=1800` }),
+    );
+    await page.locator("audio").evaluate((audio: HTMLAudioElement, ended) => {
+      audio.src = ended ?? "";
+    }, first);
+    await expect(page.getByRole("alert")).toContainText("Not now.");
+    await expect(page.getByRole("button", { name: "Play" })).toBeVisible();
+    isRefused = false;
+    await page.getByRole("button", { name: "Try again" }).click();
+    await expect.poll(at).toBeGreaterThan(0.2);
+    await page.getByRole("button", { name: "Pause" }).click();
+    expect(await page.locator("audio").evaluate(({ paused }: HTMLAudioElement) => paused)).toBe(true);
   });
 
   test("What the browser does not play is said in words.", async ({ openPage }) => {

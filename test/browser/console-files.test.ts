@@ -66,7 +66,8 @@ describe("The list of files", () => {
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&name=no$/);
     await page.getByLabel("Status").selectOption("failed");
     await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
-    await page.getByRole("main").getByRole("link", { name: "Clear filters" }).first().click();
+    const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
+    await clear.click();
     await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
     await expect(page.getByLabel("Name begins with")).toHaveValue("");
     await expect(page).toHaveURL(/\/console\/files$/);
@@ -77,6 +78,21 @@ describe("The list of files", () => {
     await expect(page.getByRole("rowheader")).toHaveCount(3);
     await page.getByLabel("Created until").fill("2020-02-02");
     await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
+    // What is typed while the address changes is not lost.
+    const field = page.getByLabel("Name begins with");
+    await field.fill("x");
+    await expect(page).toHaveURL(/name=x$/);
+    await field.evaluate(
+      (input: HTMLInputElement, link) => {
+        (link as HTMLElement).click();
+        input.value = "son";
+        input.dispatchEvent(new InputEvent("input", { bubbles: true }));
+      },
+      await clear.elementHandle(),
+    );
+    await expect(page).toHaveURL(/\/console\/files\?name=son$/);
+    await expect(page.getByRole("rowheader")).toHaveText(["song.mp3"]);
+    await expect(field).toHaveValue("son");
   });
 
   test("It follows what others do, and keeps the focus where its row goes.", async ({ openPage }) => {
@@ -100,7 +116,22 @@ describe("The list of files", () => {
   test("A file comes into a filtered list, and leaves it, as its status changes.", async ({ openPage }) => {
     const team = await newTeam();
     const { page } = await openConsole(openPage, { path: "/files?status=completed&name=a", team });
-    await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
+    const none = page.getByRole("heading", { name: "No file is like that." });
+    await expect(none).toBeVisible();
+    // That the team has none is said once it is known.
+    const held: (() => Promise<void>)[] = [];
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => {
+      held.push(() => route.continue());
+    });
+    await page.getByRole("link", { name: "Clear filters" }).first().click();
+    await expect.poll(() => held.length).toBe(1);
+    await expect(page.getByRole("heading", { name: "No files yet." })).toHaveCount(0);
+    await expect(none).toBeVisible();
+    await held[0]?.();
+    await expect(page.getByRole("heading", { name: "No files yet." })).toBeVisible();
+    await page.unroute(/\/docs\/v1\/uploads\?/);
+    await page.goBack();
+    await expect(none).toBeVisible();
     await uploadNamed(team, "a.mp3", "b.mp3", "aa.mp3");
     await expect(page.getByRole("rowheader")).toHaveText(["a.mp3", "aa.mp3"]);
   });
@@ -128,6 +159,27 @@ describe("The list of files", () => {
     await page.goBack();
     await expect(page.getByRole("rowheader")).toHaveCount(5);
     await expect(page.getByRole("link", { name: "1.txt" })).toBeFocused();
+  });
+
+  test("A further page that is still to come keeps nobody from leaving.", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "1.txt", "2.txt");
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => {
+      const asked = route.request().url().replace("limit=100", "limit=1");
+      // The second page never comes.
+      return asked.includes("cursor=") ? undefined : route.continue({ url: asked });
+    });
+    await page.getByRole("link", { name: "Files" }).click();
+    const asking = page.waitForRequest(/cursor=/);
+    await page.getByRole("button", { name: "Show more" }).click();
+    await asking;
+    const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("cursor="));
+    await page.getByRole("link", { name: "Users" }).click();
+    await ended;
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+    await expect(page).toHaveURL(/\/console\/users$/);
+    await expect(page.getByRole("heading", { level: 1, name: "Users" })).toBeVisible();
   });
 
   test("Two thousand files scroll, are reached by keyboard, and are chosen at once.", async ({ openPage }) => {
@@ -208,7 +260,7 @@ describe("Deleting files", () => {
     const told = dialog(page).getByRole("alert");
     await expect(told).toContainText("2 files of 3 are gone, 1 file still there.");
     await expect(told.getByRole("listitem").filter({ hasText: "refused.txt" })).toHaveText(
-      "refused.txt: Not you. Request the-request",
+      "refused.txt: Not you.Request the-request",
     );
     await expect(told.getByRole("listitem").filter({ hasText: "gone.txt" })).toContainText("Request");
     expect(await namesOf(team.stowage)).toEqual(["refused.txt"]);

@@ -1,4 +1,4 @@
-import type { Stowage } from "../../src/client/stowage.ts";
+import { isFileEvent, type Stowage } from "../../src/client/stowage.ts";
 
 /* What must not compile, and what must: `npm run check` reads this file, nothing runs it. */
 
@@ -20,6 +20,16 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   file.sizeInBytes;
   // @ts-expect-error: a digest may be missing.
   file.sha256.length;
+}
+
+export async function eventsOfFilesTellMetadata(stowage: Stowage): Promise<number | undefined> {
+  const event = await stowage.events.get("0193477c0a5e2b7f4d1c8e90");
+  if (!isFileEvent(event)) return undefined;
+  // @ts-expect-error: an event does not tell where the file is.
+  event.data.path;
+  // @ts-expect-error: nor what its tags are.
+  event.data.audio?.tags;
+  return event.data.size;
 }
 
 export async function answersAreTyped(stowage: Stowage): Promise<[number, string | null, number | null | undefined]> {

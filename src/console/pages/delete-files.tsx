@@ -1,8 +1,8 @@
 import { useRef, useState } from "preact/hooks";
-import { StowageError } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
-import { messageOf } from "../parts/failure.tsx";
+import { messageOf, RequestId } from "../parts/failure.tsx";
+import { isMissing } from "../parts/unloaded.tsx";
 import { formatCount } from "../parts/values.tsx";
 import { client, hasEnded, noteFailure } from "../session.ts";
 
@@ -74,10 +74,9 @@ export function DeleteFiles({
     );
     if (failed.length + queue.length === 0) return onClose();
     // What somebody else has deleted is gone all the same: there is nothing to try again.
-    const isGone = (error: unknown) => error instanceof StowageError && error.code === "not_found";
-    for (const { file, error } of failed) if (isGone(error)) onGone(file._id);
+    for (const { file, error } of failed) if (isMissing(error)) onGone(file._id);
     setFailures(failed);
-    setLeft([...failed.filter(({ error }) => !isGone(error)).map(({ file }) => file), ...queue]);
+    setLeft([...failed.filter(({ error }) => !isMissing(error)).map(({ file }) => file), ...queue]);
     closing.current?.focus();
   };
   const stop = () => {
@@ -97,12 +96,7 @@ export function DeleteFiles({
               {failures.map(({ file, error }) => (
                 <li key={file._id}>
                   <bdi>{file.originalName}</bdi>: {messageOf(error)}
-                  {error instanceof StowageError && error.requestId && (
-                    <>
-                      {" "}
-                      Request <code>{error.requestId}</code>
-                    </>
-                  )}
+                  <RequestId of={error} />
                 </li>
               ))}
             </ul>

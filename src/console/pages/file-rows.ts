@@ -1,19 +1,26 @@
-import type { Event, FileFilters, FileMetadata, StoredFile } from "../../client/stowage.ts";
+import type { FileEvent, FileFilters, FileMetadata, StoredFile } from "../../client/stowage.ts";
 
 /** What a list shows of a file. The size is known only of files that an event told of. */
 export type FileRow = Pick<StoredFile, "_id" | "originalName" | "fileType" | "status" | "createdAt" | "__v"> &
   Partial<Pick<FileMetadata, "size">>;
 
-export const STATUSES = ["pending", "processing", "completed", "failed"];
-export const FILE_TYPES = ["audio", "video", "image", "document", "text", "archive", "other"].map(
-  (kind) => `${kind} file`,
-);
+/** A type that is new in the API does not compile until it is here. */
+const KNOWN_TYPES: Record<StoredFile["fileType"], 0> = {
+  "audio file": 0,
+  "video file": 0,
+  "image file": 0,
+  "document file": 0,
+  "text file": 0,
+  "archive file": 0,
+  "other file": 0,
+};
+export const FILE_TYPES = Object.keys(KNOWN_TYPES);
 
 /** What became of files since the list was loaded; null of a deleted one. */
 export type News = Map<string, FileRow | null>;
 
-export function note(news: News, { type, subject, data }: Event): void {
-  news.set(subject.id, type === "file.deleted" ? null : (data as unknown as FileRow));
+export function note(news: News, { type, subject, data }: FileEvent): void {
+  news.set(subject.id, type === "file.deleted" ? null : data);
 }
 
 /** The first instant of a day in the reader's zone, so many days later; undefined where it is none. */

@@ -1,42 +1,26 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type FileMetadata, StowageError } from "../../client/stowage.ts";
+import type { FileMetadata } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { FactList } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useLoaded } from "../parts/loading.ts";
-import { Empty, Page } from "../parts/page.tsx";
+import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
+import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { CopyButton, formatBytes, formatCount, formatDuration, StatusBadge, Time } from "../parts/values.tsx";
-import { navigate } from "../router.ts";
+import { lastList, navigate } from "../router.ts";
 import { client } from "../session.ts";
 import { Player } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
-import { listAddress } from "./files.tsx";
 
 export function FilePage({ id }: { id: string }) {
-  const { value: file, error, reload } = useLoaded((signal) => client.value.files.get(id, { signal }), [id]);
-  const [isGone, setGone] = useState(false);
-  useEffect(
-    () =>
-      onEvent(({ type, subject }) => {
-        if (subject.id !== id) return;
-        if (type === "file.deleted") setGone(true);
-        else reload();
-      }),
-    [id],
-  );
-  const back = <a href={listAddress()}>All files</a>;
-  if (isGone || (error instanceof StowageError && error.code === "not_found"))
-    return (
-      <Page title="No such file">
-        <Empty title="There is no file at this address.">
-          <p>It was deleted, or it never was there.</p>
-          <p>{back}</p>
-        </Empty>
-      </Page>
-    );
+  const loaded = useLoaded((signal) => client.value.files.get(id, { signal }), [id]);
+  const { value: file, error, reload } = loaded;
+  useEffect(() => onEvent(({ subject }) => subject.id === id && reload()), [id, reload]);
+  const back = <a href={lastList.address}>All files</a>;
+  if (isMissing(error)) return <Unloaded what="File" of={loaded} back={back} />;
   return (
     <Page title={file?.originalName ?? "File"} actions={file && <Actions file={file} />}>
       <p>{back}</p>
@@ -86,7 +70,7 @@ function Actions({ file }: { file: FileMetadata }) {
           onGone={() => {
             isGone.current = true;
           }}
-          onClose={() => (isGone.current ? navigate(listAddress()) : setAsked(false))}
+          onClose={() => (isGone.current ? navigate(lastList.address) : setAsked(false))}
         />
       )}
     </>
@@ -233,7 +217,7 @@ function SignedAddress({ id }: { id: string }) {
       )}
       <Failure error={error} />
       <button type="submit" class="button" aria-disabled={isRunning}>
-        Copy signed address
+        Make signed address
       </button>
       {made && (
         <p role="status">

@@ -1,24 +1,21 @@
 import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preact/signals";
-import { useEffect, useReducer, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
+import { isFileEvent } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { SelectField, TextField } from "../parts/form.tsx";
 import { useListing, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { formatBytes, formatCount, StatusBadge, Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
+import { formatBytes, formatCount, STATUSES, StatusBadge, Time } from "../parts/values.tsx";
+import { href, lastList, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
 import { UploadButtons } from "../uploads/dropping.tsx";
 import { countFiles, DeleteFiles } from "./delete-files.tsx";
-import { FILE_TYPES, type FileRow, filtersOf, type News, note, rowsOf, STATUSES } from "./file-rows.ts";
+import { FILE_TYPES, type FileRow, filtersOf, type News, note, rowsOf } from "./file-rows.ts";
 
 const PAGE_FILES = 100;
 const TYPING_MILLISECONDS = 250;
-
-/** Where a file's page leads back to: the list as it was, and in it the file. */
-const left = { address: href("/files"), id: "" };
-export const listAddress = () => left.address;
 
 function setQuery(changes: Record<string, string>): void {
   navigate(href("/files", { ...Object.fromEntries(query.value), ...changes }), { replace: true });
@@ -37,7 +34,7 @@ export function Files() {
   useEffect(() => {
     let frame = 0;
     const end = onEvent((event) => {
-      if (event.subject.kind !== "file") return;
+      if (!isFileEvent(event)) return;
       note(news, event);
       // Once for all that came together.
       frame ||= requestAnimationFrame(() => {
@@ -52,7 +49,7 @@ export function Files() {
   }, []);
   const { value: sizes } = useLoaded(async (signal) => {
     const { items } = await client.value.events.list({ type: "file.uploaded", limit: PAGE_FILES }, { signal }).page();
-    return new Map(items.map(({ subject, data }) => [subject.id, data.size as number]));
+    return new Map(items.filter(isFileEvent).map(({ subject, data }) => [subject.id, data.size]));
   }, []);
   const selected = useSignal(new Set<string>());
   const [deleted, setDeleted] = useState<FileRow[] | null>(null);
@@ -60,15 +57,18 @@ export function Files() {
   const rows = items && rowsOf(items, news, filters, !more);
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
   useEffect(() => {
-    left.address = location.pathname + location.search;
-    if (!rows || !left.id) return;
-    document.querySelector<HTMLElement>(`a[href="${href(`/files/${left.id}`)}"]`)?.focus();
-    left.id = "";
+    lastList.address = location.pathname + location.search;
+    if (!rows || !lastList.id) return;
+    document.querySelector<HTMLElement>(`a[href="${href(`/files/${lastList.id}`)}"]`)?.focus();
+    lastList.id = "";
   });
   const isFiltered = Object.keys(filters).length > 0;
+  // While the list of other filters is loading, this one is shown.
+  const wasFiltered = useMemo(() => isFiltered, [items]);
   const showMore = async () => {
+    const here = location.href;
     await more?.();
-    setQuery({ pages: String(Number(pages ?? 1) + 1) });
+    if (location.href === here) setQuery({ pages: String(Number(pages ?? 1) + 1) });
   };
   return (
     <Page title="Files" actions={<UploadButtons />}>
@@ -100,7 +100,7 @@ export function Files() {
           </table>
         </>
       ) : (
-        rows && !more && <NoFiles isFiltered={isFiltered} />
+        rows && !more && <NoFiles isFiltered={wasFiltered} />
       )}
       {rows?.length === 0 && more && <p class="quiet">None so far, but not all files were looked at yet.</p>}
       <More of={{ items: rows, isLoading, more: more && showMore }} />
@@ -178,9 +178,9 @@ function NameFilter() {
   const [typed, setTyped] = useState(asked);
   const timer = useRef(0);
   useEffect(() => {
-    setTyped(asked);
-    return () => clearTimeout(timer.current);
+    if (!timer.current) setTyped(asked);
   }, [asked]);
+  useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <TextField
       label="Name begins with"
@@ -191,7 +191,10 @@ function NameFilter() {
       onInput={({ currentTarget: { value } }) => {
         setTyped(value);
         clearTimeout(timer.current);
-        timer.current = window.setTimeout(() => setFilter({ name: value }), TYPING_MILLISECONDS);
+        timer.current = window.setTimeout(() => {
+          timer.current = 0;
+          setFilter({ name: value });
+        }, TYPING_MILLISECONDS);
       }}
     />
   );
@@ -261,7 +264,7 @@ function Row({
         <a
           href={href(`/files/${_id}`)}
           onClick={() => {
-            left.id = _id;
+            lastList.id = _id;
           }}
         >
           <bdi>{originalName}</bdi>

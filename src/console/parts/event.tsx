@@ -1,9 +1,10 @@
 import { signal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { Event } from "../../client/stowage.ts";
+import { type Event, isFileEvent } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
+import { RequestId } from "./failure.tsx";
 import { useLoaded } from "./loading.ts";
 import { CopyButton } from "./values.tsx";
 
@@ -28,11 +29,12 @@ export function useNames(): void {
 }
 
 /** The thing that it happened to, with a link where the console has a page of it. */
-export function Subject({ event: { type, subject, data } }: { event: Event }) {
+export function Subject({ event }: { event: Event }) {
+  const { type, subject } = event;
   const { kind, id } = subject;
   const known = names.value.get(id);
-  const name = data.originalName ?? known;
-  const shown = name ? <bdi>{String(name)}</bdi> : <code>{id}</code>;
+  const name = isFileEvent(event) ? event.data.originalName : known;
+  const shown = name ? <bdi>{name}</bdi> : <code>{id}</code>;
   if (/deleted|revoked/.test(type)) return shown;
   const pages = {
     file: href(`/files/${id}`),
@@ -69,11 +71,7 @@ export function EventDetails({ event: { _id, actor, data } }: { event: Event }) 
         </a>{" "}
         <CopyButton text={_id} what="id of the event" />
       </p>
-      {actor.requestId && (
-        <p class="quiet">
-          Request <code>{actor.requestId}</code>
-        </p>
-      )}
+      <RequestId of={actor} />
       <pre class="json">{JSON.stringify(data, null, 2)}</pre>
     </div>
   );

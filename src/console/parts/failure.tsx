@@ -8,10 +8,20 @@ export function messageOf(error: unknown): string {
   return error instanceof Error && error.message ? error.message : DEFAULT;
 }
 
+/** What to name when asking for help, of an error or an answer. Nothing where it has none. */
+export function RequestId({ of }: { of: unknown }) {
+  const id = (of as { requestId?: string | null } | null | undefined)?.requestId;
+  return id ? (
+    <p class="quiet">
+      Request <code>{id}</code>
+    </p>
+  ) : null;
+}
+
 /** A failure where it happened. Nothing while there is none. */
 export function Failure({ error, onRetry }: { error: unknown; onRetry?: (() => void) | undefined }) {
   if (error === null || error === undefined) return null;
-  const { requestId, errors } = error instanceof StowageError ? error : { requestId: null, errors: [] };
+  const errors = error instanceof StowageError ? error.errors : [];
   return (
     <div class="failure" role="alert">
       <p>{messageOf(error)}</p>
@@ -24,11 +34,7 @@ export function Failure({ error, onRetry }: { error: unknown; onRetry?: (() => v
           ))}
         </ul>
       )}
-      {requestId && (
-        <p class="quiet">
-          Request <code>{requestId}</code>
-        </p>
-      )}
+      <RequestId of={error} />
       {onRetry && (
         <button type="button" class="button" onClick={onRetry}>
           Try again

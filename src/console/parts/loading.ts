@@ -66,17 +66,25 @@ export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: In
     }
     return { items, next };
   };
+  const stop = useRef(new AbortController());
   // Other filters are another list, which begins at its first page.
   useEffect(
     () => () => {
       pages.current = 1;
+      stop.current.abort();
+      stop.current = new AbortController();
     },
     inputs,
   );
   const { value, change, ...loaded } = useLoaded<Pages>((signal) => read(signal, pages.current), inputs);
   const more = async () => {
     if (value?.next === undefined) return;
-    const { items, next } = await read(new AbortController().signal, 1, { items: [], next: value.next });
+    const { signal } = stop.current;
+    const found = await read(signal, 1, { items: [], next: value.next }).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    if (!found || signal.aborted) return;
+    const { items, next } = found;
     pages.current++;
     // Where it was loaded anew meanwhile, this is no longer what follows.
     change((now) => (now.next === value.next ? { items: [...now.items, ...items], next } : now));

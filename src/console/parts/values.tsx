@@ -8,7 +8,15 @@ const integer = new Intl.NumberFormat();
 const oneDecimal = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
-const LOOKS = { pending: "busy", processing: "busy", completed: "good", failed: "bad" };
+/** A status that is new in the API does not compile until it is here. */
+const LOOKS: Record<StoredFile["status"], string> = {
+  pending: "busy",
+  processing: "busy",
+  completed: "good",
+  failed: "bad",
+};
+
+export const STATUSES = Object.keys(LOOKS);
 
 /** The status of a file. */
 export const StatusBadge = ({ status }: Pick<StoredFile, "status">) => (

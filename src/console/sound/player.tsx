@@ -60,7 +60,14 @@ export function Player({ file }: { file: FileMetadata }) {
   latestDraw.current = draw;
 
   useEffect(() => {
-    signing.run(async () => setSource({ address: await client.value.files.sign(file._id) }));
+    signing.run(async () => {
+      try {
+        setSource({ address: await client.value.files.sign(file._id) });
+      } catch (error) {
+        setPlaying(false);
+        throw error;
+      }
+    });
   }, [file._id, round]);
   useEffect(() => {
     // Within a second, addresses are the same: the element would not take it as another.
@@ -101,6 +108,7 @@ export function Player({ file }: { file: FileMetadata }) {
     resumed.current = { at: position.current, isPlaying: wasPlaying };
     renewedAt.current = position.current;
     setProblem(null);
+    setPlaying(wasPlaying);
     setRound(round + 1);
   };
   const onError = () => {
@@ -113,9 +121,15 @@ export function Player({ file }: { file: FileMetadata }) {
     setProblem(wordsFor(audio.current, file));
   };
   const toggle = () => {
-    if (isPlaying) audio.current?.pause();
+    const { current: element } = audio;
+    if (signing.error) renew(true);
+    else if (resumed.current) {
+      // It begins, or does not, once it has its new address.
+      resumed.current.isPlaying = !isPlaying;
+      setPlaying(!isPlaying);
+    } else if (element && !element.paused) element.pause();
     // A refusal is told by the element's error.
-    else audio.current?.play().catch(() => {});
+    else element?.play().catch(() => {});
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const to = {
@@ -222,7 +236,7 @@ export function Player({ file }: { file: FileMetadata }) {
         error={signing.error ?? (problem && new Error(problem))}
         onRetry={() => {
           renewedAt.current = null;
-          renew(false);
+          renew(resumed.current?.isPlaying ?? false);
         }}
       />
     </section>

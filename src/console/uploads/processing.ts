@@ -1,5 +1,5 @@
 import { effect } from "@preact/signals";
-import type { FileMetadata } from "../../client/stowage.ts";
+import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
 import { client, noteFailure } from "../session.ts";
 import { peaksOf, type Sound } from "../sound/peaks.ts";
@@ -17,7 +17,10 @@ export async function look(upload: Upload): Promise<void> {
   }
 }
 
-function learn(upload: Upload, { _id, status, failure, audio }: FileMetadata): void {
+function learn(
+  upload: Upload,
+  { _id, status, failure, audio }: Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio">,
+): void {
   change(upload, { file: { _id, status, failure } });
   if (status !== "completed" && status !== "failed") return;
   const { file } = upload;
@@ -40,11 +43,12 @@ async function draw(id: string, file: File, audio: Sound): Promise<void> {
 
 /** From the start of the page. */
 export function followProcessing(): void {
-  onEvent(({ type, subject, data }) => {
-    const upload = uploads.peek().find(({ progress }) => progress.peek().file?._id === subject.id);
+  onEvent((event) => {
+    if (!isFileEvent(event)) return;
+    const upload = uploads.peek().find(({ progress }) => progress.peek().file?._id === event.subject.id);
     if (!upload) return;
-    if (type === "file.deleted") dismiss(upload);
-    else learn(upload, data as unknown as FileMetadata);
+    if (event.type === "file.deleted") dismiss(upload);
+    else learn(upload, event.data);
   });
   effect(() => {
     if (isLive.value) for (const upload of uploads.peek()) void look(upload);

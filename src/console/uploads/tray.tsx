@@ -1,8 +1,7 @@
 import { signal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
-import { StowageError } from "../../client/stowage.ts";
-import { messageOf } from "../parts/failure.tsx";
-import { formatBytes, formatCount, formatDuration } from "../parts/values.tsx";
+import { messageOf, RequestId } from "../parts/failure.tsx";
+import { formatBytes, formatCount, formatDuration, StatusBadge } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { FileInput } from "./dropping.tsx";
 import { cancel, goOn, retry } from "./queue.ts";
@@ -116,8 +115,6 @@ function describe({ state, sentBytes, bytesPerSecond, error }: Progress, size: n
 /** The button that was pressed goes away; the one behind it stays. */
 const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement | null)?.focus();
 
-const BADGES = { pending: "", processing: "", completed: "good", failed: "bad" };
-
 function Row({ upload }: { upload: Upload }) {
   const { name, size, file, progress } = upload;
   const now = progress.value;
@@ -129,7 +126,7 @@ function Row({ upload }: { upload: Upload }) {
       <bdi class="name">{now.file ? <a href={href(`/files/${now.file._id}`)}>{name}</a> : name}</bdi>
       {state === "stored" ? null : <progress aria-label={name} value={now.sentBytes} max={size || 1} />}
       <div class="actions">
-        {now.file && <span class={`badge ${BADGES[now.file.status]}`}>{now.file.status}</span>}
+        {now.file && <StatusBadge status={now.file.status} />}
         {canRetry && (
           <button
             type="button"
@@ -168,15 +165,10 @@ function Row({ upload }: { upload: Upload }) {
       </div>
       <p class="quiet">{describe(now, size)}</p>
       {error !== null && (
-        <p class={state === "waiting" ? "quiet" : "problem"}>
-          {messageOf(error)}
-          {error instanceof StowageError && error.requestId && (
-            <>
-              {" "}
-              Request <code>{error.requestId}</code>
-            </>
-          )}
-        </p>
+        <>
+          <p class={state === "waiting" ? "quiet" : "problem"}>{messageOf(error)}</p>
+          <RequestId of={error} />
+        </>
       )}
     </li>
   );
