@@ -1,3 +1,4 @@
+import { RequestId } from "../parts/failure.tsx";
 import { formatBytes } from "../parts/values.tsx";
 import { type Call, curlOf } from "./call.ts";
 import { Code } from "./prose.tsx";
@@ -34,11 +35,7 @@ export function Result({ outcome, summary }: { outcome: Outcome | null; summary:
             <p>
               <strong>{answer.status}</strong> in {answer.milliseconds} ms{answer.message && `: ${answer.message}`}
             </p>
-            {answer.requestId && (
-              <p class="quiet">
-                Request <code>{answer.requestId}</code>
-              </p>
-            )}
+            <RequestId of={answer} />
           </>
         )}
       </div>
