@@ -9,7 +9,6 @@ export type { CallOptions, List, Page, StowageOptions } from "./connection.ts";
 export { type ErrorCode, StowageError } from "./errors.ts";
 export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
 export type { FileFilters } from "./files.ts";
-export { SignatureError, verifyMessage } from "./signatures.ts";
 export { RESUMABLE_BYTES, type UploadOptions } from "./uploads.ts";
 
 export type ApiKey = Schemas["ApiKey"];

@@ -2,7 +2,7 @@
  * Builds the pages for people into .wrangler/console: what [assets] of wrangler.toml serves. Wrangler runs it before each
  * build of the Worker. Plain JavaScript, since the Node that runs wrangler may be one that knows no types.
  */
-import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { build } from "esbuild";
 
@@ -10,15 +10,6 @@ const source = import.meta.dirname;
 const target = join(source, "../../.wrangler/console");
 /** The page `{name}.html` has the script `{name}.js` and the style `{name}.css` of its entry. */
 const ENTRIES = { home: "styles/home.css", console: "main.tsx", reference: "reference/main.tsx" };
-
-/** No page receives webhooks. */
-const withoutSignatures = {
-  name: "without signatures",
-  setup: ({ onLoad }) =>
-    onLoad({ filter: /client[\\/]signatures\.ts$/ }, () => ({
-      contents: "export const verifyMessage = undefined; export class SignatureError {}",
-    })),
-};
 
 // Each page by itself: 1 kB less of the console than with files that it shares with the reference.
 const builds = Object.entries(ENTRIES).map(([out, entry]) =>
@@ -41,8 +32,8 @@ const builds = Object.entries(ENTRIES).map(([out, entry]) =>
       "tus-js-client": join(source, "uploads/tus.js"),
       "url-parse": join(source, "uploads/native.js"),
     },
-    plugins: [withoutSignatures],
     minify: true,
+    sourcemap: "linked",
     legalComments: "none",
     metafile: true,
   }),
@@ -65,7 +56,6 @@ copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));
 copyFileSync(join(source, "headers.txt"), join(target, "_headers"));
 
 // What earlier builds left goes last: a page that is being served may still name it.
-mkdirSync(join(target, "assets"), { recursive: true });
 for (const name of readdirSync(join(target, "assets"))) {
   if (name !== "icon.svg" && !built.includes(name)) rmSync(join(target, "assets", name));
 }

@@ -9,6 +9,19 @@ const RETRY_MILLISECONDS = 5000;
 
 /** Whether events are being followed: false until the place to begin at is known, and while the service is out of reach. */
 export const isLive = signal(false);
+/** Whether the service was lost from sight while events were followed, and is not there again. */
+export const isLost = signal(false);
+/** So often events began to be followed: what was loaded before may be old. */
+export const beginnings = signal(0);
+
+/** One listener's mistake is no other's, and no failure of the line. */
+function tell(listener: Listener, event: Event): void {
+  try {
+    listener(event);
+  } catch (error) {
+    reportError(error);
+  }
+}
 
 /** Tells each event of the team from now on. @returns what ends it */
 export function onEvent(listener: Listener): () => void {
@@ -38,13 +51,16 @@ export function followEvents(): void {
             last = { teamId: team.id, eventId: items[0]?._id };
           }
           isLive.value = true;
+          isLost.value = false;
+          beginnings.value = beginnings.peek() + 1;
           for await (const event of client.events.follow({ after: last.eventId }, { signal })) {
             last = { teamId: team.id, eventId: event._id };
-            for (const listener of listeners) listener(event);
+            for (const listener of listeners) tell(listener, event);
           }
         } catch (error) {
           if (signal.aborted) return;
-          noteFailure(error);
+          noteFailure(error, client);
+          isLost.value ||= isLive.peek();
           isLive.value = false;
           await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));
         }

@@ -6,8 +6,14 @@ const BASE = "/console";
 export const path = signal(pathNow());
 /** The part behind the `?`: filters, so that a filtered list can be linked to, and gone back to. */
 export const query = signal(new URLSearchParams(location.search));
-/** The path's parts: `["files", "01a2…"]`. */
-export const steps = computed(() => path.value.split("/").filter(Boolean).map(decodeURIComponent));
+/** The path's parts: `["files", "01a2…"]`. One that can't be read is one part, which no page has. */
+export const steps = computed(() => {
+  try {
+    return path.value.split("/").filter(Boolean).map(decodeURIComponent);
+  } catch {
+    return [path.value];
+  }
+});
 
 function pathNow(): string {
   return location.pathname.slice(BASE.length).replace(/\/+$/, "") || "/";

@@ -1,9 +1,10 @@
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiKey, Stowage, StowageError } from "../client/stowage.ts";
+import { isDefect } from "./parts/failure.tsx";
 import { checkToken, type KeptSession, keepSession, readKeptSession } from "./token.ts";
 
 /** Who looks at the console, and with which key it asks. */
-export interface Session {
+interface Session {
   client: Stowage;
   /** Null for the operator, who manages the keys of all teams and sees nothing else of them. */
   team: KeptSession | null;
@@ -65,9 +66,14 @@ export async function signOut(): Promise<void> {
   if (ended?.team) await ended.client.keys.delete(ended.team.keyId);
 }
 
-/** Whatever asks the service says here what failed: a refused key ends the session. */
-export function noteFailure(error: unknown): void {
-  if (session.value && error instanceof StowageError && error.status === 401) hasEnded.value = true;
+/**
+ * Whatever asks the service says here what failed, and which client asked: a refused key ends the session, unless it is
+ * that of one before. A defect is told to the browser's console.
+ */
+export function noteFailure(error: unknown, asked: Stowage): void {
+  if (isDefect(error)) reportError(error);
+  else if (asked === session.peek()?.client && error instanceof StowageError && error.status === 401)
+    hasEnded.value = true;
 }
 
 async function isAllowed(call: Promise<unknown>): Promise<boolean> {

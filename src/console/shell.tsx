@@ -1,5 +1,7 @@
-import type { ComponentType } from "preact";
-import { isLive } from "./live.ts";
+import type { ComponentChildren, ComponentType } from "preact";
+import { useErrorBoundary } from "preact/hooks";
+import { leave } from "./leaving.tsx";
+import { isLive, isLost } from "./live.ts";
 import { EventPage } from "./pages/event.tsx";
 import { Events } from "./pages/events.tsx";
 import { FilePage } from "./pages/file.tsx";
@@ -11,14 +13,14 @@ import { Usage } from "./pages/usage.tsx";
 import { Users } from "./pages/users.tsx";
 import { WebhookPage } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
-import { Announcements, announce } from "./parts/announce.tsx";
-import { askFirst, Questions } from "./parts/dialog.tsx";
-import { messageOf } from "./parts/failure.tsx";
+import { Announcements } from "./parts/announce.tsx";
+import { Questions } from "./parts/dialog.tsx";
+import { Failure } from "./parts/failure.tsx";
+import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
-import { hasEnded, session, signOut } from "./session.ts";
+import { hasEnded, session } from "./session.ts";
 import { DropZone } from "./uploads/dropping.tsx";
 import { Tray } from "./uploads/tray.tsx";
-import { unfinished } from "./uploads/upload.ts";
 
 interface Section {
   label: string;
@@ -70,28 +72,20 @@ function Brand() {
   );
 }
 
+/** Where a page can't be shown, that is said in its place, and the rest goes on. */
+function Guard({ children }: { children: ComponentChildren }) {
+  const [error, reset] = useErrorBoundary((thrown) => reportError(thrown));
+  if (!error) return <>{children}</>;
+  return (
+    <Page title="This page failed">
+      <Failure error={error} onRetry={reset} />
+    </Page>
+  );
+}
+
 function Workplace({ sections, team }: { sections: Record<string, Section>; team: string | undefined }) {
   const [first = Object.keys(sections)[0] ?? "", ...rest] = steps.value;
-  const Shown = sections[first]?.pages[rest.length] ?? NotFound;
-  const leave = async () => {
-    try {
-      await signOut();
-      announce("Signed out.");
-    } catch (error) {
-      announce(`Signed out here, but the key could not be revoked: ${messageOf(error)}`);
-    }
-  };
-  const askToLeave = () => {
-    const count = unfinished.value.length;
-    if (count === 0) return leave();
-    askFirst({
-      title: "Sign out while files are being uploaded?",
-      text: `${count === 1 ? "One upload is" : `${count} uploads are`} not finished. This browser keeps what is needed to go on for 24 hours: sign in to this team again, and they go on from where they are. To keep nothing, cancel them first.`,
-      action: "Sign out",
-      isDangerous: false,
-      onConfirm: leave,
-    });
-  };
+  const Shown = (Object.hasOwn(sections, first) && sections[first]?.pages[rest.length]) || NotFound;
   return (
     <div class="workplace">
       <header class="bar">
@@ -115,15 +109,19 @@ function Workplace({ sections, team }: { sections: Record<string, Section>; team
           ) : (
             <p>Operator</p>
           )}
-          <button type="button" class="button small" onClick={askToLeave}>
+          <button type="button" class="button small" onClick={() => leave()}>
             Sign out
           </button>
         </div>
       </header>
       <div class="place">
         <main id="content" tabIndex={-1}>
-          {team && !isLive.value && <p class="visually-hidden">Connecting …</p>}
-          <Shown key={steps.value.join("/")} id={rest.join("/")} />
+          <p role="status" class={isLost.value ? "quiet" : "visually-hidden"}>
+            {team && !isLive.value && "Connecting …"}
+          </p>
+          <Guard key={steps.value.join("/")}>
+            <Shown id={rest.join("/")} />
+          </Guard>
         </main>
         <Tray />
       </div>

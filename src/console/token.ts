@@ -1,5 +1,7 @@
 /* What the console and the reference know of tokens, each being a page of its own. */
 
+import { Refusal } from "./refusal.ts";
+
 /** The key of a tab in which somebody is signed in. It is one that the console made for itself, and ends by itself. */
 export interface KeptSession {
   /** The team's. */
@@ -26,7 +28,7 @@ export function keepSession(kept: KeptSession | null): void {
   else sessionStorage.removeItem(KEPT);
 }
 
-/** @throws Error where no header may hold the token, so that it is none */
+/** @throws Refusal where no header may hold the token, so that it is none */
 export function checkToken(token: string): void {
-  if (!/^[!-~]+$/.test(token)) throw new Error("This is no key: a key has no spaces and no such letters.");
+  if (!/^[!-~]+$/.test(token)) throw new Refusal("This is no key: a key has no spaces and no such letters.");
 }

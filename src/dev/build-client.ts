@@ -17,7 +17,7 @@ rmSync(target, { recursive: true, force: true });
 mkdirSync(target, { recursive: true });
 
 await build({
-  entryPoints: { stowage: join(source, "stowage.ts"), command: join(source, "command/main.ts") },
+  entryPoints: { stowage: join(source, "package.ts"), command: join(source, "command/main.ts") },
   outdir: target,
   bundle: true,
   // What both have in common is there once.
@@ -46,7 +46,7 @@ const manifest = {
   description: `Client and command line of Stowage: ${description}`,
   type: "module",
   engines: { node: ">=20.16" },
-  exports: { ".": { types: "./types/stowage.d.ts", default: "./stowage.js" } },
+  exports: { ".": { types: "./types/package.d.ts", default: "./stowage.js" } },
   bin: { stowage: "command.js" },
   sideEffects: false,
   dependencies: {

@@ -80,6 +80,20 @@ const keptBytesOf = (page: Page, name: string) =>
     return records.find((one: { name: string }) => one.name === wanted)?.sentBytes ?? 0;
   }, name);
 
+/** The names of the files whose bytes the browser keeps. */
+const keptFilesOf = (page: Page) =>
+  page.evaluate(async () => {
+    const ask = <T>(request: IDBRequest<T>) =>
+      new Promise<T>((resolve) => {
+        request.onsuccess = () => resolve(request.result);
+      });
+    const database = await ask(indexedDB.open("stowage"));
+    const isThere = database.objectStoreNames.contains("files");
+    const files: File[] = isThere ? await ask(database.transaction("files").objectStore("files").getAll()) : [];
+    database.close();
+    return files.map(({ name }) => name);
+  });
+
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 /** Files and bytes that the team keeps or has reserved. */
@@ -135,6 +149,21 @@ describe("Files that are uploaded in the console", () => {
     await leave();
     await page.mouse.move(400, 300);
     await expect(page.getByText("Drop files or folders")).toBeHidden();
+    await page.evaluate(() => {
+      const { webkitGetAsEntry } = DataTransferItem.prototype;
+      DataTransferItem.prototype.webkitGetAsEntry = function () {
+        const entry = webkitGetAsEntry.call(this);
+        if (!entry?.isFile) return entry;
+        DataTransferItem.prototype.webkitGetAsEntry = webkitGetAsEntry;
+        const kind: FileSystemFileEntry = Object.getPrototypeOf(entry);
+        const { file } = kind;
+        kind.file = function (found, failed) {
+          if (this.name === "locked.txt") failed?.(new DOMException("", "NotReadableError"));
+          else file.call(this, found, failed);
+        };
+        return entry;
+      };
+    });
     await dropFiles(main, {
       "a.txt": text("A"),
       "album/b.txt": text("B"),
@@ -143,9 +172,11 @@ describe("Files that are uploaded in the console", () => {
       ".hidden": text("x"),
       "album/empty/": text(""),
       "album/nothing.txt": text(""),
+      "album/locked.txt": text("x"),
     });
     await expect(page.getByText("Drop files or folders")).toBeHidden();
-    await expect(page.getByRole("status").getByText("Left out: 2 hidden files and 1 empty folder.")).toBeVisible();
+    const leftOut = "Left out: 2 hidden files, 1 empty folder, and 1 that can't be read.";
+    await expect(page.getByRole("status").getByText(leftOut)).toBeVisible();
     await expect(tray.getByText("completed")).toHaveCount(3);
     await expect(tray.getByText("This file is empty: there is nothing to upload.")).toBeVisible();
     expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["a.txt", "b.txt", "c.txt"]);
@@ -316,13 +347,15 @@ describe("Files that are uploaded in the console", () => {
   });
 
   test("Those whose key was revoked go on with the key of whoever signs in again.", async ({ openPage, problems }) => {
-    problems.allow(/401/);
-    const { team, page, tray } = await openFiles(openPage);
+    problems.allow(/401/, /Another host/, /ERR_/);
+    let fault: Fault = "stall";
+    const line = await openLine(() => ({ fault, afterBytes: 8 * MEBIBYTE }));
+    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
     const offsets = noteOffsets(page);
-    await slowDown(page, MEBIBYTE);
     const bytes = bytesOf(12 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
-    await expect.poll(() => percentOf(page, "long.bin")).toBeGreaterThan(60);
+    await expect.poll(() => line.faults).toBe(1);
+    fault = "none";
     const [own] = (await collect(team.stowage.keys.list())).filter(({ name }) => name === "Console");
     await team.stowage.keys.delete(own?.id ?? "");
     await expect(page.getByText("Your key has ended or was revoked.")).toBeVisible();
@@ -342,7 +375,7 @@ describe("Files that are uploaded in the console", () => {
     await choose(page, { name: "mine.bin", bytes: bytesOf(4 * MEBIBYTE) });
     await expect.poll(() => percentOf(page, "mine.bin")).toBeGreaterThan(5);
     const signOut = page.getByRole("button", { name: "Sign out" });
-    const question = page.getByRole("dialog", { name: "Sign out while files are being uploaded?" });
+    const question = page.getByRole("dialog", { name: "Sign out with unfinished uploads?" });
     await signOut.first().click();
     await question.getByRole("button", { name: "Cancel" }).click();
     await expect(signOut).toBeFocused();
@@ -354,6 +387,39 @@ describe("Files that are uploaded in the console", () => {
     await signIn(page, team.key);
     await expect(tray.getByText("completed")).toBeVisible();
     expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("Whoever signs out may have those forgotten that failed, also by revoking the console's key.", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/413/);
+    const team = await newTeam();
+    const page = await openPage({ path: "/console/files" });
+    // A browser that fails once to open its database is asked again.
+    await page.evaluate(() => {
+      const { open } = IDBFactory.prototype;
+      IDBFactory.prototype.open = () => {
+        IDBFactory.prototype.open = open;
+        throw new DOMException("", "UnknownError");
+      };
+    });
+    await signIn(page, team.key);
+    const json = { status: false, code: "quota_exceeded", message: "The team may keep no more." };
+    await page.route(UPLOADS, (route) => route.fulfill({ status: 413, json }));
+    await choose(page, { name: "private.txt", bytes: Buffer.from("Private") });
+    await expect(page.getByText("The team may keep no more.")).toBeVisible();
+    await expect.poll(() => keptFilesOf(page)).toEqual(["private.txt"]);
+    await page.getByRole("link", { name: "Keys" }).click();
+    await page.getByRole("button", { name: "Revoke Console" }).click();
+    const question = page.getByRole("dialog");
+    await expect(question).toContainText("One upload is not finished.");
+    await question.getByLabel("Forget them").check();
+    await question.getByRole("button", { name: "Revoke key" }).click();
+    await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
+    await expect.poll(() => keptFilesOf(page)).toEqual([]);
+    await signIn(page, team.key);
+    await expect(page.getByRole("region", { name: "Uploads" })).toBeHidden();
   });
 
   test("One is sent by one tab at a time, and by another once that is closed.", async ({ openPage, problems }) => {

@@ -48,6 +48,7 @@ export function DeleteFiles({
   const isRunning = done !== null;
   const work = async () => {
     const queue = [...left];
+    const asked = client.peek();
     const failed: { file: Named; error: unknown }[] = [];
     let count = 0;
     isStopped.current = false;
@@ -56,11 +57,11 @@ export function DeleteFiles({
     const deleteNext = async () => {
       for (let file = queue.shift(); file; file = queue.shift()) {
         try {
-          await client.value.files.delete(file._id);
+          await asked.files.delete(file._id);
           count++;
           onGone(file._id);
         } catch (error) {
-          noteFailure(error);
+          noteFailure(error, asked);
           failed.push({ file, error });
         }
         setDone(count + failed.length);

@@ -2,10 +2,10 @@ import { useEffect, useState } from "preact/hooks";
 import type { Delivery } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { Dialog } from "../parts/dialog.tsx";
+import { TaskDialog } from "../parts/dialog.tsx";
 import { EVENT_WORDS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
-import { onSubmit, TextField, textOf } from "../parts/form.tsx";
+import { TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
@@ -163,50 +163,35 @@ interface ReplayProps {
 
 /** Sends again what happened since an event, in as many steps as the service takes. One that fails is gone on from. */
 function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
-  const { run, isRunning, error } = useTask();
   const [{ after, count }, setProgress] = useState({ after: since, count: 0 });
-  const replay = (form: HTMLFormElement) =>
-    run(async () => {
-      const failedOnly = new FormData(form).has("failedOnly");
-      let sent = count;
-      for (let from: string | null = textOf(form, "after"); from !== null; ) {
-        const step = await client.value.webhooks.replay(id, { after: from, failedOnly });
-        sent += step.deliveries;
-        from = step.next;
-        if (from !== null) setProgress({ after: from, count: sent });
-      }
-      announce(
-        sent === 1 ? "1 delivery is being sent again." : `${formatCount(sent)} deliveries are being sent again.`,
-      );
-      onReplayed();
-      onClose();
-    });
+  const replay = async (form: HTMLFormElement) => {
+    const failedOnly = new FormData(form).has("failedOnly");
+    let sent = count;
+    for (let from: string | null = textOf(form, "after"); from !== null; ) {
+      const step = await client.value.webhooks.replay(id, { after: from, failedOnly });
+      sent += step.deliveries;
+      from = step.next;
+      if (from !== null) setProgress({ after: from, count: sent });
+    }
+    announce(sent === 1 ? "1 delivery is being sent again." : `${formatCount(sent)} deliveries are being sent again.`);
+    onReplayed();
+    onClose();
+  };
   return (
-    <Dialog title="Send again what happened" onClose={onClose}>
-      <form class="stack" onSubmit={onSubmit(replay)}>
-        <TextField
-          key={after}
-          label="After the event"
-          name="after"
-          required
-          spellcheck={false}
-          defaultValue={after}
-          hint="Its id, from the list of events. What came after it is sent, under the same message ids as before."
-        />
-        <label>
-          <input type="checkbox" name="failedOnly" /> Only what failed
-        </label>
-        {count > 0 && <p role="status">{formatCount(count)} so far.</p>}
-        <Failure error={error} />
-        <div class="actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" aria-disabled={isRunning}>
-            Send again
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <TaskDialog title="Send again what happened" action="Send again" onRun={replay} onClose={onClose}>
+      <TextField
+        key={after}
+        label="After the event"
+        name="after"
+        required
+        spellcheck={false}
+        defaultValue={after}
+        hint="Its id, from the list of events. What came after it is sent, under the same message ids as before."
+      />
+      <label>
+        <input type="checkbox" name="failedOnly" /> Only what failed
+      </label>
+      {count > 0 && <p role="status">{formatCount(count)} so far.</p>}
+    </TaskDialog>
   );
 }

@@ -48,16 +48,17 @@ function Actions({ file }: { file: FileMetadata }) {
       await client.value.files.reprocess(file._id);
       announce("The file is processed again.");
     });
-  const unless = (isRefused: boolean, act: () => void) => ({
-    "aria-disabled": isRefused,
-    onClick: () => isRefused || act(),
-  });
   return (
     <>
-      <button type="button" class="button" {...unless(isRunning, download)}>
+      <button type="button" class="button" aria-disabled={isRunning} onClick={download}>
         Download
       </button>
-      <button type="button" class="button" {...unless(isRunning || !isDone, processAgain)}>
+      <button
+        type="button"
+        class="button"
+        aria-disabled={isRunning || !isDone}
+        onClick={() => isDone && processAgain()}
+      >
         Process again
       </button>
       <button type="button" class="button danger" onClick={() => setAsked(true)}>
@@ -202,7 +203,7 @@ function SignedAddress({ id }: { id: string }) {
       );
     });
   return (
-    <form class="card stack" onSubmit={onSubmit((form) => isRunning || make(form))}>
+    <form class="card stack" onSubmit={onSubmit(make)}>
       <h2>Signed address</h2>
       <p class="quiet">It opens the file to whoever holds it, without a key, until it ends.</p>
       <SelectField label="It lives for" name="life" value={life} onChange={setLife}>

@@ -1,18 +1,18 @@
 import { useEffect, useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
+import { leave } from "../leaving.tsx";
 import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { askFirst, Dialog } from "../parts/dialog.tsx";
+import { askFirst, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
-import { useTask } from "../parts/task.ts";
 import { mask, Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
-import { client, session, signOut } from "../session.ts";
+import { client, session } from "../session.ts";
 
 const DAY_MILLISECONDS = 86_400_000;
 /** In days. A key lives for ten years at most. */
@@ -86,20 +86,19 @@ function Row({ apiKey, isOperator, onRevoked }: { apiKey: ApiKey; isOperator: bo
   const { id, name, key, isPublic, teamId, createdAt, expiresAt } = apiKey;
   const isOurs = session.value?.team?.keyId === id;
   const hasEnded = Date.parse(expiresAt) <= Date.now();
-  const revoke = () =>
+  const asked = { title: `Revoke “${name}”?`, action: "Revoke key" };
+  const revoke = () => {
+    if (isOurs) return leave({ ...asked, text: "This console uses this key: you will be signed out." });
     askFirst({
-      title: `Revoke “${name}”?`,
-      text: isOurs
-        ? "This console uses this key: you will be signed out."
-        : "Whoever uses it is refused from the next request on. It can't be brought back.",
-      action: "Revoke key",
+      ...asked,
+      text: "Whoever uses it is refused from the next request on. It can't be brought back.",
       onConfirm: async () => {
-        if (isOurs) return signOut();
         await client.value.keys.delete(id);
         announce(`Revoked “${name}”.`);
         onRevoked();
       },
     });
+  };
   return (
     <tr>
       <th scope="row">
@@ -137,22 +136,20 @@ interface NewKeyProps {
 }
 
 function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
-  const { run, isRunning, error } = useTask();
   const [made, setMade] = useState<ApiKey | null>(null);
-  const make = (form: HTMLFormElement) =>
-    run(async () => {
-      const days = Number(textOf(form, "days"));
-      const named = isOperator ? textOf(form, "team") || undefined : undefined;
-      const key = await client.value.keys.create({
-        name: textOf(form, "name"),
-        isPublic: textOf(form, "kind") === "public",
-        // A minute less: ten years are the limit, and clocks differ.
-        expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
-        teamId: named,
-      });
-      setMade(key);
-      onMade();
+  const make = async (form: HTMLFormElement) => {
+    const days = Number(textOf(form, "days"));
+    const named = isOperator ? textOf(form, "team") || undefined : undefined;
+    const key = await client.value.keys.create({
+      name: textOf(form, "name"),
+      isPublic: textOf(form, "kind") === "public",
+      // A minute less: ten years are the limit, and clocks differ.
+      expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
+      teamId: named,
     });
+    setMade(key);
+    onMade();
+  };
   if (made) {
     return (
       <Secret title={`Key “${made.name}”`} what="key" secret={made.key} onClose={onClose}>
@@ -165,39 +162,28 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
     );
   }
   return (
-    <Dialog title="Create key" onClose={onClose}>
-      <form class="stack" onSubmit={onSubmit(make)}>
-        <TextField label="Name" name="name" required maxLength={100} hint="What it is for, such as “Web player”." />
-        <SelectField label="Kind" name="kind">
-          <option value="secret">Secret: acts for the team</option>
-          <option value="public">Public: only uploads</option>
-        </SelectField>
-        <SelectField label="Ends after" name="days">
-          {Object.entries(LIVES).map(([label, days]) => (
-            <option key={label} value={days} selected={days === 365}>
-              {label}
-            </option>
-          ))}
-        </SelectField>
-        {isOperator && (
-          <TextField
-            label="Team"
-            name="team"
-            defaultValue={teamId ?? ""}
-            spellcheck={false}
-            hint="Empty to found a new one."
-          />
-        )}
-        <Failure error={error} />
-        <div class="actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" aria-disabled={isRunning}>
-            Create key
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <TaskDialog title="Create key" action="Create key" onRun={make} onClose={onClose}>
+      <TextField label="Name" name="name" required maxLength={100} hint="What it is for, such as “Web player”." />
+      <SelectField label="Kind" name="kind">
+        <option value="secret">Secret: acts for the team</option>
+        <option value="public">Public: only uploads</option>
+      </SelectField>
+      <SelectField label="Ends after" name="days">
+        {Object.entries(LIVES).map(([label, days]) => (
+          <option key={label} value={days} selected={days === 365}>
+            {label}
+          </option>
+        ))}
+      </SelectField>
+      {isOperator && (
+        <TextField
+          label="Team"
+          name="team"
+          defaultValue={teamId ?? ""}
+          spellcheck={false}
+          hint="Empty to found a new one."
+        />
+      )}
+    </TaskDialog>
   );
 }

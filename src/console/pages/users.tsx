@@ -2,13 +2,12 @@ import { useEffect, useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
 import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { askFirst, Dialog } from "../parts/dialog.tsx";
+import { askFirst, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, onSubmit, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
@@ -126,45 +125,37 @@ interface UserFormProps {
 
 /** Makes a user, or changes one: where another changed it meanwhile, nothing is overwritten. */
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
-  const { run, isRunning, error } = useTask();
-  const save = (form: HTMLFormElement) =>
-    run(async () => {
-      const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
-      const password = String(new FormData(form).get("password"));
-      if (user) {
-        const changes = { firstName, lastName, email, ...(password && { password }) };
-        await client.value.users.update(user._id, changes, { version: user.__v });
-      } else {
-        await client.value.users.create({ firstName, lastName, email, password });
-      }
-      announce(user ? "Saved." : `Created ${email}.`);
-      onSaved();
-      onClose();
-    });
+  const save = async (form: HTMLFormElement) => {
+    const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
+    const password = String(new FormData(form).get("password"));
+    if (user) {
+      const changes = { firstName, lastName, email, ...(password && { password }) };
+      await client.value.users.update(user._id, changes, { version: user.__v });
+    } else {
+      await client.value.users.create({ firstName, lastName, email, password });
+    }
+    announce(user ? "Saved." : `Created ${email}.`);
+    onSaved();
+    onClose();
+  };
   return (
-    <Dialog title={user ? "Change user" : "Create user"} onClose={onClose}>
-      <form class="stack" onSubmit={onSubmit(save)}>
-        <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
-        <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
-        <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
-        <TextField
-          label={user ? "New password" : "Password"}
-          name="password"
-          type="password"
-          autocomplete="new-password"
-          required={!user}
-          hint={user ? "Empty to keep the one there is." : "8 characters at least."}
-        />
-        <Failure error={error} />
-        <div class="actions">
-          <button type="button" class="button" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="button primary" aria-disabled={isRunning}>
-            {user ? "Save" : "Create user"}
-          </button>
-        </div>
-      </form>
-    </Dialog>
+    <TaskDialog
+      title={user ? "Change user" : "Create user"}
+      action={user ? "Save" : "Create user"}
+      onRun={save}
+      onClose={onClose}
+    >
+      <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
+      <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
+      <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
+      <TextField
+        label={user ? "New password" : "Password"}
+        name="password"
+        type="password"
+        autocomplete="new-password"
+        required={!user}
+        hint={user ? "Empty to keep the one there is." : "8 characters at least."}
+      />
+    </TaskDialog>
   );
 }

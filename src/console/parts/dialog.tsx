@@ -1,7 +1,10 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
+import { path } from "../router.ts";
+import { hasEnded, session } from "../session.ts";
 import { Failure } from "./failure.tsx";
+import { onSubmit } from "./form.tsx";
 import { useTask } from "./task.ts";
 
 /** Where the focus was before each dialog. */
@@ -34,15 +37,18 @@ export function Dialog({
       (next as HTMLElement | null)?.focus();
     };
   }, []);
+  const close = (event: Event) => {
+    event.preventDefault();
+    onClose();
+  };
   return (
     <dialog
       ref={element}
       class="dialog"
       aria-labelledby={titleId}
-      onCancel={(event) => {
-        event.preventDefault();
-        onClose();
-      }}
+      // Browsers let a second one close it, whatever is done here: Escape must not come that far.
+      onCancel={close}
+      onKeyDown={(event) => event.key === "Escape" && close(event)}
     >
       <h2 id={titleId}>{title}</h2>
       {children}
@@ -50,59 +56,67 @@ export function Dialog({
   );
 }
 
-interface Question {
+interface TaskDialogProps {
   title: string;
-  /** What will be lost, in whole sentences. */
-  text: ComponentChildren;
   /** The verb of what is done, such as "Delete file". */
   action: string;
   isDangerous?: boolean;
-  /** Does it. Where it throws, the dialog says why and stays. */
+  /** Does it, with what was filled in, and closes the dialog. Where it throws, the dialog says why and stays. */
+  onRun: (form: HTMLFormElement) => Promise<void> | void;
+  onClose: () => void;
+  children: ComponentChildren;
+}
+
+/** A dialog that does something. Meanwhile it can't be closed: how that ends would be told to nobody. */
+export function TaskDialog({ title, action, isDangerous, onRun, onClose, children }: TaskDialogProps) {
+  const { run, isRunning, error } = useTask();
+  const close = () => isRunning || onClose();
+  return (
+    <Dialog title={title} onClose={close}>
+      <form class="stack" onSubmit={onSubmit((form) => run(async () => onRun(form)))}>
+        {children}
+        <Failure error={error} />
+        <div class="actions">
+          <button type="button" class="button" aria-disabled={isRunning} onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class={`button ${isDangerous ? "danger" : "primary"}`} aria-disabled={isRunning}>
+            {action}
+          </button>
+        </div>
+      </form>
+    </Dialog>
+  );
+}
+
+interface Question extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
+  /** What will be lost, in whole sentences. */
+  text: ComponentChildren;
   onConfirm: () => Promise<void> | void;
 }
 
 const question = signal<Question | null>(null);
+const forget = () => {
+  question.value = null;
+};
 
 /** Asks before something is done that can't be taken back. */
 export function askFirst(asked: Question): void {
   question.value = asked;
 }
 
-/** Where `askFirst` asks; there is one in the page. */
+/** Where `askFirst` asks; there is one in the page. A question goes with the page, or the session, that it is of. */
 export function Questions() {
-  const asked = question.value;
-  return asked && <Confirmation key={asked.title} {...asked} />;
-}
-
-function Confirmation({ title, text, action, isDangerous = true, onConfirm }: Question) {
-  const { run, isRunning, error } = useTask();
-  const close = () => {
-    question.value = null;
+  useEffect(forget, [path.value, session.value, hasEnded.value]);
+  if (!question.value) return null;
+  const { text, onConfirm, isDangerous = true, ...asked } = question.value;
+  const confirm = async () => {
+    await onConfirm();
+    forget();
   };
   return (
-    <Dialog title={title} onClose={close}>
-      <div class="stack">
-        {typeof text === "string" ? <p>{text}</p> : text}
-        <Failure error={error} />
-        <div class="actions">
-          <button type="button" class="button" onClick={close}>
-            Cancel
-          </button>
-          <button
-            type="button"
-            class={isDangerous ? "button danger" : "button primary"}
-            aria-disabled={isRunning}
-            onClick={() =>
-              run(async () => {
-                await onConfirm();
-                close();
-              })
-            }
-          >
-            {action}
-          </button>
-        </div>
-      </div>
-    </Dialog>
+    <TaskDialog key={asked.title} {...asked} isDangerous={isDangerous} onRun={confirm} onClose={forget}>
+      {typeof text === "string" ? <p>{text}</p> : text}
+    </TaskDialog>
   );
 }

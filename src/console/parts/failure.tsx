@@ -1,12 +1,13 @@
 import { StowageError } from "../../client/stowage.ts";
+import { Refusal } from "../refusal.ts";
 
 const DEFAULT = "Something went wrong in this page.";
 
-/** What the service says, and what to name when asking for help. */
-export function messageOf(error: unknown): string {
-  if (error instanceof StowageError) return error.message;
-  return error instanceof Error && error.message ? error.message : DEFAULT;
-}
+/** Whether something failed by a mistake in the console, of whose words nobody can make anything. */
+export const isDefect = (error: unknown) => !(error instanceof StowageError || error instanceof Refusal);
+
+/** What the service says, or the console. */
+export const messageOf = (error: unknown): string => (isDefect(error) ? DEFAULT : (error as Error).message);
 
 /** What to name when asking for help, of an error or an answer. Nothing where it has none. */
 export function RequestId({ of }: { of: unknown }) {

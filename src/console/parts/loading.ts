@@ -1,7 +1,7 @@
 import { type Inputs, useCallback, useEffect, useRef, useState } from "preact/hooks";
 import type { List } from "../../client/stowage.ts";
-import { isLive } from "../live.ts";
-import { noteFailure, session } from "../session.ts";
+import { beginnings } from "../live.ts";
+import { client, noteFailure, session } from "../session.ts";
 
 interface Loaded<T> {
   /** Undefined until it is there for the first time. */
@@ -13,7 +13,7 @@ interface Loaded<T> {
   change(update: (value: T) => T): void;
 }
 
-/** Loads for a page, anew when an input changes, when another signs in, and when events are followed again after a gap. */
+/** Loads for a page, anew when an input changes, when another signs in, and when events begin to be followed. */
 export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: Inputs): Loaded<T> {
   const [state, setState] = useState<Pick<Loaded<T>, "value" | "error" | "isLoading">>({
     value: undefined,
@@ -25,17 +25,18 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
   latestLoad.current = load;
   useEffect(() => {
     const stop = new AbortController();
+    const asked = client.peek();
     setState((before) => ({ ...before, isLoading: true }));
     latestLoad.current(stop.signal).then(
       (value) => !stop.signal.aborted && setState({ value, error: null, isLoading: false }),
       (error) => {
         if (stop.signal.aborted) return;
-        noteFailure(error);
+        noteFailure(error, asked);
         setState((before) => ({ ...before, error, isLoading: false }));
       },
     );
     return () => stop.abort();
-  }, [...inputs, round, session.value, isLive.value]);
+  }, [...inputs, round, session.value, beginnings.value]);
   const reload = useCallback(() => setRound((before) => before + 1), []);
   const change = useCallback(
     (update: (value: T) => T) =>

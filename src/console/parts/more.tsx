@@ -28,7 +28,7 @@ export function More({
       <Failure error={error} />
       {more && (
         <p>
-          <button type="button" class="button" aria-disabled={isRunning} onClick={() => isRunning || show()}>
+          <button type="button" class="button" aria-disabled={isRunning} onClick={show}>
             Show more
           </button>
         </p>

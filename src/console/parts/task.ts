@@ -1,5 +1,5 @@
 import { useCallback, useRef, useState } from "preact/hooks";
-import { noteFailure } from "../session.ts";
+import { client, noteFailure } from "../session.ts";
 
 interface Task {
   /** Runs one piece of work at a time: a second one is ignored. It never rejects: what failed is `error`. */
@@ -19,10 +19,11 @@ export function useTask(): Task {
     isBusy.current = true;
     setRunning(true);
     setError(null);
+    const asked = client.peek();
     try {
       await work();
     } catch (failure) {
-      noteFailure(failure);
+      noteFailure(failure, asked);
       setError(failure);
     } finally {
       isBusy.current = false;

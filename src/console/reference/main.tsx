@@ -3,6 +3,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { Announcements } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
+import { Refusal } from "../refusal.ts";
 import { type Reference, readDocument } from "./document.ts";
 import { Introduction } from "./introduction.tsx";
 import { Navigation } from "./navigation.tsx";
@@ -21,7 +22,7 @@ async function load(): Promise<void> {
   failure.value = null;
   try {
     const response = await reach(DOCUMENT);
-    if (!response.ok) throw new Error(`${DOCUMENT} was answered ${response.status}.`);
+    if (!response.ok) throw new Refusal(`${DOCUMENT} was answered ${response.status}.`);
     reference.value = read(await response.text());
   } catch (error) {
     failure.value = error;
@@ -33,7 +34,7 @@ function read(text: string): Reference {
     return readDocument(JSON.parse(text));
   } catch (error) {
     reportError(error);
-    throw new Error(`${DOCUMENT} is not of the shape that this page shows.`);
+    throw new Refusal(`${DOCUMENT} is not of the shape that this page shows.`);
   }
 }
 

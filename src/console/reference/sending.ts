@@ -1,3 +1,4 @@
+import { Refusal } from "../refusal.ts";
 import { type Call, jsonText } from "./call.ts";
 
 /** More would make the page slow, and be read by nobody. */
@@ -21,7 +22,7 @@ export async function reach(address: string | URL, request: RequestInit = {}): P
     return await fetch(address, request);
   } catch (error) {
     if (request.signal?.aborted) throw error;
-    throw new Error("The service can't be reached.", { cause: error });
+    throw new Refusal("The service can't be reached.", { cause: error });
   }
 }
 
@@ -29,7 +30,7 @@ export async function reach(address: string | URL, request: RequestInit = {}): P
 export async function send(call: Call, token: string, signal: AbortSignal): Promise<Answer> {
   const { method, path, headers, needsToken, body } = call;
   const url = new URL(path, location.origin);
-  if (url.origin !== location.origin) throw new Error("A token is sent to this service alone.");
+  if (url.origin !== location.origin) throw new Refusal("A token is sent to this service alone.");
   const start = performance.now();
   const response = await reach(url, {
     method,

@@ -3,6 +3,7 @@ import type { FileMetadata } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
 import { useTask } from "../parts/task.ts";
 import { formatDuration } from "../parts/values.tsx";
+import { Refusal } from "../refusal.ts";
 import { client } from "../session.ts";
 import { drawnFile, drawWaveform } from "./waveform.ts";
 
@@ -233,7 +234,7 @@ export function Player({ file }: { file: FileMetadata }) {
         </select>
       </label>
       <Failure
-        error={signing.error ?? (problem && new Error(problem))}
+        error={signing.error ?? (problem && new Refusal(problem))}
         onRetry={() => {
           renewedAt.current = null;
           renew(resumed.current?.isPlaying ?? false);

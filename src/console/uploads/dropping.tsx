@@ -7,6 +7,7 @@ interface Found {
   files: File[];
   hidden: number;
   emptyFolders: number;
+  unreadable: number;
 }
 
 const isHidden = (name: string) => name.startsWith(".");
@@ -22,23 +23,28 @@ const entriesOf = (folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]>
 };
 
 async function collect(entry: FileSystemEntry, found: Found): Promise<void> {
-  if (isHidden(entry.name)) {
-    found.hidden++;
-  } else if (entry.isFile) {
-    found.files.push(await new Promise((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject)));
-  } else {
-    const entries = await entriesOf(entry as FileSystemDirectoryEntry);
-    if (entries.length === 0) found.emptyFolders++;
-    for (const one of entries) await collect(one, found);
+  try {
+    if (isHidden(entry.name)) {
+      found.hidden++;
+    } else if (entry.isFile) {
+      found.files.push(await new Promise((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject)));
+    } else {
+      const entries = await entriesOf(entry as FileSystemDirectoryEntry);
+      if (entries.length === 0) found.emptyFolders++;
+      for (const one of entries) await collect(one, found);
+    }
+  } catch {
+    found.unreadable++;
   }
 }
 
-function addFound({ files, hidden, emptyFolders }: Found): void {
+function addFound({ files, hidden, emptyFolders, unreadable }: Found): void {
   const left = [
     hidden && (hidden === 1 ? "1 hidden file" : `${hidden} hidden files`),
     emptyFolders && (emptyFolders === 1 ? "1 empty folder" : `${emptyFolders} empty folders`),
-  ].filter(Boolean);
-  if (left.length > 0) announce(`Left out: ${left.join(" and ")}.`);
+    unreadable && `${unreadable} that can't be read`,
+  ].filter((words) => typeof words === "string");
+  if (left.length > 0) announce(`Left out: ${new Intl.ListFormat("en").format(left)}.`);
   else if (files.length === 0) announce("There is no file in it.");
   add(files);
 }
@@ -46,21 +52,15 @@ function addFound({ files, hidden, emptyFolders }: Found): void {
 async function addDropped(items: DataTransferItemList): Promise<void> {
   // The list is emptied as soon as the event is over.
   const entries = [...items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
-  const found: Found = { files: [], hidden: 0, emptyFolders: 0 };
-  for (const entry of entries) {
-    try {
-      await collect(entry, found);
-    } catch {
-      announce(`“${entry.name}” can't be read.`);
-    }
-  }
+  const found: Found = { files: [], hidden: 0, emptyFolders: 0, unreadable: 0 };
+  for (const entry of entries) await collect(entry, found);
   addFound(found);
 }
 
 function addChosen(chosen: File[]): void {
   const isInHidden = ({ name, webkitRelativePath }: File) => (webkitRelativePath || name).split("/").some(isHidden);
   const files = chosen.filter((file) => !isInHidden(file));
-  addFound({ files, hidden: chosen.length - files.length, emptyFolders: 0 });
+  addFound({ files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
 }
 
 /** A button that asks for files. `of` says to a screen reader for what. */

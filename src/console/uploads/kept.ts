@@ -38,7 +38,11 @@ function open(): Promise<IDBDatabase> {
 /** @returns what `work` asked for; undefined where it can't be had */
 async function within<T>(work: (stores: Stores) => IDBRequest<T>): Promise<T | undefined> {
   try {
-    database ??= open();
+    database ??= open().catch((error) => {
+      // The next one tries again.
+      database = undefined;
+      throw error;
+    });
     const transaction = (await database).transaction(["records", "files"], "readwrite");
     const request = work({ records: transaction.objectStore("records"), files: transaction.objectStore("files") });
     await new Promise<unknown>((resolve, reject) => {

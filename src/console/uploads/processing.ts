@@ -10,10 +10,11 @@ import { change, dismiss, type Upload, uploads } from "./upload.ts";
 export async function look(upload: Upload): Promise<void> {
   const { file } = upload.progress.peek();
   if (!file || file.status === "completed" || file.status === "failed") return;
+  const asked = client.peek();
   try {
-    learn(upload, await client.peek().files.get(file._id));
+    learn(upload, await asked.files.get(file._id));
   } catch (error) {
-    noteFailure(error);
+    noteFailure(error, asked);
   }
 }
 
@@ -30,14 +31,14 @@ function learn(
 
 /** Whoever opens the file sees its waveform, without decoding it. What fails here is missed by nobody. */
 async function draw(id: string, file: File, audio: Sound): Promise<void> {
-  const { files } = client.peek();
+  const asked = client.peek();
   const peaks = await peaksOf(file, audio);
   if (!peaks) return;
   try {
-    await files.setWaveform(id, peaks);
+    await asked.files.setWaveform(id, peaks);
     drawnFile.value = id;
   } catch (error) {
-    noteFailure(error);
+    noteFailure(error, asked);
   }
 }
 

@@ -1,6 +1,7 @@
 import { computed, effect } from "@preact/signals";
-import { StowageError } from "../../client/stowage.ts";
+import { type Stowage, StowageError } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
+import { Refusal } from "../refusal.ts";
 import { client, hasEnded, noteFailure, session } from "../session.ts";
 import { find, findFile, findOfTeam, hold, type Kept, keep, keepFile } from "./kept.ts";
 import { look } from "./processing.ts";
@@ -44,7 +45,7 @@ function begin(file: File, team: string): void {
   const { name, size, lastModified } = file;
   const record = { key, team, name, size, lastModified };
   if (size === 0) {
-    const error = new Error("This file is empty: there is nothing to upload.");
+    const error = new Refusal("This file is empty: there is nothing to upload.");
     notice(put(record, undefined, { state: "failed", error }));
     return;
   }
@@ -64,7 +65,7 @@ export function goOn(upload: Upload, file: File): void {
     upload.file = file;
     retry(upload);
   } else {
-    change(upload, { error: new Error(`“${file.name}” is not the file that was begun, or was changed since.`) });
+    change(upload, { error: new Refusal(`“${file.name}” is not the file that was begun, or was changed since.`) });
   }
 }
 
@@ -86,11 +87,12 @@ export function cancel(upload: Upload): void {
 
 async function giveUp(upload: Upload): Promise<void> {
   const { address } = upload;
+  const asked = client.peek();
   try {
-    if (address) await client.peek().files.discard(address);
+    if (address) await asked.files.discard(address);
     dismiss(upload);
   } catch (error) {
-    noteFailure(error);
+    noteFailure(error, asked);
     upload.isCancelled = false;
     if (address && error instanceof StowageError && error.status === 403) {
       announce(`“${upload.name}” was complete before it could be cancelled.`);
@@ -98,6 +100,14 @@ async function giveUp(upload: Upload): Promise<void> {
     } else {
       change(upload, { state: "failed", error });
     }
+  }
+}
+
+/** Keeps nothing of them in this browser. What arrived of them, the service forgets by itself. */
+export function forgetUnfinished(): void {
+  for (const upload of unfinished.peek()) {
+    upload.stop?.abort();
+    dismiss(upload);
   }
 }
 
@@ -112,9 +122,10 @@ async function send(upload: Upload): Promise<void> {
   const file = upload.file as File;
   const stop = new AbortController();
   upload.stop = stop;
+  const asked = client.peek();
   change(upload, { state: "sending", bytesPerSecond: 0 });
   try {
-    const { id } = await client.peek().files.upload(file, {
+    const { id } = await asked.files.upload(file, {
       name: upload.name,
       resumableFromBytes: 1,
       resumeFrom: upload.address,
@@ -130,7 +141,7 @@ async function send(upload: Upload): Promise<void> {
   } catch (error) {
     if (upload.isCancelled) await giveUp(upload);
     else if (stop.signal.aborted) change(upload, { state: "waiting" });
-    else if (await isReadable(file)) fail(upload, error);
+    else if (await isReadable(file)) fail(upload, error, asked);
     else lose(upload);
   }
   sendNext();
@@ -148,7 +159,7 @@ const isReadable = (file: File): Promise<boolean> =>
 /** The file was changed, moved or removed where it lies. */
 function lose(upload: Upload): void {
   upload.file = undefined;
-  change(upload, { state: "interrupted", error: new Error("The browser can no longer read this file.") });
+  change(upload, { state: "interrupted", error: new Refusal("The browser can no longer read this file.") });
   notice(upload);
 }
 
@@ -173,8 +184,8 @@ function measure(upload: Upload): (sentBytes: number) => void {
   };
 }
 
-function fail(upload: Upload, error: unknown): void {
-  noteFailure(error);
+function fail(upload: Upload, error: unknown, asked: Stowage): void {
+  noteFailure(error, asked);
   const { code, status } = error instanceof StowageError ? error : { code: "", status: 0 };
   if (status === 401) {
     // With the key of whoever signs in next it goes on.

@@ -42,10 +42,8 @@ const NOTICE_MILLISECONDS = 1000;
 export const all = signal<Upload[]>([]);
 /** Of the team that is signed in, in the order in which they came. */
 export const uploads = computed(() => all.value.filter(({ team }) => team === session.value?.team?.id));
-/** What needs nothing but time. */
-export const unfinished = computed(() =>
-  uploads.value.filter(({ progress }) => ["waiting", "sending"].includes(progress.value.state)),
-);
+/** What this browser keeps something of. */
+export const unfinished = computed(() => uploads.value.filter(({ progress }) => progress.value.state !== "stored"));
 
 export const stateOf = (upload: Upload) => upload.progress.peek().state;
 

@@ -1,0 +1,2 @@
+/** What a page refuses by itself, in words for people. */
+export class Refusal extends Error {}
