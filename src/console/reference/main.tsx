@@ -96,5 +96,7 @@ function Content(loaded: Reference) {
   );
 }
 
+// A page that "back" brings to life again would have its token still, whoever is there by now.
+addEventListener("pageshow", (event) => event.persisted && location.reload());
 render(<Page />, document.getElementById("page") as HTMLElement);
 await load();

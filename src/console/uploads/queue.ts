@@ -239,6 +239,8 @@ async function take({ sentBytes, ...record }: Kept, release: () => void): Promis
 
 /** From the start of the page, for whoever signs in. */
 export function followQueue(): void {
+  // Whoever comes, what is old goes.
+  void findOfTeam("");
   const team = computed(() => (hasEnded.value ? undefined : session.value?.team?.id));
   const takeUp = () => {
     if (team.peek() && !document.hidden) void restore(team.peek() ?? "");
