@@ -34,7 +34,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
     return answer;
   };
   app.get("/console/*", provideDeps, pageHeaders, servePage("/console.html"));
-  app.get("/reference", provideDeps, pageHeaders, servePage("/reference.html"));
+  app.on("GET", ["/reference", "/reference/"], provideDeps, pageHeaders, servePage("/reference.html"));
   // At `/` only a browser gets a page: whoever calls the API there hears that there is nothing, in its one shape.
   const isNoBrowser = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isNoBrowser, provideDeps, pageHeaders, servePage("/home.html")));

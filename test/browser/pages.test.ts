@@ -4,7 +4,7 @@ import { expect, storeOrigin, test, url } from "./support.ts";
 
 /* How the pages and what they load are served, to a browser or to anybody else. */
 
-const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/reference"];
+const PAGES = ["/", "/console", "/console/files/01a200a6007316cfb20018cd", "/reference", "/reference/"];
 const MAX_SCRIPT_BYTES = { "/console": 45_000, "/reference": 20_000 };
 const MAX_STYLE_BYTES = 8_000;
 

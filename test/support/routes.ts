@@ -98,7 +98,7 @@ export function requestFor({ name, operation }: Route): CallOptions {
 }
 
 /** What the Worker answers that is no operation of the service: its description, and the pages for people. */
-export const PAGES = ["GET /openapi.json", "GET /", "GET /console/*", "GET /reference"];
+export const PAGES = ["GET /openapi.json", "GET /", "GET /console/*", "GET /reference", "GET /reference/"];
 
 /** The routes that the app has mounted, as its router tells; without middleware and the answer to preflights. */
 export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {

@@ -86,7 +86,7 @@ const Copyable = ({ text, what }: { text: string; what: string }) => (
 
 function Details({ file }: { file: FileMetadata }) {
   const { audio, failure, processedAt, sha256, size } = file;
-  const isHeard = /^(audio|video)\//.test(file.mimeType) && size > 0;
+  const isHeard = /^(audio|video)\//.test(file.mimeType) && size > 0 && !failure;
   const kind = { 1: "1, mono", 2: "2, stereo" };
   return (
     <>
@@ -118,7 +118,7 @@ function Details({ file }: { file: FileMetadata }) {
             Version: file.__v,
             Id: <Copyable text={file._id} what="id" />,
             "SHA-256": sha256 && <Copyable text={sha256} what="SHA-256" />,
-            Address: <Copyable text={file.path} what="address" />,
+            "Stored at": <Copyable text={file.path} what="address" />,
           }}
         />
         <div class="stack">

@@ -54,9 +54,9 @@ export function Actor({ event: { actor } }: { event: Event }) {
   return name ? (
     <bdi>{name}</bdi>
   ) : (
-    <>
+    <span>
       {userId ? "User" : "Key"} <code>{id}</code>
-    </>
+    </span>
   );
 }
 

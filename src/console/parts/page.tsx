@@ -27,7 +27,7 @@ export function Page({
   return (
     <>
       <header class="page-header">
-        <h1 ref={heading} tabIndex={-1}>
+        <h1 ref={heading} dir="auto" tabIndex={-1}>
           {title}
         </h1>
         {actions && <div class="actions">{actions}</div>}

@@ -33,7 +33,7 @@ export function Search({ reference }: { reference: Reference }) {
     const focus = (event: KeyboardEvent) => {
       if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
       event.preventDefault();
-      field.current?.focus();
+      field.current?.focus({ preventScroll: true });
       field.current?.select();
     };
     addEventListener("keydown", focus);
