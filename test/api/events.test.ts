@@ -141,8 +141,8 @@ describe("The events of a file", () => {
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
-    const { path: _, audio, ...shown } = metadata;
-    const { tags: __, ...described } = audio;
+    const { path: _, hasWaveform: __, audio, ...shown } = metadata;
+    const { tags: ___, ...described } = audio;
     expect(completed?.data).toEqual({ ...shown, audio: described });
     expect(deleted?.data).toEqual(completed?.data);
   });
