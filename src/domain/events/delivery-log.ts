@@ -128,9 +128,10 @@ export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): 
   const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
   const queries = [deliveryByEnd(values), makeDue(values), resumeByEnd(values)] as const;
   const [[before], [row]] = await write(deps, queries, { isIdempotent: true });
-  if (!row) throw new AppError(before ? "webhook_disabled" : "not_found");
+  if (!before) throw new AppError("not_found");
+  if (!row) throw new AppError("webhook_disabled");
   // Who asks a thousand times while its message is under way has no share of the queue a thousand times as large.
-  if (!before || !hasMessage(before, values.now)) deps.after(enqueueDeliveries(deps, [row]));
+  if (!hasMessage(before, values.now)) deps.after(enqueueDeliveries(deps, [row]));
   return view(row, null);
 }
 

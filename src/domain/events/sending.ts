@@ -167,7 +167,7 @@ export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJo
     await leave(deps, delivery, [fail(triedValues(delivery, unsent(now, error), "failed"))]);
     return "failed unsent";
   }
-  const { resumeAt, knownPause } = await turnOf(deps, webhook, now);
+  const { resumeAt, knownPause } = await pauseOf(deps, webhook, now);
   if (resumeAt !== null) {
     const waitMilliseconds = (resumeAt - now) * (1 + JITTER * random(deps));
     return isByMessage(webhook.failures, waitMilliseconds)
@@ -203,7 +203,7 @@ const isByMessage = (failures: number, waitMilliseconds: number) =>
  * Until when nothing is sent to the webhook; null where this delivery is to be tried now. `knownPause` is the pause that
  * this try begins under, which its success ends; 0 where there is none.
  */
-async function turnOf(
+async function pauseOf(
   deps: Deps,
   webhook: WebhookRow,
   now: number,
