@@ -32,3 +32,8 @@ export function keepSession(kept: KeptSession | null): void {
 export function checkToken(token: string): void {
   if (!/^[!-~]+$/.test(token)) throw new Refusal("This is no key: a key has no spaces and no such letters.");
 }
+
+/** A page that "back" brings to life again would have its token still, whoever is there by now: it is loaded anew. */
+export function reloadOnReturn(): void {
+  addEventListener("pageshow", (event) => event.persisted && location.reload());
+}

@@ -8,6 +8,7 @@ import { SelectField } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
+import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
@@ -113,24 +114,11 @@ function Trail(filters: Filters) {
           </Empty>
         )}
         {shown.length > 0 && (
-          <table class="table">
-            <thead>
-              <tr>
-                <th scope="col">What</th>
-                <th scope="col">Of what</th>
-                <th scope="col">By whom</th>
-                <th scope="col">When</th>
-                <th scope="col">
-                  <span class="visually-hidden">Details</span>
-                </th>
-              </tr>
-            </thead>
-            <tbody>
-              {shown.map((event) => (
-                <Row key={event._id} event={event} />
-              ))}
-            </tbody>
-          </table>
+          <Table columns={["What", "Of what", "By whom", "When"]} buttons="Details">
+            {shown.map((event) => (
+              <Row key={event._id} event={event} />
+            ))}
+          </Table>
         )}
       </div>
       <More of={events} />

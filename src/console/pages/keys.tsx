@@ -10,6 +10,7 @@ import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
+import { Table } from "../parts/table.tsx";
 import { mask, Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client, session } from "../session.ts";
@@ -53,26 +54,11 @@ export function Keys() {
         </Empty>
       )}
       {keys.items && keys.items.length > 0 && (
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Name</th>
-              <th scope="col">Kind</th>
-              <th scope="col">Key</th>
-              {isOperator && <th scope="col">Team</th>}
-              <th scope="col">Created</th>
-              <th scope="col">Ends</th>
-              <th scope="col">
-                <span class="visually-hidden">Actions</span>
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {keys.items.map((key) => (
-              <Row key={key.id} apiKey={key} isOperator={isOperator} onRevoked={keys.reload} />
-            ))}
-          </tbody>
-        </table>
+        <Table columns={["Name", "Kind", "Key", ...(isOperator ? ["Team"] : []), "Created", "Ends"]} buttons="Actions">
+          {keys.items.map((key) => (
+            <Row key={key.id} apiKey={key} isOperator={isOperator} onRevoked={keys.reload} />
+          ))}
+        </Table>
       )}
       <More of={keys} />
       {isMaking && (

@@ -8,6 +8,7 @@ import { FilterForm, TextField, textOf } from "../parts/form.tsx";
 import { useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
+import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
@@ -63,53 +64,41 @@ export function Users() {
           </Empty>
         ))}
       {users.items && users.items.length > 0 && (
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Name</th>
-              <th scope="col">Email</th>
-              <th scope="col">Created</th>
-              <th scope="col">
-                <span class="visually-hidden">Actions</span>
+        <Table columns={["Name", "Email", "Created"]} buttons="Actions">
+          {users.items.map((user) => (
+            <tr key={user._id}>
+              <th scope="row">
+                <bdi>{nameOf(user)}</bdi>
               </th>
+              <td data-label="Email">
+                <bdi>{user.email}</bdi>
+              </td>
+              <td data-label="Created">
+                <Time at={user.createdAt} />
+              </td>
+              <td class="number">
+                <div class="actions">
+                  <button
+                    type="button"
+                    class="button small"
+                    onClick={() => setEdited(user)}
+                    aria-label={`Change ${nameOf(user)}`}
+                  >
+                    Change
+                  </button>
+                  <button
+                    type="button"
+                    class="button small danger"
+                    onClick={() => remove(user)}
+                    aria-label={`Delete ${nameOf(user)}`}
+                  >
+                    Delete
+                  </button>
+                </div>
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {users.items.map((user) => (
-              <tr key={user._id}>
-                <th scope="row">
-                  <bdi>{nameOf(user)}</bdi>
-                </th>
-                <td data-label="Email">
-                  <bdi>{user.email}</bdi>
-                </td>
-                <td data-label="Created">
-                  <Time at={user.createdAt} />
-                </td>
-                <td class="number">
-                  <div class="actions">
-                    <button
-                      type="button"
-                      class="button small"
-                      onClick={() => setEdited(user)}
-                      aria-label={`Change ${nameOf(user)}`}
-                    >
-                      Change
-                    </button>
-                    <button
-                      type="button"
-                      class="button small danger"
-                      onClick={() => remove(user)}
-                      aria-label={`Delete ${nameOf(user)}`}
-                    >
-                      Delete
-                    </button>
-                  </div>
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          ))}
+        </Table>
       )}
       <More of={users} />
       {edited !== undefined && <UserForm user={edited} onSaved={users.reload} onClose={() => setEdited(undefined)} />}

@@ -7,6 +7,7 @@ import { useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
+import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href } from "../router.ts";
@@ -47,37 +48,27 @@ export function Webhooks() {
         </Empty>
       )}
       {webhooks.value && webhooks.value.length > 0 && (
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Address</th>
-              <th scope="col">Events</th>
-              <th scope="col">Status</th>
-              <th scope="col">Created</th>
+        <Table columns={["Address", "Events", "Status", "Created"]}>
+          {webhooks.value.map((webhook) => (
+            <tr key={webhook._id}>
+              <th scope="row">
+                <a href={href(`/webhooks/${webhook._id}`)}>{webhook.url}</a>
+                {webhook.description && (
+                  <p class="quiet">
+                    <bdi>{webhook.description}</bdi>
+                  </p>
+                )}
+              </th>
+              <td data-label="Events">{wantedBy(webhook)}</td>
+              <td data-label="Status">
+                <WebhookStatus webhook={webhook} />
+              </td>
+              <td data-label="Created">
+                <Time at={webhook.createdAt} />
+              </td>
             </tr>
-          </thead>
-          <tbody>
-            {webhooks.value.map((webhook) => (
-              <tr key={webhook._id}>
-                <th scope="row">
-                  <a href={href(`/webhooks/${webhook._id}`)}>{webhook.url}</a>
-                  {webhook.description && (
-                    <p class="quiet">
-                      <bdi>{webhook.description}</bdi>
-                    </p>
-                  )}
-                </th>
-                <td data-label="Events">{wantedBy(webhook)}</td>
-                <td data-label="Status">
-                  <WebhookStatus webhook={webhook} />
-                </td>
-                <td data-label="Created">
-                  <Time at={webhook.createdAt} />
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+          ))}
+        </Table>
       )}
       <More of={{ items: webhooks.value, isLoading: webhooks.isLoading }} />
       {isMaking && (

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { Announcements } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Refusal } from "../refusal.ts";
+import { reloadOnReturn } from "../token.ts";
 import { type Reference, readDocument } from "./document.ts";
 import { Introduction } from "./introduction.tsx";
 import { Navigation } from "./navigation.tsx";
@@ -96,7 +97,6 @@ function Content(loaded: Reference) {
   );
 }
 
-// A page that "back" brings to life again would have its token still, whoever is there by now.
-addEventListener("pageshow", (event) => event.persisted && location.reload());
+reloadOnReturn();
 render(<Page />, document.getElementById("page") as HTMLElement);
 await load();

@@ -84,12 +84,12 @@ export const find = (key: string): Promise<Kept | undefined> =>
 export const findFile = (key: string): Promise<File | undefined> =>
   within<File | undefined>(({ files }) => files.get(key));
 
-/** What is kept of a team's uploads. Those that the service has forgotten go away, of all teams. */
-export async function findOfTeam(team: string): Promise<Kept[]> {
+/** Forgets what the service has forgotten too, of all teams. @returns what stays */
+export async function forgetOld(): Promise<Kept[]> {
   const records = (await within<(Kept & { at: number })[]>(({ records }) => records.getAll())) ?? [];
   const isOld = ({ at }: { at: number }) => Date.now() - at > HOURS * 3_600_000;
   await Promise.all(records.filter(isOld).map(({ key }) => forget(key)));
-  return records.filter((record) => record.team === team && !isOld(record));
+  return records.filter((record) => !isOld(record));
 }
 
 /** Takes an upload for this tab alone, until what is answered is called. Null where another tab has it. */

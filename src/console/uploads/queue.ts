@@ -3,13 +3,14 @@ import { type Stowage, StowageError } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { Refusal } from "../refusal.ts";
 import { client, hasEnded, noteFailure, session } from "../session.ts";
-import { find, findFile, findOfTeam, hold, type Kept, keep, keepFile } from "./kept.ts";
+import { find, findFile, forgetOld, hold, type Kept, keep, keepFile } from "./kept.ts";
 import { look } from "./processing.ts";
 import { all, change, dismiss, letGo, notice, put, stateOf, type Upload, unfinished, uploads } from "./upload.ts";
 
 const AT_ONCE = 3;
 const SHOW_MILLISECONDS = 250;
 const KEEP_MILLISECONDS = 1000;
+const PRELOAD_MILLISECONDS = 1000;
 /** Speed is that of the last seconds. */
 const SPEED_MILLISECONDS = 5000;
 const FIRST_DELAY_MILLISECONDS = 4000;
@@ -216,8 +217,8 @@ function end(upload: Upload, id: string): void {
 
 /** Takes up what was under way when the page was closed, and is not under way in another tab. */
 async function restore(team: string): Promise<void> {
-  for (const { key } of await findOfTeam(team)) {
-    if (known.has(key)) continue;
+  for (const { key, team: owner } of await forgetOld()) {
+    if (owner !== team || known.has(key)) continue;
     known.add(key);
     void hold(key).then(async (release) => {
       const record = release && (await find(key));
@@ -239,8 +240,8 @@ async function take({ sentBytes, ...record }: Kept, release: () => void): Promis
 
 /** From the start of the page, for whoever signs in. */
 export function followQueue(): void {
-  // Whoever comes, what is old goes.
-  void findOfTeam("");
+  // Whoever comes, also where nobody signs in.
+  void forgetOld();
   const team = computed(() => (hasEnded.value ? undefined : session.value?.team?.id));
   const takeUp = () => {
     if (team.peek() && !document.hidden) void restore(team.peek() ?? "");
@@ -250,7 +251,7 @@ export function followQueue(): void {
       takeUp();
       sendNext();
       // Now, since the server may have another version by the time it is needed. The client asks for it again if this fails.
-      setTimeout(() => import("tus-js-client").catch(() => {}), KEEP_MILLISECONDS);
+      setTimeout(() => import("tus-js-client").catch(() => {}), PRELOAD_MILLISECONDS);
     } else {
       for (const { stop } of all.peek()) stop?.abort();
     }
