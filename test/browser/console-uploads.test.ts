@@ -3,7 +3,7 @@ import { mkdirSync, utimesSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import type { Locator, Page } from "@playwright/test";
+import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { type Fault, Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
@@ -44,12 +44,13 @@ async function folder(): Promise<string> {
   return path;
 }
 
-/** Lets the page send so many bytes a second. */
-async function slowDown(page: Page, uploadThroughput: number): Promise<void> {
+/** Lets the page send so many bytes a second, until the session that is answered is detached. */
+async function slowDown(page: Page, uploadThroughput: number): Promise<CDPSession> {
   const session = await page.context().newCDPSession(page);
   const conditions = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput };
   await session.send("Network.enable");
   await session.send("Network.emulateNetworkConditions", conditions);
+  return session;
 }
 
 async function openLine(plan: Plan): Promise<Line> {
@@ -311,6 +312,27 @@ describe("Files that are uploaded in the console", () => {
     expect(others).toEqual([]);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes), size: bytes.length });
     expect(await kept(team)).toEqual({ files: 1, bytes: bytes.length });
+  });
+
+  test("One that the service knows no more begins anew.", async ({ openPage, problems }) => {
+    problems.allow(/404/);
+    const { team, page, tray } = await openFiles(openPage);
+    const offsets = noteOffsets(page);
+    const bytes = bytesOf(3 * MEBIBYTE);
+    const slowed = await slowDown(page, MEBIBYTE);
+    await choose(page, { name: "old.bin", bytes });
+    await expect.poll(() => keptBytesOf(page, "old.bin")).toBeGreaterThan(0);
+    await page.route(UPLOADS, (route) =>
+      route.request().method() === "HEAD" ? route.fulfill({ status: 404 }) : route.fallback(),
+    );
+    page.on("dialog", (dialog) => dialog.accept());
+    await page.reload();
+    await slowed.detach();
+    await expect(tray.getByText("completed")).toBeVisible();
+    expect(offsets).toEqual([0, 0]);
+    const [file, ...others] = await stored(team);
+    expect(others).toEqual([]);
+    expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
   test("One whose bytes the browser did not keep waits for its file, and takes no other.", async ({ openPage }) => {
