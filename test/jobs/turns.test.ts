@@ -151,6 +151,45 @@ describe("A webhook whose receiver takes its time", () => {
     expect(new Set(world.posts.map(idOf)).size).toBe(60);
   });
 
+  test("No message waits for a receiver that takes its time, and what it answers counts all the same.", async () => {
+    const { world, team, hook } = await begin();
+    world.isHasty = true;
+    const slow = new Patient();
+    world.answer = slow.answer;
+    await happenOften(world, team, hook, 60);
+    await deliverAll(world);
+    expect(slow.held).toBe(SHARE);
+    expect(await endsOf(hook)).toEqual({ due: 60 });
+    slow.release();
+    await vi.waitUntil(() => world.deliveryJobs.length === SHARE, WAITING);
+    expect(await endsOf(hook)).toEqual({ succeeded: SHARE, due: 60 - SHARE });
+    const jobs = world.deliveryJobs.splice(0);
+    world.answer = async () => {
+      await realSystem.sleep(1);
+      return { httpStatus: 500 };
+    };
+    await world.deliverEvent(jobs[0]!);
+    await vi.waitUntil(() => world.deliveryJobs.length === 2, WAITING);
+    expect(world.deliveryJobs, "it comes again, and lets another go").toContainEqual(jobs[0]);
+  });
+
+  test("A slow try whose end the database refuses is left to recovery.", async () => {
+    const { world, team, hook } = await begin();
+    world.isHasty = true;
+    const slow = new Patient();
+    world.answer = slow.answer;
+    await happen(team);
+    const outage = { call: 2, moment: "before", failure: "outage" } as const;
+    expect(await world.deliverEvent(world.deliveryJobs.pop()!, new ProxiedBindings(outage))).toBeNull();
+    slow.release();
+    await vi.waitUntil(() => world.lines.some(({ event }) => event === "slow try failed"), WAITING);
+    expect(world.deliveryJobs).toEqual([]);
+    world.isHasty = false;
+    world.answer = status(200);
+    await settle(world, team);
+    expect(await endsOf(hook)).toEqual({ succeeded: 1 });
+  });
+
   test("A webhook that has asked for a short pause is sent on after it, without recovery.", async () => {
     const { world, team, hook } = await begin();
     await happenOften(world, team, hook, 60);

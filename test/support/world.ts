@@ -2,6 +2,7 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { PATIENCE_MILLISECONDS } from "../../src/domain/events/sending.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import { recover } from "../../src/domain/recovery.ts";
@@ -98,6 +99,8 @@ export class World {
   readonly lines: Line[] = [];
   /** The lines of its clients have gone silent. */
   isSilent = false;
+  /** Messages wait for no receiver. */
+  isHasty = false;
   /** How often requests have looked whether a line has. */
   looks = 0;
   /** All multipart uploads that were begun in R2. */
@@ -119,6 +122,7 @@ export class World {
     sleep: async (milliseconds) => {
       if (milliseconds === LOOK_MILLISECONDS) this.looks += 1;
       if (milliseconds === LOOK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
+      if (milliseconds === PATIENCE_MILLISECONDS && !this.isHasty) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
     },

@@ -29,7 +29,8 @@ import type { DisabledReason } from "./webhooks.ts";
  *
  * So an event may arrive twice and is never lost. A try that is due within 15 minutes comes by its message's delay, a
  * later one by recovery, which goes by the rows alone and so also finds what was lost. While a webhook is paused its
- * deliveries stay due; when they are sent is decided in `turns.ts`.
+ * deliveries stay due; when they are sent is decided in `turns.ts`. Neither a message nor its batch waits for a receiver
+ * that takes its time: the try goes on without them.
  */
 
 const SECOND = 1000;
@@ -54,6 +55,8 @@ const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
 const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
 const KEPT_ATTEMPTS = MAX_TRIES;
+/** A message waits so long for a receiver. Most answer within it. */
+export const PATIENCE_MILLISECONDS = 500;
 /** The webhook as it was read: what its team has changed since is not judged by how the old one did. */
 type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
 
@@ -146,8 +149,14 @@ function random({ system }: Deps): number {
 const pauseMilliseconds = (failures: number) =>
   Math.min(FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10), MAX_PAUSE_MILLISECONDS);
 
-/** One delivery's job. A message that comes twice, late or early finds nothing that is due. */
-export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJob): Promise<JobOutcome> {
+/**
+ * One delivery's job. A message that comes twice, late or early finds nothing that is due.
+ * @returns what is to become of its message; `rest` where the receiver takes its time, for which no message waits
+ */
+export async function deliver(
+  deps: Deps,
+  { teamId, webhookId, seq }: DeliveryJob,
+): Promise<JobOutcome | { rest: Promise<JobOutcome> }> {
   const now = deps.system.now();
   const queries = [
     webhookByKey({ teamId, id: webhookId }),
@@ -174,12 +183,18 @@ export async function deliver(deps: Deps, { teamId, webhookId, seq }: DeliveryJo
       ? { retryAfterSeconds: seconds(waitMilliseconds) }
       : "paused";
   }
-  const result = await post(deps, webhook, eventId(teamId, seq), renderEvent(event));
-  if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
-  const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
-  const isRestart = webhook.failures >= MAX_FAILURES;
-  await leave(deps, delivery, [success, heal({ ...webhook, knownPause })], { isRestart });
-  return "succeeded";
+  const posted = post(deps, webhook, eventId(teamId, seq), renderEvent(event));
+  const settled = posted.then(async (result): Promise<JobOutcome> => {
+    if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
+    const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
+    const isRestart = webhook.failures >= MAX_FAILURES;
+    await leave(deps, delivery, [success, heal({ ...webhook, knownPause })], { isRestart });
+    return "succeeded";
+  });
+  const inTime = () => false;
+  const patience = deps.system.sleep(PATIENCE_MILLISECONDS).then(() => true);
+  const isSlow = await Promise.race([posted.then(inTime, inTime), patience]);
+  return isSlow ? { rest: settled } : settled;
 }
 
 /** Writes what ends a delivery, or puts it off, and sends the message of the one that moves up. */
