@@ -25,8 +25,8 @@ interface RunOptions {
   env?: Record<string, string>;
   /** On a pseudo-terminal, which shows both outputs as one. */
   isTerminal?: boolean;
-  /** Where stdout goes instead. */
-  stdoutPath?: string;
+  /** What a shell does that runs the command as `"$@"`. */
+  script?: string;
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -51,12 +51,12 @@ export class Machine {
     return join(this.folder, name);
   }
 
-  start(args: string[], { input = "", env = {}, isTerminal = false, stdoutPath }: RunOptions = {}) {
+  start(args: string[], { input = "", env = {}, isTerminal = false, script }: RunOptions = {}) {
     const [file = "", ...rest] = isTerminal
       ? onTerminal([process.execPath, program, ...args])
-      : stdoutPath === undefined
+      : script === undefined
         ? [process.execPath, program, ...args]
-        : ["sh", "-c", `exec "$@" > ${quoted(stdoutPath)}`, "sh", process.execPath, program, ...args];
+        : ["sh", "-c", script, "sh", process.execPath, program, ...args];
     const home = { HOME: this.folder, XDG_CONFIG_HOME: this.path("config"), XDG_STATE_HOME: this.path("state") };
     const { STOWAGE_URL: _, STOWAGE_KEY: __, ...outer } = process.env;
     const child = spawn(file, rest, { cwd: this.folder, env: { ...outer, ...home, ...this.#env, ...env } });

@@ -4,6 +4,7 @@ import {
   chmodSync,
   existsSync,
   linkSync,
+  lstatSync,
   mkdirSync,
   readdirSync,
   readFileSync,
@@ -18,7 +19,7 @@ import { describe, expect, test, vi } from "vitest";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
-import { hangUp, type Step, scripted } from "./support.ts";
+import { hangUp, json, refusal, type Step, scripted } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
@@ -409,6 +410,73 @@ describe("stowage upload", () => {
     service.close();
   });
 
+  test("fails where the trail tells another digest of one of many files, and looks at none with --no-check.", async () => {
+    const ids = ["1", "2", "3", "4", "5", "6"];
+    let sent = 0;
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", `/docs/v1/uploads/${ids[sent++]}`);
+      const uploaded = ids.map((id) => ({
+        _id: id,
+        subject: { id },
+        data: { sha256: id === "4" ? "0".repeat(64) : sha256(Buffer.from("bytes")) },
+      }));
+      const isTrail = request.url?.includes("file.uploaded");
+      response.end(
+        JSON.stringify({ data: isTrail ? uploaded : request.url?.includes("events") ? [{ _id: "0" }] : [] }),
+      );
+    });
+    const machine = new Machine("key", service.url);
+    mkdirSync(machine.path("in"));
+    for (const id of ids) writeFileSync(machine.path(`in/${id}.bin`), "bytes");
+    const altered = await machine.run(["upload", "in"]);
+    expect(altered).toMatchObject({ code: 6, stderr: expect.stringContaining("stored as 4 has another SHA-256") });
+    expect(linesOf(altered.stdout)).toHaveLength(5);
+    expect(linesOf(altered.stderr)).toHaveLength(1);
+    sent = 0;
+    const state = { XDG_STATE_HOME: machine.path("another state") };
+    const unchecked = await machine.run(["upload", "in", "--no-check"], { env: state });
+    expect(unchecked).toMatchObject({ code: 0, stderr: "" });
+    expect(linesOf(unchecked.stdout)).toHaveLength(6);
+    service.close();
+  });
+
+  test("sends as many files at a time as it is asked to, and refuses numbers that are none.", async () => {
+    let open = 0;
+    let most = 0;
+    const service = await scripted((request, response) => {
+      if (request.method !== "POST") return void response.end(JSON.stringify({ data: [] }));
+      open += 1;
+      most = Math.max(most, open);
+      setTimeout(() => {
+        open -= 1;
+        response.setHeader("Location", "/docs/v1/uploads/1").end("{}");
+      }, 20);
+    });
+    const machine = new Machine("key", service.url);
+    mkdirSync(machine.path("in"));
+    for (let count = 0; count < 6; count++) writeFileSync(machine.path(`in/${count}.bin`), "bytes");
+    expect((await machine.run(["upload", "in", "--parallel", "1", "--no-check"])).code).toBe(0);
+    expect(most).toBe(1);
+    for (const parallel of ["0", "65", "1.5", "many"]) {
+      expect((await machine.run(["upload", "in", "--parallel", parallel])).code, parallel).toBe(2);
+    }
+    service.close();
+  });
+
+  test("ends with 1 where files fail for different reasons.", async () => {
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
+      const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
+      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+    });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("a.bin"), "bytes");
+    writeFileSync(machine.path("empty.bin"), "");
+    expect((await machine.run(["upload", "a.bin", "empty.bin"])).code).toBe(1);
+    expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
+    service.close();
+  });
+
   test("sends and checks many files at a time, each once.", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
@@ -466,19 +534,43 @@ describe("stowage get", () => {
     expect(readdirSync(machine.folder).filter((name) => name.startsWith("other"))).toEqual([]);
   });
 
-  test.skipIf(!existsSync("/dev/full"))(
-    "says so where the disk is full, and leaves nothing under the name.",
+  test.skipIf(process.platform === "win32")(
+    "says so where there is no room, and leaves nothing under the name.",
     async () => {
       const team = await newTeam();
       const machine = new Machine(team.key);
       const id = await upload(team, "song.bin", bytesOf(300_000));
-      symlinkSync("/dev/full", machine.path(`song.bin.${id}.part`));
-      const { code, stdout, stderr } = await machine.run(["get", id]);
+      // A limit of 50 or 100 KiB for each file, as shells count it: unlike a full disk, it needs no file system of its own.
+      const { code, stdout, stderr } = await machine.run(["get", id], { script: 'ulimit -f 100 && exec "$@"' });
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toMatch(/^stowage: .*the disk is full\.\n$/);
+      expect(stderr).toMatch(/^stowage: song\.bin\.[0-9a-f]{24}\.part is larger than files may be here\.\n$/);
       expect(existsSync(machine.path("song.bin"))).toBe(false);
+      expect(await machine.run(["get", id])).toMatchObject({ code: 0 });
     },
   );
+
+  test("follows no link under the names that it writes, to wherever it leads.", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const bytes = bytesOf(3000);
+    const id = await upload(team, "song.bin", bytes);
+    for (const name of [`song.bin.${id}.part`, "song.bin"]) {
+      symlinkSync("outside.bin", machine.path(name));
+      for (const before of [undefined, bytes]) {
+        if (before) writeFileSync(machine.path("outside.bin"), "mine");
+        const { code, stdout, stderr } = await machine.run(["get", id]);
+        expect({ code, stdout }, name).toEqual({ code: 1, stdout: "" });
+        expect(linesOf(stderr)).toHaveLength(1);
+        expect(existsSync(machine.path("outside.bin"))).toBe(before !== undefined);
+      }
+      expect(readFileSync(machine.path("outside.bin"), "utf8")).toBe("mine");
+      if (name !== "song.bin") rmSync(machine.path(name));
+      rmSync(machine.path("outside.bin"));
+    }
+    expect(await machine.run(["get", id, "--force"])).toMatchObject({ code: 0, stderr: "" });
+    expect(lstatSync(machine.path("song.bin")).isFile()).toBe(true);
+    expect(existsSync(machine.path("outside.bin"))).toBe(false);
+  });
 
   test("writes to stdout with -o -, and checks that too.", async () => {
     const team = await newTeam();
@@ -534,6 +626,30 @@ describe("stowage get", () => {
       expect(service.requests.filter(({ headers }) => headers.range === "bytes=3-")).toHaveLength(1);
       service.close();
     }
+  });
+
+  test("is out of reach where the line always breaks, and fails where the store sends again what is there.", async () => {
+    const bytes = Buffer.from("la la la");
+    const service = await storing(bytes, null, null, (request, response) => {
+      if (request.headers.range === undefined) {
+        response.writeHead(200, { "Content-Length": bytes.length });
+        response.write(bytes.subarray(0, 3), () => response.destroy());
+      } else if (isDeaf) response.end(bytes);
+      else {
+        response.writeHead(206, { "Content-Length": bytes.length - 3 }).flushHeaders();
+        setImmediate(() => response.destroy());
+      }
+    });
+    let isDeaf = false;
+    const machine = new Machine("key", service.url);
+    for (const code of [5, 1]) {
+      const run = await machine.run(["get", "1"]);
+      expect(run).toMatchObject({ code, stdout: "" });
+      expect(linesOf(run.stderr)).toHaveLength(1);
+      expect(readFileSync(machine.path("song.txt.1.part"), "utf8")).toBe("la ");
+      isDeaf = true;
+    }
+    service.close();
   });
 
   test("takes several files into a folder, and into no one file.", async () => {
@@ -597,6 +713,17 @@ describe("What goes wrong", () => {
     service.close();
   });
 
+  test.each([
+    ["is unavailable", 503, "0"],
+    ["asks to wait for an hour", 429, "3600"],
+  ])("A service that %s is out of reach, which is code 5 too.", async (_, status, retryAfter) => {
+    const service = await scripted(refusal(status, "", { "Retry-After": retryAfter }));
+    const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
+    expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
+    expect(linesOf(stderr)).toHaveLength(1);
+    service.close();
+  });
+
   test("A key that no request can carry is refused, and tried with no service.", async () => {
     const service = await scripted(hangUp);
     const { code, stdout, stderr } = await new Machine("sch\u00f6n\u2026", service.url).run(["usage"]);
@@ -608,8 +735,32 @@ describe("What goes wrong", () => {
 
   test.skipIf(!existsSync("/dev/full"))("A full disk behind stdout ends with one line.", async () => {
     const machine = new Machine();
-    const { code, stderr } = await machine.run(["--help"], { stdoutPath: "/dev/full" });
+    const { code, stderr } = await machine.run(["--help"], { script: 'exec "$@" > /dev/full' });
     expect({ code, stderr }).toEqual({ code: 1, stderr: "stowage: stdout has no room: the disk is full.\n" });
+  });
+
+  test("A reader of stdout that has seen enough is no failure.", async () => {
+    const { child, ended } = new Machine().start(["--help"]);
+    child.stdout.destroy();
+    expect(await ended).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("A failure is one line on stderr with --json too, without the control characters of whoever answers.", async () => {
+    const message = "No such file: \u001b]0;owned\u0007\u202e";
+    const service = await scripted(json(404, { code: "not_found", message }));
+    const { code, stdout, stderr } = await new Machine("key", service.url).run(["info", "1", "--json"]);
+    expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
+    expect(stderr).toBe("stowage: 1: No such file: \ufffd]0;owned\ufffd\ufffd\n");
+    service.close();
+  });
+
+  test.each(["SIGINT", "SIGTERM"] as const)("%s ends a command that waits, with one line and 130.", async (signal) => {
+    const service = await scripted(() => {});
+    const { child, ended } = new Machine("key", service.url).start(["usage"]);
+    await vi.waitUntil(() => service.requests.length > 0, { timeout: 60_000 });
+    child.kill(signal);
+    expect(await ended).toEqual({ code: 130, stdout: "", stderr: "stowage: Interrupted.\n" });
+    service.close();
   });
 
   test("A name's control characters reach no terminal.", async () => {
@@ -648,6 +799,31 @@ describe("stowage login", () => {
     child.stdin.write(`${key}\r`);
     expect(await ended).toMatchObject({ code: 0, stdout: expect.not.stringContaining(key) });
     expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test("says that a key would travel unencrypted to another machine, and asks on a terminal before it takes the key.", async () => {
+    const danger = (at: string) => `stowage: ${at} is not encrypted: the key can be read on its way.`;
+    const open = "http://stowage.invalid";
+    const { code, stderr } = await new Machine().run(["login", open]);
+    expect({ code, stderr: linesOf(stderr) }).toEqual({
+      code: 2,
+      stderr: [danger(open), "stowage: API key: nothing was given."],
+    });
+    for (const safe of ["https://stowage.invalid", "http://127.0.0.1:9", "http://[::1]:9", "http://a.localhost"]) {
+      expect((await new Machine().run(["login", safe])).stderr).toBe("stowage: API key: nothing was given.\n");
+    }
+    for (const [answer, next] of [
+      ["n", "Nothing was sent."],
+      ["y", "API key: "],
+    ] as const) {
+      const { child, ended, output } = new Machine().start(["login", open], { isTerminal: true, input: null });
+      await vi.waitUntil(() => output().includes("Go on all the same (y/n): "), { timeout: 60_000 });
+      expect(output()).toContain(danger(open));
+      child.stdin.write(`${answer}\r`);
+      await vi.waitUntil(() => output().includes(next), { timeout: 60_000 });
+      child.stdin.end("\r");
+      expect((await ended).code).toBe(answer === "n" ? 1 : 2);
+    }
   });
 
   test("keeps no key that is refused.", async () => {

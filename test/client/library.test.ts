@@ -60,6 +60,14 @@ describe("Files", () => {
     await expect(wrong.files.waveform(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
+  test.each(["completed", "failed"])("A file is waited for until it is %s.", async (status) => {
+    const statuses = ["pending", "processing", status].map((status) => json(200, { data: { status } }));
+    const service = await scripted(...statuses);
+    expect(await new Stowage({ url: service.url }).files.waitFor("1")).toEqual({ status });
+    expect(service.requests).toHaveLength(3);
+    service.close();
+  });
+
   test("A list is followed over its pages, with its filters, and ends where its reader stops.", async () => {
     const { stowage } = await newTeam();
     const names = ["a1.txt", "a2.txt", "a3.txt", "b.txt"];
@@ -244,6 +252,8 @@ describe("Users, keys and events", () => {
     const { key } = await new Stowage({ url }).logIn({ teamId, ...credentials });
     expect(await new Stowage({ url, key }).users.get(id)).toMatchObject({ lastName: "King" });
     expect((await collect(stowage.users.list({ limit: 1 }))).map((user) => user._id)).toEqual([id]);
+    const lateDelete = stowage.users.delete(id, { version: 0 });
+    await expect(lateDelete).rejects.toMatchObject({ code: "version_mismatch" });
     await stowage.users.delete(id, { version: 1 });
     expect(await collect(stowage.users.list())).toEqual([]);
   });
@@ -325,13 +335,22 @@ describe("Webhooks", () => {
     expect(await stowage.webhooks.verify(Buffer.from(message.body), headers, secret)).toMatchObject({
       type: "webhook.test",
     });
+    const { secret: second } = await stowage.webhooks.rotateSecret(id);
+    await stowage.webhooks.test(id);
+    const doublySigned = messages[1] ?? message;
+    for (const either of [secret, second])
+      await expect(stowage.webhooks.verify(doublySigned.body, doublySigned.headers, either)).resolves.toBeTruthy();
     const { secret: other } = await stowage.webhooks.rotateSecret(id, { revokeOld: true });
     const { verify } = stowage.webhooks;
     await expect(verify(message.body, headers, other)).rejects.toBeInstanceOf(SignatureError);
     await expect(verify(`${message.body} `, headers, secret)).rejects.toBeInstanceOf(SignatureError);
     await expect(verify(message.body, {}, secret)).rejects.toBeInstanceOf(SignatureError);
+    const otherKind = String(message.headers["webhook-signature"]).replace("v1,", "v2,");
+    const headersOfOtherKind = { ...message.headers, "webhook-signature": otherKind };
+    await expect(verify(message.body, headersOfOtherKind, secret)).rejects.toBeInstanceOf(SignatureError);
     const now = Date.now() + 6 * 60 * 1000;
     await expect(verify(message.body, headers, secret, { now })).rejects.toThrow("too old");
+    await expect(verify(message.body, headers, secret, { now, toleranceSeconds: 600 })).resolves.toBeTruthy();
     const before = Date.now() - 6 * 60 * 1000;
     await expect(verify(message.body, headers, secret, { now: before })).rejects.toThrow("too new");
     expect(await stowage.webhooks.update(id, { status: "disabled" })).toMatchObject({ status: "disabled" });
@@ -382,10 +401,28 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("What failed in the service itself is not asked for again.", async () => {
-    const service = await scripted(refusal(500, "internal"));
-    await expect(new Stowage({ url: service.url }).usage()).rejects.toMatchObject({ code: "internal", status: 500 });
-    expect(service.requests).toHaveLength(1);
+  test.each([
+    [true, [408, 423, 429, 502, 503, 504]],
+    [false, [400, 401, 404, 409, 410, 500, 501]],
+  ])("Whether a read is repeated after a status is %s of %j, of any of them.", async (isPassing, statuses) => {
+    for (const status of statuses) {
+      const service = await scripted(json(status, {}, { "Retry-After": "0" }), json(200, USAGE));
+      const read = new Stowage({ url: service.url }).usage();
+      if (isPassing) expect(await read).toEqual(USAGE.data);
+      else await expect(read).rejects.toMatchObject({ status });
+      expect(service.requests, String(status)).toHaveLength(isPassing ? 2 : 1);
+      service.close();
+    }
+  });
+
+  test("A call that hears nothing for a minute is repeated.", async () => {
+    const minute = new AbortController();
+    const timeout = vi.spyOn(AbortSignal, "timeout").mockReturnValueOnce(minute.signal);
+    const service = await scripted(() => minute.abort(new DOMException("", "TimeoutError")), json(200, USAGE));
+    expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
+    expect(timeout.mock.calls).toEqual([[60_000], [60_000]]);
+    expect(service.requests).toHaveLength(2);
+    timeout.mockRestore();
     service.close();
   });
 
@@ -415,11 +452,15 @@ describe("What fails for a passing reason", () => {
   );
 
   test("Who is to wait for longer than two minutes is told so instead.", async () => {
-    const service = await scripted(refusal(429, "rate_limited", { "Retry-After": "3600" }));
-    const refused = new Stowage({ url: service.url }).usage();
-    await expect(refused).rejects.toMatchObject({ code: "rate_limited", retryAfterSeconds: 3600 });
-    expect(service.requests).toHaveLength(1);
-    service.close();
+    for (const retryAfter of ["3600", new Date(Date.now() + 3_600_000).toUTCString()]) {
+      const service = await scripted(refusal(429, "rate_limited", { "Retry-After": retryAfter }));
+      const error = await new Stowage({ url: service.url }).usage().catch((caught) => caught);
+      expect(error).toMatchObject({ code: "rate_limited" });
+      expect(error.retryAfterSeconds).toBeGreaterThan(3000);
+      expect(error.retryAfterSeconds).toBeLessThanOrEqual(3600);
+      expect(service.requests).toHaveLength(1);
+      service.close();
+    }
   });
 
   test.each([
@@ -601,13 +642,71 @@ describe("An abort", () => {
     service.close();
   });
 
-  test("Nothing is sent by who has aborted before.", async () => {
-    const service = await scripted(hangUp);
-    const { files, users } = new Stowage({ url: service.url });
-    const signal = AbortSignal.abort(new Error("enough"));
-    await expect(files.upload(new File(["x"], "x.txt"), { signal })).rejects.toThrow("enough");
-    await expect(files.upload(new File([new Uint8Array(9e6)], "x"), { signal })).rejects.toThrow("enough");
-    await expect(collect(users.list({}, { signal }))).rejects.toThrow("enough");
+  test("Nothing is sent by who has aborted before, whatever is called.", async () => {
+    const service = await scripted(refusal(400, "invalid_input"));
+    const stowage = new Stowage({ url: service.url });
+    const { files, users, keys, events, webhooks } = stowage;
+    const options = { signal: AbortSignal.abort(new Error("enough")) };
+    const small = new File(["x"], "x");
+    const groups: Record<string, Record<string, () => Promise<unknown>>> = {
+      "": {
+        usage: () => stowage.usage(options),
+        logIn: () => stowage.logIn({ teamId: "", email: "", password: "" }, options),
+      },
+      files: {
+        upload: () => files.upload(small, options),
+        "upload of many bytes": () => files.upload(small, { resumableFromBytes: 1, ...options }),
+        discard: () => files.discard("1.2", options),
+        list: () => collect(files.list({}, options)),
+        get: () => files.get("1", options),
+        waitFor: () => files.waitFor("1", options),
+        sign: () => files.sign("1", options),
+        download: () => files.download("1", options),
+        reprocess: () => files.reprocess("1", options),
+        waveform: () => files.waveform("1", options),
+        setWaveform: () => files.setWaveform("1", [], options),
+        delete: () => files.delete("1", options),
+      },
+      users: {
+        create: () => users.create({ email: "", password: "" }, options),
+        list: () => users.list({}, options).page(),
+        get: () => users.get("1", options),
+        update: () => users.update("1", {}, options),
+        delete: () => users.delete("1", options),
+      },
+      keys: {
+        create: () => keys.create({ name: "" }, options),
+        list: () => collect(keys.list({}, options)),
+        get: () => keys.get("1", options),
+        delete: () => keys.delete("1", options),
+      },
+      events: {
+        list: () => collect(events.list({}, options)),
+        get: () => events.get("1", options),
+        follow: () => collect(events.follow({}, options)),
+        "follow from an event": () => collect(events.follow({ after: "1" }, options)),
+      },
+      webhooks: {
+        create: () => webhooks.create({ url: "" }, options),
+        list: () => webhooks.list(options),
+        get: () => webhooks.get("1", options),
+        update: () => webhooks.update("1", {}, options),
+        delete: () => webhooks.delete("1", options),
+        rotateSecret: () => webhooks.rotateSecret("1", options),
+        test: () => webhooks.test("1", options),
+        deliveries: () => collect(webhooks.deliveries("1", options)),
+        redeliver: () => webhooks.redeliver("1", options),
+        replay: () => webhooks.replay("1", { after: "1", ...options }),
+      },
+    };
+    for (const [group, calls] of Object.entries(groups)) {
+      const owner = group === "" ? stowage : Reflect.get(stowage, group);
+      const methods = Object.getOwnPropertyNames(Object.getPrototypeOf(owner)).filter((name) => name !== "constructor");
+      expect(Object.keys(calls)).toEqual(expect.arrayContaining(methods));
+      for (const [name, call] of Object.entries(calls)) {
+        await expect(call(), `${group}.${name}`).rejects.toThrow("enough");
+      }
+    }
     expect(service.requests).toEqual([]);
     service.close();
   });

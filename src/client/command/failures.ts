@@ -34,6 +34,7 @@ const FILE_PROBLEMS: Record<string, string> = {
   EFBIG: "is larger than files may be here",
   EROFS: "can't be written: the disk is read-only",
   ENAMETOOLONG: "has too long a name",
+  ELOOP: "is a link where none is followed",
 };
 
 function kindOf({ status, code }: StowageError): FailureKind {

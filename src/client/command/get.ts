@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { constants, createReadStream } from "node:fs";
-import { link, open, rename, stat, unlink } from "node:fs/promises";
+import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -47,11 +47,18 @@ interface Target {
   open(from: number): Promise<Writable>;
 }
 
+/** A link would lead to a file of somebody else's choice. Windows has no such flag. */
+const PARTIAL_FLAGS = constants.O_RDWR | constants.O_CREAT | (constants.O_NOFOLLOW ?? 0);
+
 /** A file of another name until it is whole. Two that fetch the same one write the same bytes: none may cut the other's. */
 const partialTarget = (path: string): Target => ({
   name: path,
-  size: async () => (await sizeOf(path)) ?? 0,
-  open: async (start) => (await open(path, constants.O_RDWR | constants.O_CREAT)).createWriteStream({ start }),
+  size: async () => {
+    const found = await lstat(path).catch(() => undefined);
+    if (found && !found.isFile()) throw new Failure("failed", `${path} is no file: remove it.`);
+    return found?.size ?? 0;
+  },
+  open: async (start) => (await open(path, PARTIAL_FLAGS)).createWriteStream({ start }),
 });
 
 /** Hashes on the way: what was printed can't be read again. */

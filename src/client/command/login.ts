@@ -14,6 +14,12 @@ async function checkKey(url: string, key: string, signal: AbortSignal): Promise<
   }
 }
 
+/** Whether what is sent to the address can be read on its way. */
+function isUnencrypted(url: string): boolean {
+  const { protocol, hostname } = new URL(url);
+  return protocol === "http:" && !/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
+}
+
 async function run(context: Context): Promise<void> {
   const { args, signal, results } = context;
   const questions = new Questions(signal);
@@ -24,6 +30,7 @@ async function run(context: Context): Promise<void> {
     const email = textOf(context, "email");
     const teamId = textOf(context, "team");
     if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "Give both --team and --email.");
+    if (isUnencrypted(url)) await questions.warn(`${url} is not encrypted: the key can be read on its way.`);
     let key: string;
     if (email !== undefined && teamId !== undefined) {
       const password = await questions.ask("Password", { isSecret: true });

@@ -1,6 +1,7 @@
 import { createInterface } from "node:readline";
 import { Writable } from "node:stream";
 import { Failure } from "./failures.ts";
+import { complain } from "./output.ts";
 
 /** A line from the terminal, which shows nothing of a secret one; without a terminal, the next line of stdin. */
 export class Questions {
@@ -34,6 +35,14 @@ export class Questions {
     this.#signal.throwIfAborted();
     if (done || value === "") throw new Failure("usage", `${question}: nothing was given.`);
     return value;
+  }
+
+  /** Tells of a danger. On a terminal it asks whether to go on. @throws `failed` where the answer is no */
+  async warn(danger: string): Promise<void> {
+    complain(danger);
+    if (!this.#isTerminal) return;
+    const answer = await this.ask("Go on all the same (y/n)");
+    if (!/^y(es)?$/i.test(answer.trim())) throw new Failure("failed", "Nothing was sent.");
   }
 
   close(): void {
