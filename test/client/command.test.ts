@@ -16,6 +16,8 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test, vi } from "vitest";
+import { openFile } from "../../src/client/command/local-files.ts";
+import { Progress } from "../../src/client/command/progress.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
@@ -225,21 +227,27 @@ describe("stowage upload", () => {
     },
   );
 
-  test("stores a form once that was killed before its answer came, and leaves a journal that its owner alone can read.", async () => {
+  test("stores a form once that was killed before its answer came, by a journal that its owner alone can read.", async () => {
     const team = await newTeam();
-    let isHeard = false;
+    let isHeard = true;
     const line = await Line.open(url, () => ({ fault: isHeard ? "none" : "drop the answer", afterBytes: 50_000 }));
     const machine = new Machine(team.key, line.url);
+    writeFileSync(machine.path("other.bin"), "bytes");
+    await machine.run(["upload", "other.bin"]);
+    const journal = machine.path(`state/stowage/${readdirSync(machine.path("state/stowage"))[0]}`);
+    // As a power cut may leave it: the next line is to be one of its own.
+    appendFileSync(journal, '["cut sh');
+    isHeard = false;
     writeFileSync(machine.path("small.bin"), bytesOf(60_000));
     const first = machine.start(["upload", "small.bin"]);
     await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
     first.child.kill("SIGKILL");
     await first.ended;
-    const journal = readdirSync(machine.path("state/stowage"))[0] ?? "";
-    expect(statSync(machine.path(`state/stowage/${journal}`)).mode & 0o777).toBe(0o600);
+    expect(statSync(journal).mode & 0o777).toBe(0o600);
+    expect(statSync(machine.path("state/stowage")).mode & 0o777).toBe(0o700);
     isHeard = true;
     expect(await machine.run(["upload", "small.bin"])).toMatchObject({ code: 0, stderr: "" });
-    expect(await stored(team)).toHaveLength(1);
+    expect(await stored(team)).toHaveLength(2);
     await line.close();
   });
 
@@ -301,20 +309,21 @@ describe("stowage upload", () => {
     expect(await machine.run(["upload", "in/link.bin"])).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("sends again what was changed in place, and goes on behind a journal's line that was cut short.", async () => {
+  test("sends again what was changed in place, with another time or another size.", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const [name, other] = [machine.path("a.bin"), machine.path("b.bin")];
     writeFileSync(name, "bytes");
     await machine.run(["upload", name]);
-    const [journal = ""] = readdirSync(machine.path("state/stowage"));
-    appendFileSync(machine.path(`state/stowage/${journal}`), '["cut sh');
     writeFileSync(name, "other");
     utimesSync(name, new Date(), new Date("2026-01-01"));
     writeFileSync(other, "bytes");
     expect((await machine.run(["upload", name, other])).stdout).not.toContain("already sent");
     expect(await stored(team)).toHaveLength(3);
     expect((await machine.run(["upload", name, other])).stdout.match(/already sent/g)).toHaveLength(2);
+    writeFileSync(name, "longer");
+    utimesSync(name, new Date(), new Date("2026-01-01"));
+    expect((await machine.run(["upload", name])).stdout).not.toContain("already sent");
   });
 
   test("sends again what is not stored as it was sent.", async () => {
@@ -331,6 +340,25 @@ describe("stowage upload", () => {
     digest = "0".repeat(64);
     expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
+    service.close();
+  });
+
+  test("fails where the file is changed while it is sent, whoever reads it then.", async () => {
+    const machine = new Machine("key");
+    const path = machine.path("recording.wav");
+    writeFileSync(path, Buffer.alloc(9_000_000));
+    const { size, mtimeMs } = statSync(path);
+    const { blob, digest } = await openFile({ path, size, changedAt: mtimeMs });
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") appendFileSync(path, "more");
+      if (request.method === "POST")
+        response.writeHead(201, { Location: `${service.url}/docs/v1/uploads/resumable/1.2` });
+      response.end(JSON.stringify({ data: [] }));
+    });
+    const run = await machine.run(["upload", "recording.wav"], { env: { STOWAGE_URL: service.url } });
+    expect(run).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^.*changed meanwhile\.\n$/) });
+    await expect(blob.arrayBuffer()).rejects.toThrow();
+    await expect(digest()).rejects.toThrow("was changed meanwhile");
     service.close();
   });
 
@@ -488,6 +516,21 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(120);
   });
 
+  test("gives up the other files where one finds the service out of reach.", async () => {
+    const away = refusal(503, "unavailable", { "Retry-After": "0" });
+    const service = await scripted((request, response) => {
+      if (request.method === "POST") away(request, response);
+      else response.end(JSON.stringify({ data: [] }));
+    });
+    const machine = new Machine("key", service.url);
+    for (const name of ["a.bin", "b.bin", "c.bin"]) writeFileSync(machine.path(name), "bytes");
+    const { code, stdout, stderr } = await machine.run(["upload", "a.bin", "b.bin", "c.bin", "--parallel", "1"]);
+    expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
+    expect(linesOf(stderr)).toHaveLength(1);
+    expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(5);
+    service.close();
+  });
+
   test("tells once of a key that is refused, however many files there are.", async () => {
     const machine = new Machine("stow_sk_wrong");
     mkdirSync(machine.path("in"));
@@ -584,7 +627,7 @@ describe("stowage get", () => {
   });
 
   test("writes no name that leads out of the folder, and begins anew behind a part that is too long.", async () => {
-    const service = await storing("la la la", sha256(Buffer.from("la la la")), undefined, undefined, "../../song.txt");
+    const service = await storing("la la la", sha256(Buffer.from("la la la")), undefined, undefined, "../..\\song.txt");
     const machine = new Machine("key", service.url);
     writeFileSync(machine.path("_.._.._song.txt.1.part"), "la la la la la");
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.._.._song.txt\n", stderr: "" });
@@ -652,6 +695,21 @@ describe("stowage get", () => {
     service.close();
   });
 
+  test("replaces no file that has come up under the name meanwhile.", async () => {
+    const machine = new Machine("key");
+    const service = await storing("la", sha256(Buffer.from("la")), undefined, (_, response) => {
+      writeFileSync(machine.path("song.txt"), "mine");
+      response.end("la");
+    });
+    const { code, stdout, stderr } = await machine.run(["get", "1"], {
+      env: { STOWAGE_URL: service.url, STOWAGE_KEY: "k" },
+    });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^stowage: song\.txt is there already.*\n$/);
+    expect(readFileSync(machine.path("song.txt"), "utf8")).toBe("mine");
+    service.close();
+  });
+
   test("takes several files into a folder, and into no one file.", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
@@ -688,6 +746,25 @@ describe("stowage get", () => {
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
     await line.close();
   });
+});
+
+test("A bar shows no more than all of a transfer, and no speed for what an earlier run has sent.", () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
+  const drawn = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  try {
+    const progress = new Progress(1000, true);
+    const bar = progress.begin("song.bin", 1000);
+    bar.resumeAt(500);
+    vi.advanceTimersByTime(1000);
+    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{10}-{10}\] +50 % +0 B\/s/);
+    bar.advance(2000);
+    vi.advanceTimersByTime(100);
+    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{20}\] +100 %/);
+    progress.close();
+  } finally {
+    vi.useRealTimers();
+    drawn.mockRestore();
+  }
 });
 
 describe("What goes wrong", () => {
@@ -784,6 +861,7 @@ describe("stowage login", () => {
     expect(await machine.run(["login", url], { input: `${key}\n` })).toMatchObject({ code: 0, stderr: "" });
     const file = machine.path("config/stowage/config.json");
     expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(statSync(machine.path("config/stowage")).mode & 0o777).toBe(0o700);
     expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
     chmodSync(file, 0o644);
     const refused = await machine.run(["usage"]);

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { constants, createReadStream } from "node:fs";
+import { constants } from "node:fs";
 import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
@@ -7,6 +7,7 @@ import { pipeline } from "node:stream/promises";
 import type { FileMetadata, Stowage } from "../stowage.ts";
 import { type Command, type Context, textOf } from "./command.ts";
 import { Failure, failureOf } from "./failures.ts";
+import { digestOf } from "./local-files.ts";
 import { complain, plain } from "./output.ts";
 import { Progress } from "./progress.ts";
 
@@ -24,12 +25,6 @@ function localName(name: string): string {
     .replace(/[. ]+$/, "");
   const isUnsafe = /^[.~-]|^$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
   return isUnsafe ? `_${base}` : base;
-}
-
-async function sha256Of(path: string): Promise<string> {
-  const hash = createHash("sha256");
-  for await (const bytes of createReadStream(path)) hash.update(bytes);
-  return hash.digest("hex");
 }
 
 async function destinationOf(output: string | undefined, { originalName }: FileMetadata): Promise<string> {
@@ -158,7 +153,7 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
   const path = await destinationOf(textOf(context, "output"), file);
   const row = { id: file._id, path, size: file.size, sha256: file.sha256 };
   if (!values.force && (await sizeOf(path)) !== undefined) {
-    if (file.sha256 !== null && (await sizeOf(path)) === file.size && (await sha256Of(path)) === file.sha256) {
+    if (file.sha256 !== null && (await sizeOf(path)) === file.size && (await digestOf(path)) === file.sha256) {
       return progress.above(() => results.print({ ...row, skipped: true }, [path, "already there"]));
     }
     throw new Failure("failed", `${path} is there already: name another with -o, or add --force.`);
@@ -171,7 +166,7 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
   bar.resumeAt(await target.size());
   await download({ stowage, file, target, signal, onProgress: bar.advance });
   bar.end(true);
-  await check(stowage, file, await sha256Of(partial), signal).catch(async (error) => {
+  await check(stowage, file, await digestOf(partial), signal).catch(async (error) => {
     if (error instanceof Failure) await unlink(partial);
     throw error;
   });

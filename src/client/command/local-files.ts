@@ -1,16 +1,23 @@
 import { createHash } from "node:crypto";
 import { openAsBlob } from "node:fs";
-import { readdir, readFile, stat } from "node:fs/promises";
+import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { RESUMABLE_BYTES } from "../stowage.ts";
 import { Failure, failureOf } from "./failures.ts";
 import { complain } from "./output.ts";
+
+const READ_BYTES = 512 * 1024;
 
 export interface LocalFile {
   path: string;
   size: number;
   /** Milliseconds since the epoch. */
   changedAt: number;
+}
+
+interface OpenFile {
+  blob: Blob;
+  digest(): Promise<string>;
 }
 
 type OnFailure = (failure: Failure) => void;
@@ -47,17 +54,32 @@ export async function findFiles(paths: string[], onFailure: OnFailure, signal: A
 }
 
 /** The file's bytes, read as they are asked for, and their SHA-256 in hex. Reading fails once the file was changed. */
-export async function openFile({ path, size }: LocalFile): Promise<{ blob: Blob; digest: () => Promise<string> }> {
+export async function openFile({ path, size, changedAt }: LocalFile): Promise<OpenFile> {
   if (size < RESUMABLE_BYTES) {
     const bytes = await readFile(path);
     return { blob: new Blob([bytes]), digest: async () => createHash("sha256").update(bytes).digest("hex") };
   }
-  const blob = await openAsBlob(path);
-  return { blob, digest: () => digestOf(blob) };
+  const digest = async () => {
+    const sha256 = await digestOf(path);
+    const now = await stat(path);
+    if (now.size === size && now.mtimeMs === changedAt) return sha256;
+    throw new Failure("failed", `${path} was changed meanwhile.`);
+  };
+  return { blob: await openAsBlob(path), digest };
 }
 
-async function digestOf(blob: Blob): Promise<string> {
+/** The SHA-256 in hex of a file. Through one buffer: a stream makes many, which cost as much as the hashing. */
+export async function digestOf(path: string): Promise<string> {
   const hash = createHash("sha256");
-  for await (const bytes of blob.stream()) hash.update(bytes);
-  return hash.digest("hex");
+  const buffer = Buffer.allocUnsafe(READ_BYTES);
+  const file = await open(path);
+  try {
+    for (;;) {
+      const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
+      if (bytesRead === 0) return hash.digest("hex");
+      hash.update(buffer.subarray(0, bytesRead));
+    }
+  } finally {
+    await file.close();
+  }
 }

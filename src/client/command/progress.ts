@@ -14,7 +14,8 @@ class Speed {
     while (this.#samples.length > 2 && (this.#samples[0]?.at ?? 0) < at - SPEED_WINDOW_MILLISECONDS)
       this.#samples.shift();
     const first = this.#samples[0];
-    return first && at > first.at ? ((bytes - first.bytes) * 1000) / (at - first.at) : 0;
+    // What a transfer that failed had done counts no more.
+    return first && at > first.at ? Math.max(0, ((bytes - first.bytes) * 1000) / (at - first.at)) : 0;
   }
 }
 
@@ -22,6 +23,8 @@ interface Transfer {
   name: string;
   doneBytes: number;
   totalBytes: number;
+  /** Of those done: from an earlier run. */
+  skippedBytes: number;
   speed: Speed;
 }
 
@@ -45,7 +48,7 @@ export class Progress {
 
   /** A transfer begins. `advance` takes its bytes so far, `end` whether all of them are through. */
   begin(name: string, totalBytes: number) {
-    const transfer: Transfer = { name, totalBytes, doneBytes: 0, speed: new Speed() };
+    const transfer: Transfer = { name, totalBytes, doneBytes: 0, skippedBytes: 0, speed: new Speed() };
     this.#transfers.add(transfer);
     if (this.#timer) this.#draw();
     return {
@@ -55,6 +58,7 @@ export class Progress {
       /** Bytes that are there from an earlier run: they count as done, and not as fast. */
       resumeAt: (bytes: number) => {
         transfer.doneBytes = bytes;
+        transfer.skippedBytes = bytes;
         this.#skippedBytes += bytes;
       },
       end: (isDone: boolean) => {
@@ -89,8 +93,8 @@ export class Progress {
   #draw(): void {
     const active = [...this.#transfers].slice(0, MAX_ROWS);
     const doneBytes = this.#finishedBytes + [...this.#transfers].reduce((sum, { doneBytes }) => sum + doneBytes, 0);
-    const rows = active.map(({ name, doneBytes, totalBytes, speed }) =>
-      rowOf(name, doneBytes, totalBytes, speed.measure(doneBytes)),
+    const rows = active.map(({ name, doneBytes, totalBytes, skippedBytes, speed }) =>
+      rowOf(name, doneBytes, totalBytes, speed.measure(doneBytes - skippedBytes)),
     );
     const total = rowOf("total", doneBytes, this.#totalBytes, this.#speed.measure(doneBytes - this.#skippedBytes));
     const shown = active.length > 1 || this.#finishedBytes > 0 ? [...rows, total] : rows;
