@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { measureClient } from "./client.ts";
 import { measureCuts } from "./cuts.ts";
 import {
   countCosts,
@@ -153,7 +154,7 @@ if (isWanted("memory")) {
   );
 }
 
-if (["overhead", "completion", "cuts", "growth", "cost"].some(isWanted)) {
+if (["overhead", "completion", "client", "cuts", "growth", "cost"].some(isWanted)) {
   const server = await startServer();
   try {
     if (isWanted("overhead")) {
@@ -183,6 +184,21 @@ if (["overhead", "completion", "cuts", "growth", "cost"].some(isWanted)) {
           ["99 of 100", `${round(completion.p99Milliseconds)} ms`, `${completion.goalMilliseconds} ms`],
         ],
       );
+    }
+    if (isWanted("client")) {
+      const client = await measureClient(server, extent);
+      results.client = client;
+      if (client === null) console.log("\nClient: not measured, since there is no curl.");
+      else
+        table(
+          "Client: seconds of curl and of the built command, by turns; medians",
+          ["uploads", "curl", "command", "ratio", "least", "most", "goal"],
+          client.map(({ name, curlSeconds, commandSeconds, ratio, least, most, goal }) => [
+            name,
+            ...[curlSeconds, commandSeconds, ratio, least, most].map((value) => round(value, 2)),
+            goal && round(goal, 2),
+          ]),
+        );
     }
     if (isWanted("cuts")) {
       const cuts = await measureCuts(server, extent);
