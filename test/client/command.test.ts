@@ -358,7 +358,9 @@ describe("stowage upload", () => {
     const run = await machine.run(["upload", "recording.wav"], { env: { STOWAGE_URL: service.url } });
     expect(run).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^.*changed meanwhile\.\n$/) });
     await expect(blob.arrayBuffer()).rejects.toThrow();
-    await expect(digest()).rejects.toThrow("was changed meanwhile");
+    const { signal } = new AbortController();
+    await expect(digest(signal)).rejects.toThrow("was changed meanwhile");
+    await expect(digest(AbortSignal.abort(new Error("enough")))).rejects.toThrow("enough");
     service.close();
   });
 
@@ -500,7 +502,9 @@ describe("stowage upload", () => {
     const machine = new Machine("key", service.url);
     writeFileSync(machine.path("a.bin"), "bytes");
     writeFileSync(machine.path("empty.bin"), "");
-    expect((await machine.run(["upload", "a.bin", "empty.bin"])).code).toBe(1);
+    // One after the other: the first alone would end with 6.
+    const args = ["upload", "a.bin", "empty.bin", "--parallel", "1", "--wait"];
+    expect((await machine.run(args)).code).toBe(1);
     expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
     service.close();
   });
@@ -599,14 +603,14 @@ describe("stowage get", () => {
     const id = await upload(team, "song.bin", bytes);
     for (const name of [`song.bin.${id}.part`, "song.bin"]) {
       symlinkSync("outside.bin", machine.path(name));
-      for (const before of [undefined, bytes]) {
-        if (before) writeFileSync(machine.path("outside.bin"), "mine");
+      for (const outside of [undefined, Buffer.from("mine"), ...(name === "song.bin" ? [] : [bytes])]) {
+        if (outside) writeFileSync(machine.path("outside.bin"), outside);
         const { code, stdout, stderr } = await machine.run(["get", id]);
         expect({ code, stdout }, name).toEqual({ code: 1, stdout: "" });
         expect(linesOf(stderr)).toHaveLength(1);
-        expect(existsSync(machine.path("outside.bin"))).toBe(before !== undefined);
+        expect(existsSync(machine.path("outside.bin"))).toBe(outside !== undefined);
+        if (outside) expect(readFileSync(machine.path("outside.bin")).equals(outside)).toBe(true);
       }
-      expect(readFileSync(machine.path("outside.bin"), "utf8")).toBe("mine");
       if (name !== "song.bin") rmSync(machine.path(name));
       rmSync(machine.path("outside.bin"));
     }

@@ -641,6 +641,19 @@ describe("An abort", () => {
     service.close();
   });
 
+  test("A download whose store is silent ends with the signal's reason.", async () => {
+    const service = await scripted(
+      (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` })),
+      () => {},
+    );
+    const stop = new AbortController();
+    const call = new Stowage({ url: service.url }).files.download("1", { signal: stop.signal });
+    await vi.waitUntil(() => service.requests.length === 2);
+    stop.abort(new Error("enough"));
+    await expect(call).rejects.toThrow("enough");
+    service.close();
+  });
+
   test("Nothing is sent by who has aborted before, whatever is called.", async () => {
     const service = await scripted(refusal(400, "invalid_input"));
     const stowage = new Stowage({ url: service.url });

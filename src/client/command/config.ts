@@ -1,7 +1,7 @@
 import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { Failure, failureOf } from "./failures.ts";
+import { Failure, failureAbout, failureOf } from "./failures.ts";
 
 export interface Config {
   url: string;
@@ -31,7 +31,7 @@ async function readConfig(): Promise<Partial<Config>> {
   if (!isWindows && (found.mode & 0o077) !== 0) {
     throw new Failure("usage", `${file} can be read by others: run \`chmod 600 ${file}\`.`);
   }
-  const text = await readFile(file, "utf8").catch((error) => Promise.reject(failureOf(error, file)));
+  const text = await readFile(file, "utf8").catch(failureAbout(file));
   try {
     const { url, key } = JSON.parse(text);
     if (typeof url === "string" && typeof key === "string") return { url, key };

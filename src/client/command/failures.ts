@@ -62,3 +62,10 @@ export function failureOf(error: unknown, subject?: string): Failure {
   if (code.startsWith("ERR_PARSE_ARGS")) return new Failure("usage", message.split(". To specify")[0] ?? message);
   return new Failure("failed", about(message || String(error)));
 }
+
+/** For `catch`: throws the failure, told of its subject. */
+export const failureAbout =
+  (subject: string) =>
+  (error: unknown): never => {
+    throw failureOf(error, subject);
+  };

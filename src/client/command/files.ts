@@ -1,6 +1,6 @@
 import type { FileFilters } from "../stowage.ts";
 import { type Command, type Context, dateOf, idsOf, limited, removeEach, textOf } from "./command.ts";
-import { failureOf } from "./failures.ts";
+import { failureAbout } from "./failures.ts";
 import { bytesText } from "./output.ts";
 
 const ID_WIDTH = 24;
@@ -57,7 +57,7 @@ export const info: Command = {
   async run(context) {
     const { files } = await context.connect();
     for (const id of idsOf(context.args)) {
-      const file = await files.get(id, context).catch((error) => Promise.reject(failureOf(error, id)));
+      const file = await files.get(id, context).catch(failureAbout(id));
       context.results.printRecord(file);
     }
   },
@@ -69,9 +69,7 @@ export const rm: Command = {
   examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90"],
   async run(context) {
     const { files } = await context.connect();
-    await removeEach(context, context.args, (id) =>
-      files.delete(id, context).catch((error) => Promise.reject(failureOf(error, id))),
-    );
+    await removeEach(context, context.args, (id) => files.delete(id, context).catch(failureAbout(id)));
   },
 };
 

@@ -6,7 +6,7 @@ import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { FileMetadata, Stowage } from "../stowage.ts";
 import { type Command, type Context, textOf } from "./command.ts";
-import { Failure, failureOf } from "./failures.ts";
+import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
 import { complain, plain } from "./output.ts";
 import { Progress } from "./progress.ts";
@@ -152,8 +152,9 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
   const { results, signal, values } = context;
   const path = await destinationOf(textOf(context, "output"), file);
   const row = { id: file._id, path, size: file.size, sha256: file.sha256 };
-  if (!values.force && (await sizeOf(path)) !== undefined) {
-    if (file.sha256 !== null && (await sizeOf(path)) === file.size && (await digestOf(path)) === file.sha256) {
+  const present = values.force ? undefined : await sizeOf(path);
+  if (present !== undefined) {
+    if (present === file.size && file.sha256 !== null && (await digestOf(path, signal)) === file.sha256) {
       return progress.above(() => results.print({ ...row, skipped: true }, [path, "already there"]));
     }
     throw new Failure("failed", `${path} is there already: name another with -o, or add --force.`);
@@ -166,7 +167,7 @@ async function getOne(context: Context, stowage: Stowage, progress: Progress, fi
   bar.resumeAt(await target.size());
   await download({ stowage, file, target, signal, onProgress: bar.advance });
   bar.end(true);
-  await check(stowage, file, await digestOf(partial), signal).catch(async (error) => {
+  await check(stowage, file, await digestOf(partial, signal), signal).catch(async (error) => {
     if (error instanceof Failure) await unlink(partial);
     throw error;
   });
@@ -182,7 +183,7 @@ async function run(context: Context): Promise<void> {
     throw new Failure("usage", `${output} is no folder, and can't take several files.`);
   const stowage = await context.connect();
   for (const id of args) {
-    const file = await stowage.files.get(id, { signal }).catch((error) => Promise.reject(failureOf(error, id)));
+    const file = await stowage.files.get(id, { signal }).catch(failureAbout(id));
     if (output === "-") {
       const target = stdoutTarget();
       await download({ stowage, file, target, signal, onProgress: () => {} });

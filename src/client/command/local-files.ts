@@ -17,7 +17,8 @@ export interface LocalFile {
 
 interface OpenFile {
   blob: Blob;
-  digest(): Promise<string>;
+  /** Until the signal aborts. */
+  digest(signal: AbortSignal): Promise<string>;
 }
 
 type OnFailure = (failure: Failure) => void;
@@ -59,8 +60,8 @@ export async function openFile({ path, size, changedAt }: LocalFile): Promise<Op
     const bytes = await readFile(path);
     return { blob: new Blob([bytes]), digest: async () => createHash("sha256").update(bytes).digest("hex") };
   }
-  const digest = async () => {
-    const sha256 = await digestOf(path);
+  const digest = async (signal: AbortSignal) => {
+    const sha256 = await digestOf(path, signal);
     const now = await stat(path);
     if (now.size === size && now.mtimeMs === changedAt) return sha256;
     throw new Failure("failed", `${path} was changed meanwhile.`);
@@ -69,12 +70,13 @@ export async function openFile({ path, size, changedAt }: LocalFile): Promise<Op
 }
 
 /** The SHA-256 in hex of a file. Through one buffer: a stream makes many, which cost as much as the hashing. */
-export async function digestOf(path: string): Promise<string> {
+export async function digestOf(path: string, signal: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
   const buffer = Buffer.allocUnsafe(READ_BYTES);
   const file = await open(path);
   try {
     for (;;) {
+      signal.throwIfAborted();
       const { bytesRead } = await file.read(buffer, 0, READ_BYTES, null);
       if (bytesRead === 0) return hash.digest("hex");
       hash.update(buffer.subarray(0, bytesRead));

@@ -77,7 +77,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
       onProgress,
       signal,
     });
-    const [{ id }, sha256] = await Promise.all([sending, digest()]);
+    const [{ id }, sha256] = await Promise.all([sending, digest(signal)]);
     journal.note(file, { id, sha256 });
     isDone = true;
     return { id, sha256, isSkipped: false };
