@@ -176,7 +176,7 @@ export const remove = write(
     },
   },
   async ({ c, deps, actor, id }) => {
-    // What was sent to it is still under way: who makes and deletes them by turns would have many shares of the queue.
+    // What was sent to it is still under way: who makes and deletes them by turns would have more than one share.
     await takeCostly(c, "delete-webhook", actor);
     await deleteWebhook(deps, actor, id);
     return { message: "Webhook deleted." };

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { SHARE } from "../../src/domain/events/turns.ts";
+import { SHARE, TEAM_SHARE } from "../../src/domain/events/turns.ts";
 import type { DeliveryJob } from "../../src/platform/jobs.ts";
 import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
@@ -16,6 +16,7 @@ import {
   happen,
   idOf,
   MINUTE,
+  newHook,
   SECOND,
   settle,
   status,
@@ -97,6 +98,69 @@ describe("A webhook whose receiver takes its time", () => {
     expect(slow.release()).toBe(SHARE);
     await delivering;
     expect(world.deliveryJobs, "each that ended let another go").toHaveLength(SHARE);
+  });
+
+  test("The webhooks of a team hold one share together, each its part, and all of them are sent all.", async () => {
+    const { world, team, hooks } = await begin(10);
+    const slow = new Patient();
+    world.answer = slow.answer;
+    const urls = new Map(hooks.map(({ _id }, i) => [_id, `https://hooks.canary.example/${i}`]));
+    for (const [id, url] of urls) await team.call("PATCH", `/auth/v1/webhooks/${id}`, { json: { url } });
+    for (const hook of hooks) await happenOften(world, team, hook, 20);
+    const delivering = deliverAll(world);
+    await vi.waitUntil(() => slow.held >= TEAM_SHARE, WAITING);
+    const sent = Map.groupBy(world.posts, ({ url }) => url);
+    for (const url of urls.values()) expect(sent.get(url)).toHaveLength(TEAM_SHARE / 10);
+    world.answer = status(200);
+    expect(slow.release()).toBe(TEAM_SHARE);
+    await delivering;
+    await world.drainDeliveries();
+    for (const hook of hooks) expect(await endsOf(hook)).toEqual({ succeeded: 20 });
+    expect(new Set(world.posts.map((post) => post.url + idOf(post))).size).toBe(200);
+    expect(world.posts).toHaveLength(200);
+  });
+
+  test("A webhook has a share for itself where its team has no more than two, and a part of it where another is made.", async () => {
+    const { world, team, hook } = await begin(2);
+    for (const [count, share] of [
+      [2, SHARE],
+      [3, 16],
+      [4, 12],
+      [10, 5],
+    ] as const) {
+      const { data } = (await team.call("GET", "/auth/v1/webhooks")).body;
+      for (let i = data.length; i < count; i++) await newHook(team, { types: ["user.created"] });
+      const slow = new Patient();
+      world.answer = slow.answer;
+      await happenOften(world, team, hook, SHARE + 1);
+      const delivering = deliverAll(world);
+      await vi.waitUntil(() => slow.held >= share, WAITING);
+      await realSystem.sleep(20);
+      world.answer = status(200);
+      expect(slow.release(), `of ${count} webhooks`).toBe(share);
+      await delivering;
+      await world.drainDeliveries();
+    }
+    expect((await endsOf(hook)).due).toBeUndefined();
+  });
+
+  test("A share that grows, as another webhook is deleted, is filled by the next run of recovery.", async () => {
+    const { world, team, hook, hooks } = await begin(3);
+    const slow = new Patient();
+    world.answer = slow.answer;
+    await happenOften(world, team, hook, 80);
+    const delivering = deliverAll(world);
+    await vi.waitUntil(() => slow.held >= 16, WAITING);
+    await team.call("DELETE", `/auth/v1/webhooks/${hooks[1]!._id}`);
+    world.answer = status(200);
+    slow.release();
+    await delivering;
+    await world.drainDeliveries();
+    world.aheadMilliseconds += 3 * MINUTE;
+    await world.recover();
+    await world.drainDeliveries();
+    expect(await endsOf(hook)).toEqual({ succeeded: 80 });
+    expect(new Set(world.posts.map(idOf)).size).toBe(80);
   });
 
   test("A delivery that fails lets another go too, and one that is sent twice lets one go.", async () => {
@@ -221,6 +285,17 @@ describe("Recovery", () => {
       .bind(hook._id)
       .first<number>("seq");
     expect(of(hook).map(({ seq }) => seq)).toContain(first);
+  });
+
+  test("A run sends a team's share of the deliveries of its webhooks.", async () => {
+    const { world, team, hooks } = await begin(10);
+    for (const hook of hooks) await loseMessages(world, team, hook, 30);
+    world.aheadMilliseconds += 3 * MINUTE;
+    await world.recover();
+    const sent = Map.groupBy(world.deliveryJobs, ({ webhookId }) => webhookId);
+    expect([...sent.values()].map((jobs) => jobs.length)).toEqual(Array(10).fill(TEAM_SHARE / 10));
+    await world.drainDeliveries();
+    for (const hook of hooks) expect(await endsOf(hook)).toEqual({ succeeded: 30 });
   });
 
   test("A backlog whose messages are lost is sent to its end by one run, which starts it.", async () => {

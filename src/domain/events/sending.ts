@@ -17,7 +17,7 @@ import {
 } from "./deliveries.ts";
 import { eventId, newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
 import { post, type Try } from "./posting.ts";
-import { enqueueDeliveries, isBehind, takeNext } from "./turns.ts";
+import { enqueueDeliveries, takeNext, turn } from "./turns.ts";
 import type { DisabledReason } from "./webhooks.ts";
 
 /*
@@ -59,10 +59,11 @@ const KEPT_ATTEMPTS = MAX_TRIES;
 export const PATIENCE_MILLISECONDS = 500;
 /** The webhook as it was read: what its team has changed since is not judged by how the old one did. */
 type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
+type ReadDelivery = DeliveryRow & { share: number };
 
 const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
   db
-    .select({ ...getTableColumns(deliveries), isBehind })
+    .select({ ...getTableColumns(deliveries), ...turn })
     .from(deliveries)
     .where(isDelivery(param)),
 );
@@ -166,7 +167,7 @@ export async function deliver(
   const [[webhook], [delivery], [event]] = await read(deps, queries);
   if (!delivery || delivery.dueAt === null) return "not ours";
   if (delivery.dueAt > now + EARLY_MILLISECONDS) return "not due";
-  if (delivery.isBehind) return "not its turn";
+  if (delivery.ahead >= delivery.share) return "not its turn";
   if (!webhook) {
     await leave(deps, delivery, [removeDelivery(delivery)]);
     return "webhook gone";
@@ -200,7 +201,7 @@ export async function deliver(
 /** Writes what ends a delivery, or puts it off, and sends the message of the one that moves up. */
 async function leave(
   deps: Deps,
-  delivery: DeliveryRow,
+  delivery: ReadDelivery,
   queries: BoundQuery<unknown>[],
   options?: { isRestart: boolean },
 ): Promise<void> {
@@ -253,7 +254,7 @@ function triedValues(
 async function settleFailure(
   deps: Deps,
   webhook: WebhookRow,
-  delivery: DeliveryRow,
+  delivery: ReadDelivery,
   { attempt, waitMilliseconds }: Try,
 ): Promise<JobOutcome> {
   const now = deps.system.now();

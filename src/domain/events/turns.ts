@@ -1,4 +1,4 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery, write } from "../../platform/db.ts";
 import type { DeliveryJob } from "../../platform/jobs.ts";
@@ -7,17 +7,21 @@ import { type DeliveryKey, isUntried, JOB } from "./deliveries.ts";
 
 /*
  * Whose turn it is. Of each webhook's deliveries, those that have been due longest are sent, so many at a time and no
- * more: a receiver that takes its time holds its own share of the queue, whatever waits for it. The rows themselves say
- * whose turn it is, so nothing is written for it:
+ * more: a receiver that takes its time holds its own share of the queue, whatever waits for it. The webhooks of a team
+ * part one share among them, so that ten of them hold no more of it than two, and none of them waits for another. The
+ * rows themselves say whose turn it is, so nothing is written for it:
  *
  *   a message whose delivery is further back    is dropped
  *   a delivery that is no longer due            moves another one up, whose message is sent then
  *   a webhook that is paused                    drops its messages; its first success sends those of a full share
  *   a message that is lost                      is sent again by recovery, which sends a share of each webhook at most
+ *   a share that grows as a webhook is deleted  is filled by recovery
  */
 
-/** A fiftieth of what the queue's consumers send at once: 250 invocations with 5 messages each. */
+/** A webhook's, a fiftieth of what the queue's consumers send at once: 250 invocations with 5 messages each. */
 export const SHARE = 25;
+/** Of all webhooks of a team. */
+export const TEAM_SHARE = 2 * SHARE;
 /** Recovery leaves a delivery to its message for so long, which is far longer than a try takes. */
 const GRACE_MILLISECONDS = 2 * 60 * 1000;
 /** It sends a message again after twice the time each time, up to this: the queue may merely be long. */
@@ -25,13 +29,19 @@ const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
 /** What one batch of recovery takes. */
 export const DUE_DELIVERIES = 500;
 
-/** Of a delivery: whether as many as may be sent at once have been due for longer. 0 or 1. Thousands may be due since one instant. */
-export const isBehind = sql<number>`exists (
-  select 1 from deliveries d where d.webhook_id = deliveries.webhook_id and d.due_at < deliveries.due_at
+/** Of a delivery: how many of its webhook have been due for longer, as far as it matters. Thousands may be due since one instant. */
+const aheadOf = (delivery: SQL) => sql<number>`(select count(*) from (
+  select 1 from deliveries e where e.webhook_id = ${delivery}.webhook_id and e.due_at < ${delivery}.due_at
   union all
-  select 1 from deliveries d
-    where d.webhook_id = deliveries.webhook_id and d.due_at = deliveries.due_at and d.seq < deliveries.seq
-  limit 1 offset ${SHARE - 1})`;
+  select 1 from deliveries e
+    where e.webhook_id = ${delivery}.webhook_id and e.due_at = ${delivery}.due_at and e.seq < ${delivery}.seq
+  limit ${SHARE}) ahead)`;
+/** How many of its webhook may be sent at once. Disabled webhooks count, so that a team gains nothing by changing them. */
+const shareOf = (delivery: SQL) =>
+  sql<number>`cast(min(${SHARE}, ${TEAM_SHARE} / max(1, (select count(*) from webhooks where team_id = ${delivery}.team_id))) as integer)`;
+
+/** What a delivery is read with: it is its turn where `ahead` is below `share`. */
+export const turn = { ahead: aheadOf(sql`deliveries`), share: shareOf(sql`deliveries`) };
 
 type NextValues = DeliveryKey & { before: number; now: number; limit: number; offset: number };
 /** The message of the one that moves up, or those of a full share, once this delivery is not due any more. */
@@ -54,7 +64,7 @@ const take = preparedQuery((db, param: Param<NextValues>) => {
  */
 export const takeNext = (
   deps: Deps,
-  { webhookId, seq, tries }: DeliveryKey & { tries: number },
+  { webhookId, seq, tries, share }: DeliveryKey & { tries: number; share: number },
   { isRestart = false } = {},
 ) =>
   take({
@@ -62,8 +72,8 @@ export const takeNext = (
     seq,
     before: tries,
     now: deps.system.now(),
-    limit: isRestart ? SHARE : 1,
-    offset: isRestart ? 0 : SHARE - 1,
+    limit: isRestart ? share : 1,
+    offset: isRestart ? 0 : share - 1,
   });
 
 type Sent = Pick<typeof deliveries.$inferSelect, "status" | "dueAt" | "sentAt"> & { resumeAt: number | null };
@@ -100,6 +110,7 @@ const takeOverdue = preparedQuery((db, param: Param<{ now: number; before: numbe
       join deliveries d on d.webhook_id = one.id and d.seq in (${turns})
       left join ${webhooks} w on w.team_id = d.team_id and w.id = d.webhook_id
     where ${resumeAt} <= ${param("before")} and ${sentAt} <= ${param("now")} - ${wait}
+      and (${shareOf(sql`d`)} = ${SHARE} or ${aheadOf(sql`d`)} < ${shareOf(sql`d`)})
     limit ${DUE_DELIVERIES}`;
   return db
     .update(deliveries)
