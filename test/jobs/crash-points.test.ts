@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
-import { FAILURES, type Fault, MOMENTS, ProxiedBindings } from "../support/bindings.ts";
+import { FAILURES, type Fault, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer, Team } from "../support/client.ts";
 import type { Change } from "../support/deps.ts";
 import {
@@ -24,7 +24,8 @@ import {
 /*
  * Every crash point: each scenario runs once in peace, which counts the calls that it makes to D1, R2 and the Queue.
  * Then it runs again for each of them, in a team of its own, with that call failing or the Worker dying over it, before
- * and after the call took effect. Then all is well again, a day goes by, recovery runs, and nothing may be amiss.
+ * and, where that leaves another state, after the call took effect. Then all is well again, a day goes by, recovery runs,
+ * and nothing may be amiss.
  */
 
 interface Scenario<S, R> {
@@ -91,17 +92,19 @@ async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S,
   }
 }
 
-/** @returns how many calls there were, and how many ways to fail were gone through */
-async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: number; runs: number; calls: string[] }> {
+/** @returns how many calls there were, how many of them change something, and how many ways to fail were gone through */
+async function everyPoint<S, R>(
+  scenario: Scenario<S, R>,
+): Promise<{ points: number; changes: number; runs: number; calls: string[] }> {
   const peace = new World();
   const [first, peaceful] = await runOnce(scenario, peace, []);
-  let { calls } = peaceful;
-  const given: Fault[] = scenario.given ? [scenario.given(calls)] : [];
+  let bindings = peaceful;
+  const given: Fault[] = scenario.given ? [scenario.given(peaceful.calls)] : [];
   const runs = [first];
   if (given.length > 0) {
-    const [run, bindings] = await runOnce(scenario, peace, given);
+    const [run, faulty] = await runOnce(scenario, peace, given);
     runs.push(run);
-    calls = bindings.calls;
+    bindings = faulty;
   }
   await settle(scenario, peace, runs);
 
@@ -109,23 +112,21 @@ async function everyPoint<S, R>(scenario: Scenario<S, R>): Promise<{ points: num
   let open: Run<S, R>[] = [];
   let done = 0;
   const from = given[0]?.call ?? 0;
-  for (let call = from + 1; call <= calls.length; call++) {
-    for (const moment of MOMENTS) {
-      for (const failure of FAILURES) {
-        const [run] = await runOnce(scenario, world, [...given, { call, moment, failure }]);
-        expect(run.call, "the scenario repeats itself").toBe(calls[call - 1]);
-        open.push(run);
-        done++;
-        if (scenario.alone) {
-          await settle(scenario, world, open);
-          open = [];
-          world = new World();
-        }
-      }
+  for (const fault of bindings.everyFault(from + 1)) {
+    const [run] = await runOnce(scenario, world, [...given, fault]);
+    expect(run.call, "the scenario repeats itself").toBe(bindings.calls[fault.call - 1]);
+    open.push(run);
+    done++;
+    if (scenario.alone) {
+      await settle(scenario, world, open);
+      open = [];
+      world = new World();
     }
   }
   await settle(scenario, world, open);
-  return { points: calls.length - from, runs: done, calls };
+  const { calls, idle } = bindings;
+  const points = calls.length - from;
+  return { points, changes: points - [...idle].filter((call) => call > from).length, runs: done, calls };
 }
 
 type Told = Ended<Answer>;
@@ -445,10 +446,12 @@ describe("Whatever fails or dies at whichever call", () => {
     "Nothing is lost and nothing is left of %s, whichever call fails or dies.",
     { timeout: 600_000 },
     async ([name, scenario], { annotate }) => {
-      const { points, runs, calls } = await everyPoint(scenario);
-      await annotate(`crash points of ${name}: ${points} calls, ${runs} runs passed (${calls.join(", ")})`);
+      const { points, changes, runs, calls } = await everyPoint(scenario);
+      await annotate(
+        `crash points of ${name}: ${points} calls, ${changes} of them change something, ${runs} runs passed (${calls.join(", ")})`,
+      );
       expect(points).toBeGreaterThan(0);
-      expect(runs).toBe(points * MOMENTS.length * FAILURES.length);
+      expect(runs).toBeGreaterThan(points * (FAILURES.length - 1) + changes * FAILURES.length);
     },
   );
 });

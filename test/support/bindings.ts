@@ -73,6 +73,11 @@ const PERMANENT: Record<BindingName, string> = {
   Queue: "Queue send failed: Forbidden",
 };
 
+let callsOfAll = 0;
+
+/** R2's methods that change nothing. */
+const READS = ["head", "get", "list"];
+
 // biome-ignore lint/suspicious/noExplicitAny: it stands for any method of a binding.
 type Method = (...input: any[]) => unknown;
 
@@ -94,6 +99,8 @@ const quoted = (given: unknown[]) =>
 export class ProxiedBindings {
   /** What was called so far, in order: `D1 batch`. */
   readonly calls: string[] = [];
+  /** The numbers of those that changed nothing: they read, or found nothing to change. */
+  readonly idle = new Set<number>();
   readonly effects: Effects = { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0 };
   /** Every query that was prepared, and again with its parameters when they were bound. */
   readonly queries: Sent[] = [];
@@ -105,10 +112,17 @@ export class ProxiedBindings {
   multiparts: Multipart[] = [];
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;
+  /** The clock of those that share it, in milliseconds. */
+  now = (): number => 0;
   /** Is told of every call when it is made. */
   onCall: (call: string) => unknown = () => undefined;
   #die: () => void = () => undefined;
   readonly #faults: Fault[];
+  /** Calls that have not come back, and the last one: how many there were of all invocations by then, and when. */
+  #open = 0;
+  #last = "";
+  /** The numbers of those before which all had come back, and nothing else was called and no time passed since. */
+  readonly #following = new Set<number>();
   #state: "well" | "outage" | "quoting" | "dead" = "well";
   #failing: BindingName | undefined;
   readonly #statements = new WeakMap<object, { real: D1PreparedStatement; sent: Sent }>();
@@ -137,6 +151,20 @@ export class ProxiedBindings {
     return this.#state === "dead";
   }
 
+  /**
+   * Every fault at each call that was made, from one of them on, but for two that leave everything as another does. Of a
+   * call that changes nothing, an answer that is lost is a call that was never made. And a Worker that dies before a call
+   * has died after the one before, where nobody did anything in between.
+   */
+  *everyFault(from = 1): Generator<Fault & { failure: (typeof FAILURES)[number] }> {
+    for (let call = from; call <= this.calls.length; call++) {
+      for (const moment of this.idle.has(call) ? MOMENTS.slice(0, 1) : MOMENTS) {
+        const isKnown = moment === "before" && call > from && this.#following.has(call);
+        for (const failure of FAILURES) if (!(isKnown && failure === "death")) yield { call, moment, failure };
+      }
+    }
+  }
+
   kill(): void {
     this.#die();
   }
@@ -148,16 +176,28 @@ export class ProxiedBindings {
     return { ...env, ...wrapped, ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }) };
   }
 
-  async #pass<T>(binding: BindingName, name: string, given: unknown[], work: () => Promise<T>): Promise<T> {
+  async #pass<T>(
+    binding: BindingName,
+    name: string,
+    given: unknown[],
+    work: () => Promise<T>,
+    isIdle: (result: T) => boolean = () => false,
+  ): Promise<T> {
     if (this.isDead) return new Promise<never>(() => undefined);
-    this.calls.push(`${binding} ${name}`);
+    const call = this.calls.push(`${binding} ${name}`);
+    if (this.#open === 0 && this.#last === `${callsOfAll} ${this.now()}`) this.#following.add(call);
+    this.#last = `${++callsOfAll} ${this.now()}`;
     this.onCall(`${binding} ${name}`);
     if (this.#state !== "well" && (this.#failing ?? binding) === binding) {
       throw new Error(this.#state === "quoting" ? `Failed: ${quoted(given)}` : TRANSIENT[binding]);
     }
     const fault = this.#faults.find((one) => (one.binding ?? binding) === binding && one.call === this.#countFor(one));
     if (fault?.moment === "before") return this.#fail(binding, fault, given);
-    const result = await work();
+    this.#open += 1;
+    const result = await work().finally(() => {
+      this.#open -= 1;
+    });
+    if (isIdle(result)) this.idle.add(call);
     if (fault) return this.#fail(binding, fault, given);
     return this.isDead ? new Promise<never>(() => undefined) : result;
   }
@@ -181,7 +221,7 @@ export class ProxiedBindings {
 
   /** A round trip to D1. What it cost is told by its results. */
   async #query<R extends Pick<D1Result, "meta">>(name: string, given: Sent[], work: () => Promise<R[]>): Promise<R[]> {
-    return this.#pass("D1", name, given, async () => {
+    const send = async () => {
       const results = await work();
       this.effects.trips += 1;
       for (const multipart of this.multiparts) {
@@ -194,7 +234,10 @@ export class ProxiedBindings {
         this.effects.rowsWritten += meta.rows_written;
       }
       return results;
-    });
+    };
+    return this.#pass("D1", name, given, send, (results) =>
+      results.every(({ meta }) => meta.rows_written === 0 && !meta.changed_db),
+    );
   }
 
   database(database: D1Database): D1Database {
@@ -234,15 +277,20 @@ export class ProxiedBindings {
   }
 
   bucket(bucket: R2Bucket): R2Bucket {
-    const count = async <T>(name: string, given: unknown[], work: () => Promise<T>) =>
-      this.#pass("R2", name, given, async () => {
+    const reads = () => true;
+    const count = async <T>(name: string, given: unknown[], work: () => Promise<T>) => {
+      const send = async () => {
         const result = await work();
         this.effects.r2.push(name);
         return result;
-      });
+      };
+      return this.#pass("R2", name, given, send, () => READS.includes(name));
+    };
     const body = (object: R2ObjectBody | R2Object | null) =>
       object && "body" in object
-        ? replace(object, { arrayBuffer: () => this.#pass("R2", "body", [], () => object.arrayBuffer()) })
+        ? replace(object, {
+            arrayBuffer: () => this.#pass("R2", "body", [], () => object.arrayBuffer(), reads),
+          })
         : object;
     const upload = (real: R2MultipartUpload): R2MultipartUpload =>
       replace(real, {

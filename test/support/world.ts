@@ -147,6 +147,7 @@ export class World {
   /** What one invocation depends on. Its `waitUntil` goes to `after`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
+    bindings.now = this.system.now;
     const deps: Deps = {
       ...readDeps(env, { waitUntil: after }),
       ...(this.secrets && { secrets: this.secrets }),
