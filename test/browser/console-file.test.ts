@@ -267,7 +267,7 @@ describe("The player", () => {
   test("When its address has ended it takes another, and goes on where it was.", async ({ openPage, problems }) => {
     problems.allow(/403/);
     const team = await newTeam();
-    const id = await upload(team, "long.wav", wav(600, 48_000));
+    const id = await upload(team, "long.wav", wav(600, 16_000));
     const { page } = await openConsole(openPage, { path: "/files", team });
     let signed = 0;
     // The first address is as one that ended meanwhile.

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
-import { type Fault, Line, type Plan } from "../support/line.ts";
+import { Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
 import { dragFiles, dropFiles } from "./dragging.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
@@ -186,8 +186,10 @@ describe("Files that are uploaded in the console", () => {
     await expect(tray.getByText("completed")).toHaveCount(3);
   });
 
-  test("One that is cancelled leaves nothing behind, and the focus is at the next.", async ({ openPage }) => {
-    const { team, page, tray } = await openFiles(openPage);
+  test("One that is cancelled leaves nothing behind, and the focus is at the next.", async ({ openPage, problems }) => {
+    problems.allow(/Another host/, /ERR_/);
+    const line = await openLine(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
+    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
     const addresses = new Set<string>();
     page.on("request", (request) => request.method() === "PATCH" && addresses.add(request.url()));
     await slowDown(page, 200_000);
@@ -274,9 +276,9 @@ describe("Files that are uploaded in the console", () => {
   test("One whose line breaks goes on by itself, from where it was.", async ({ openPage, problems }) => {
     // The development server may answer 500 for what was cut; 409 where the cut request stored more than was told.
     problems.allow(/Another host/, /ERR_/, /status of 500/, /status of 409/);
-    const line = await openLine(() => ({ fault: "cut", afterBytes: 12 * MEBIBYTE }));
+    const line = await openLine(() => ({ fault: "cut", afterBytes: 7 * MEBIBYTE }));
     const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
-    const bytes = bytesOf(16 * MEBIBYTE);
+    const bytes = bytesOf(10 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
     await expect(tray.getByText("completed")).toBeVisible();
     // From zero it would never come to an end: each connection is cut before it is through.
@@ -290,24 +292,23 @@ describe("Files that are uploaded in the console", () => {
     problems,
   }) => {
     problems.allow(/Another host/, /ERR_/);
-    let fault: Fault = "stall";
-    const line = await openLine(() => ({ fault, afterBytes: 20 * MEBIBYTE }));
+    const line = await openLine(() => ({ fault: "stall", afterBytes: 8 * MEBIBYTE }));
     const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
     const path = join(await folder(), "long.bin");
-    const bytes = bytesOf(30 * MEBIBYTE);
+    const bytes = bytesOf(12 * MEBIBYTE);
     writeFileSync(path, bytes);
     await chooseFrom(page, path);
     await expect.poll(() => line.faults).toBe(1);
     // What leaves a page where something is being sent is asked first.
     const asked = page.waitForEvent("dialog");
     page.once("dialog", (dialog) => dialog.accept());
-    fault = "none";
+    line.heal();
     const loading = page.reload();
     expect((await asked).type()).toBe("beforeunload");
     await loading;
     const sentBytes = line.sentBytes;
     await expect(tray.getByText("completed")).toBeVisible();
-    expect(line.sentBytes - sentBytes).toBeLessThan(15 * MEBIBYTE);
+    expect(line.sentBytes - sentBytes).toBeLessThan(8 * MEBIBYTE);
     const [file, ...others] = await stored(team);
     expect(others).toEqual([]);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes), size: bytes.length });
@@ -346,7 +347,7 @@ describe("Files that are uploaded in the console", () => {
     writeFileSync(other, bytesOf(8 * MEBIBYTE));
     writeFileSync(lost, bytesOf(8 * MEBIBYTE));
     utimesSync(other, new Date(), new Date(0));
-    await slowDown(page, MEBIBYTE);
+    const slowed = await slowDown(page, MEBIBYTE);
     await chooseFrom(page, [path, lost]);
     for (const name of ["tape.bin", "lost.bin"]) await expect.poll(() => percentOf(page, name)).toBeGreaterThan(20);
     await expect.poll(() => keptBytesOf(page, "tape.bin")).toBeGreaterThan(0);
@@ -354,6 +355,7 @@ describe("Files that are uploaded in the console", () => {
     page.on("dialog", (dialog) => dialog.accept());
     await page.reload();
     await expect(tray.getByText(/Interrupted at \d+ % of 8.4 MB/)).toHaveCount(2);
+    await slowed.detach();
     await chooseFrom(page, other, "Choose the file tape.bin");
     await expect(tray.getByText("“other.bin” is not the file that was begun, or was changed since.")).toBeVisible();
     await expect(tray.getByRole("button", { name: "Choose the file tape.bin" })).toBeFocused();
@@ -370,14 +372,13 @@ describe("Files that are uploaded in the console", () => {
 
   test("Those whose key was revoked go on with the key of whoever signs in again.", async ({ openPage, problems }) => {
     problems.allow(/401/, /Another host/, /ERR_/);
-    let fault: Fault = "stall";
-    const line = await openLine(() => ({ fault, afterBytes: 8 * MEBIBYTE }));
+    const line = await openLine(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
     const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
     const offsets = noteOffsets(page);
-    const bytes = bytesOf(12 * MEBIBYTE);
+    const bytes = bytesOf(8 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
     await expect.poll(() => line.faults).toBe(1);
-    fault = "none";
+    line.heal();
     const [own] = (await collect(team.stowage.keys.list())).filter(({ name }) => name === "Console");
     await team.stowage.keys.delete(own?.id ?? "");
     await expect(page.getByText("Your key has ended or was revoked.")).toBeVisible();
@@ -391,9 +392,11 @@ describe("Files that are uploaded in the console", () => {
 
   test("Whoever signs out while files are being sent is asked, and finds them again in the same team alone.", async ({
     openPage,
+    problems,
   }) => {
-    const { team, page, tray } = await openFiles(openPage);
-    await slowDown(page, MEBIBYTE / 2);
+    problems.allow(/Another host/, /ERR_/);
+    const line = await openLine(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
+    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
     await choose(page, { name: "mine.bin", bytes: bytesOf(4 * MEBIBYTE) });
     await expect.poll(() => percentOf(page, "mine.bin")).toBeGreaterThan(5);
     const signOut = page.getByRole("button", { name: "Sign out" });
@@ -403,6 +406,7 @@ describe("Files that are uploaded in the console", () => {
     await expect(signOut).toBeFocused();
     await signOut.click();
     await question.getByRole("button", { name: "Sign out" }).click();
+    line.heal();
     await signIn(page, (await newTeam()).key);
     await expect(tray).toBeHidden();
     await signOut.click();
@@ -447,8 +451,7 @@ describe("Files that are uploaded in the console", () => {
 
   test("One is sent by one tab at a time, and by another once that is closed.", async ({ openPage, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    let fault: Fault = "stall";
-    const line = await openLine(() => ({ fault, afterBytes: 6 * MEBIBYTE }));
+    const line = await openLine(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
     const { team, page } = await openFiles(openPage, { baseURL: line.url });
     const path = join(await folder(), "long.bin");
     const bytes = bytesOf(8 * MEBIBYTE);
@@ -464,7 +467,7 @@ describe("Files that are uploaded in the console", () => {
     await other.waitForFunction(async () => (await navigator.locks.query()).pending?.length === 0);
     await expect(other.getByRole("region", { name: "Uploads" })).toBeHidden();
     expect(offsets).toEqual([]);
-    fault = "none";
+    line.heal();
     await page.close();
     await other.reload();
     await expect(other.getByRole("region", { name: "Uploads" }).getByText("completed")).toBeVisible();

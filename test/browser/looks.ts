@@ -18,7 +18,7 @@ export async function findBarriers(page: Page): Promise<string[]> {
   });
   const found: string[] = [];
   for (const frame of page.frames()) {
-    await frame.evaluate(axe.source);
+    if (!(await frame.evaluate(() => "axe" in window))) await frame.evaluate(axe.source);
     const { violations } = await frame.evaluate(
       (tags) =>
         (window as unknown as { axe: typeof axe }).axe.run(document, {

@@ -16,6 +16,7 @@ export class Line {
   sentBytes = 0;
   connections = 0;
   faults = 0;
+  #isWell = false;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
@@ -37,6 +38,11 @@ export class Line {
 
   get url(): string {
     return `http://localhost:${(this.#server.address() as { port: number }).port}`;
+  }
+
+  /** From now on nothing more happens to any connection; one that stands still goes on to. */
+  heal(): void {
+    this.#isWell = true;
   }
 
   async close(): Promise<void> {
@@ -72,7 +78,8 @@ export class Line {
     client.on("data", (bytes: Buffer) => {
       this.sentBytes += bytes.length;
       if (isStalled) return;
-      const left = fault === "cut" || fault === "stall" ? Math.max(0, afterBytes - passed) : bytes.length;
+      const isLimited = !this.#isWell && (fault === "cut" || fault === "stall");
+      const left = isLimited ? Math.max(0, afterBytes - passed) : bytes.length;
       const part = bytes.subarray(0, left);
       passed += part.length;
       other?.write(part);
