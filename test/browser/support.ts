@@ -1,7 +1,14 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { type Browser, type BrowserContextOptions, chromium, type Page, expect as standard } from "@playwright/test";
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+  expect as standard,
+} from "@playwright/test";
 import { test as base, inject } from "vitest";
 import { Problems, settle, watch } from "./problems.ts";
 
@@ -82,4 +89,22 @@ export async function cutNetwork(page: Page): Promise<() => Promise<void>> {
 export async function failRequests(page: Page, pattern: string | RegExp): Promise<() => Promise<void>> {
   await page.route(pattern, (route) => route.abort("internetdisconnected"));
   return () => page.unroute(pattern);
+}
+
+const CLIPBOARD = ["clipboard-read", "clipboard-write"];
+
+/**
+ * Presses what copies, until the clipboard has what is `expected`: pages of other tests, which share it, may copy
+ * meanwhile. @returns all that it has
+ */
+export async function copyBy(button: Locator, expected: string): Promise<string> {
+  const page = button.page();
+  await page.context().grantPermissions(CLIPBOARD);
+  let text = "";
+  await expect(async () => {
+    await button.click();
+    text = await page.evaluate(() => navigator.clipboard.readText());
+    expect(text).toContain(expected);
+  }).toPass({ timeout: PATIENCE_MILLISECONDS });
+  return text;
 }
