@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { cloudflareTest, readD1Migrations } from "@cloudflare/vitest-pool-workers";
 import { defineConfig } from "vitest/config";
+import ComputingFirst from "./support/sequencer.ts";
 
 const root = join(import.meta.dirname, "..");
 
@@ -11,7 +12,8 @@ export default defineConfig(async () => ({
   root,
   test: {
     // On two cores: the end-to-end tests mostly wait, for servers to start and for uploads that stand still.
-    maxWorkers: 3,
+    maxWorkers: 4,
+    sequence: { sequencer: ComputingFirst },
     silent: "passed-only" as const,
     reporters: ["default", join(root, "test/support/count-reporter.ts")],
     projects: [
