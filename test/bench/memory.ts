@@ -82,8 +82,8 @@ const slowForms = (count: number) => async (server: Server, team: Team) => {
 /** A team may have 100 unfinished. */
 const UPLOADS_OF_A_TEAM = 100;
 
-const slowReads = (count: number) => async (server: Server) => {
-  await sendSlowly(server, Array<Shot>(count).fill({ ...bare("read")(), body: [SLOW_FILE] }), SLOW_FILE);
+const slowReads = (count: number, name: "read" | "hash") => async (server: Server) => {
+  await sendSlowly(server, Array<Shot>(count).fill({ ...bare(name)(), body: [SLOW_FILE] }), SLOW_FILE);
   return undefined;
 };
 
@@ -115,6 +115,7 @@ const CASES: Case[] = [
   { name: "bare put of 95 MB", work: send(1, bare("put")) },
   { name: "bare put of 95 MB, eight at once", work: send(8, bare("put")) },
   { name: "bare read of 95 MB, eight at once", work: send(8, bare("read")) },
-  { name: "32 slow bare reads of 12 MB", work: slowReads(32) },
-  { name: "200 slow bare reads of 12 MB", work: slowReads(200) },
+  { name: "32 slow bare reads of 12 MB", work: slowReads(32, "read") },
+  { name: "200 slow bare reads of 12 MB", work: slowReads(200, "read") },
+  { name: "200 slow bare reads of 12 MB, hashed", work: slowReads(200, "hash") },
 ];

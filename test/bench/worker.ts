@@ -1,4 +1,4 @@
-import { scrypt } from "node:crypto";
+import { createHash, scrypt } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 
@@ -70,6 +70,16 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Read." });
   },
 
+  /** Reads the body and drops it, with the digests that are taken of a form. */
+  hash: async ({ body }) => {
+    const digests = [createHash("md5"), createHash("sha256")];
+    const take = (bytes: Uint8Array) => {
+      for (const digest of digests) digest.update(bytes);
+    };
+    if (body) await drop(body, 256 * 1024, take);
+    return Response.json({ digests: digests.map((digest) => digest.digest("hex")) });
+  },
+
   /** The same as `put`, with two writes to D1: a row before the bytes, and its change after them. */
   putAndWrite: async (request, env, url) => {
     const id = newId();
@@ -130,10 +140,17 @@ const control: Record<string, Bare> = {
 };
 
 /** Reads into one buffer: garbage would count as growth. */
-async function drop(stream: ReadableStream<Uint8Array>, bufferBytes: number): Promise<void> {
+async function drop(
+  stream: ReadableStream<Uint8Array>,
+  bufferBytes: number,
+  take?: (bytes: Uint8Array) => void,
+): Promise<void> {
   const reader = stream.getReader({ mode: "byob" });
   let next = await reader.read(new Uint8Array(bufferBytes));
-  while (!next.done) next = await reader.read(new Uint8Array(next.value.buffer));
+  while (!next.done) {
+    take?.(next.value);
+    next = await reader.read(new Uint8Array(next.value.buffer));
+  }
 }
 
 const ZEROS = new Uint8Array(64 * 1024);
