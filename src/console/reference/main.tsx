@@ -9,6 +9,7 @@ import { type Reference, readDocument } from "./document.ts";
 import { Introduction } from "./introduction.tsx";
 import { Navigation } from "./navigation.tsx";
 import { OperationGroup } from "./operation.tsx";
+import { Part, showParts } from "./parts.tsx";
 import { followPlace } from "./place.ts";
 import { NamedSchema } from "./schema.tsx";
 import { Search } from "./search.tsx";
@@ -74,7 +75,8 @@ function Waiting() {
 function Content(loaded: Reference) {
   const { groups, schemas } = loaded;
   const all = groups.flatMap(({ operations }) => operations);
-  useEffect(followPlace, []);
+  const named = Object.entries(schemas);
+  useEffect(() => showParts(all.length + named.length, followPlace), []);
   return (
     <div class="pages">
       <Navigation {...loaded} />
@@ -88,8 +90,10 @@ function Content(loaded: Reference) {
             <h2 id="title-schemas">Schemas</h2>
             <p>What several operations send or answer.</p>
           </header>
-          {Object.entries(schemas).map(([name, schema]) => (
-            <NamedSchema key={name} name={name} schema={schema} />
+          {named.map(([name, schema], place) => (
+            <Part key={name} place={all.length + place}>
+              <NamedSchema name={name} schema={schema} />
+            </Part>
           ))}
         </section>
       </main>

@@ -9,6 +9,7 @@ import {
   words,
 } from "./document.ts";
 import { Method } from "./navigation.tsx";
+import { Part } from "./parts.tsx";
 import { Code, Prose } from "./prose.tsx";
 import { Samples } from "./samples.tsx";
 import { BodySchema, Field, Fields } from "./schema.tsx";
@@ -28,7 +29,9 @@ export function OperationGroup({ id, title, text, operations, all }: Group & { a
         <Prose text={text} />
       </header>
       {operations.map((operation) => (
-        <OperationPart key={operation.id} operation={operation} all={all} />
+        <Part key={operation.id} place={all.indexOf(operation)}>
+          <OperationPart operation={operation} all={all} />
+        </Part>
       ))}
     </section>
   );
