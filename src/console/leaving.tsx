@@ -31,7 +31,7 @@ export function leave(asked?: { title: string; text: string; action: string }): 
           <>
             <p>
               {count === 1 ? "One upload is" : `${count} uploads are`} not finished. This browser keeps what is needed
-              to go on for 24 hours: sign in to this team again, and they go on from where they are.
+              to go on for 24 hours: sign in again as you did today, and they go on from where they are.
             </p>
             <label>
               <input

@@ -4,6 +4,8 @@ const BASE = "/console";
 
 /** The address within the console, such as `/files/01a2…`. */
 export const path = signal(pathNow());
+/** The team that the address named with which the page was opened: whoever made that link chose it. */
+export const linkedTeam = new URLSearchParams(location.search).get("team");
 /** The part behind the `?`: filters, so that a filtered list can be linked to, and gone back to. */
 export const query = signal(new URLSearchParams(location.search));
 /** The path's parts: `["files", "01a2…"]`. One that can't be read is one part, which no page has. */

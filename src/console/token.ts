@@ -8,6 +8,9 @@ export interface KeptSession {
   id: string;
   key: string;
   keyId: string;
+  /** Stands for whoever signed in, and tells nothing of them. */
+  owner: string;
+  /** By the browser's clock. */
   expiresAt: string;
 }
 
@@ -17,7 +20,7 @@ const KEPT = "stowage.session";
 export function readKeptSession(): KeptSession | null {
   try {
     const kept: KeptSession | null = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
-    return kept && Date.parse(kept.expiresAt) > Date.now() ? kept : null;
+    return kept?.owner && Date.parse(kept.expiresAt) > Date.now() ? kept : null;
   } catch {
     return null;
   }

@@ -52,6 +52,29 @@ describe("Signing in", () => {
     await expect(heading(page, "Usage")).toBeVisible();
   });
 
+  test.for([-2, 2])(
+    "The 12 hours are the service's, with a browser's clock %d days off.",
+    async (days, { openPage }) => {
+      const team = await newTeam();
+      const page = await openPage({ path: "/console/usage" });
+      await page.addInitScript((offset) => {
+        const { now } = Date;
+        globalThis.Date = new Proxy(Date, {
+          construct: (Real, given) => (given.length > 0 ? new Real(...(given as [number])) : new Real(now() + offset)),
+          get: (Real, name) => (name === "now" ? () => now() + offset : Reflect.get(Real, name)),
+        });
+      }, days * 86_400_000);
+      await page.reload();
+      await giveKey(page, team.key);
+      await expect(heading(page, "Usage")).toBeVisible();
+      const [made] = await consoleKeys(team);
+      const lifeMinutes = (Date.parse(made?.expiresAt ?? "") - Date.parse(made?.createdAt ?? "")) / 60_000;
+      expect(Math.abs(lifeMinutes - 12 * 60)).toBeLessThan(5);
+      await page.reload();
+      await expect(heading(page, "Usage")).toBeVisible();
+    },
+  );
+
   test("Signing out revokes the console's key and forgets it.", async ({ openPage }) => {
     const { page, ...team } = await openConsole(openPage, { path: "/usage" });
     expect(await consoleKeys(team)).toHaveLength(1);
@@ -120,6 +143,27 @@ describe("Signing in", () => {
 
     await page.reload();
     await expect(heading(page, "Sign in")).toBeVisible();
+  });
+
+  test("A link to a team's keys does not choose the team that the operator makes a key for.", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 403/);
+    const [team, other] = [await newTeam(), await newTeam()];
+    const page = await openPage({ path: `/console/keys?team=${team.teamId}` });
+    await page.getByText("With a key").click();
+    await giveKey(page, inject("operatorToken"));
+    await expect(page.getByRole("rowheader")).toHaveText(["test"]);
+    await button(page, "Create key").click();
+    await expect(dialog(page).getByLabel("Team")).toHaveValue("");
+    await expect(dialog(page)).toContainText(`A link brought you to ${team.teamId}`);
+    await page.keyboard.press("Escape");
+    await page.getByRole("searchbox", { name: "Team" }).fill(other.teamId);
+    await button(page, "Show its keys").click();
+    await expect(page.getByRole("row")).toContainText(["Name", other.teamId]);
+    await button(page, "Create key").click();
+    await expect(dialog(page).getByLabel("Team")).toHaveValue(other.teamId);
   });
 
   test("A public key, a wrong one and a text that is none are refused in words, and kept nowhere.", async ({

@@ -390,7 +390,7 @@ describe("Files that are uploaded in the console", () => {
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("Whoever signs out while files are being sent is asked, and finds them again in the same team alone.", async ({
+  test("Whoever signs out while files are being sent is asked, and alone finds them again.", async ({
     openPage,
     problems,
   }) => {
@@ -407,12 +407,18 @@ describe("Files that are uploaded in the console", () => {
     await signOut.click();
     await question.getByRole("button", { name: "Sign out" }).click();
     line.heal();
-    await signIn(page, (await newTeam()).key);
+    const colleague = await team.stowage.keys.create({ name: "colleague" });
+    await signIn(page, colleague.key);
     await expect(tray).toBeHidden();
+    await page.reload();
+    await choose(page, { name: "theirs.txt", bytes: Buffer.from("Theirs") });
+    await expect(tray.getByText("completed")).toBeVisible();
+    await expect(tray.getByRole("listitem")).toHaveCount(1);
     await signOut.click();
     await signIn(page, team.key);
     await expect(tray.getByText("completed")).toBeVisible();
-    expect(await stored(team)).toHaveLength(1);
+    await expect(tray.getByRole("listitem")).toHaveText(/mine.bin/);
+    expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["mine.bin", "theirs.txt"]);
   });
 
   test("Whoever signs out may have those forgotten that failed, also by revoking the console's key.", async ({

@@ -22,7 +22,7 @@ async function openWebhook(openPage: Parameters<typeof openConsole>[0], address:
   const team = of ?? (await newTeam());
   const webhook = await team.stowage.webhooks.create({ url: address, types: ["apikey.created"], description: "" });
   const { page } = await openConsole(openPage, { path: `/webhooks/${webhook._id}`, team });
-  await expect(heading(page, address)).toBeVisible();
+  await expect(heading(page, new URL(address).host)).toBeVisible();
   const { webhooks } = team.stowage;
   return { page, team, webhooks, ...webhook };
 }
@@ -73,7 +73,7 @@ describe("Webhooks", () => {
     await expect(row.getByRole("cell")).toContainText(["File processed, File failed", "Enabled", "20"]);
     expect(await page.content()).not.toContain(secret);
     await row.getByRole("link").click();
-    await expect(heading(page, receiver.url)).toBeFocused();
+    await expect(heading(page, new URL(receiver.url).host)).toBeFocused();
     await expect(page).toHaveURL(`${url}/console/webhooks/${made?._id}`);
   });
 
@@ -90,7 +90,7 @@ describe("Webhooks", () => {
     const closed = new URL(receiver.url);
     closed.port = "1";
     await webhooks.update(_id, { url: closed.href });
-    await expect(heading(page, closed.href)).toBeVisible();
+    await expect(heading(page, closed.host)).toBeVisible();
     await button(page, "Send a test").click();
     await expect(answer(page)).toContainText("The connection failed");
   });
@@ -104,12 +104,15 @@ describe("Webhooks", () => {
     await dialog(page).getByLabel("All").check();
     // What another changes meanwhile takes nothing that was typed, and is not taken back.
     await webhooks.update(_id, { url: `${receiver.url}/2` });
-    await expect(page.getByRole("heading", { level: 1, includeHidden: true })).toHaveText(`${receiver.url}/2`);
+    const address = page.getByRole("definition", { includeHidden: true }).first();
+    await expect(address).toHaveText(`${receiver.url}/2`);
+    // Tabs and histories show titles; a path may hold a secret.
+    await expect(page).toHaveTitle(`${new URL(receiver.url).host} – Stowage`);
     await expect(dialog(page).getByLabel("Description")).toHaveValue("وصف 🎧");
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await said(page, "Saved.");
     await expect(button(page, "Change")).toBeFocused();
-    await expect(page.getByRole("definition")).toContainText(["وصف 🎧", "All"]);
+    await expect(page.getByRole("definition")).toContainText([receiver.url, "وصف 🎧", "All"]);
     expect(await webhooks.get(_id)).toMatchObject({ types: null, description: "وصف 🎧", url: `${receiver.url}/2` });
 
     await button(page, "Disable").click();
@@ -274,7 +277,7 @@ test("Webhooks are used by keyboard alone.", async ({ openPage }) => {
   await press(button(page, "Done"));
   expect(await stowage.webhooks.list()).toMatchObject([{ url: receiver.url, types: ["user.deleted"] }]);
   await press(page.getByRole("link", { name: receiver.url }));
-  await expect(heading(page, receiver.url)).toBeFocused();
+  await expect(heading(page, new URL(receiver.url).host)).toBeFocused();
   await press(button(page, "Send a test"));
   await expect(answer(page)).toContainText("Answered 200");
   await press(button(page, "Replay"));

@@ -12,7 +12,7 @@ import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { Table } from "../parts/table.tsx";
 import { mask, Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
+import { href, linkedTeam, navigate, query } from "../router.ts";
 import { client, session } from "../session.ts";
 
 const DAY_MILLISECONDS = 86_400_000;
@@ -123,6 +123,8 @@ interface NewKeyProps {
 
 function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
   const [made, setMade] = useState<ApiKey | null>(null);
+  // A key for another's team, handed out by mistake, is what such a link may be after.
+  const isLinked = teamId !== undefined && teamId === linkedTeam;
   const make = async (form: HTMLFormElement) => {
     const days = Number(textOf(form, "days"));
     const named = isOperator ? textOf(form, "team") || undefined : undefined;
@@ -165,9 +167,13 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
         <TextField
           label="Team"
           name="team"
-          defaultValue={teamId ?? ""}
+          defaultValue={isLinked ? "" : teamId}
           spellcheck={false}
-          hint="Empty to found a new one."
+          hint={
+            isLinked
+              ? `Empty to found a new one. A link brought you to ${teamId}: is it the one?`
+              : "Empty to found a new one."
+          }
         />
       )}
     </TaskDialog>

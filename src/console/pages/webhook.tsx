@@ -27,13 +27,14 @@ export function WebhookPage({ id }: { id: string }) {
   if (!webhook || isMissing(error)) return <Unloaded what="Webhook" of={loaded} back={back} />;
   const { url, description, createdAt } = webhook;
   return (
-    <Page title={url} actions={<WebhookStatus webhook={webhook} />}>
+    <Page title={new URL(url).host} actions={<WebhookStatus webhook={webhook} />}>
       <p>{back}</p>
       <Failure error={error} onRetry={reload} />
       <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />
       <FactList
         title="Webhook"
         facts={{
+          Address: <bdi>{url}</bdi>,
           Description: description ? <bdi>{description}</bdi> : null,
           Events: wantedBy(webhook),
           Created: <Time at={createdAt} />,

@@ -5,7 +5,8 @@
 
 export interface Kept {
   key: string;
-  team: string;
+  /** Who began it, and alone may go on: the session's. */
+  owner: string;
   name: string;
   size: number;
   lastModified: number;
@@ -84,7 +85,7 @@ export const find = (key: string): Promise<Kept | undefined> =>
 export const findFile = (key: string): Promise<File | undefined> =>
   within<File | undefined>(({ files }) => files.get(key));
 
-/** Forgets what the service has forgotten too, of all teams. @returns what stays */
+/** Forgets what the service has forgotten too, of all people. @returns what stays */
 export async function forgetOld(): Promise<Kept[]> {
   const records = (await within<(Kept & { at: number })[]>(({ records }) => records.getAll())) ?? [];
   const isOld = ({ at }: { at: number }) => Date.now() - at > HOURS * 3_600_000;

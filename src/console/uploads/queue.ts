@@ -24,27 +24,27 @@ const known = new Set<string>();
 const newKey = () => `${Date.now()}-${Math.random()}`;
 const isOf = (file: File, { size, lastModified }: Upload) => file.size === size && file.lastModified === lastModified;
 const fileIdOf = (address: string) => address.slice(address.lastIndexOf("/") + 1).split(".")[0] ?? "";
-const keepUpload = ({ key, team, name, size, lastModified, address, progress }: Upload) =>
-  keep({ key, team, name, size, lastModified, address, sentBytes: progress.peek().sentBytes });
+const keepUpload = ({ key, owner, name, size, lastModified, address, progress }: Upload) =>
+  keep({ key, owner, name, size, lastModified, address, sentBytes: progress.peek().sentBytes });
 
 /** Begins to send files, and goes on with those among them that were interrupted. */
 export function add(files: File[]): void {
-  const team = session.peek()?.team?.id;
-  if (!team) return;
+  const owner = session.peek()?.team?.owner;
+  if (!owner) return;
   for (const file of files) {
     const begun = uploads
       .peek()
       .find((one) => stateOf(one) === "interrupted" && one.name === file.name && isOf(file, one));
     if (begun) goOn(begun, file);
-    else begin(file, team);
+    else begin(file, owner);
   }
   sendNext();
 }
 
-function begin(file: File, team: string): void {
+function begin(file: File, owner: string): void {
   const key = newKey();
   const { name, size, lastModified } = file;
-  const record = { key, team, name, size, lastModified };
+  const record = { key, owner, name, size, lastModified };
   if (size === 0) {
     const error = new Refusal("This file is empty: there is nothing to upload.");
     notice(put(record, undefined, { state: "failed", error }));
@@ -216,9 +216,9 @@ function end(upload: Upload, id: string): void {
 }
 
 /** Takes up what was under way when the page was closed, and is not under way in another tab. */
-async function restore(team: string): Promise<void> {
-  for (const { key, team: owner } of await forgetOld()) {
-    if (owner !== team || known.has(key)) continue;
+async function restore(owner: string): Promise<void> {
+  for (const { key, ...record } of await forgetOld()) {
+    if (record.owner !== owner || known.has(key)) continue;
     known.add(key);
     void hold(key).then(async (release) => {
       const record = release && (await find(key));
@@ -242,12 +242,12 @@ async function take({ sentBytes, ...record }: Kept, release: () => void): Promis
 export function followQueue(): void {
   // Whoever comes, also where nobody signs in.
   void forgetOld();
-  const team = computed(() => (hasEnded.value ? undefined : session.value?.team?.id));
+  const owner = computed(() => (hasEnded.value ? undefined : session.value?.team?.owner));
   const takeUp = () => {
-    if (team.peek() && !document.hidden) void restore(team.peek() ?? "");
+    if (owner.peek() && !document.hidden) void restore(owner.peek() ?? "");
   };
   effect(() => {
-    if (team.value) {
+    if (owner.value) {
       takeUp();
       sendNext();
       // Now, since the server may have another version by the time it is needed. The client asks for it again if this fails.

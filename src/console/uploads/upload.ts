@@ -38,10 +38,10 @@ export interface Upload extends Omit<Kept, "sentBytes"> {
 
 const NOTICE_MILLISECONDS = 1000;
 
-/** Of all teams that this page was signed in to. */
+/** Of all who were signed in to this page. */
 export const all = signal<Upload[]>([]);
-/** Of the team that is signed in, in the order in which they came. */
-export const uploads = computed(() => all.value.filter(({ team }) => team === session.value?.team?.id));
+/** Of whoever is signed in, in the order in which they came. */
+export const uploads = computed(() => all.value.filter(({ owner }) => owner === session.value?.team?.owner));
 /** What this browser keeps something of. */
 export const unfinished = computed(() => uploads.value.filter(({ progress }) => progress.value.state !== "stored"));
 
