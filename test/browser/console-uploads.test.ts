@@ -53,6 +53,22 @@ async function slowDown(page: Page, uploadThroughput: number): Promise<CDPSessio
   return session;
 }
 
+/** Lets the page wait for what the service answers to bytes, or to whatever is asked. @returns what lets it through */
+async function holdAnswers(page: Page, pattern = UPLOADS, method = "PATCH"): Promise<() => void> {
+  let answer = () => {};
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  await page.route(pattern, async (route) => {
+    if (route.request().method() !== method) return route.fallback();
+    const response = await route.fetch();
+    await answered;
+    // It may have stopped to wait.
+    await route.fulfill({ response }).catch(() => undefined);
+  });
+  return answer;
+}
+
 async function openLine(plan: Plan): Promise<Line> {
   const line = await Line.open(url, plan);
   onTestFinished(() => line.close());
@@ -128,14 +144,16 @@ describe("Files that are uploaded in the console", () => {
   test("Those of a chosen folder are sent, but for what is hidden.", async ({ openPage }) => {
     const { team, page, tray } = await openFiles(openPage);
     const place = await folder();
-    for (const name of ["one/a.txt", "b.txt", ".cache/c.txt", ".d"]) {
+    for (const name of ["one/a.txt", "b10.txt", "b9.txt", ".cache/c.txt", ".d"]) {
       mkdirSync(dirname(join(place, name)), { recursive: true });
       writeFileSync(join(place, name), name);
     }
     await chooseFrom(page, place, "Upload a folder");
     await expect(page.getByRole("status").getByText("Left out: 2 hidden files.")).toBeVisible();
-    await expect(tray.getByText("completed")).toHaveCount(2);
-    expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["a.txt", "b.txt"]);
+    await expect(tray.getByText("completed")).toHaveCount(3);
+    await expect(tray.getByRole("listitem")).toHaveText([/ \w+\/b9.txt/, / \w+\/b10.txt/, / \w+\/one\/a.txt/]);
+    const names = (await stored(team)).map(({ originalName }) => originalName);
+    expect(names.sort()).toEqual(["a.txt", "b10.txt", "b9.txt"]);
   });
 
   test("Those dropped on any page are sent with what is in folders, but for what is hidden and empty.", async ({
@@ -165,9 +183,11 @@ describe("Files that are uploaded in the console", () => {
         return entry;
       };
     });
+    const answer = await holdAnswers(page);
     await dropFiles(main, {
       "a.txt": text("A"),
-      "album/b.txt": text("B"),
+      "album/b10.txt": text("B10"),
+      "album/b9.txt": text("B9"),
       "album/deep/c.txt": text("C"),
       "album/.DS_Store": text("x"),
       ".hidden": text("x"),
@@ -178,12 +198,20 @@ describe("Files that are uploaded in the console", () => {
     await expect(page.getByText("Drop files or folders")).toBeHidden();
     const leftOut = "Left out: 2 hidden files, 1 empty folder, and 1 that can't be read.";
     await expect(page.getByRole("status").getByText(leftOut)).toBeVisible();
-    await expect(tray.getByText("completed")).toHaveCount(3);
     await expect(tray.getByText("This file is empty: there is nothing to upload.")).toBeVisible();
-    expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["a.txt", "b.txt", "c.txt"]);
+    await expect(tray.getByText("0 of 5 uploaded · 1 failed")).toBeVisible();
+    await expect(page.getByRole("status").getByText("uploaded")).toHaveCount(0);
+    answer();
+    await expect(tray.getByText("4 of 5 uploaded")).toBeVisible();
+    await expect(page.getByRole("status").getByText("uploaded")).toHaveText("4 files were uploaded, 1 could not be.");
+    await expect(tray.getByText("completed")).toHaveCount(4);
+    const places = ["a.txt", "album/b9.txt", "album/b10.txt", "album/deep/c.txt", "album/nothing.txt"];
+    await expect(tray.getByRole("listitem")).toContainText(places);
+    const names = (await stored(team)).map(({ originalName }) => originalName);
+    expect(names.sort()).toEqual(["a.txt", "b10.txt", "b9.txt", "c.txt"]);
     // The tray outlives the page.
     await page.getByRole("link", { name: "Files", exact: true }).click();
-    await expect(tray.getByText("completed")).toHaveCount(3);
+    await expect(tray.getByText("completed")).toHaveCount(4);
   });
 
   test("One that is cancelled leaves nothing behind, and the focus is at the next.", async ({ openPage, problems }) => {
@@ -227,23 +255,19 @@ describe("Files that are uploaded in the console", () => {
     problems.allow(/403/);
     const { team, page, tray } = await openFiles(openPage);
     // The answer to the last byte is what the page waits for when it is cancelled.
-    let answer = () => {};
-    const answered = new Promise<void>((resolve) => {
-      answer = resolve;
-    });
-    await page.route(UPLOADS, async (route) => {
-      if (route.request().method() !== "PATCH") return route.fallback();
-      const response = await route.fetch();
-      await answered;
-      await route.fulfill({ response }).catch(() => undefined);
-    });
+    const answer = await holdAnswers(page);
+    const tell = await holdAnswers(page, /\/metadata$|\/events\?/, "GET");
     await choose(page, { name: "late.txt", bytes: Buffer.from("Late") });
     await expect.poll(() => kept(team)).toEqual({ files: 1, bytes: 4 });
     await expect.poll(async () => (await stored(team)).length).toBe(1);
     await tray.getByRole("button", { name: "Cancel late.txt" }).click();
     await expect(page.getByRole("status").getByText("complete before it could be cancelled")).toBeVisible();
     answer();
+    await expect(tray.getByText("1 of 1 uploaded · 1 processing")).toBeVisible();
+    await expect(tray.getByText("4 B · being processed")).toBeVisible();
+    tell();
     await expect(tray.getByText("completed")).toBeVisible();
+    await expect(tray.getByText("processing")).toBeHidden();
     expect(await stored(team)).toHaveLength(1);
   });
 
@@ -356,6 +380,8 @@ describe("Files that are uploaded in the console", () => {
     await page.reload();
     await expect(tray.getByText(/Interrupted at \d+ % of 8.4 MB/)).toHaveCount(2);
     await slowed.detach();
+    await expect(tray.getByText("0 of 2 uploaded · 2 interrupted")).toBeVisible();
+    await expect(tray.getByRole("listitem")).toContainText(["tape.bin", "lost.bin"]);
     await chooseFrom(page, other, "Choose the file tape.bin");
     await expect(tray.getByText("“other.bin” is not the file that was begun, or was changed since.")).toBeVisible();
     await expect(tray.getByRole("button", { name: "Choose the file tape.bin" })).toBeFocused();
@@ -518,7 +544,8 @@ describe("Files that are uploaded in the console", () => {
   });
 
   test.for(["light", "dark"] as const)("Everybody can use the tray in the %s theme.", async (theme, { openPage }) => {
-    const { page, tray } = await openFiles(openPage, { theme });
+    const { page, tray } = await openFiles(openPage, { theme, width: 320, height: 640 });
+    const toggle = tray.getByRole("button", { name: "Uploads" });
     await slowDown(page, 100_000);
     const long = `${"Aufnahme der Sitzung vom 14. Februar ".repeat(4)}🎧.wav`;
     await choose(
@@ -526,6 +553,12 @@ describe("Files that are uploaded in the console", () => {
       { name: "done.txt", bytes: Buffer.from("Done") },
       { name: "تسجيل.txt", bytes: Buffer.from("x") },
     );
+    await expect(tray.getByText("2 of 2 uploaded")).toBeVisible();
+    // Of a small window, the tray leaves most to the page.
+    expect(await tray.evaluate((section) => section.clientHeight / innerHeight)).toBeLessThan(0.25);
+    await expectAccessible(page);
+    await toggle.click();
+    await page.setViewportSize({ width: 1280, height: 800 });
     await expect(tray.getByText("completed")).toHaveCount(2);
     await choose(
       page,
@@ -540,7 +573,6 @@ describe("Files that are uploaded in the console", () => {
     await expectNoSidewaysScroll(page);
     await expectAccessible(page);
     await screenshot(page, "uploads");
-    const toggle = tray.getByRole("button", { name: "Uploads" });
     await tabTo(toggle);
     await page.keyboard.press("Enter");
     await expect(toggle).toHaveAttribute("aria-expanded", "false");

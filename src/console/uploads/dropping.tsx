@@ -1,15 +1,17 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
-import { add } from "./queue.ts";
+import { add, type Chosen } from "./queue.ts";
 
 interface Found {
-  files: File[];
+  files: Chosen[];
   hidden: number;
   emptyFolders: number;
   unreadable: number;
 }
 
+/** Browsers give what is in a folder in any order. */
+const { compare } = new Intl.Collator(undefined, { numeric: true });
 const isHidden = (name: string) => name.startsWith(".");
 
 const entriesOf = (folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> => {
@@ -27,11 +29,13 @@ async function collect(entry: FileSystemEntry, found: Found): Promise<void> {
     if (isHidden(entry.name)) {
       found.hidden++;
     } else if (entry.isFile) {
-      found.files.push(await new Promise((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject)));
+      const path = entry.fullPath.slice(1);
+      const file = new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
+      found.files.push({ file: await file, path });
     } else {
       const entries = await entriesOf(entry as FileSystemDirectoryEntry);
       if (entries.length === 0) found.emptyFolders++;
-      for (const one of entries) await collect(one, found);
+      for (const one of entries.sort((some, other) => compare(some.name, other.name))) await collect(one, found);
     }
   } catch {
     found.unreadable++;
@@ -58,8 +62,10 @@ async function addDropped(items: DataTransferItemList): Promise<void> {
 }
 
 function addChosen(chosen: File[]): void {
-  const isInHidden = ({ name, webkitRelativePath }: File) => (webkitRelativePath || name).split("/").some(isHidden);
-  const files = chosen.filter((file) => !isInHidden(file));
+  const files = chosen
+    .map((file) => ({ file, path: file.webkitRelativePath || file.name }))
+    .filter(({ path }) => !path.split("/").some(isHidden));
+  if (chosen[0]?.webkitRelativePath) files.sort((some, other) => compare(some.path, other.path));
   addFound({ files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
 }
 

@@ -8,6 +8,8 @@ export interface Kept {
   /** Who began it, and alone may go on: the session's. */
   owner: string;
   name: string;
+  /** Its place in the folder that was chosen, with its name: what is shown. */
+  path: string;
   size: number;
   lastModified: number;
   /** Of the resumable upload. It holds a secret. */

@@ -21,30 +21,38 @@ const PASSING_STATUSES = [408, 423, 429];
 /** Taken up in this tab, or just being so. */
 const known = new Set<string>();
 
-const newKey = () => `${Date.now()}-${Math.random()}`;
+let begun = 0;
+/** In the order in which uploads are begun. */
+const newKey = () => `${Date.now()}-${String(begun++).padStart(7, "0")}-${Math.random()}`;
 const isOf = (file: File, { size, lastModified }: Upload) => file.size === size && file.lastModified === lastModified;
 const fileIdOf = (address: string) => address.slice(address.lastIndexOf("/") + 1).split(".")[0] ?? "";
-const keepUpload = ({ key, owner, name, size, lastModified, address, progress }: Upload) =>
-  keep({ key, owner, name, size, lastModified, address, sentBytes: progress.peek().sentBytes });
+const keepUpload = ({ key, owner, name, path, size, lastModified, address, progress }: Upload) =>
+  keep({ key, owner, name, path, size, lastModified, address, sentBytes: progress.peek().sentBytes });
+
+export interface Chosen {
+  file: File;
+  /** From the folder on that was chosen. */
+  path: string;
+}
 
 /** Begins to send files, and goes on with those among them that were interrupted. */
-export function add(files: File[]): void {
+export function add(files: Chosen[]): void {
   const owner = session.peek()?.team?.owner;
   if (!owner) return;
-  for (const file of files) {
-    const begun = uploads
+  for (const { file, path } of files) {
+    const earlier = uploads
       .peek()
       .find((one) => stateOf(one) === "interrupted" && one.name === file.name && isOf(file, one));
-    if (begun) goOn(begun, file);
-    else begin(file, owner);
+    if (earlier) goOn(earlier, file);
+    else begin(file, path, owner);
   }
   sendNext();
 }
 
-function begin(file: File, owner: string): void {
+function begin(file: File, path: string, owner: string): void {
   const key = newKey();
   const { name, size, lastModified } = file;
-  const record = { key, owner, name, size, lastModified };
+  const record = { key, owner, name, path, size, lastModified };
   if (size === 0) {
     const error = new Refusal("This file is empty: there is nothing to upload.");
     notice(put(record, undefined, { state: "failed", error }));

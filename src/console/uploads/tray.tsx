@@ -7,7 +7,8 @@ import { FileInput } from "./dropping.tsx";
 import { cancel, goOn, retry } from "./queue.ts";
 import { dismiss, type Progress, stateOf, type Upload, uploads } from "./upload.ts";
 
-const isOpen = signal(true);
+/** Where there is little room, the list below is what people came for. */
+const isOpen = signal(matchMedia("(min-width: 44rem) and (min-height: 40rem)").matches);
 
 /** Whoever is in what goes away is then at the next of its kind, or at the heading of the page. */
 function useNextFocus<E extends HTMLElement>() {
@@ -78,12 +79,17 @@ function Uploads() {
   );
 }
 
-/** How far all of them are, those that failed left out. */
+const isProcessing = ({ file }: Progress) => file?.status === "pending" || file?.status === "processing";
+
+/** How far all of them are, those that failed left out of the bytes. */
 function Sum({ shown }: { shown: Upload[] }) {
-  let [sentBytes, totalBytes, bytesPerSecond, done] = [0, 0, 0, 0];
+  let [sentBytes, totalBytes, bytesPerSecond, done, processing, interrupted, failed] = [0, 0, 0, 0, 0, 0, 0];
   for (const { size, progress } of shown) {
     const { state, ...now } = progress.value;
     if (state === "stored") done++;
+    if (isProcessing(progress.value)) processing++;
+    if (state === "interrupted") interrupted++;
+    if (state === "failed" || now.file?.status === "failed") failed++;
     if (state === "failed" || state === "cancelling") continue;
     sentBytes += now.sentBytes;
     totalBytes += size;
@@ -93,6 +99,9 @@ function Sum({ shown }: { shown: Upload[] }) {
   return (
     <p class="sum">
       {formatCount(done)} of {formatCount(shown.length)} uploaded
+      {Object.entries({ processing, interrupted, failed }).map(
+        ([what, count]) => count > 0 && ` · ${formatCount(count)} ${what}`,
+      )}
       {!isDone && ` · ${percent(sentBytes, totalBytes)}${pace(totalBytes - sentBytes, bytesPerSecond)}`}
     </p>
   );
@@ -103,20 +112,22 @@ const percent = (part: number, whole: number) => `${Math.floor((part / whole) * 
 const pace = (bytes: number, perSecond: number) =>
   perSecond > 0 ? ` · ${formatBytes(perSecond)}/s · ${formatDuration(bytes / perSecond)} left` : "";
 
-function describe({ state, sentBytes, bytesPerSecond, error }: Progress, size: number): string {
+function describe(progress: Progress, size: number): string {
+  const { state, sentBytes, bytesPerSecond, error } = progress;
   const part = `${formatBytes(sentBytes)} of ${formatBytes(size)}`;
+  if (state === "sending" && sentBytes === size) return `${part} · being stored`;
   if (state === "sending") return part + pace(size - sentBytes, bytesPerSecond);
   if (state === "cancelling") return "Cancelling …";
   if (state === "interrupted") return `Interrupted at ${percent(sentBytes, size)} of ${formatBytes(size)}`;
   if (state === "waiting") return `${part} · ${error ? "goes on by itself" : "waiting"}`;
-  return formatBytes(size);
+  return formatBytes(size) + (isProcessing(progress) ? " · being processed" : "");
 }
 
 /** The button that was pressed goes away; the one behind it stays. */
 const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement | null)?.focus();
 
 function Row({ upload }: { upload: Upload }) {
-  const { name, size, file, progress } = upload;
+  const { path: name, size, file, progress } = upload;
   const now = progress.value;
   const { state, error } = now;
   const row = useNextFocus<HTMLLIElement>();

@@ -72,15 +72,26 @@ export function letGo(upload: Upload): void {
 
 let noticed: Upload[] = [];
 
-/** Says how an upload ended, once for all that end about the same time. */
+const isUnderWay = ({ progress }: Upload) => {
+  const { state, error } = progress.peek();
+  return state === "sending" || (state === "waiting" && error === null);
+};
+
+/** Says how an upload ended, once for all that are sent together. */
 export function notice(upload: Upload): void {
   noticed.push(upload);
-  if (noticed.length > 1) return;
-  setTimeout(() => {
-    const done = noticed.filter((one) => stateOf(one) === "stored").length;
-    const failed = noticed.length - done;
-    if (noticed.length === 1) announce(`“${upload.name}” ${done ? "was uploaded" : "could not be uploaded"}.`);
-    else announce(`${done} files were uploaded${failed ? `, ${failed} could not be` : ""}.`);
-    noticed = [];
-  }, NOTICE_MILLISECONDS);
+  if (noticed.length === 1) setTimeout(tellNoticed, NOTICE_MILLISECONDS);
+}
+
+function tellNoticed(): void {
+  if (uploads.peek().some(isUnderWay)) {
+    setTimeout(tellNoticed, NOTICE_MILLISECONDS);
+    return;
+  }
+  const done = noticed.filter((one) => stateOf(one) === "stored").length;
+  const failed = noticed.length - done;
+  if (noticed.length === 1) announce(`“${noticed[0]?.name}” ${done ? "was uploaded" : "could not be uploaded"}.`);
+  else
+    announce(`${done} ${done === 1 ? "file was" : "files were"} uploaded${failed ? `, ${failed} could not be` : ""}.`);
+  noticed = [];
 }
