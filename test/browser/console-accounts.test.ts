@@ -270,9 +270,10 @@ describe("Users", () => {
     await dialog(page).getByLabel("Email").fill("ada@example.com");
     await dialog(page).getByLabel("Password").fill("short");
     await dialog(page).getByRole("button", { name: "Create user" }).click();
-    await expect(page.getByRole("alert")).toContainText("password");
+    await expect(page.getByRole("alert")).toContainText("Request");
+    await expect(dialog(page).getByLabel("Password")).toBeFocused();
+    await expect(dialog(page).getByLabel("Password")).toHaveAccessibleDescription(/8 characters/);
     await expect(dialog(page).getByLabel("First name")).toHaveValue("Ada");
-    await expect(dialog(page).getByRole("button", { name: "Create user" })).toBeFocused();
     await dialog(page).getByLabel("Password").fill(PASSWORD);
     await dialog(page).getByRole("button", { name: "Create user" }).click();
     await expect(row(page, "ada@example.com").getByRole("rowheader")).toHaveText("Ada");

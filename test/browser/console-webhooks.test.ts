@@ -46,7 +46,8 @@ describe("Webhooks", () => {
     await dialog(page).getByLabel("File failed").check();
     problems.allow(/status of 400/);
     await dialog(page).getByRole("button", { name: "Create webhook" }).click();
-    await expect(page.getByRole("alert")).toContainText("url");
+    await expect(dialog(page).getByLabel("Address")).toBeFocused();
+    await expect(dialog(page).getByLabel("Address")).toHaveAccessibleDescription(/^Must begin with https/);
     await expect(dialog(page).getByLabel("Description")).toHaveValue("Catalogue");
     await expect(dialog(page).getByLabel("File failed")).toBeChecked();
     await dialog(page).getByLabel("Address").fill(receiver.url);

@@ -4,7 +4,7 @@ import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { FactList } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { onSubmit, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -192,7 +192,7 @@ function SignedAddress({ id }: { id: string }) {
   const make = (form: HTMLFormElement) =>
     run(async () => {
       setMade(null);
-      const expiresIn = Number(textOf(form, life === "own" ? "seconds" : "life"));
+      const expiresIn = Number(textOf(form, life === "own" ? "expiresIn" : "life"));
       const endsAt = new Date(Date.now() + expiresIn * 1000).toISOString();
       const address = await client.value.files.sign(id, { expiresIn });
       setMade({ address, endsAt });
@@ -203,7 +203,23 @@ function SignedAddress({ id }: { id: string }) {
       );
     });
   return (
-    <form class="card stack" onSubmit={onSubmit(make)}>
+    <Form
+      class="card stack"
+      error={error}
+      onSend={make}
+      end={
+        <>
+          <button type="submit" class="button" aria-disabled={isRunning}>
+            Make signed address
+          </button>
+          {made && (
+            <p role="status">
+              <Copyable text={made.address} what="signed address" /> It ends: <Time at={made.endsAt} />
+            </p>
+          )}
+        </>
+      }
+    >
       <h2>Signed address</h2>
       <p class="quiet">It opens the file to whoever holds it, without a key, until it ends.</p>
       <SelectField label="It lives for" name="life" value={life} onChange={setLife}>
@@ -214,17 +230,8 @@ function SignedAddress({ id }: { id: string }) {
         ))}
       </SelectField>
       {life === "own" && (
-        <TextField label="Seconds" name="seconds" type="number" min={1} max={604_800} defaultValue="600" required />
+        <TextField label="Seconds" name="expiresIn" type="number" min={1} max={604_800} defaultValue="600" required />
       )}
-      <Failure error={error} />
-      <button type="submit" class="button" aria-disabled={isRunning}>
-        Make signed address
-      </button>
-      {made && (
-        <p role="status">
-          <Copyable text={made.address} what="signed address" /> It ends: <Time at={made.endsAt} />
-        </p>
-      )}
-    </form>
+    </Form>
   );
 }

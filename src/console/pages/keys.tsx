@@ -126,8 +126,8 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
   // A key for another's team, handed out by mistake, is what such a link may be after.
   const isLinked = teamId !== undefined && teamId === linkedTeam;
   const make = async (form: HTMLFormElement) => {
-    const days = Number(textOf(form, "days"));
-    const named = isOperator ? textOf(form, "team") || undefined : undefined;
+    const days = Number(textOf(form, "expiresAt"));
+    const named = isOperator ? textOf(form, "teamId") || undefined : undefined;
     const key = await client.value.keys.create({
       name: textOf(form, "name"),
       isPublic: textOf(form, "kind") === "public",
@@ -156,7 +156,7 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
         <option value="secret">Secret: acts for the team</option>
         <option value="public">Public: only uploads</option>
       </SelectField>
-      <SelectField label="Ends after" name="days">
+      <SelectField label="Ends after" name="expiresAt">
         {Object.entries(LIVES).map(([label, days]) => (
           <option key={label} value={days} selected={days === 365}>
             {label}
@@ -166,7 +166,7 @@ function NewKey({ teamId, isOperator, onMade, onClose }: NewKeyProps) {
       {isOperator && (
         <TextField
           label="Team"
-          name="team"
+          name="teamId"
           defaultValue={isLinked ? "" : teamId}
           spellcheck={false}
           hint={

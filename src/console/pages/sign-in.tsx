@@ -1,6 +1,5 @@
 import { useState } from "preact/hooks";
-import { Failure } from "../parts/failure.tsx";
-import { onSubmit, TextField, textOf } from "../parts/form.tsx";
+import { Form, TextField, textOf } from "../parts/form.tsx";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
@@ -46,7 +45,15 @@ export function SignIn() {
             </label>
           ))}
         </fieldset>
-        <form class="stack" onSubmit={onSubmit(send)}>
+        <Form
+          error={error}
+          onSend={send}
+          end={
+            <button type="submit" class="button primary" aria-disabled={isRunning}>
+              Sign in
+            </button>
+          }
+        >
           {way === "key" ? (
             <TextField
               key="key"
@@ -71,11 +78,7 @@ export function SignIn() {
               />
             </>
           )}
-          <Failure error={error} />
-          <button type="submit" class="button primary" aria-disabled={isRunning}>
-            Sign in
-          </button>
-        </form>
+        </Form>
       </Page>
     </main>
   );

@@ -3,8 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { path } from "../router.ts";
 import { hasEnded, session } from "../session.ts";
-import { Failure } from "./failure.tsx";
-import { onSubmit } from "./form.tsx";
+import { Form } from "./form.tsx";
 import { useTask } from "./task.ts";
 
 /** Where the focus was before each dialog. */
@@ -73,18 +72,22 @@ export function TaskDialog({ title, action, isDangerous, onRun, onClose, childre
   const close = () => isRunning || onClose();
   return (
     <Dialog title={title} onClose={close}>
-      <form class="stack" onSubmit={onSubmit((form) => run(async () => onRun(form)))}>
+      <Form
+        error={error}
+        onSend={(form) => run(async () => onRun(form))}
+        end={
+          <div class="actions">
+            <button type="button" class="button" aria-disabled={isRunning} onClick={close}>
+              Cancel
+            </button>
+            <button type="submit" class={`button ${isDangerous ? "danger" : "primary"}`} aria-disabled={isRunning}>
+              {action}
+            </button>
+          </div>
+        }
+      >
         {children}
-        <Failure error={error} />
-        <div class="actions">
-          <button type="button" class="button" aria-disabled={isRunning} onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class={`button ${isDangerous ? "danger" : "primary"}`} aria-disabled={isRunning}>
-            {action}
-          </button>
-        </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

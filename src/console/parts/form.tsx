@@ -1,15 +1,68 @@
-import type { ComponentChildren, ComponentProps } from "preact";
-import { type Inputs, useEffect, useId, useRef } from "preact/hooks";
+import { type ComponentChildren, type ComponentProps, createContext } from "preact";
+import { type Inputs, useContext, useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
+import { Failure, problemsOf } from "./failure.tsx";
 
 /** The text of a form's field, without the white space around it. */
 export const textOf = (form: HTMLFormElement, name: string): string =>
   String(new FormData(form).get(name) ?? "").trim();
 
-/** What every form does when it is sent: nothing of the browser's own. */
-export const onSubmit = (send: (form: HTMLFormElement) => void) => (event: SubmitEvent) => {
+const onSubmit = (send: (form: HTMLFormElement) => void) => (event: SubmitEvent) => {
   event.preventDefault();
   send(event.currentTarget as HTMLFormElement);
 };
+
+const FormError = createContext<unknown>(null);
+
+interface FormProps {
+  class?: string;
+  /** How it failed: each field says what is wrong with it, and the first has the focus. */
+  error: unknown;
+  onSend: (form: HTMLFormElement) => void;
+  /** Its buttons, below what failed. */
+  end: ComponentChildren;
+  children: ComponentChildren;
+}
+
+/** A form that sends something, and nothing of the browser's own. A field's name is that of the service's. */
+export function Form({ class: kind = "stack", error, onSend, end, children }: FormProps) {
+  const form = useRef<HTMLFormElement>(null);
+  useLayoutEffect(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus(), [error]);
+  return (
+    <FormError.Provider value={error}>
+      <form ref={form} class={kind} onSubmit={onSubmit(onSend)}>
+        {children}
+        <Failure error={error} form={form.current} />
+        {end}
+      </form>
+    </FormError.Provider>
+  );
+}
+
+/** What any field has: its label, and below it what was refused, and a hint. */
+function useField({ label, name, hint }: { label: string; name: string; hint?: string | undefined }) {
+  const id = useId();
+  const notes = problemsOf(useContext(FormError), name);
+  const noteId = hint || notes.length > 0 ? `${id}-notes` : undefined;
+  return {
+    attributes: { id, name, "aria-describedby": noteId, "aria-invalid": notes.length > 0 || undefined },
+    wrap: (input: ComponentChildren) => (
+      <div class="field">
+        <label for={id}>{label}</label>
+        {input}
+        {noteId && (
+          <div id={noteId}>
+            {notes.map((note) => (
+              <p key={note} class="problem">
+                {note}
+              </p>
+            ))}
+            {hint && <p class="hint">{hint}</p>}
+          </div>
+        )}
+      </div>
+    ),
+  };
+}
 
 type InputProps = Pick<
   ComponentProps<"input">,
@@ -33,18 +86,8 @@ type InputProps = Pick<
 
 /** One line of text with its label. `defaultValue` is what it holds at first; `value` replaces what was typed. */
 export function TextField({ label, hint, ...input }: InputProps) {
-  const id = useId();
-  return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      <input id={id} autocomplete="off" {...(hint && { "aria-describedby": `${id}-hint` })} {...(input as object)} />
-      {hint && (
-        <p class="hint" id={`${id}-hint`}>
-          {hint}
-        </p>
-      )}
-    </div>
-  );
+  const { attributes, wrap } = useField({ label, name: input.name, hint });
+  return wrap(<input autocomplete="off" {...attributes} {...(input as object)} />);
 }
 
 /** One of several, with its label. */
@@ -61,14 +104,11 @@ export function SelectField({
   onChange?: (value: string) => void;
   children: ComponentChildren;
 }) {
-  const id = useId();
-  return (
-    <div class="field">
-      <label for={id}>{label}</label>
-      <select id={id} name={name} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
-        {children}
-      </select>
-    </div>
+  const { attributes, wrap } = useField({ label, name });
+  return wrap(
+    <select {...attributes} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
+      {children}
+    </select>,
   );
 }
 
