@@ -77,7 +77,7 @@ export async function signInWithPassword(credentials: {
   password: string;
 }): Promise<void> {
   const { teamId, email } = credentials;
-  await begin(await clientOf().logIn(credentials), `${teamId} ${email.toLowerCase()}`);
+  await begin(await clientOf().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
 }
 
 /** Revokes the session's key. @throws StowageError where that failed; the browser has forgotten the key all the same */

@@ -8,7 +8,7 @@ export interface KeptSession {
   id: string;
   key: string;
   keyId: string;
-  /** Stands for whoever signed in, and tells nothing of them. */
+  /** Stands for whoever signed in: a digest of the pasted key, or of team and email. */
   owner: string;
   /** By the browser's clock. */
   expiresAt: string;

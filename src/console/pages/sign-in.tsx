@@ -27,7 +27,7 @@ export function SignIn() {
       <Page title="Sign in">
         {hasEnded.value && (
           <p class="notice" role="status">
-            Your key has ended or was revoked. Sign in again: what is being uploaded waits for you.
+            Your key has ended or was revoked. Sign in as before: what is being uploaded waits for you.
           </p>
         )}
         <fieldset class="segments">

@@ -1,5 +1,5 @@
 import { type ComponentChildren, type ComponentProps, createContext } from "preact";
-import { type Inputs, useContext, useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
+import { type Inputs, useContext, useEffect, useId, useRef } from "preact/hooks";
 import { Failure, problemsOf } from "./failure.tsx";
 
 /** The text of a form's field, without the white space around it. */
@@ -26,7 +26,8 @@ interface FormProps {
 /** A form that sends something, and nothing of the browser's own. A field's name is that of the service's. */
 export function Form({ class: kind = "stack", error, onSend, end, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
-  useLayoutEffect(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus(), [error]);
+  // Once the fields have heard of it, which may be after this is drawn.
+  useEffect(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus(), [error]);
   return (
     <FormError.Provider value={error}>
       <form ref={form} class={kind} onSubmit={onSubmit(onSend)}>

@@ -42,7 +42,7 @@ export function add(files: Chosen[]): void {
   for (const { file, path } of files) {
     const earlier = uploads
       .peek()
-      .find((one) => stateOf(one) === "interrupted" && one.name === file.name && isOf(file, one));
+      .find((one) => stateOf(one) === "interrupted" && one.path === path && isOf(file, one));
     if (earlier) goOn(earlier, file);
     else begin(file, path, owner);
   }
@@ -197,7 +197,7 @@ function fail(upload: Upload, error: unknown, asked: Stowage): void {
   noteFailure(error, asked);
   const { code, status } = error instanceof StowageError ? error : { code: "", status: 0 };
   if (status === 401) {
-    // With the key of whoever signs in next it goes on.
+    // It goes on when the same person signs in again.
     change(upload, { state: "waiting" });
   } else if (code === "connection_failed" || PASSING_STATUSES.includes(status) || status >= 500) {
     change(upload, { state: "waiting", error });

@@ -37,6 +37,7 @@ export class Upload implements Pick<Library, "url" | "start" | "abort"> {
       await this.#create(round);
       offset = 0;
     }
+    if (round !== this.#round) return;
     onUploadUrlAvailable?.();
     while (offset < size) {
       const from: number = offset;
@@ -47,6 +48,7 @@ export class Upload implements Pick<Library, "url" | "start" | "abort"> {
         onProgress?.(from + sent, size),
       );
       offset = offsetIn(response);
+      if (round !== this.#round) return;
     }
     onProgress?.(size, size);
     (onSuccess as (() => void) | undefined)?.();

@@ -70,7 +70,7 @@ export function letGo(upload: Upload): void {
   upload.release();
 }
 
-let noticed: Upload[] = [];
+const noticed = new Set<Upload>();
 
 const isUnderWay = ({ progress }: Upload) => {
   const { state, error } = progress.peek();
@@ -79,8 +79,8 @@ const isUnderWay = ({ progress }: Upload) => {
 
 /** Says how an upload ended, once for all that are sent together. */
 export function notice(upload: Upload): void {
-  noticed.push(upload);
-  if (noticed.length === 1) setTimeout(tellNoticed, NOTICE_MILLISECONDS);
+  if (noticed.size === 0) setTimeout(tellNoticed, NOTICE_MILLISECONDS);
+  noticed.add(upload);
 }
 
 function tellNoticed(): void {
@@ -88,10 +88,12 @@ function tellNoticed(): void {
     setTimeout(tellNoticed, NOTICE_MILLISECONDS);
     return;
   }
-  const done = noticed.filter((one) => stateOf(one) === "stored").length;
-  const failed = noticed.length - done;
-  if (noticed.length === 1) announce(`“${noticed[0]?.name}” ${done ? "was uploaded" : "could not be uploaded"}.`);
-  else
+  // Of whoever is signed in by now.
+  const told = uploads.peek().filter((one) => noticed.has(one));
+  noticed.clear();
+  const done = told.filter((one) => stateOf(one) === "stored").length;
+  const failed = told.length - done;
+  if (told.length === 1) announce(`“${told[0]?.name}” ${done ? "was uploaded" : "could not be uploaded"}.`);
+  else if (told.length > 1)
     announce(`${done} ${done === 1 ? "file was" : "files were"} uploaded${failed ? `, ${failed} could not be` : ""}.`);
-  noticed = [];
 }
