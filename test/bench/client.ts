@@ -42,6 +42,7 @@ export async function measureClient(server: Server, { isQuick, say }: Extent) {
         `header = "Authorization: Bearer ${token}"`,
         `form = "file=@${path}"`,
         `output = "${join(folder, "answer.json")}"`,
+        "fail",
       ].join("\n");
     writeFileSync(config, files.map(request).join("\nnext\n"));
     return run("curl", ["--silent", "--fail-early", "--parallel", "--parallel-max", AT_ONCE, "--config", config]);
