@@ -8,7 +8,7 @@ import { type DeliveryKey, isUntried, JOB } from "./deliveries.ts";
 /*
  * Whose turn it is. Of each webhook's deliveries, those that have been due longest are sent, so many at a time and no
  * more: a receiver that takes its time holds its own share of the queue, whatever waits for it. The webhooks of a team
- * part one share among them, so that ten of them hold no more of it than two, and none of them waits for another. The
+ * part `TEAM_SHARE` among them, so that ten of them hold no more of it than two, and none of them waits for another. The
  * rows themselves say whose turn it is, so nothing is written for it:
  *
  *   a message whose delivery is further back    is dropped
@@ -16,9 +16,10 @@ import { type DeliveryKey, isUntried, JOB } from "./deliveries.ts";
  *   a webhook that is paused                    drops its messages; its first success sends those of a full share
  *   a message that is lost                      is sent again by recovery, which sends a share of each webhook at most
  *   a share that grows as a webhook is deleted  is filled by recovery
+ *   a share that shrinks as one is made         drops the messages beyond it, which recovery sends in their turn
  */
 
-/** A webhook's, a fiftieth of what the queue's consumers send at once: 250 invocations with 5 messages each. */
+/** A webhook's, a fiftieth of what the queue's consumers hold at once: 250 invocations with 5 messages each. */
 export const SHARE = 25;
 /** Of all webhooks of a team. */
 export const TEAM_SHARE = 2 * SHARE;
