@@ -20,7 +20,7 @@ const MAX_SIGNED_SECONDS = 604_800; // S3's limit
 /** Names have 200 bytes at most. */
 const MAX_NAME_PREFIX = 200;
 
-const fileSchema = z
+export const fileSchema = z
   .strictObject({
     _id: id,
     teamId: id,
@@ -31,7 +31,10 @@ const fileSchema = z
     updatedAt: timestamp,
     __v: z.int().nonnegative(),
     filename: z.string().meta({ description: "`{id}-{originalName}`." }),
-    path: z.url().meta({ description: "Private: only a signed address opens it." }),
+    path: z.url().meta({ description: "Private: only a signed URL opens it." }),
+    size: z.int().nonnegative().meta({ description: "Bytes." }),
+    mimeType: z.string().meta({ description: "Detected from content." }),
+    durationSeconds: z.number().nonnegative().nullable().meta({ description: "Null unless the file is audio." }),
   })
   .meta({ id: "File" });
 
@@ -39,8 +42,6 @@ const nullable = <T extends z.ZodType>(schema: T, description: string) => schema
 
 const metadataSchema = fileSchema
   .extend({
-    size: z.int().nonnegative().meta({ description: "Bytes." }),
-    mimeType: z.string().meta({ description: "Detected from content." }),
     sha256: nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null of a resumable upload until its bytes were read back."),
     processedAt: timestamp.nullable(),
     failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
@@ -61,7 +62,7 @@ const metadataSchema = fileSchema
   })
   .meta({ id: "FileMetadata" });
 
-function render(file: StoredFile): z.input<typeof fileSchema> {
+export function renderFile(file: StoredFile): z.input<typeof fileSchema> {
   return {
     _id: file.id,
     teamId: file.teamId,
@@ -73,10 +74,13 @@ function render(file: StoredFile): z.input<typeof fileSchema> {
     __v: file.version,
     filename: file.filename,
     path: file.path,
+    size: file.sizeBytes,
+    mimeType: file.mimeType,
+    durationSeconds: file.durationSeconds,
   };
 }
 
-const example: z.input<typeof fileSchema> = {
+export const exampleFile: z.input<typeof fileSchema> = {
   _id: "0193477c0a5e2b7f4d1c8e90",
   teamId: "0193477be89f4d2e6b8a0c13",
   originalName: "interview.mp3",
@@ -87,6 +91,9 @@ const example: z.input<typeof fileSchema> = {
   __v: 3,
   filename: "0193477c0a5e2b7f4d1c8e90-interview.mp3",
   path: "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
+  size: 482_113,
+  mimeType: "audio/mpeg",
+  durationSeconds: 30.04,
 };
 
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
@@ -108,13 +115,13 @@ export const list = read(
     success: {
       description: "A page of files.",
       schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
-      example: { message: "Files: 1.", data: [example] },
+      example: { message: "Files: 1.", data: [exampleFile] },
       headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
     },
   },
   async ({ c, deps, credential, query }) => {
     const { items, next } = await listFiles(deps, credential, query, pageRequest(query));
-    return c.json({ message: `Files: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
+    return c.json({ message: `Files: ${items.length}.`, data: items.map(renderFile) }, 200, nextLink(c, next));
   },
 );
 
@@ -145,7 +152,7 @@ export const sign = read(
       example: {
         status: true,
         message: "Signed address, good for 3600 seconds.",
-        signedUrl: `${example.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
+        signedUrl: `${exampleFile.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
       },
     },
   },
@@ -166,9 +173,7 @@ export const metadata = read(
       example: {
         message: "File found.",
         data: {
-          ...example,
-          size: 482_113,
-          mimeType: "audio/mpeg",
+          ...exampleFile,
           sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
           processedAt: "2026-11-20T09:33:01.000Z",
           failure: null,
@@ -189,13 +194,11 @@ export const metadata = read(
   },
   async ({ deps, credential, id }) => {
     const file = await fetchMetadata(deps, credential, id);
-    const { sizeBytes: size, mimeType, sha256, processedAt, failure, audio, hasWaveform } = file;
+    const { sha256, processedAt, failure, audio, hasWaveform } = file;
     return {
       message: "File found.",
       data: {
-        ...render(file),
-        size,
-        mimeType,
+        ...renderFile(file),
         sha256,
         processedAt: processedAt === null ? null : iso(processedAt),
         failure,

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { uploadFile } from "../domain/files/upload.ts";
 import { AppError } from "../errors.ts";
+import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
 import { write } from "./operation.ts";
@@ -31,8 +32,11 @@ export const upload = write(
     },
     success: {
       description: "The file is stored.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "File uploaded. It will be processed shortly." },
+      schema: z.strictObject({ message: z.string(), data: fileSchema }),
+      example: {
+        message: "File uploaded. It will be processed shortly.",
+        data: { ...exampleFile, status: "pending", durationSeconds: null, __v: 1 },
+      },
       headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
     },
     refusals: [
@@ -75,8 +79,8 @@ export const upload = write(
     );
     // A client that goes away must not end the invocation before the upload is undone.
     deps.after(uploaded.catch(() => undefined));
-    const { id } = await uploaded;
-    const message = "File uploaded. It will be processed shortly.";
-    return c.json({ message }, 200, { Location: `/docs/v1/uploads/${id}` });
+    const file = await uploaded;
+    const body = { message: "File uploaded. It will be processed shortly.", data: renderFile(file) };
+    return c.json(body, 200, { Location: `/docs/v1/uploads/${file.id}` });
   },
 );

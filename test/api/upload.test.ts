@@ -55,13 +55,14 @@ const workerWith = (settings: Partial<Settings>) =>
 const teamWith = (settings: Partial<Settings>) => newTeam(workerWith(settings));
 
 describe("Uploading a file", () => {
-  test("An upload is answered with a message and no more, and Location names the file.", async () => {
+  test("responds with the file as lists show it, and names it in Location", async () => {
     const team = await newTeam();
     const { status, headers, body } = await team.call("POST", UPLOADS, { body: form("tone.mp3", "hello") });
-    expect([status, fieldsOf(body)]).toEqual([200, ["message"]]);
+    expect([status, fieldsOf(body)]).toEqual([200, ["data", "message"]]);
     expect(body.message).toMatch(/processed shortly/);
     expect(headers.get("Location")).toMatch(/^\/docs\/v1\/uploads\/[0-9a-f]{24}$/);
-    expect((await list(team)).map(({ _id }: { _id: string }) => _id)).toEqual([headers.get("Location")?.slice(-24)]);
+    expect(await list(team)).toEqual([body.data]);
+    expect(body.data).toMatchObject({ _id: headers.get("Location")?.slice(-24), size: 5, status: "pending" });
   });
 
   test.each(["limit=5", "limit=nonsense"])("An upload accepts %s in the query, and ignores it.", async (query) => {

@@ -23,7 +23,7 @@ const METADATA = sql`json_object(
   'createdAt', ${iso(files.createdAt)}, 'updatedAt', ${iso(files.updatedAt)}, '__v', ${files.version},
   'filename', ${files.id} || '-' || ${files.originalName}, 'size', coalesce(${files.sizeBytes}, 0),
   'mimeType', coalesce(${files.mimeType}, 'application/octet-stream'), 'sha256', ${files.sha256},
-  'processedAt', ${iso(files.processedAt)},
+  'durationSeconds', json_extract(${files.audio}, '$.durationSeconds'), 'processedAt', ${iso(files.processedAt)},
   'failure', json(case when ${files.failureCode} is not null
     then json_object('code', ${files.failureCode}, 'message', coalesce(${files.failureMessage}, '')) end),
   'audio', json(json_remove(${files.audio}, '$.tags')))`;

@@ -32,30 +32,35 @@ export const SHOWN_STATES = ["pending", "processing", "completed", "failed"] as 
 
 export type FileRow = typeof files.$inferSelect;
 
-/** The columns that a list shows; what was found in a file may be many times as large. */
+/** The columns that a list returns. The tags of a file stay out: they may be many times as large. */
 export const SHOWN = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
   fileType: files.fileType,
   status: files.status,
+  sizeBytes: files.sizeBytes,
+  mimeType: files.mimeType,
+  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("durationSeconds"),
   createdAt: files.createdAt,
   updatedAt: files.updatedAt,
   version: files.version,
 };
-export type ShownRow = Pick<FileRow, keyof typeof SHOWN>;
+export type ShownRow = Pick<FileRow, Exclude<keyof typeof SHOWN, "durationSeconds">> & {
+  durationSeconds: number | null;
+};
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
 export interface StoredFile extends ShownRow {
   filename: string;
   fileType: string;
-  /** Its private address at the S3 endpoint. */
+  sizeBytes: number;
+  mimeType: string;
+  /** Its private URL at the S3 endpoint. */
   path: string;
 }
 
 export interface FileMetadata extends StoredFile {
-  sizeBytes: number;
-  mimeType: string;
   /** Null of a resumable upload that is yet to be read back. */
   sha256: string | null;
   processedAt: number | null;
@@ -65,7 +70,7 @@ export interface FileMetadata extends StoredFile {
 }
 
 export function view(deps: Deps, row: ShownRow): StoredFile {
-  const { id, teamId, originalName, status, createdAt, updatedAt, version } = row;
+  const { id, teamId, originalName, status, durationSeconds, createdAt, updatedAt, version } = row;
   return {
     id,
     teamId,
@@ -73,6 +78,9 @@ export function view(deps: Deps, row: ShownRow): StoredFile {
     filename: storedName(row),
     path: deps.signer.address(objectKey(row)),
     fileType: row.fileType ?? "other file",
+    sizeBytes: row.sizeBytes ?? 0,
+    mimeType: row.mimeType ?? "application/octet-stream",
+    durationSeconds,
     status,
     createdAt,
     updatedAt,
@@ -90,7 +98,7 @@ const HAS_WAVEFORM = sql<number>`exists (
   select 1 from waveforms where waveforms.team_id = files.team_id and waveforms.file_id = files.id)`.as("has_waveform");
 const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db
-    .select({ ...getTableColumns(files), hasWaveform: HAS_WAVEFORM })
+    .select({ ...getTableColumns(files), durationSeconds: SHOWN.durationSeconds, hasWaveform: HAS_WAVEFORM })
     .from(files)
     .$dynamic(),
   where: hasId(param),
@@ -102,8 +110,6 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
   if (!row) throw new AppError("not_found");
   return {
     ...view(deps, row),
-    sizeBytes: row.sizeBytes ?? 0,
-    mimeType: row.mimeType ?? "application/octet-stream",
     sha256: row.sha256,
     processedAt: row.processedAt,
     failure:

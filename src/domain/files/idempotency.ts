@@ -4,6 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
+import { SHOWN, type StoredFile, view } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
 /*
@@ -21,9 +22,12 @@ const MAX_REPLAY_LOOKS = 10;
 
 export type EarlierUpload = FileKey;
 
-/** What has become of an upload, begun or ended. */
+/** The file of an upload, in any state. */
 export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
-  db.select({ status: files.status, sha256: files.sha256, etag: files.etag }).from(files).where(isFile(param)),
+  db
+    .select({ ...SHOWN, sha256: files.sha256, etag: files.etag })
+    .from(files)
+    .where(isFile(param)),
 );
 
 type KeyValues = {
@@ -74,14 +78,14 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
   return digest.digest("hex");
 }
 
-/** Waits a little for the first upload to end, if both came at once, and gives its answer. */
-export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<{ id: string }> {
+/** If both requests arrive at once, waits a little for the first upload to end. @returns the file of the first upload */
+export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<StoredFile> {
   for (let looks = 0; ; looks++) {
     const [[row]] = await read(deps, [uploadState(earlier)]);
     if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-      return earlier;
+      return view(deps, row);
     }
     if (looks === MAX_REPLAY_LOOKS) {
       const message = "The first upload with this Idempotency-Key is still under way.";

@@ -1,4 +1,4 @@
-import { and, eq, gt, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, is, lt, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { Db, Param } from "../../platform/db.ts";
@@ -78,9 +78,9 @@ const SOURCES: Record<Index, { from: SQL; where: SQL | undefined }> = {
   name: { from: sql`${files} indexed by files_name`, where: isListed },
 };
 
-/** As Drizzle selects from SQL. */
+/** Drizzle needs an alias for each column of a source that is SQL. */
 const columns = Object.fromEntries(
-  Object.entries(SHOWN).map(([name, column]) => [name, sql`${column}`.as(name)]),
+  Object.entries(SHOWN).map(([name, column]) => [name, sql`${is(column, SQL.Aliased) ? column.sql : column}`.as(name)]),
 ) as unknown as { [Name in keyof ShownRow]: SQL.Aliased<ShownRow[Name]> };
 
 /** The team's rows in the order of an index. */

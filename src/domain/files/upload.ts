@@ -16,6 +16,9 @@ import {
   MAX_PENDING_MILLISECONDS,
   MAX_RECEIVING_MILLISECONDS,
   removeRows,
+  type ShownRow,
+  type StoredFile,
+  view,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
@@ -55,25 +58,26 @@ export interface IncomingFile {
  * Takes one upload from its first byte to its message. The transport keeps the invocation alive until this settles: a
  * client that goes away must not take the undoing with it.
  *
- * @returns the id of the file; that of the first answer where the idempotency key was used before for the same bytes
+ * @returns the file; that of the first upload if the idempotency key was used before for the same bytes
  * @throws what `bytes` throws, `quota_exceeded`, `idempotency_conflict`, `unavailable`, and `not_found` where the file
  *   was deleted before its last byte came
  */
-export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<{ id: string }> {
+export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
   let isOurs = true;
+  let stored: StoredFile;
   try {
     const outcome = await begin(deps, upload, file);
     isOurs = outcome === "begun";
     if (outcome === "no room") throw new AppError("quota_exceeded");
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    await commit(deps, actor, upload, await storeBytes(deps, upload, file));
+    stored = view(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
   } catch (error) {
     if (isOurs) await undo(deps, actor, upload, file.maxBytes, error);
     throw error;
   }
   await enqueue(deps, upload);
-  return { id: upload.id };
+  return stored;
 }
 
 export type UploadValues = Named & {
@@ -235,7 +239,7 @@ export async function commit(
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
   epoch: number | null = null,
-): Promise<void> {
+): Promise<ShownRow> {
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now, epoch });
@@ -246,6 +250,7 @@ export async function commit(
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
   }
   if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
+  return row;
 }
 
 export const fencedOff = () =>
