@@ -3,42 +3,43 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Effects } from "../support/bindings.ts";
-import { type Load, repeat, type Shot } from "./load.ts";
-import { type Bill, bill, total } from "./prices.ts";
-import {
-  type Database,
-  get,
-  headers,
-  json,
-  ROOT,
-  type Server,
-  seededId,
-  type Team,
-  upload,
-  uploadInChunks,
-} from "./server.ts";
+import { type Call, type Load, repeat } from "./load.ts";
+import { type Bill, billOf, sumBills } from "./prices.ts";
+import { formUpload, get, headers, json, ROOT, type Server, seededId, type Team, uploadInChunks } from "./server.ts";
 
-/** How much is done: the full form, or the quick one for daily use. */
-export interface Extent {
+/** How much to measure, and where to report progress. */
+export interface Scope {
   isQuick: boolean;
-  say: (what: string) => void;
+  log: (message: string) => void;
 }
 
 const CONNECTIONS = 16;
 export const MEGABYTE = 1_000_000;
-export const MEBIBYTE = 1024 * 1024;
+const MEBIBYTE = 1024 * 1024;
 export const SMALL_FILE = Buffer.alloc(64 * 1024, "stowage ");
 const MP3 = readFileSync(join(ROOT, "test/audio/tone-cbr.mp3"));
 
-export const median = (numbers: number[]): number => percentile(numbers, 0.5);
-export function percentile(numbers: number[], share: number): number {
+function percentile(numbers: number[], fraction: number): number {
   const sorted = numbers.toSorted((a, b) => a - b);
-  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? Number.NaN;
+  return sorted[Math.min(sorted.length - 1, Math.floor(fraction * sorted.length))] ?? Number.NaN;
+}
+const median = (numbers: number[]): number => percentile(numbers, 0.5);
+
+/** Medians of rounds of [baseline, measured] rates, and the median, least and largest of their ratios. */
+export function summarize(rounds: [number, number][]) {
+  const ratios = rounds.map(([baseline, measured]) => measured / baseline);
+  return {
+    baseline: median(rounds.map(([baseline]) => baseline)),
+    measured: median(rounds.map(([, measured]) => measured)),
+    ratio: median(ratios),
+    least: Math.min(...ratios),
+    most: Math.max(...ratios),
+  };
 }
 
 interface Side {
   work: () => Promise<unknown>;
-  /** Makes what is needed to work so many times. */
+  /** Creates what `count` runs of the work need. */
   prepare?: (count: number) => Promise<void>;
 }
 interface Operation {
@@ -47,367 +48,279 @@ interface Operation {
   ours: Side;
   goal?: number;
   connections?: number;
-  /** How often in a round; without it a round has its time. */
+  /** Runs per round; by default a round has a duration. */
   count?: number;
-  /** How many it takes, one after the other. */
+  /** Requests per run. */
   requests?: number;
 }
 
-/** Ours against the bare handlers, by turns: a machine that slows down or speeds up does so for both. */
-export async function measureOverhead(server: Server, { isQuick, say }: Extent) {
+/** Compares the service with bare handlers, in turns, so that a machine that slows down does so for both. */
+export async function measureOverhead(server: Server, { isQuick, log }: Scope) {
   const seconds = isQuick ? 0.4 : 1;
   const rows = [];
   for (const operation of await overheadOperations(server, isQuick)) {
     if (isQuick && operation.goal === undefined) continue;
-    const { name, goal, connections = CONNECTIONS, count, requests = 1 } = operation;
-    say(`overhead: ${name}`);
-    // Short rounds by turns, and many of them: a machine's mood lasts longer than one.
-    const timedRounds = isQuick ? 2 : 9;
-    const countedRounds = isQuick ? 1 : 5;
-    const rounds = count === undefined ? timedRounds : countedRounds;
+    const { name, goal = null, connections = CONNECTIONS, count, requests = 1 } = operation;
+    log(`overhead: ${name}`);
     const volume = { connections, ...(count === undefined ? { seconds } : { count }) };
-    const cpu = { bare: { seconds: 0, requests: 0 }, ours: { seconds: 0, requests: 0 } };
-    const measure = async (side: "bare" | "ours") => {
-      const { work, prepare } = operation[side];
+    const measure = async ({ work, prepare }: Side) => {
       if (count !== undefined) await prepare?.(count);
-      const before = server.process.cpuSeconds();
-      const { done, perSecond } = await server.load.run(work, volume);
-      cpu[side].seconds += server.process.cpuSeconds() - before;
-      cpu[side].requests += done * requests;
-      return perSecond * requests;
+      return (await server.load.run(work, volume)) * requests;
     };
-    const warm = { ...volume, ...(count === undefined ? { seconds: seconds / 3 } : { count: connections }) };
     for (const { work, prepare } of [operation.bare, operation.ours]) {
       await prepare?.(connections);
-      await server.load.run(work, warm);
+      await server.load.run(
+        work,
+        count === undefined ? { connections, seconds: seconds / 3 } : { connections, count: connections },
+      );
     }
-    const results: { bare: number; ours: number }[] = [];
-    for (let round = 0; round < rounds; round++) {
-      const first = round % 2 === 0 ? "bare" : "ours";
-      const second = first === "bare" ? "ours" : "bare";
-      const rates = { [first]: await measure(first), [second]: await measure(second) };
-      results.push(rates as { bare: number; ours: number });
+    const rounds: [number, number][] = [];
+    for (let round = 0; round < (isQuick ? 2 : 7); round++) {
+      const sides = round % 2 === 0 ? (["bare", "ours"] as const) : (["ours", "bare"] as const);
+      const rates = { bare: 0, ours: 0 };
+      for (const side of sides) rates[side] = await measure(operation[side]);
+      rounds.push([rates.bare, rates.ours]);
     }
     await server.idle();
-    const ratios = results.map(({ bare, ours }) => ours / bare);
-    rows.push({
-      name,
-      connections,
-      barePerSecond: median(results.map(({ bare }) => bare)),
-      oursPerSecond: median(results.map(({ ours }) => ours)),
-      ratio: median(ratios),
-      least: Math.min(...ratios),
-      most: Math.max(...ratios),
-      goal: goal ?? null,
-      bareCpuMilliseconds: (cpu.bare.seconds * 1000) / cpu.bare.requests,
-      oursCpuMilliseconds: (cpu.ours.seconds * 1000) / cpu.ours.requests,
-    });
+    rows.push({ name, connections, goal, ...summarize(rounds) });
   }
   return rows;
 }
 
 async function overheadOperations(server: Server, isQuick: boolean): Promise<Operation[]> {
-  const team = await server.foundTeam();
-  const idle = { ...(await server.foundTeam("DB_IDLE")), database: "DB_IDLE" as const };
+  const { load } = server;
+  const team = await server.createTeam();
+  const idle = await server.createTeam("DB_IDLE");
   await server.seed("users", team, 1, 1000);
   await server.seed("files", team, 1, 1000);
   const id = seededId(500);
-  const still = (shot: Shot): Side => ({ work: () => server.load.send(shot, false) });
-  const bareGet = still(get(`/bare/get?hash=${team.tokenHash}&id=${id}`, team));
-  const barePut = (bytes: Buffer, path = "/bare/put"): Shot => ({ method: "POST", path, body: [bytes] });
+  const repeating = (call: Call): Side => ({ work: () => load.send(call, false) });
+  const bareGet = repeating(get(`/bare/get?hash=${team.tokenHash}&id=${id}`, team));
+  const barePut = (bytes: Buffer, path = "/bare/put"): Call => ({ method: "POST", path, body: [bytes] });
   const barePutAndWrite = barePut(SMALL_FILE, `/bare/putAndWrite?team=${team.teamId}`);
   const large = Buffer.alloc(80 * MEGABYTE, 7);
+  const recording = Buffer.alloc(95 * MEGABYTE, 7);
 
   let users = 0;
-  const newUser = (path: string): Side => ({
-    work: () => {
-      const user = { email: `${++users}@example.org`, password: "correct horse" };
-      return server.load.send(json("POST", path, user, team), false);
-    },
+  const createUser = (path: string): Side => ({
+    work: () =>
+      load.send(json("POST", path, { email: `${++users}@example.org`, password: "correct horse" }, team), false),
   });
-  /** Deletes what was put for it. */
-  const deletion = (put: Shot, idOf: (reply: { location: string; text: string }) => string, path: string): Side => {
+  const deletion = (upload: Call, idOf: (reply: { location: string; text: string }) => string, path: string): Side => {
     const ids: string[] = [];
     return {
       prepare: async (count) => {
-        ids.push(...(await repeat(count, CONNECTIONS, async () => idOf(await server.load.send(put)))));
+        ids.push(...(await repeat(count, CONNECTIONS, async () => idOf(await load.send(upload)))));
       },
-      work: () => {
-        const target = path.replace("{id}", ids.pop() ?? "");
-        return server.load.send({ method: "DELETE", path: target, headers: headers(idle) }, false);
-      },
+      work: () =>
+        load.send({ method: "DELETE", path: path.replace("{id}", ids.pop() ?? ""), headers: headers(idle) }, false),
     };
   };
-
-  const recording = Buffer.alloc(95 * MEGABYTE, 7);
-  const inChunks = (size: string, chunkBytes: number): Operation => ({
-    name: `95 MB by tus, ${size} each`,
+  const inChunks = (mebibytes: number): Operation => ({
+    name: `resumable upload of 95 MB in chunks of ${mebibytes} MiB`,
     goal: 0.8,
     connections: 2,
     count: 2,
-    requests: 1 + Math.ceil(recording.length / chunkBytes),
-    bare: { work: () => bareParts(server.load, recording, chunkBytes) },
-    ours: { work: () => uploadInChunks(server.load, recording, chunkBytes, idle) },
+    requests: 1 + Math.ceil(recording.length / (mebibytes * MEBIBYTE)),
+    bare: { work: () => bareParts(load, recording, mebibytes * MEBIBYTE) },
+    ours: { work: () => uploadInChunks(load, recording, mebibytes * MEBIBYTE, idle) },
   });
 
   return [
-    { name: "nothing", bare: still(get("/bare/empty", team)), ours: still({ ...get("/nowhere", team), status: 404 }) },
-    { name: "get user", goal: 0.8, bare: bareGet, ours: still(get(`/auth/v1/users/${id}`, team)) },
-    { name: "get signed address", goal: 0.8, bare: bareGet, ours: still(get(`/docs/v1/uploads/${id}`, team)) },
+    {
+      name: "no-op",
+      bare: repeating(get("/bare/empty", team)),
+      ours: repeating({ ...get("/nowhere", team), status: 404 }),
+    },
+    { name: "get user", goal: 0.8, bare: bareGet, ours: repeating(get(`/auth/v1/users/${id}`, team)) },
+    { name: "get signed URL", goal: 0.8, bare: bareGet, ours: repeating(get(`/docs/v1/uploads/${id}`, team)) },
     {
       name: "list 20 files",
       goal: 0.75,
-      bare: still(get(`/bare/list?team=${team.teamId}`, team)),
-      ours: still(get("/docs/v1/uploads", team)),
+      bare: repeating(get(`/bare/list?team=${team.teamId}`, team)),
+      ours: repeating(get("/docs/v1/uploads", team)),
     },
     {
       name: "upload 64 KB",
       goal: 0.6,
-      bare: still(barePutAndWrite),
-      ours: still(upload(SMALL_FILE, idle)),
+      bare: repeating(barePutAndWrite),
+      ours: repeating(formUpload(SMALL_FILE, idle)),
     },
-    { name: "upload 64 KB, and its job", bare: still(barePutAndWrite), ours: still(upload(SMALL_FILE, team)) },
+    {
+      name: "upload 64 KB and process it",
+      bare: repeating(barePutAndWrite),
+      ours: repeating(formUpload(SMALL_FILE, team)),
+    },
     {
       name: "upload 80 MB",
       goal: 0.85,
       connections: 2,
       count: isQuick ? 2 : 4,
-      bare: still(barePut(large)),
-      ours: still(upload(large, idle)),
+      bare: repeating(barePut(large)),
+      ours: repeating(formUpload(large, idle)),
     },
-    inChunks("80 MiB", 80 * MEBIBYTE),
-    inChunks("5 MiB", 5 * MEBIBYTE),
+    inChunks(80),
+    inChunks(5),
     {
       name: "delete file",
+      goal: 0.5,
       count: isQuick ? 48 : 200,
       bare: deletion(barePutAndWrite, ({ text }) => JSON.parse(text).id, `/bare/remove?team=${team.teamId}&id={id}`),
       ours: deletion(
-        upload(SMALL_FILE, idle),
+        formUpload(SMALL_FILE, idle),
         ({ location }) => location.split("/").at(-1) ?? "",
         "/docs/v1/uploads/{id}",
       ),
     },
     {
       name: "create user",
-      bare: newUser(`/bare/createUser?team=${team.teamId}`),
-      ours: newUser("/auth/v1/users"),
+      bare: createUser(`/bare/createUser?team=${team.teamId}`),
+      ours: createUser("/auth/v1/users"),
     },
   ];
 }
 
-/** As many requests as a resumable upload takes, and R2's parts alone. */
+/** Stores a file as parts, in as many requests as a resumable upload needs. */
 async function bareParts(load: Load, file: Uint8Array, chunkBytes: number): Promise<void> {
   const { key, uploadId } = JSON.parse((await load.send({ method: "POST", path: "/bare/begin" })).text);
   const etags: string[] = [];
   for (let offset = 0; offset < file.length; offset += chunkBytes) {
     const isLast = offset + chunkBytes >= file.length;
     const part = { key, uploadId, number: `${etags.length + 1}`, ...(isLast && { etags: etags.join() }) };
-    const path = `/bare/part?${new URLSearchParams(part)}`;
     const body = [file.subarray(offset, offset + chunkBytes)];
-    etags.push(JSON.parse((await load.send({ method: "PATCH", path, body })).text).etag);
+    const { text } = await load.send({ method: "PATCH", path: `/bare/part?${new URLSearchParams(part)}`, body });
+    etags.push(JSON.parse(text).etag);
   }
 }
 
-/** From the upload's answer to `completed`, as a client sees it. */
-export async function measureCompletion(server: Server, { isQuick, say }: Extent) {
-  say("time to completed");
-  const team = await server.foundTeam();
+/** Measures the time from the upload's response to `completed`, as a client sees it. */
+export async function measureCompletion(server: Server, { isQuick, log }: Scope) {
+  log("time to completed");
+  const team = await server.createTeam();
   const milliseconds = await repeat(isQuick ? 20 : 200, 1, async () => {
-    const { location } = await server.load.send(upload(MP3, team));
-    const answeredAt = performance.now();
+    const { location } = await server.load.send(formUpload(MP3, team));
+    const startedAt = performance.now();
     for (;;) {
       const { text } = await server.load.send(get(`${location}/metadata`, team));
       const { status } = JSON.parse(text).data;
-      if (status === "completed") return performance.now() - answeredAt;
+      if (status === "completed") return performance.now() - startedAt;
       if (status === "failed") throw new Error(text);
       await sleep(1);
     }
   });
-  return {
-    files: milliseconds.length,
-    medianMilliseconds: median(milliseconds),
-    p99Milliseconds: percentile(milliseconds, 0.99),
-    goalMilliseconds: 1000,
-  };
+  return { files: milliseconds.length, median: median(milliseconds), p99: percentile(milliseconds, 0.99) };
 }
 
-/** The bundle as it is deployed, and what it costs to start it on this machine. */
-export function measureStart({ isQuick, say }: Extent) {
-  say("size and start");
+/** Measures the deployed bundle, and the CPU time to start it on this machine. */
+export function measureStart({ isQuick, log }: Scope) {
+  log("size and start");
   const folder = join(ROOT, ".wrangler/bench");
-  const wrangler = (...words: string[]) =>
-    execFileSync(process.execPath, [join(ROOT, "node_modules/wrangler/bin/wrangler.js"), ...words], {
+  const wrangler = (...args: string[]) =>
+    execFileSync(process.execPath, [join(ROOT, "node_modules/wrangler/bin/wrangler.js"), ...args], {
       cwd: ROOT,
       encoding: "utf8",
       env: { ...process.env, NO_COLOR: "1", WRANGLER_LOG: "log" },
       stdio: ["ignore", "pipe", "ignore"],
     });
-  const number = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1]);
-  const deployed = wrangler("deploy", "--dry-run", "--outdir", join(folder, "bundle"));
+  const numberIn = (text: string, pattern: RegExp) => Number(pattern.exec(text)?.[1]);
+  const output = wrangler("deploy", "--dry-run", "--outdir", join(folder, "bundle"));
   const starts = Array.from({ length: isQuick ? 1 : 5 }, () =>
     wrangler("check", "startup", "--outfile", join(folder, "startup.cpuprofile")),
   );
-  wrangler("deploy", "--dry-run", "--minify=false", "--outdir", join(folder, "plain"));
   return {
-    kibibytes: number(deployed, /Total Upload: ([\d.]+) KiB/),
-    compressedKibibytes: number(deployed, /gzip: ([\d.]+) KiB/),
-    goalKibibytes: 250,
-    startMilliseconds: median(starts.map((text) => number(text, /Active: ([\d.]+) ms/))),
-    goalMilliseconds: 50,
-    ...packagesOf(readFileSync(join(folder, "plain/index.js"), "utf8")),
+    compressedKibibytes: numberIn(output, /gzip: ([\d.]+) KiB/),
+    startMilliseconds: median(starts.map((text) => numberIn(text, /Active: ([\d.]+) ms/))),
   };
 }
 
-/** Which packages run when the Worker starts, and which wait for an `import()`: esbuild wraps those in a function. */
-function packagesOf(bundle: string) {
-  const modules = bundle.split(/^\/\/ (?=\S*node_modules\/)/m).slice(1);
-  const eager = new Set<string>();
-  const lazy = new Set<string>();
-  for (const text of modules) {
-    const name = /^\S*node_modules\/((?:@[^/\s]+\/)?[^/\s]+)/.exec(text)?.[1] ?? "";
-    const isWrapped = /= __(esm|commonJS)\(\{/.test(text.split(/^\/\/ src\//m)[0] ?? "");
-    (isWrapped ? lazy : eager).add(name);
-  }
-  return { eagerPackages: [...eager].sort(), lazyPackages: [...lazy].filter((name) => !eager.has(name)).sort() };
-}
+const SEED_ROWS = 100_000;
 
-const SIZES: [Database, number][] = [
-  ["DB_SMALL", 1000],
-  ["DB_MIDDLE", 100_000],
-  ["DB_LARGE", 1_000_000],
-];
-const SEED_STEP = 100_000;
-
-/** The same calls in databases of different sizes, by turns; all rows are one team's. */
-export async function measureGrowth(server: Server, { isQuick, say }: Extent) {
-  const sizes = isQuick ? SIZES.slice(0, 2) : SIZES;
-  const teams: { rows: number; as: Team & { database: Database }; cursor: string }[] = [];
-  for (const [database, rows] of sizes) {
-    say(`growth: inserting ${rows.toLocaleString("en")} rows`);
-    const as = { ...(await server.foundTeam(database)), database };
-    for (let from = 1; from <= rows; from += SEED_STEP) {
-      await server.seed("files", as, from, Math.min(rows, from + SEED_STEP - 1), database);
+/** Measures the same calls on databases of different sizes, in turns. All rows belong to one team. */
+export async function measureGrowth(server: Server, { isQuick, log }: Scope) {
+  const sizes = [["DB_SMALL", 1000] as const, ["DB_MIDDLE", 100_000] as const, ["DB_LARGE", 1_000_000] as const];
+  const teams: { rows: number; team: Team; cursor: string }[] = [];
+  for (const [database, rows] of isQuick ? sizes.slice(0, 2) : sizes) {
+    log(`growth: inserting ${rows.toLocaleString("en")} rows`);
+    const team = await server.createTeam(database);
+    for (let from = 1; from <= rows; from += SEED_ROWS) {
+      await server.seed("files", team, from, Math.min(rows, from + SEED_ROWS - 1));
     }
-    // The cursor that a client has that has walked through half of the list.
-    const half = await server.load.send(get(`/docs/v1/uploads?page=${rows / 40}`, as));
-    teams.push({ rows, as, cursor: half.next });
+    const { next: cursor } = await server.load.send(get("/docs/v1/uploads", team));
+    teams.push({ rows, team, cursor });
   }
-  const operations: [name: string, shot: (team: (typeof teams)[number]) => Shot][] = [
-    ["list, first page", ({ as }) => get("/docs/v1/uploads", as)],
-    ["list, by cursor at its middle", ({ as, cursor }) => get(cursor, as)],
-    ["get metadata", ({ as, rows }) => get(`/docs/v1/uploads/${seededId(rows / 2)}/metadata`, as)],
-    ["upload 64 KB", ({ as }) => upload(SMALL_FILE, as)],
+  const operations: [name: string, call: (of: (typeof teams)[number]) => Call][] = [
+    ["list, first page", ({ team }) => get("/docs/v1/uploads", team)],
+    ["list, next page by cursor", ({ team, cursor }) => get(cursor, team)],
+    ["get metadata", ({ team, rows }) => get(`/docs/v1/uploads/${seededId(rows / 2)}/metadata`, team)],
+    ["upload 64 KB", ({ team }) => formUpload(SMALL_FILE, team)],
   ];
-  const rounds = isQuick ? 2 : 4;
-  const seconds = isQuick ? 0.3 : 1;
   const result = [];
-  for (const [name, shot] of operations) {
-    say(`growth: ${name}`);
+  for (const [name, call] of operations) {
+    log(`growth: ${name}`);
     const rates = teams.map((): number[] => []);
-    for (let round = -1; round < rounds; round++) {
+    for (let round = -1; round < (isQuick ? 2 : 4); round++) {
       for (const [i, team] of teams.entries()) {
-        const { perSecond } = await server.load.run(() => server.load.send(shot(team), false), {
-          connections: CONNECTIONS,
-          seconds,
-        });
-        if (round >= 0) rates[i]?.push(perSecond);
+        const volume = { connections: CONNECTIONS, seconds: isQuick ? 0.3 : 1 };
+        const rate = await server.load.run(() => server.load.send(call(team), false), volume);
+        // The first round warms up and is not counted.
+        if (round >= 0) rates[i]?.push(rate);
       }
     }
-    const [smallest = []] = rates;
-    result.push({
-      name,
-      sizes: teams.map(({ rows }, i) => ({
-        rows,
-        perSecond: median(rates[i] ?? []),
-        ratio: median((rates[i] ?? []).map((rate, round) => rate / (smallest[round] ?? Number.NaN))),
-      })),
-    });
+    result.push({ name, sizes: teams.map(({ rows }, i) => ({ rows, perSecond: median(rates[i] ?? []) })) });
   }
   return result;
 }
 
-/** What one of each operation is billed: counted on watched bindings, its CPU from the process. */
-export async function countCosts(server: Server, { isQuick, say }: Extent) {
-  say("cost");
-  const team = await server.foundTeam();
+/** Counts what each operation is billed: calls on watched bindings, and the CPU time of the process. */
+export async function countCosts(server: Server, { isQuick, log }: Scope) {
+  const { load } = server;
+  const team = await server.createTeam();
   await server.seed("files", team, 2_000_001, 2_001_000);
   await server.seed("users", team, 2_000_001, 2_001_000);
   const times = isQuick ? 10 : 50;
-  const { load } = server;
   const song = Buffer.alloc(5 * MEGABYTE);
   for (let at = 0; at < song.length; at += MP3.length) MP3.copy(song, at);
-  const ids: string[] = [];
+  const paths: string[] = [];
   const user = (i: number) => ({ email: `cost-${i}@example.com`, password: "correct horse" });
-  const send = (shot: Shot) => load.send(shot);
-
-  const operations: [name: string, invocations: number, run: (index: number) => Promise<unknown>][] = [
-    ["get user", 1, (i) => send(get(`/auth/v1/users/${seededId(2_000_001 + i)}`, team))],
-    ["get metadata", 1, (i) => send(get(`/docs/v1/uploads/${seededId(2_000_001 + i)}/metadata`, team))],
-    ["get signed address", 1, (i) => send(get(`/docs/v1/uploads/${seededId(2_000_001 + i)}`, team))],
-    ["list 20 files", 1, () => send(get("/docs/v1/uploads", team))],
-    ["create user", 1, (i) => send(json("POST", "/auth/v1/users", user(i), team))],
-    ["log in", 1, (i) => send(json("POST", "/auth/v1/login", { ...user(i), teamId: team.teamId }))],
-    [
-      "upload 5 MB, and its job",
-      2,
-      async () => {
-        const { location } = await send(upload(song, team));
-        ids.push(location);
-        await server.idle();
-      },
-    ],
-    ["delete file", 1, (i) => send({ method: "DELETE", path: ids[i] ?? "", headers: headers(team) })],
+  const uploadAndProcess = async () => {
+    paths.push((await load.send(formUpload(song, team))).location);
+    await server.idle();
+  };
+  const recording = silentWav(100 * MEGABYTE);
+  const uploadResumable = async () => {
+    await uploadInChunks(load, recording, 80 * MEBIBYTE, team);
+    await server.idle();
+  };
+  const operations: [name: string, times: number, invocations: number, run: (index: number) => Promise<unknown>][] = [
+    ["get user", times, 1, (i) => load.send(get(`/auth/v1/users/${seededId(2_000_001 + i)}`, team))],
+    ["get metadata", times, 1, (i) => load.send(get(`/docs/v1/uploads/${seededId(2_000_001 + i)}/metadata`, team))],
+    ["get signed URL", times, 1, (i) => load.send(get(`/docs/v1/uploads/${seededId(2_000_001 + i)}`, team))],
+    ["list 20 files", times, 1, () => load.send(get("/docs/v1/uploads", team))],
+    ["create user", times, 1, (i) => load.send(json("POST", "/auth/v1/users", user(i), team))],
+    ["log in", 5, 1, (i) => load.send(json("POST", "/auth/v1/login", { ...user(i), teamId: team.teamId }, team))],
+    ["upload 5 MB and process it", times, 2, uploadAndProcess],
+    ["delete file", times, 1, (i) => load.send({ method: "DELETE", path: paths[i] ?? "", headers: headers(team) })],
+    ["resumable upload of 100 MB in chunks of 80 MiB", 1, 4, uploadResumable],
   ];
   const costs: Record<string, Bill> = {};
-  for (const [name, invocations, run] of operations) {
-    say(`cost: ${name}`);
-    const count = async () => {
-      await repeat(times, 1, run);
-      return invocations * times;
-    };
-    costs[name] = total([1 / times, await billed(server, team, count)]);
+  for (const [name, times, invocations, run] of operations) {
+    log(`cost: ${name}`);
+    await load.send(get("/control/watch", team));
+    const cpuBefore = server.process.cpuSeconds();
+    await repeat(times, 1, run);
+    const cpuMilliseconds = (server.process.cpuSeconds() - cpuBefore) * 1000;
+    // Work in waitUntil is counted too.
+    await sleep(50);
+    const effects: Effects = JSON.parse((await load.send(get("/control/effects", team))).text);
+    costs[name] = sumBills([1 / times, billOf(effects, invocations * times, cpuMilliseconds)]);
   }
   return costs;
 }
 
-/** What the work is billed, which tells how many invocations it was. */
-async function billed({ load, process }: Server, team: Team, work: () => Promise<number>): Promise<Bill> {
-  await load.send(get("/control/watch", team));
-  const cpuBefore = process.cpuSeconds();
-  const invocations = await work();
-  const cpuMilliseconds = (process.cpuSeconds() - cpuBefore) * 1000;
-  // What goes on after the answer is to be counted too.
-  await sleep(50);
-  const effects: Effects = JSON.parse((await load.send(get("/control/effects", team))).text);
-  return bill(effects, invocations, cpuMilliseconds);
-}
-
-/** What a GB is billed that comes by tus, its job included. */
-export async function countGigabytes(server: Server, { isQuick, say }: Extent) {
-  const team = await server.foundTeam();
-  const bytes = (isQuick ? 100 : 250) * MEGABYTE;
-  const recording = recordingOf(bytes);
-  const rows = [];
-  for (const mebibytes of [80, 5]) {
-    say(`cost: ${bytes / MEGABYTE} MB by tus in chunks of ${mebibytes} MiB`);
-    const chunkBytes = mebibytes * MEBIBYTE;
-    const requests = 1 + Math.ceil(bytes / chunkBytes);
-    const count = async () => {
-      await uploadInChunks(server.load, recording, chunkBytes, team);
-      await server.idle();
-      return requests + 1;
-    };
-    const cost = total([1e9 / bytes, await billed(server, team, count)]);
-    rows.push({ mebibytes, bytes, requests: (requests * 1e9) / bytes, cost });
-  }
-  return rows;
-}
-
-/** Silence, as a WAV. */
-function recordingOf(bytes: number): Buffer {
+function silentWav(bytes: number): Buffer {
   const file = Buffer.alloc(bytes);
-  const headBytes = readFileSync(join(ROOT, "test/audio/tone.wav")).copy(file, 0, 0, 44);
+  const headerBytes = readFileSync(join(ROOT, "test/audio/tone.wav")).copy(file, 0, 0, 44);
   file.writeUInt32LE(bytes - 8, 4);
-  file.writeUInt32LE(bytes - headBytes, headBytes - 4);
+  file.writeUInt32LE(bytes - headerBytes, headerBytes - 4);
   return file;
 }

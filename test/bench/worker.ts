@@ -2,10 +2,7 @@ import { createHash, scrypt } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 
-/*
- * Ours, beside bare handlers that do for each operation the least that the platform can do for it: no token, no checks,
- * no schema, no log.
- */
+/* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
 
 interface BenchEnv extends Env {
   DB_IDLE: D1Database;
@@ -16,7 +13,7 @@ interface BenchEnv extends Env {
 }
 type Bare = (request: Request, env: BenchEnv, url: URL) => Promise<Response>;
 
-// In production the platform takes the lines; here they would go through the process that makes the load.
+// In production the platform collects log lines. Here they would go through the process that generates the load.
 console.info = () => {};
 
 const newId = () => crypto.randomUUID().replaceAll("-", "").slice(0, 24);
@@ -24,7 +21,7 @@ const newId = () => crypto.randomUUID().replaceAll("-", "").slice(0, 24);
 const bare: Record<string, Bare> = {
   empty: async () => Response.json({ message: "Hello." }),
 
-  /** One batch of two statements: a credential and a user. */
+  /** Reads a credential and a user in one batch. */
   get: async (_, env, url) => {
     const [, user] = await env.DB.batch([
       env.DB.prepare("select id from api_keys where token_hash = ?").bind(url.searchParams.get("hash")),
@@ -40,19 +37,19 @@ const bare: Record<string, Bare> = {
     return Response.json(results);
   },
 
-  /** The raw body, whose length is known. */
+  /** Stores the raw body. */
   put: async (request, env) => {
     await env.BUCKET.put(`bare/${newId()}`, request.body);
     return Response.json({ message: "Stored." });
   },
 
-  /** Begins an object that comes in parts. */
+  /** Creates a multipart upload. */
   begin: async (_, env) => {
     const { key, uploadId } = await env.BUCKET.createMultipartUpload(`bare/${newId()}`);
     return Response.json({ key, uploadId });
   },
 
-  /** The raw body as a part of it; the last comes with the etags of all before. */
+  /** Stores the raw body as a part. The last request carries the etags of the earlier parts. */
   part: async (request, env, url) => {
     const { key = "", uploadId = "", number, etags } = Object.fromEntries(url.searchParams);
     const upload = env.BUCKET.resumeMultipartUpload(key, uploadId);
@@ -64,13 +61,13 @@ const bare: Record<string, Bare> = {
     return Response.json({ etag });
   },
 
-  /** Reads the body and drops it. */
+  /** Reads and drops the body. */
   read: async ({ body }) => {
     if (body) await drop(body, 256 * 1024);
     return Response.json({ message: "Read." });
   },
 
-  /** Reads the body and drops it, with the digests that are taken of a form. */
+  /** Reads and drops the body, and computes the digests of a form upload. */
   hash: async ({ body }) => {
     const digests = [createHash("md5"), createHash("sha256")];
     const take = (bytes: Uint8Array) => {
@@ -80,7 +77,7 @@ const bare: Record<string, Bare> = {
     return Response.json({ digests: digests.map((digest) => digest.digest("hex")) });
   },
 
-  /** The same as `put`, with two writes to D1: a row before the bytes, and its change after them. */
+  /** Inserts a row, stores the raw body, and updates the row. */
   putAndWrite: async (request, env, url) => {
     const id = newId();
     const team = url.searchParams.get("team");
@@ -100,7 +97,7 @@ const bare: Record<string, Bare> = {
     return Response.json({ id });
   },
 
-  /** What is uploaded by the one above is deleted by this. */
+  /** Deletes a file that `putAndWrite` stored. */
   remove: async (_, env, url) => {
     const id = url.searchParams.get("id");
     await env.BUCKET.delete(`bare/${id}`);
@@ -108,7 +105,7 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Deleted." });
   },
 
-  /** The same hash of the password, and one insert. */
+  /** Hashes the password as the service does, and inserts a row. */
   createUser: async (request, env, url) => {
     const { email, password } = await request.json<{ email: string; password: string }>();
     const options = { N: 2 ** 14, r: 8, p: 5, maxmem: 64 * 1024 * 1024 };
@@ -125,7 +122,7 @@ const bare: Record<string, Bare> = {
 
 let watched: { env: BenchEnv; effects: Effects } | undefined;
 
-/** For the bench itself: what calls cost, by proxies around the bindings. */
+/** Lets the bench count calls, with proxies around the bindings. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
     const bindings = new ProxiedBindings();
@@ -139,7 +136,7 @@ const control: Record<string, Bare> = {
   },
 };
 
-/** Reads into one buffer: garbage would count as growth. */
+/** Reads into one buffer, because garbage would count as growth. */
 async function drop(
   stream: ReadableStream<Uint8Array>,
   bufferBytes: number,
@@ -155,7 +152,7 @@ async function drop(
 
 const ZEROS = new Uint8Array(64 * 1024);
 
-/** What a part that R2 held would be read as. */
+/** A stream of zeros, in place of a stored object. */
 function zeros(length: number): ReadableStream<Uint8Array> {
   const { readable, writable } = new FixedLengthStream(length);
   const fill = async () => {
@@ -163,7 +160,7 @@ function zeros(length: number): ReadableStream<Uint8Array> {
     for (let left = length; left > 0; left -= ZEROS.length) await writer.write(ZEROS.subarray(0, left));
     await writer.close();
   };
-  // Whoever reads no further ends it.
+  // A reader that cancels makes a write fail.
   fill().catch(() => undefined);
   return readable;
 }
@@ -172,8 +169,8 @@ const take = async (bytes: ArrayBufferView | ReadableStream) => {
   if (bytes instanceof ReadableStream) await drop(bytes, 16 * 1024);
 };
 
-/** Takes bytes and keeps none, so that only the Worker's own memory shows and not the local R2's. */
-const NOWHERE = {
+/** Accepts bytes and drops them, so that the local R2's memory is not measured. */
+const DROPPING_BUCKET = {
   put: async (_: string, bytes: ArrayBufferView | ReadableStream) => {
     await take(bytes);
     return { etag: "" };
@@ -191,22 +188,22 @@ const NOWHERE = {
   }),
 } as unknown as R2Bucket;
 
-/** One environment for each wish: ours keeps what it derives from an environment. */
+/** One environment for each combination, because the service caches what it derives from an environment. */
 const environments = new Map<string, BenchEnv>();
 
-/** A request that names a database works on that one, and leaves its jobs on the queue that nobody empties. */
+/** A request that names a database uses it, and sends its jobs to a queue without a consumer. */
 function environment({ headers }: Request, env: BenchEnv): BenchEnv {
   const database = headers.get("X-Bench-Database");
   if (database === null) return watched?.env ?? env;
-  const isNowhere = headers.has("X-Bench-Nowhere");
-  const wish = `${database} ${isNowhere}`;
-  const known = environments.get(wish) ?? {
+  const dropsBytes = headers.has("X-Bench-Drops-Bytes");
+  const key = `${database} ${dropsBytes}`;
+  const known = environments.get(key) ?? {
     ...env,
     DB: env[database as "DB_IDLE"],
     JOBS: env.JOBS_IDLE,
-    ...(isNowhere && { BUCKET: NOWHERE }),
+    ...(dropsBytes && { BUCKET: DROPPING_BUCKET }),
   };
-  environments.set(wish, known);
+  environments.set(key, known);
   return known;
 }
 
