@@ -69,7 +69,7 @@ export const api = {
 
 export function createApp(depsOf = readDeps): Hono<AppEnv> {
   const app = new Hono<AppEnv>();
-  // Not taken from the request: one that repeats would lead whoever reads the log astray.
+  // Never taken from the request: repeated ids would make log lines ambiguous.
   app.use(requestId({ headerName: "" }));
   app.use(async (c, next) => {
     c.set("log", consoleLog);

@@ -7,10 +7,10 @@ import { emptyStores } from "./support/stores.ts";
 await applyD1Migrations(env.DB, env.TEST_MIGRATIONS);
 await emptyStores();
 
-// The queue consumer loads the Worker at its first event. If that happens while a file ends, the run hangs for ever.
+// The queue consumer loads the Worker at its first event. If that happens while a file ends, the run hangs.
 await exports.default.fetch("https://stowage.test/openapi.json");
 
-// Every file checks at its end that no secret was printed, and that none is stored in clear.
+// After every file: no secret was printed, and none is stored in plain text.
 afterAll(async () => {
   expect(watcher.leaks.splice(0)).toEqual([]);
   expect(await leaksInDatabase()).toEqual([]);

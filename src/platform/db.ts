@@ -14,10 +14,10 @@ export function createDb(binding: D1Database): Db {
   return drizzle(binding);
 }
 
-/** `param("id")` stands in a prepared query for the value `id`, which is given when the query runs. */
+/** In a prepared query, `param("id")` is the placeholder of the value `id`, which is passed when the query runs. */
 export type Param<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
 
-/** What Drizzle's query builders have in common; its rows are what awaiting it would give. */
+/** The common part of Drizzle's query builders. Awaiting one would return its rows. */
 export interface Builder extends PromiseLike<unknown> {
   prepare(): { getQuery(): Query; mapResult(result: unknown, isFromBatch: boolean): unknown };
 }
@@ -28,8 +28,8 @@ export interface BoundQuery<T> {
 }
 
 /**
- * A query whose SQL Drizzle builds once for each isolate, when it first runs: building it takes longer than all else
- * that a read does beside its round trip. `build` must not depend on anything that differs between requests.
+ * A query whose SQL Drizzle builds once per isolate, when it first runs. Building SQL takes longer than the rest of a read
+ * except its round trip. `build` must not depend on anything that differs between requests.
  */
 export function preparedQuery<V extends object, B extends Builder>(
   build: (db: Db, param: Param<V>) => B,
@@ -66,14 +66,14 @@ async function runBatch<Q extends Queries>(
   return bound.map(({ rows }, i) => rows(results[i] as D1Result)) as RowsOf<Q>;
 }
 
-/** Runs queries that read, in one round trip, and answers with the rows of each. */
+/** Runs read queries in one round trip, and returns the rows of each. */
 export function read<const Q extends Queries>(database: Database, queries: Q): Promise<RowsOf<Q>> {
   return runBatch(database, queries, true);
 }
 
 /**
- * The one way by which state changes: runs queries in one round trip and one transaction, and answers with the rows of
- * each. Only those that are idempotent together are repeated on a transient error: the first try may have taken effect.
+ * Changes state. Runs queries in one round trip and one transaction, and returns the rows of each. A transient error is
+ * retried only if the batch is idempotent, because the first attempt may have taken effect.
  */
 export function write<const Q extends Queries>(
   database: Database,
@@ -83,13 +83,13 @@ export function write<const Q extends Queries>(
   return runBatch(database, queries, isIdempotent);
 }
 
-/** A row of a table without what the database computes. */
+/** A row of a table without generated columns. */
 export type StoredRow<T extends SQLiteTable> = Pick<
   T["$inferSelect"],
   keyof T["$inferInsert"] & keyof T["$inferSelect"]
 >;
 
-/** Every stored column of a table as a parameter of the same name: a row to insert. */
+/** A row to insert: every stored column as a parameter of the same name. */
 export function rowOf<T extends SQLiteTable>(table: T, param: Param<StoredRow<T>>) {
   const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
   const names = stored.map(([name]) => name as keyof StoredRow<T> & string);
@@ -97,12 +97,12 @@ export function rowOf<T extends SQLiteTable>(table: T, param: Param<StoredRow<T>
   return Object.fromEntries(names.map((name) => [name, param(name)])) as Row;
 }
 
-/** Parameters as what an update sets columns of the same names to: Drizzle takes SQL there, and no placeholder. */
+/** Sets columns to the parameters of the same names. In an update, Drizzle accepts SQL but not placeholders. */
 export function given<V, Name extends keyof V & string>(param: Param<V>, ...names: Name[]): Record<Name, SQL> {
   return Object.fromEntries(names.map((name) => [name, sql`${param(name)}`])) as Record<Name, SQL>;
 }
 
-/** Inserts the row only where the condition holds, which the same query decides; a row of that key is left as it is. */
+/** Inserts the row if the condition holds, in one statement. An existing row with the same key is left unchanged. */
 export function insertWhere<T extends SQLiteTable>(
   db: Db,
   table: T,

@@ -1,8 +1,7 @@
 type Level = "info" | "warn" | "error";
 
 /**
- * What a log line may hold. It is a closed list: a token, a password, an email, a body or a signed address has no
- * field to go to.
+ * The fields of a log line. The list is closed, so there is no field for a token, password, email, body or signed URL.
  */
 export interface LogFields {
   requestId?: string;
@@ -19,7 +18,7 @@ export interface LogFields {
   outcome?: string;
   attempts?: number;
   counts?: Record<string, number>;
-  /** The cause of a failure, as told by code of ours or by the platform. */
+  /** The cause of a failure: an error of our code or of the platform. */
   cause?: unknown;
 }
 
@@ -27,15 +26,15 @@ export type Log = (level: Level, event: string, fields: LogFields) => void;
 
 const REDACTED = [
   /stow_(?:[sp]k|op)_[\w-]+/g, // tokens
-  /whsec_[\w+/=]+/g, // secrets of webhooks
+  /whsec_[\w+/=]+/g, // signing secrets
   /Bearer\s+\S+/gi,
-  /X-Amz-[\w-]+=[^&\s"]+/g, // signed addresses
+  /X-Amz-[\w-]+=[^&\s"]+/g, // signed URLs
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails
 ];
 
-/** The message and where it came from: workerd's stack may lack the message. */
+/** The message and the stack, because workerd's stack may lack the message. */
 function describeError(e: Error): string {
-  // Of a failed query Drizzle's message shows SQL and values; what went wrong is in its cause.
+  // Drizzle's message of a failed query contains SQL and values. The reason is in its cause.
   if (e.message.startsWith("Failed query")) return e.name;
   const stack = e.stack ?? "";
   return stack.includes(e.message) ? stack : `${e.name}: ${e.message}\n${stack}`;
@@ -50,7 +49,7 @@ function describeCause(cause: unknown): string | undefined {
   return REDACTED.reduce((text, pattern) => text.replace(pattern, "[redacted]"), parts.join("\ncaused by "));
 }
 
-/** One JSON line on the console, where Workers Logs indexes its fields. */
+/** Prints one JSON line, whose fields Workers Logs indexes. */
 export const consoleLog: Log = (level, event, { cause, ...fields }) => {
   console[level](JSON.stringify({ level, event, ...fields, cause: describeCause(cause) }));
 };

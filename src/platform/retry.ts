@@ -11,21 +11,21 @@ const MAX_PAUSE_MILLISECONDS = 2_000;
 const TRANSIENT =
   /network connection lost|caused object to be reset|reset because its code was updated|transient issue|overloaded|\((?:10001|10043|10058)\)/i;
 
-/** What the binding itself said: the innermost cause. */
+/** The binding's own message, which is the innermost cause. */
 function reason(error: unknown): string {
   let innermost = error;
   while (innermost instanceof Error && innermost.cause instanceof Error) innermost = innermost.cause;
   return innermost instanceof Error ? innermost.message : String(innermost);
 }
 
-/** Whether a unique index refused the write. */
+/** Returns true if a unique index rejected the write. */
 export function isUniqueViolation(error: unknown): boolean {
   return reason(error).includes("UNIQUE constraint failed");
 }
 
 /**
- * Runs work on a binding that may not be repeated. A transient error of the binding becomes `unavailable`; a permanent
- * one (a table that is not there, a bug) comes through as it is, and is answered as `internal`.
+ * Runs work on a binding that must not be repeated. A transient error of the binding becomes `unavailable`. A permanent
+ * one (a missing table, a bug) passes through, and the caller gets `internal`.
  */
 export async function once<T>(work: () => Promise<T>): Promise<T> {
   try {
@@ -37,8 +37,8 @@ export async function once<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * The same for reads and idempotent writes: three tries on a transient error, with full jitter between them (D1 itself
- * retries reads only).
+ * Runs a read or an idempotent write, with up to three attempts on transient errors and full jitter between them. (D1
+ * itself retries only reads.)
  */
 export async function retrying<T>(system: System, work: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {

@@ -1,9 +1,9 @@
 import { AwsV4Signer } from "aws4fetch";
 
 export interface Signer {
-  /** The private address of an object at the S3 endpoint. */
+  /** The URL of an object at the S3 endpoint. It is private. */
   address(key: string): string;
-  /** The same, opened for GET to whoever holds it for that many seconds (1 to 604,800, S3's limit). */
+  /** A signed URL: anyone who has it can GET the object for this many seconds (1 to 604,800, S3's limit). */
   sign(key: string, expiresInSeconds: number): Promise<string>;
 }
 
@@ -14,7 +14,7 @@ interface SignerSettings {
   secretAccessKey: string;
 }
 
-/** RFC 3986: aws4fetch leaves `!'()*` as they are, and the signature then fails. */
+/** Encodes by RFC 3986. aws4fetch leaves `!'()*` unencoded, and the signature then fails. */
 function encodeSegment(segment: string): string {
   return encodeURIComponent(segment).replace(
     /[!'()*]/g,
@@ -22,7 +22,7 @@ function encodeSegment(segment: string): string {
   );
 }
 
-/** One for each isolate: the cache holds the key that is derived for each day. */
+/** Create one per isolate, because its cache holds the signing key of the day. */
 export function createSigner({ endpoint, bucket, accessKeyId, secretAccessKey }: SignerSettings): Signer {
   const cache = new Map<string, ArrayBuffer>();
   const credentials = { accessKeyId, secretAccessKey, service: "s3", region: "auto", cache };

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
-/** Clock and randomness, handed in so that a test can hold them still. */
+/** Clock and randomness, injected so that tests control them. */
 export interface System {
   /** Milliseconds since the epoch. */
   now(): number;
@@ -24,10 +24,10 @@ export function newId(system: System): string {
   );
 }
 
-/** When an id was made, in milliseconds since the epoch. */
+/** When an id was created, in milliseconds since the epoch. */
 export const instantOf = (id: string): number => Number.parseInt(id.slice(0, ID_CLOCK_CHARACTERS), 16);
 
-/** What lies between the ids that were made earlier and those of that millisecond or later. */
+/** A text that sorts after all ids created before this millisecond, and before or equal to later ones. */
 export const idBound = (milliseconds: number): string =>
   milliseconds <= 0 ? "" : Math.ceil(milliseconds).toString(16).padStart(ID_CLOCK_CHARACTERS, "0");
 
@@ -54,12 +54,12 @@ function checksum(text: string): string {
   return characters;
 }
 
-/** `stow_sk_` or `stow_pk_`, 32 random base62 characters, and 6 of CRC-32 over all that precedes. */
+/** `stow_sk_` or `stow_pk_`, 32 random base62 characters, and 6 characters of CRC-32 over the text before them. */
 export function newToken(system: System, isPublic: boolean): string {
   let token = isPublic ? "stow_pk_" : "stow_sk_";
   const length = token.length + TOKEN_SECRET_CHARACTERS;
   while (token.length < length) {
-    // 248 is the largest multiple of 62 in a byte; what lies above would favour the first characters.
+    // 248 is the largest multiple of 62 in a byte. Larger values would favor the first characters.
     for (const byte of system.randomBytes(TOKEN_SECRET_CHARACTERS)) {
       if (byte < 248 && token.length < length) token += BASE62.charAt(byte % 62);
     }
@@ -67,7 +67,7 @@ export function newToken(system: System, isPublic: boolean): string {
   return token + checksum(token);
 }
 
-/** Whether the text can be a token at all; needs no database. */
+/** Returns true if the text has the form and checksum of a token. Needs no database. */
 export function isTokenShaped(text: string): boolean {
   return (
     TOKEN.test(text) && checksum(text.slice(0, -TOKEN_CHECKSUM_CHARACTERS)) === text.slice(-TOKEN_CHECKSUM_CHARACTERS)

@@ -1,13 +1,13 @@
-/* Files and damages that tests build in memory from the samples. */
+/* Builds test files in memory, and damages the samples. */
 
 export type Bytes = Uint8Array;
 
-/** Of a string, its UTF-8. */
+/** Concatenates bytes and strings, which are encoded as UTF-8. */
 export function join(...parts: (Bytes | string)[]): Bytes {
   return concat(parts);
 }
 
-/** As `join`, of more parts than a call takes arguments. */
+/** Like `join`, for more parts than a call takes arguments. */
 export function concat(parts: (Bytes | string)[]): Bytes {
   const chunks = parts.map((part) => (typeof part === "string" ? new TextEncoder().encode(part) : part));
   const all = new Uint8Array(chunks.reduce((sum, { length }) => sum + length, 0));
@@ -49,7 +49,7 @@ export function patched(bytes: Bytes, at: number, other: Bytes): Bytes {
   return copy;
 }
 
-/** Each character of `text` is one byte. -1 where it isn't found. */
+/** Each character of `text` is one byte. @returns -1 if it is not found */
 export function indexOf(bytes: Bytes, text: string, from = 0): number {
   const wanted = Uint8Array.from(text, (c) => c.charCodeAt(0));
   for (let at = bytes.indexOf(wanted[0]!, from); at >= 0; at = bytes.indexOf(wanted[0]!, at + 1)) {
@@ -70,7 +70,7 @@ export function text(value: string): Bytes {
   return join(Uint8Array.of(3), value);
 }
 
-/** A picture frame of so many bytes. */
+/** A picture frame with this many bytes of noise. */
 export function picture(bytes: number): [id: string, body: Bytes] {
   return ["APIC", join("\0image/png\0\x03\0", noise(bytes))];
 }
@@ -85,7 +85,7 @@ export function box(name: string, ...parts: (Bytes | string)[]): Bytes {
   );
 }
 
-/** The file with `extra` put behind the box of the path, as the first thing in it, with all lengths around it kept right. */
+/** Inserts `extra` at the start of the box at `path`, and corrects the lengths of the boxes around it. */
 export function insertIntoBox(file: Bytes, path: string[], skip: number, extra: Bytes): Bytes {
   const copy = file.slice();
   const view = new DataView(copy.buffer);
@@ -141,7 +141,7 @@ export function changePage(page: Bytes, { ahead = 0, serial }: { ahead?: number;
   return copy;
 }
 
-/** Reads from memory and remembers how much was asked for. */
+/** Reads from memory and records the lengths requested. */
 export function reader(bytes: Bytes) {
   const lengths: number[] = [];
   const read = async (offset: number, length: number) => {

@@ -1,9 +1,9 @@
-/** What is in this folder, as the tools named in README.md report it. Plain data: node can import it too. */
+/** The facts of each sample, as reported by the tools in README.md. Plain data, so that Node can import it too. */
 export interface Fact {
   file: string;
   mimeType: string;
   fileType: "audio file" | "video file" | "image file";
-  /** `audio` is what the service calls things; null in files that it treats as having none. */
+  /** The service's `audio`, or null if the file is not audio. */
   audio: {
     container: string;
     codec: string;
@@ -12,7 +12,7 @@ export interface Fact {
     channels: number;
     lossless: boolean | null;
   } | null;
-  /** Where the file has tags. */
+  /** The title tag, if there is one. */
   title?: string;
 }
 

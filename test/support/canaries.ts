@@ -2,8 +2,8 @@ import { env } from "cloudflare:workers";
 import { tableNames } from "./stores.ts";
 
 /*
- * The secrets that the tests use, all of them recognisable. None may show up in a log line, and none in a column of the
- * database: what is stored of them is sealed or hashed. Emails are stored, and not logged.
+ * The secrets that the tests use, all recognizable. None may appear in a log line or in a column of the database, where
+ * they are encrypted or hashed. Emails are stored but never logged.
  */
 
 const decoded = atob(env.MASTER_KEY);
@@ -11,12 +11,12 @@ const hex = (text: string) => [...text].map((c) => c.charCodeAt(0).toString(16).
 
 const SECRETS: Record<string, RegExp> = {
   "a token": /stow_[sp]k_[0-9A-Za-z]{38}/,
-  "the secret of a webhook": /whsec_[0-9A-Za-z+/]{43}=/,
+  "a signing secret": /whsec_[0-9A-Za-z+/]{43}=/,
   "a password": /canary-password|correct horse battery/,
-  "the operator's token": literally(env.OPERATOR_TOKEN),
+  "the operator token": literally(env.OPERATOR_TOKEN),
   "the master key": literally(env.MASTER_KEY, decoded, hex(decoded)),
   "the S3 secret": literally(env.S3_SECRET_ACCESS_KEY),
-  "a signed address": /X-Amz-Signature=[0-9a-f]/i,
+  "a signed URL": /X-Amz-Signature=[0-9a-f]/i,
 };
 const UNLOGGABLE: Record<string, RegExp> = { ...SECRETS, "an email": /@(canary\.example|example\.com)/i };
 
@@ -28,18 +28,18 @@ function named(patterns: Record<string, RegExp>, text: string): string[] {
   return Object.entries(patterns).flatMap(([name, pattern]) => (pattern.test(text) ? [name] : []));
 }
 
-/** What a text holds that no log line may. */
+/** Names the secrets that a log line contains. */
 export const leaksInLine = (text: string): string[] => named(UNLOGGABLE, text);
 
 const METHODS = ["debug", "log", "info", "warn", "error", "trace"] as const;
 type Printer = Pick<Console, (typeof METHODS)[number]>;
 
 export interface Watcher {
-  /** What was caught so far, by line. */
+  /** The leaks found so far, by line. */
   readonly leaks: string[];
-  /** How many lines were seen. */
+  /** The number of lines printed. */
   readonly lines: number;
-  /** What is caught while `work` runs is its result, and no longer counted as a leak of the file. */
+  /** Returns the leaks found while `work` runs, and removes them from `leaks`. */
   catching(work: () => unknown): Promise<string[]>;
 }
 
@@ -53,7 +53,7 @@ const text = (value: unknown): string => {
   }
 };
 
-/** Looks at every line that is printed from now on; they are printed all the same. */
+/** Checks every line printed from now on. Lines are still printed. */
 export function watchConsole(printer: Printer): Watcher {
   const leaks: string[] = [];
   let lines = 0;
@@ -80,17 +80,17 @@ export function watchConsole(printer: Printer): Watcher {
   };
 }
 
-/** The watcher of the file's own console, which test/setup.ts asks at the end. */
+/** The watcher of the test file's console. test/setup.ts checks it at the end. */
 export const watcher = watchConsole(console);
 
-/** Every column of every table: what lies there that may not, each as `table.column: what`. */
+/** Lists the secrets stored in any column of any table, as `table.column: secret`. */
 export async function leaksInDatabase(): Promise<string[]> {
   const names = await tableNames();
   const selects = names.map((name) => env.DB.prepare(`select * from "${name}"`));
   const answers = selects.length > 0 ? await env.DB.batch<Record<string, unknown>>(selects) : [];
   const leaks = new Set<string>();
   answers.forEach(({ results }, i) => {
-    // One look at the whole table; only where that finds something, which column it was.
+    // Check the whole table at once, and search for the column only if that finds something.
     if (named(SECRETS, JSON.stringify(results)).length === 0) return;
     for (const row of results) {
       for (const [column, value] of Object.entries(row)) {

@@ -29,14 +29,14 @@ interface Candidate {
   env?: Record<string, string>;
 }
 
-/** The folder of the Chromium in the npm package, which is for Linux on x64: inflated once for each version. */
+/** Inflates the Chromium of the npm package (Linux on x64), once per version. @returns its folder */
 function inflatePackaged(): string {
   const { version } = JSON.parse(readFileSync(join(packaged, "package.json"), "utf8"));
   const folder = join(root, `node_modules/.cache/chromium-${version}`);
   if (existsSync(folder)) return folder;
   mkdirSync(join(folder, ".."), { recursive: true });
   const unfinished = mkdtempSync(`${folder}-`);
-  // The package inflates into the folder for temporary files: in a process of its own, it is one of its own.
+  // The package inflates into the temporary folder. A separate process gets a separate one.
   const script = `
     import chromium, { inflate } from "@sparticuz/chromium";
     await Promise.all([chromium.executablePath(), inflate(process.argv[1])]);
@@ -46,7 +46,7 @@ function inflatePackaged(): string {
     cwd: root,
     env: { ...process.env, TMPDIR: unfinished },
   });
-  // Its own file names folders that it is not in.
+  // The packaged file names folders of another system.
   writeFileSync(
     join(unfinished, "fonts/fonts.conf"),
     '<?xml version="1.0"?><fontconfig><dir prefix="relative">fonts</dir></fontconfig>\n',
@@ -54,7 +54,7 @@ function inflatePackaged(): string {
   try {
     renameSync(unfinished, folder);
   } catch (error) {
-    // Another run was faster.
+    // Another run has inflated it in the meantime.
     rmSync(unfinished, { recursive: true });
     if (!existsSync(folder)) throw error;
   }
@@ -72,14 +72,14 @@ function* candidates(): Generator<Candidate> {
   const path = join(folder, "chromium");
   const env = { FONTCONFIG_FILE: join(folder, "fonts/fonts.conf") };
   yield { path, env };
-  // A bare system lacks libraries, which the package has too.
+  // A minimal system lacks libraries, which the package also contains.
   yield { path, env: { ...env, LD_LIBRARY_PATH: join(folder, "al2023/lib") } };
 }
 
 /**
- * Starts the first Chromium that works: of BROWSER_PATH, of the system, of the npm package. It finds no host but this
- * machine, and is as strict as a user's.
- * @returns why there is none, if so
+ * Starts the first Chromium that works: BROWSER_PATH, the system's, or the npm package's. It resolves no host except this
+ * machine, and has a user's security settings.
+ * @returns the reason if none works
  */
 export async function startChromium(): Promise<BrowserServer | string> {
   const problems: string[] = [];
@@ -89,7 +89,7 @@ export async function startChromium(): Promise<BrowserServer | string> {
         executablePath: path,
         args: ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"],
         env: { ...process.env, ...env },
-        // It is the end of the run that ends it.
+        // The end of the test run stops it.
         handleSIGINT: false,
         handleSIGTERM: false,
         handleSIGHUP: false,
@@ -98,5 +98,5 @@ export async function startChromium(): Promise<BrowserServer | string> {
       problems.push(`${path}: ${error}`);
     }
   }
-  return problems.join("\n") || "There is none on this system. Install Chrome, Chromium or Edge, or set BROWSER_PATH.";
+  return problems.join("\n") || "No browser found. Install Chrome, Chromium or Edge, or set BROWSER_PATH.";
 }

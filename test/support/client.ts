@@ -2,8 +2,8 @@ import { expect, vi } from "vitest";
 import { expectDocumented } from "./contract.ts";
 
 /*
- * The one client of the tests: to a Worker in the same process, to one whose bindings fail, to a server over HTTP. It
- * knows nothing of where it runs. Every answer must be one that the OpenAPI document describes.
+ * The HTTP client of the tests. It calls a Worker in the same process, one whose bindings fail, or a server over HTTP.
+ * Every response must match the OpenAPI document.
  */
 
 export interface CallOptions {
@@ -11,7 +11,7 @@ export interface CallOptions {
   json?: unknown;
   body?: BodyInit | ReadableStream<Uint8Array>;
   headers?: Record<string, string>;
-  /** The client's address, which rate limits count by. */
+  /** The client IP, by which rate limits count. */
   address?: string | undefined;
 }
 
@@ -19,11 +19,11 @@ export interface Answer {
   status: number;
   headers: Headers;
   text: string;
-  // biome-ignore lint/suspicious/noExplicitAny: tests look into bodies of every shape.
+  // biome-ignore lint/suspicious/noExplicitAny: tests read bodies of every shape.
   body: any;
-  /** Of a refusal. */
+  /** The error code, if it is an error. */
   code: string | undefined;
-  /** The id in `Location`; empty where there is none. */
+  /** The id in `Location`, or an empty string. */
   id: string;
 }
 
@@ -47,7 +47,7 @@ export function buildRequest(
       ...headers,
     },
     ...(json !== undefined && { body: JSON.stringify(json) }),
-    // Node asks for `duplex` where the body is a stream.
+    // Node requires `duplex` if the body is a stream.
     ...(body !== undefined && { body: body as BodyInit, duplex: "half" }),
   });
 }
@@ -80,11 +80,11 @@ export interface Team {
   /** A secret key's token. */
   token: string;
   keyId: string;
-  /** Sends the secret key where no other token is given. */
+  /** Sends the secret key unless another token is given. */
   call: Call;
 }
 
-/** A team of the test's own, founded by the operator. */
+/** Creates a team for one test, by the operator token. */
 export async function foundTeam(call: Call, operatorToken: string): Promise<Team> {
   const json = { name: "test" };
   const { status, body, text } = await call("POST", "/auth/v1/apikeys", { token: operatorToken, json });
@@ -105,14 +105,14 @@ export function form(name: string, bytes: Uint8Array | string, part = "file"): F
   return data;
 }
 
-/** Uploads and answers the file's id. */
+/** Uploads a file. @returns its id */
 export async function upload(team: Team, name: string, bytes: Uint8Array | string): Promise<string> {
   const { status, id, text } = await team.call("POST", "/docs/v1/uploads", { body: form(name, bytes) });
   expect(status, text).toBe(200);
   return id;
 }
 
-/** Waits until the file has been processed, and answers its metadata. */
+/** Waits until the file has been processed. @returns its metadata */
 export async function processed(team: Team, id: string) {
   return vi.waitFor(
     async () => {
@@ -124,7 +124,7 @@ export async function processed(team: Team, id: string) {
   );
 }
 
-/** A body that comes in these pieces. */
+/** A body that arrives in these chunks. */
 export const streamOf = (...chunks: Uint8Array[]) =>
   new ReadableStream<Uint8Array>({
     start(controller) {

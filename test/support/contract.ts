@@ -16,10 +16,10 @@ interface Media {
 
 export const document = describeApi(api) as unknown as Document;
 
-/** A schema of the document as Zod reads it back: what validates here is what the document says, not our own types. */
+/** Compiles a schema of the document with Zod, so that responses are validated by the document and not by our types. */
 export function compile(schema: object): z.ZodType {
   const $defs = document.components.schemas;
-  // Zod reads no `not`; of the one schema that has it, the update of a user, it is tested over HTTP.
+  // Zod does not support `not`. Only the update of a user has it, and other tests cover that over HTTP.
   const { not: _, ...readable } = schema as { not?: object };
   const text = JSON.stringify({ ...readable, $defs }).replaceAll("#/components/schemas/", "#/$defs/");
   return z.fromJSONSchema(JSON.parse(text));
@@ -33,13 +33,13 @@ const routes = Object.entries(document.paths).map(([path, methods]) => ({
   pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, "[^/]+")}$`),
 }));
 
-/** The route of the document that a request goes to. */
+/** Finds the documented route of a request. */
 export function routeOf(method: string, path: string): { path: string; method: string } | undefined {
   const found = routes.find(({ pattern, methods }) => pattern.test(path) && method.toLowerCase() in methods);
   return found && { path: found.path, method };
 }
 
-/** Fails where a response is not one that the document describes: its status, its media type, its body. */
+/** Fails if the document does not describe the response: its status, media type and body. */
 export async function expectDocumented(method: string, url: URL, response: Response): Promise<void> {
   const route = routeOf(method, url.pathname);
   if (!route) return;

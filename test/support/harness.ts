@@ -27,7 +27,7 @@ export interface TestWorker {
   send: Send;
 }
 
-/** A Worker of its own: `change` replaces what it depends on, to make it fail or to set it otherwise. */
+/** Starts a separate Worker. `change` replaces its dependencies, to make them fail or to change settings. */
 export function startWorker(change: Change = (deps) => deps): TestWorker {
   const app = createApp((bindings, ctx) => change(readDeps(bindings, ctx)));
   const send: Send = async (request) => {
@@ -39,21 +39,21 @@ export function startWorker(change: Change = (deps) => deps): TestWorker {
   return { send, call: createCall(send) };
 }
 
-/** Enqueues nothing: a job that is under way when a file of tests ends can hang the run. */
+/** Enqueues nothing, because a job in flight at the end of a test file can hang the run. */
 const plain = startWorker(withoutJobs);
 export const call: Call = plain.call;
 
-/** Enqueues jobs, which the Worker's own consumer carries out. A test that uploads by it waits until they are done. */
+/** Enqueues jobs, which the Worker's own consumer runs. A test that uploads with it waits until they are done. */
 export const queueing: TestWorker = startWorker();
 
-/** A team of the test's own, founded by the operator. */
+/** Creates a team for one test, by the operator token. */
 export const newTeam = (worker: { call: Call } = plain): Promise<Team> => foundTeam(worker.call, OPERATOR);
 
 const minuteNow = () => Math.floor(Date.now() / 60_000);
 
 /**
- * The local limiter counts by the minutes of the clock. Runs work until a run begins and ends in the same minute; each
- * run needs subjects of its own.
+ * Repeats work until one run begins and ends in the same minute, because the local limiter counts by clock minutes. Each
+ * run needs its own subjects.
  */
 export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
@@ -63,7 +63,7 @@ export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Every row and object that belongs to a team: what a refusal must leave as it is. */
+/** Returns every row and object of a team, to check that a rejected call changed nothing. */
 export async function snapshot(teamId: string): Promise<unknown> {
   const tables = ["api_keys", "users", "files", "waveforms", "uploads", "events", "webhooks", "deliveries"].map(
     (table) => env.DB.prepare(`select * from ${table} where team_id = ? order by 1, 2`).bind(teamId),
@@ -73,7 +73,7 @@ export async function snapshot(teamId: string): Promise<unknown> {
   return { rows, objects: objects.map(({ key, etag }) => [key, etag]) };
 }
 
-/** Sends the text as it is, as JSON. */
+/** Sends the text unchanged, as JSON. */
 export const sendText = (
   team: Team,
   method: string,
@@ -82,7 +82,7 @@ export const sendText = (
   type = "application/json",
 ): Promise<Answer> => team.call(method, path, { body: text as BodyInit, headers: { "Content-Type": type } });
 
-/** A user of the team, as the answer shows it. */
+/** Creates a user of the team. @returns the user in the response */
 export async function newUser(team: Team, fields: Record<string, string> = {}) {
   const json = { email: "ada@example.com", password: PASSWORD, ...fields };
   const { status, body, text } = await team.call("POST", "/auth/v1/users", { json });
@@ -91,8 +91,8 @@ export async function newUser(team: Team, fields: Record<string, string> = {}) {
 }
 
 /**
- * Asserts that the call is refused in the one error shape and changes nothing of the team's. `paths` are the invalid
- * fields that the answer must name.
+ * Asserts that the call is rejected in the one error shape and changes nothing of the team. The response must name the
+ * invalid fields `paths`.
  */
 export async function refused(
   team: Team,
@@ -112,10 +112,10 @@ export async function refused(
   return answer;
 }
 
-/** The names of a body's fields, to be compared with those that are documented. */
+/** The field names of a body, for comparison with the documented ones. */
 export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
 
-// What each row has after its id and team, in the order of the migrations; n is its number.
+// The values of a row after id and team, in the order of the migrations. n is the row's number.
 const FILLERS = {
   api_keys: "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'unsealed', 'none', null, 1, 4e12",
   users: "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1, 0",
@@ -123,7 +123,7 @@ const FILLERS = {
     1, 1, null, null, 1, 1, 0`,
 };
 
-/** Rows straight into the database, older than any that a call makes, numbered and ordered from `first` on. */
+/** Inserts rows directly, older than any row that a call creates, numbered and ordered from `first`. */
 export async function fill(team: Team, table: keyof typeof FILLERS, count: number, first = 1): Promise<void> {
   const prefix = `00${team.teamId.slice(-10)}`;
   const rows =
@@ -136,7 +136,7 @@ export async function fill(team: Team, table: keyof typeof FILLERS, count: numbe
 export const atOnce = (count: number, act: (i: number) => Promise<Answer>): Promise<Answer[]> =>
   Promise.all(Array.from({ length: count }, (_, i) => act(i)));
 
-/** How often each code was answered, or each status where there is no code. */
+/** Counts responses by error code, or by status if there is no code. */
 export function tally(answers: Answer[]): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const { status, code } of answers) {

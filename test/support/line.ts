@@ -1,17 +1,17 @@
 import { once } from "node:events";
 import { connect, createServer, type Server, type Socket } from "node:net";
 
-/** What happens to a connection: to the bytes of its client, and to the answers. */
+/** A network fault on one connection. */
 export type Fault = "none" | "cut" | "stall" | "drop the answer" | "double";
 
 export type Plan = (connection: number) => { fault: Fault; afterBytes: number };
 
 /**
- * A line between a client and a server that does to each connection what `plan` says of its number, once so many of the
- * client's bytes have passed. It also reads along: what offsets the server told, and how much the client sent.
+ * A TCP proxy between a client and a server. It applies the fault that `plan` returns for each connection, once the given
+ * number of the client's bytes has passed. It also records the offsets in responses and the number of bytes sent.
  */
 export class Line {
-  /** In the order in which the answers passed. */
+  /** The `Upload-Offset` of each response, in order. */
   readonly offsets: number[] = [];
   sentBytes = 0;
   connections = 0;
@@ -40,7 +40,7 @@ export class Line {
     return `http://localhost:${(this.#server.address() as { port: number }).port}`;
   }
 
-  /** From now on nothing more happens to any connection; one that stands still goes on to. */
+  /** Stops faults on all connections. A connection that has stalled stays stalled. */
   heal(): void {
     this.#isWell = true;
   }
@@ -90,14 +90,14 @@ export class Line {
       if (part.length === bytes.length) return;
       this.faults += 1;
       isStalled = true;
-      // A cut is told to the server as it is to the client; what was sent before arrives.
+      // Both sides see the disconnect. The server still receives the bytes sent before it.
       if (fault === "cut") {
         server.end(end);
         client.destroy();
       }
     });
     server.on("data", (bytes: Buffer) => {
-      // Whatever the server says after a silence, nobody hears.
+      // A stalled client never sees a response.
       if (isStalled) return end();
       if (fault === "drop the answer" && passed >= afterBytes) {
         this.faults += 1;

@@ -2,12 +2,12 @@ import "vitest";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Of the server that the tests of a project share. */
+    /** The URL of the server that the tests of a project share. */
     url: string;
-    /** Where its signed addresses point to. */
+    /** The origin of its signed URLs. */
     storeOrigin: string;
     operatorToken: string;
-    /** Where the browser listens that the tests of the pages share; null where none is found. */
+    /** The WebSocket URL of the shared browser, or null if none was found. */
     browser: string | null;
   }
 }

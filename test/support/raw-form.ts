@@ -1,6 +1,6 @@
 import type { Answer, Team } from "./harness.ts";
 
-/* multipart/form-data written by hand, to be bent at will. */
+/* multipart/form-data built by hand, so that tests can malform it. */
 
 export const BOUNDARY = "----canary7MA4YWxk";
 export const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
@@ -13,7 +13,7 @@ export const END = `--${BOUNDARY}--\r\n`;
 export const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
   bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 
-/** Uploads a form as it is. */
+/** Uploads the bytes of a form unchanged. */
 export const sendForm = (
   team: Team,
   body: Uint8Array<ArrayBuffer>,

@@ -3,8 +3,7 @@ import { type Operation, splitRoute } from "../../src/http/operation.ts";
 import { type CallOptions, form, type Team } from "./client.ts";
 
 /*
- * The one fixture that drives every route of the API: what the routes are, a record of each kind for them to act on, and
- * for each a request that is right in every way.
+ * The fixture for tests of every route: the routes of the API, a record of each kind, and a valid request for each.
  */
 
 export interface Route {
@@ -15,7 +14,7 @@ export interface Route {
   operation: Operation;
 }
 
-/** Those of resumable uploads are asked in another way: api/resumable.test.ts has them. */
+/** Routes of resumable uploads need tus headers. api/resumable.test.ts tests them. */
 const isOfOthers = ({ path }: { path: string }) => !path.startsWith("/docs/v1/uploads/resumable");
 
 export const routes: readonly Route[] = Object.values(api)
@@ -28,15 +27,15 @@ export const routeNamed = (name: string): Route => {
   return found;
 };
 
-/** Those that take JSON, each with an example of it. */
+/** The routes with a JSON body, and an example of it. */
 export const jsonRoutes = routes
   .filter(({ operation }) => operation.body)
   .map((route) => ({ ...route, example: route.operation.bodyExample as object }));
 
-/** Those that delete come last, so that the others find their records. */
+/** Deletions come last, so that the other routes find their records. */
 export const deletionsLast = routes.toSorted((a, b) => Number(a.method === "DELETE") - Number(b.method === "DELETE"));
 
-/** An id of each kind of record, by the word for it in the path. */
+/** An id of each kind of record, by its name in the path. */
 export interface Records {
   apikeys: string;
   users: string;
@@ -73,7 +72,7 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   },
 };
 
-/** One that the team has already, where it has: it may have ten. */
+/** Returns a webhook of the team, and creates one only if there is none: a team may have ten. */
 async function someWebhook(team: Team): Promise<string> {
   const [known] = (await team.call("GET", "/auth/v1/webhooks")).body.data;
   if (known) return known._id;
@@ -81,7 +80,7 @@ async function someWebhook(team: Team): Promise<string> {
   return body.data._id;
 }
 
-/** A record of the kind that the route is about. */
+/** Creates a record of the route's kind. */
 export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);
 
 export async function newRecords(team: Team): Promise<Records> {
@@ -90,17 +89,17 @@ export async function newRecords(team: Team): Promise<Records> {
   return Object.fromEntries(ids) as Records;
 }
 
-/** A request that is right in all but its token and id: each about an email of its own. */
+/** A valid request except for token and id, with a new email each time. */
 export function requestFor({ name, operation }: Route): CallOptions {
   if (operation.takesFile) return { body: form("sent.txt", "sent") };
   if (name === "POST /auth/v1/users") return { json: { email: newEmail(), password: PASSWORD } };
   return operation.bodyExample === undefined ? {} : { json: operation.bodyExample };
 }
 
-/** What the Worker answers that is no operation of the service: its description, and the pages for people. */
+/** Routes of the Worker that are not API operations: the OpenAPI document and the pages. */
 export const PAGES = ["GET /openapi.json", "GET /", "GET /console/*", "GET /reference", "GET /reference/"];
 
-/** The routes that the app has mounted, as its router tells; without middleware and the answer to preflights. */
+/** The routes in the app's router, without middleware and preflights. */
 export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {
   const mounted = app.routes
     .filter((route) => route.method !== "ALL" && route.method !== "OPTIONS" && isOfOthers(route))

@@ -5,7 +5,7 @@ import { inject } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 
 /*
- * Teams of tests that go through the client's library to the one server that their files share.
+ * Teams for tests that use the client library against the shared server.
  */
 
 export const url = inject("url");
@@ -16,7 +16,7 @@ export interface Team {
   stowage: Stowage;
 }
 
-/** A team of the test's own, founded by the operator. */
+/** Creates a team for one test, by the operator token. */
 export async function newTeam(): Promise<Team> {
   const operator = new Stowage({ url, key: inject("operatorToken") });
   const { key, teamId } = await operator.keys.create({ name: "test" });
@@ -30,7 +30,7 @@ export async function upload({ stowage }: Team, name: string, content: BlobPart)
   return id;
 }
 
-/** By chance they might begin as an MP3 does, and fail as one. */
+/** Random bytes that start with a zero, because random bytes might look like the start of an MP3. */
 export const bytesOf = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
 
 /** A file of test/audio. */

@@ -12,7 +12,7 @@ export const metadataOf = (values: Record<string, string>) =>
 
 export const tusHeaders = (headers: Record<string, string> = {}) => ({ "Tus-Resumable": "1.0.0", ...headers });
 
-/** A request of tus; `headers` may name one `undefined` that is to be left out. */
+/** Sends a tus request. A header with the value `undefined` is omitted. */
 export function ask(
   call: Call,
   method: string,
