@@ -1,42 +1,47 @@
 /**
- * Every way the service refuses. The catalogue gives each code its usual message; what HTTP makes of a code is
- * decided in http/failures.ts, which does not compile until a new code has a status there.
+ * Every error code with its default message: what happened and what to do. The HTTP status of each code is in
+ * http/failures.ts, which does not compile until a new code has one.
  */
 export const MESSAGES = {
-  invalid_input: "The request has invalid input.",
+  invalid_input: "The request has invalid input. Correct the fields in `errors`.",
   malformed_json: "The body is not valid JSON.",
   malformed_multipart: "The body is not a complete multipart/form-data message.",
-  file_missing: "The form has no file: send it in a part named `file` that has a file name.",
-  file_empty: "The file is empty.",
-  too_many_files: "Send one file in one request.",
-  token_missing: "Send a token in the Authorization header: `Bearer <ACCESS_TOKEN>`.",
-  token_invalid: "The token is not valid.",
-  login_failed: "Team, email or password is wrong.",
-  forbidden: "This token may not do this.",
+  file_missing: "The form has no file. Send the file in a part named `file` with a file name.",
+  file_empty: "The file is empty. Choose a file with content.",
+  too_many_files: "The form has more than one file. Send one file per request.",
+  token_missing: "The Authorization header is missing. Send `Authorization: Bearer <ACCESS_TOKEN>`.",
+  token_invalid: "The token is invalid, revoked, or expired.",
+  login_failed: "Incorrect team ID, email, or password.",
+  forbidden: "This token isn't allowed to do this.",
   not_found: "Not found.",
-  route_not_found: "There is nothing at this address.",
-  method_not_allowed: "This address does not take this method.",
-  upload_timeout: "The upload stood still for too long and was given up.",
+  route_not_found: "No route matches this URL. See /reference for all routes.",
+  method_not_allowed: "Method not allowed.",
+  upload_timeout: "The upload stalled and timed out. Retry it.",
   email_taken: "A user with this email already exists.",
-  idempotency_conflict: "This Idempotency-Key was used for another upload.",
-  webhook_disabled: "The webhook is disabled. Enable it first.",
-  version_mismatch: "The record has changed since the version named in If-Match.",
+  idempotency_conflict: "This Idempotency-Key was used for a different file. Use a new key.",
+  idempotency_in_progress: "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
+  conflict: "Another request changed this record at the same time. Retry.",
+  file_limit_reached: "The team has reached its file limit. Delete files and retry.",
+  too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
+  too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
+  webhook_disabled: "The webhook is disabled. Enable it and retry.",
+  version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
   body_too_large: "The body is too large.",
   file_too_large: "The file is too large.",
-  quota_exceeded: "The team has no room left.",
-  unsupported_media_type: "The body has the wrong Content-Type.",
-  upload_expired: "The upload has expired: begin a new one.",
-  upload_locked: "How far the upload has come can't be told yet. Ask again shortly.",
-  offset_mismatch: "The upload stands at another offset.",
-  unsupported_version: "Send `Tus-Resumable: 1.0.0`.",
-  rate_limited: "Too many requests: slow down.",
+  quota_exceeded: "Storage quota exceeded. Delete files and retry.",
+  unsupported_media_type: "The Content-Type is not supported.",
+  upload_expired: "The upload has expired. Create a new one.",
+  upload_locked: "The upload is in use. Retry shortly.",
+  offset_mismatch: "Upload-Offset is not the current offset. Get the current one with HEAD.",
+  unsupported_version: "This tus version is not supported. Send `Tus-Resumable: 1.0.0`.",
+  rate_limited: "Too many requests. Retry after the seconds in Retry-After.",
   internal: "Something went wrong on our side.",
-  unavailable: "The service can't do this right now. Try again shortly.",
+  unavailable: "The service is temporarily unavailable. Retry shortly.",
 } as const;
 
 export type Code = keyof typeof MESSAGES;
 
-/** One invalid field: `path` in dots (`audio.tags.0`), empty for the body as a whole. */
+/** One invalid field. `path` uses dots (`audio.tags.0`) and is empty if the whole body is invalid. */
 export interface FieldError {
   path: string;
   message: string;
@@ -45,13 +50,13 @@ export interface FieldError {
 interface Details {
   message?: string;
   errors?: FieldError[];
-  /** Seconds after which a retry makes sense. */
+  /** Sent as `Retry-After`. */
   retryAfterSeconds?: number;
-  /** Never shown to a caller; goes to the log. */
+  /** Logged, never sent to the caller. */
   cause?: unknown;
 }
 
-/** A refusal with a reason the caller may know. Anything else that is thrown is a bug, and tells the caller nothing. */
+/** An error whose code and message are safe to send to the caller. Any other error becomes `internal`. */
 export class AppError extends Error {
   readonly code: Code;
   readonly errors: FieldError[] | undefined;

@@ -7,6 +7,8 @@ const MAX_RETRY_AFTER_SECONDS = 120;
 
 /** Nothing was done, or may have been done and can be done again. */
 const PASSING_STATUSES = [408, 423, 429, 502, 503, 504];
+/** The same for errors whose status alone does not say so. */
+const PASSING_CODES = ["connection_failed", "idempotency_in_progress"];
 
 /** @throws the signal's reason */
 export async function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
@@ -35,7 +37,7 @@ export async function waitToRetry(
 ): Promise<void> {
   signal?.throwIfAborted();
   if (!(error instanceof StowageError) || attempt >= retries) throw error;
-  const isPassing = error.code === "connection_failed" || PASSING_STATUSES.includes(error.status);
+  const isPassing = PASSING_CODES.includes(error.code) || PASSING_STATUSES.includes(error.status);
   // Only a request that was refused by the rate limit is known not to have been carried out.
   if (!isPassing || !(isRepeatable || error.status === 429)) throw error;
   if ((error.retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS) throw error;

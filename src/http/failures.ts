@@ -4,7 +4,7 @@ import * as z from "zod";
 import { AppError, type Code, MESSAGES } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** The one map from code to status. It has no default: a new code does not compile until it has a status. */
+/** The HTTP status of each error code. A new code does not compile until it has a status. */
 export const STATUS = {
   invalid_input: 400,
   malformed_json: 400,
@@ -22,6 +22,11 @@ export const STATUS = {
   upload_timeout: 408,
   email_taken: 409,
   idempotency_conflict: 409,
+  idempotency_in_progress: 409,
+  conflict: 409,
+  file_limit_reached: 409,
+  too_many_unfinished_uploads: 409,
+  too_many_webhooks: 409,
   webhook_disabled: 409,
   offset_mismatch: 409,
   upload_expired: 410,
@@ -37,7 +42,7 @@ export const STATUS = {
   unavailable: 503,
 } as const satisfies Record<Code, ContentfulStatusCode>;
 
-/** When to try again where nobody knows better. */
+/** `Retry-After` of a 503 that names no delay. Binding failures usually last only seconds. */
 const UNAVAILABLE_SECONDS = 5;
 
 const CODES = Object.keys(STATUS) as [Code, ...Code[]];
@@ -47,37 +52,37 @@ export const errorSchema = z
     status: z.literal(false),
     message: z.string(),
     code: z.enum(CODES).meta({
-      // As Redocly has it: what each value means.
+      // Redocly's extension for describing enum values.
       "x-enumDescriptions": Object.fromEntries(CODES.map((code) => [code, `${STATUS[code]}: ${MESSAGES[code]}`])),
     }),
     requestId: z.string(),
     errors: z
       .array(z.strictObject({ path: z.string(), message: z.string() }))
       .optional()
-      .meta({ description: "Only for invalid input: each field and what is wrong with it." }),
+      .meta({ description: "Only for `invalid_input`: each invalid field and its problem." }),
   })
-  .meta({ id: "Error", description: "The one shape of every failure." });
+  .meta({ id: "Error", description: "The shape of every error." });
 
-/** The error shape. Of a bug the caller learns the request id and nothing else; the log has the cause under it. */
+/** Renders any error in the error shape. An unexpected error reveals only the request id; its cause is logged under that id. */
 export function renderError(c: Context<AppEnv>, error: unknown): Response {
-  const known = error instanceof AppError ? error : new AppError("internal", { cause: error });
-  const status = STATUS[known.code];
-  c.set("code", known.code);
+  const appError = error instanceof AppError ? error : new AppError("internal", { cause: error });
+  const status = STATUS[appError.code];
+  c.set("code", appError.code);
   if (status >= 500) {
-    c.var.log("error", "request failed", { requestId: c.var.requestId, code: known.code, cause: known.cause });
+    c.var.log("error", "request failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
-  const retryAfterSeconds = known.retryAfterSeconds ?? (status === 503 ? UNAVAILABLE_SECONDS : undefined);
+  const retryAfterSeconds = appError.retryAfterSeconds ?? (status === 503 ? UNAVAILABLE_SECONDS : undefined);
   if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
-  const { code, message, errors } = known;
+  const { code, message, errors } = appError;
   const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };
   return c.json(errors ? { ...body, errors } : body, status);
 }
 
-/** RFC 9110, section 15.5.6, asks for `Allow`. */
+/** Sends `Allow`, as RFC 9110, section 15.5.6, requires. */
 export function renderMethodNotAllowed(c: Context, methods: readonly string[]): Response {
   c.header("Allow", [...methods, "OPTIONS"].join(", "));
-  const list = new Intl.ListFormat("en").format(methods.filter((method) => method !== "HEAD"));
-  const message = `This address takes ${list}.`;
+  const list = new Intl.ListFormat("en", { type: "disjunction" }).format(methods.filter((method) => method !== "HEAD"));
+  const message = `Method not allowed. Use ${list}.`;
   return renderError(c, new AppError("method_not_allowed", { message }));
 }

@@ -4,13 +4,13 @@ import {
   deleteFile,
   FAILURE_CODES,
   fetchMetadata,
-  fetchUsage,
   reprocessFile,
   SHOWN_STATES,
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
 import { listFiles } from "../domain/files/lists.ts";
+import { fetchUsage } from "../domain/files/quota.ts";
 import { read, write } from "./operation.ts";
 import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 

@@ -48,6 +48,8 @@ export const upload = write(
       "not_found",
       "upload_timeout",
       "idempotency_conflict",
+      "idempotency_in_progress",
+      "file_limit_reached",
       "body_too_large",
       "file_too_large",
       "quota_exceeded",

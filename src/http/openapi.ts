@@ -59,7 +59,7 @@ function failuresOf(codes: Code[]): Json {
     const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
     const headers: Json = {
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
-      ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_conflict")) && {
+      ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_in_progress")) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
     };

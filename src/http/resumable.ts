@@ -139,7 +139,15 @@ export const create = tus(
         ...TOLD,
       },
     },
-    refusals: ["file_too_large", "quota_exceeded", "body_too_large", "unsupported_media_type", "upload_timeout"],
+    refusals: [
+      "file_too_large",
+      "quota_exceeded",
+      "file_limit_reached",
+      "too_many_unfinished_uploads",
+      "body_too_large",
+      "unsupported_media_type",
+      "upload_timeout",
+    ],
   },
   async ({ c, deps, actor }) => {
     const sizeBytes = requiredNumberIn(c, "Upload-Length");

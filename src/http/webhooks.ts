@@ -97,7 +97,7 @@ export const create = write(
       schema: withSecret,
       example: { message: "Webhook created.", data: secretExample },
     },
-    refusals: ["quota_exceeded"],
+    refusals: ["too_many_webhooks"],
   },
   async ({ c, deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body, ownHost(c));
@@ -197,6 +197,7 @@ export const rotate = write(
       schema: withSecret,
       example: { message: "Secret rotated.", data: secretExample },
     },
+    refusals: ["conflict"],
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);

@@ -144,7 +144,7 @@ describe("A Worker that is set up wrongly", () => {
     const log = vi.spyOn(console, "error");
     const { status, body } = await misconfigured(change).call("GET", USERS, { token: team.token });
     expect([status, body.code]).toEqual([503, "unavailable"]);
-    expect(body.message).toBe("The service can't do this right now. Try again shortly.");
+    expect(body.message).toBe("The service is temporarily unavailable. Retry shortly.");
     const lines = log.mock.calls.map(([line]) => JSON.parse(line)).filter((line) => line.requestId === body.requestId);
     expect(lines).toEqual([
       expect.objectContaining({ cause: expect.stringMatching(new RegExp(Object.keys(change)[0]!)) }),

@@ -262,11 +262,11 @@ describe("A caller", () => {
     const team = await newTeam();
     const made = await Promise.all(Array.from({ length: 104 }, () => create(team.call, 1)));
     expect(made.filter(({ status }) => status === 201)).toHaveLength(100);
-    expect(made.filter(({ code }) => code === "quota_exceeded")).toHaveLength(4);
+    expect(made.filter(({ code }) => code === "too_many_unfinished_uploads")).toHaveLength(4);
     const path = locationOf(made.find(({ status }) => status === 201)!);
     await patch(team.call, path, 0, new Uint8Array(1));
     expect((await create(team.call, 1)).status).toBe(201);
-    expect((await create(team.call, 1)).body.message).toMatch(/100 unfinished/);
+    expect((await create(team.call, 1)).body.message).toMatch(/at most 100 unfinished uploads/);
     await upload(team, "form.txt", "forms are not counted");
   });
 });
@@ -520,7 +520,7 @@ describe("An upload that ends midway", () => {
       .bind(team.teamId)
       .run();
     expect((await create(team.call, 10)).status).toBe(201);
-    expect((await create(team.call, 10)).code).toBe("quota_exceeded");
+    expect((await create(team.call, 10)).code).toBe("too_many_unfinished_uploads");
   });
 
   test("A request that brings more than the upload has, of unknown length, leaves it as it was, and nobody waits for it.", async () => {

@@ -340,7 +340,12 @@ describe("The quota of a team", () => {
     const { worker, peak } = watched(room);
     const team = await newTeam(worker);
     const uploads = await atOnce(30, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
-    expect(tally(uploads)).toEqual({ 200: 5, quota_exceeded: 25 });
+    expect(tally(uploads)).toEqual({ 200: 5, file_limit_reached: 25 });
+    const rejected = uploads.find(({ status }) => status !== 200);
+    expect([rejected?.status, rejected?.body.message]).toEqual([
+      409,
+      "A team can have at most 5 files. Delete files and retry.",
+    ]);
     expect(peak.files).toBeGreaterThan(0);
     expect(peak.files).toBeLessThanOrEqual(5);
     expect((await usageOf(team)).files).toBe(5);
@@ -365,6 +370,7 @@ describe("The quota of a team", () => {
     const team = await newTeam(workerWith({ ...room, maxTeamBytes: room.maxUploadBytes - 1 }));
     const answer = await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "small") });
     expect([answer.status, answer.body.code]).toEqual([413, "quota_exceeded"]);
+    expect(answer.body.message).toBe("Storage quota (100 kB) exceeded. Delete files and retry.");
   });
 
   test.each(["-1000000", "NaN", "1e3", "0x10", "", "9".repeat(30)])(
@@ -388,7 +394,7 @@ describe("The quota of a team", () => {
   ])("The quota is given back by twenty uploads that %s.", async (_, broken) => {
     const team = await newTeam(workerWith(room));
     const answers = await atOnce(20, (i) => team.call("POST", "/docs/v1/uploads", broken(i)));
-    for (const { status } of answers) expect([400, 413]).toContain(status);
+    for (const { status } of answers) expect([400, 409, 413]).toContain(status);
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toEqual([]);
     expect((await team.call("POST", "/docs/v1/uploads", sized("fits again"))).status).toBe(200);
@@ -408,7 +414,7 @@ describe("The quota of a team", () => {
     }));
     const { token } = team;
     const answers = await atOnce(10, () => broken.call("POST", "/docs/v1/uploads", { token, ...sized("x") }));
-    for (const { status } of answers) expect([413, 500]).toContain(status);
+    for (const { status } of answers) expect([409, 500]).toContain(status);
     const world = new World();
     world.aheadMilliseconds += 2 * 60_000;
     await world.recover();
@@ -425,19 +431,19 @@ describe("The quota of a team", () => {
   test("The quota is given back by deletions once each, however often they are sent.", async () => {
     const team = await newTeam(workerWith(room));
     const uploads = await atOnce(5, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
-    expect((await team.call("POST", "/docs/v1/uploads", sized("one more"))).body.code).toBe("quota_exceeded");
+    expect((await team.call("POST", "/docs/v1/uploads", sized("one more"))).body.code).toBe("file_limit_reached");
     const [path = ""] = uploads.map(({ headers }) => headers.get("Location") ?? "");
     await atOnce(5, () => team.call("DELETE", path));
     expect((await usageOf(team)).files).toBe(4);
     const again = await atOnce(5, () => team.call("POST", "/docs/v1/uploads", sized("again")));
-    expect(tally(again)).toEqual({ 200: 1, quota_exceeded: 4 });
+    expect(tally(again)).toEqual({ 200: 1, file_limit_reached: 4 });
   });
 
   test("The quota of one team is nothing to another.", async () => {
     const worker = workerWith(room);
     const [full, empty] = await Promise.all([newTeam(worker), newTeam(worker)]);
     await atOnce(5, () => full.call("POST", "/docs/v1/uploads", sized("x")));
-    expect((await full.call("POST", "/docs/v1/uploads", sized("x"))).status).toBe(413);
+    expect((await full.call("POST", "/docs/v1/uploads", sized("x"))).code).toBe("file_limit_reached");
     expect((await empty.call("POST", "/docs/v1/uploads", sized("x"))).status).toBe(200);
   });
 });

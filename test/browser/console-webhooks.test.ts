@@ -217,7 +217,7 @@ describe("The log of deliveries", () => {
     await button(page, "Replay what came after").click();
     await dialog(page).getByLabel("Only what failed").check();
     await dialog(page).getByRole("button", { name: "Send again" }).click();
-    await expect(page.getByRole("alert")).toContainText("The webhook is disabled. Enable it first.");
+    await expect(page.getByRole("alert")).toContainText("The webhook is disabled. Enable it and retry.");
     await page.keyboard.press("Escape");
     await expect(button(page, "Replay what came after")).toBeFocused();
 

@@ -160,7 +160,9 @@ describe("What the reference has", () => {
     for (const name of ["secret key", "public key", "operator token"])
       await expect(tokens.getByText(name, { exact: true })).toBeVisible();
     const codes = page.getByRole("table", { name: "Error codes" });
-    await expect(codes.getByRole("row", { name: "rate_limited 429 Too many requests: slow down." })).toBeVisible();
+    await expect(
+      codes.getByRole("row", { name: "rate_limited 429 Too many requests. Retry after the seconds in Retry-After." }),
+    ).toBeVisible();
   });
 
   test.for([
@@ -340,7 +342,9 @@ describe("A call that is tried", () => {
     const form = await tryIt(page, "List files");
     await form.getByLabel("Token").fill("stow_sk_wrong");
     await form.getByRole("button", { name: "Send" }).click();
-    await expect(form.getByRole("status")).toHaveText(/^401 in \d+ ms: The token is not valid\.Request [0-9a-f-]{36}$/);
+    await expect(form.getByRole("status")).toHaveText(
+      /^401 in \d+ ms: The token is invalid, revoked, or expired\.Request [0-9a-f-]{36}$/,
+    );
   });
 
   test("It asks first where it deletes, and does nothing where that is not meant.", async ({ openPage }) => {

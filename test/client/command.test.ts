@@ -541,7 +541,9 @@ describe("stowage upload", () => {
     for (let count = 0; count < 20; count++) writeFileSync(machine.path(`in/${count}.bin`), "bytes");
     const { code, stdout, stderr } = await machine.run(["upload", "in"]);
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
-    expect(linesOf(stderr)).toEqual(["stowage: The token is not valid. Run `stowage login`, or set STOWAGE_KEY."]);
+    expect(linesOf(stderr)).toEqual([
+      "stowage: The token is invalid, revoked, or expired. Run `stowage login`, or set STOWAGE_KEY.",
+    ]);
   });
 });
 

@@ -372,9 +372,12 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("A repeated form carries the key of the first.", async () => {
-    const away = refusal(503, "unavailable", { "Retry-After": "0" });
-    const service = await scripted(away, json(200, { message: "" }, { Location: "/docs/v1/uploads/1" }));
+  test.each([
+    [503, "unavailable"],
+    [409, "idempotency_in_progress"],
+  ] as const)("retries a form upload after %i %s with the same Idempotency-Key", async (status, code) => {
+    const failure = refusal(status, code, { "Retry-After": "0" });
+    const service = await scripted(failure, json(200, { message: "" }, { Location: "/docs/v1/uploads/1" }));
     expect(await new Stowage({ url: service.url }).files.upload(file())).toEqual({ id: "1" });
     const keys = service.requests.map(({ headers }) => headers["idempotency-key"]);
     expect(keys[0]).toMatch(/^[0-9a-f]{32}$/);

@@ -67,7 +67,7 @@ const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
 /**
  * `ownHost` is the host of the request: an address there is refused.
  * @returns the webhook, and the secret that no later answer shows
- * @throws `invalid_input` for an address that nothing is sent to, `quota_exceeded` above ten
+ * @throws `invalid_input` for an address that nothing is sent to, `too_many_webhooks` above ten
  */
 export async function createWebhook(
   deps: Deps,
@@ -101,7 +101,10 @@ export async function createWebhook(
   const [, [stored]] = await writeWithEvent(deps, event, [insertWebhook(row), webhookByKey(key)], {
     isIdempotent: true,
   });
-  if (!stored) throw new AppError("quota_exceeded", { message: `A team may have ${MAX_WEBHOOKS} webhooks.` });
+  if (!stored) {
+    const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
+    throw new AppError("too_many_webhooks", { message });
+  }
   return { webhook: view(row), secret };
 }
 
@@ -235,7 +238,7 @@ const replaceSecret = preparedQuery((db, param: Param<RotationValues>) =>
 
 /**
  * A new secret. The one before signs too for a day, unless it is revoked, or can't be decrypted any more.
- * @throws `not_found`; `unavailable` where another rotation was faster
+ * @throws `not_found`; `conflict` if another rotation was faster
  */
 export async function rotateSecret(
   deps: Deps,
@@ -261,7 +264,6 @@ export async function rotateSecret(
   const queries = [replaceSecret(values), webhookByKey(row)] as const;
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");
-  if (rotated.encryptedSecret !== values.encryptedSecret)
-    throw new AppError("unavailable", { cause: new Error("Another rotation was faster.") });
+  if (rotated.encryptedSecret !== values.encryptedSecret) throw new AppError("conflict");
   return { webhook: view(rotated), secret };
 }

@@ -2,7 +2,7 @@ import { and, eq, exists, getTableColumns, inArray, notExists, type SQL, sql } f
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, given, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, isListed, teamUsage, uploads } from "../../platform/schema.ts";
+import { files, isListed, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
@@ -253,20 +253,4 @@ export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey): Prom
   } catch (cause) {
     deps.log("warn", "message left to recovery", { fileId, cause });
   }
-}
-
-export interface Usage {
-  files: number;
-  bytes: number;
-  maxFiles: number;
-  maxBytes: number;
-}
-
-const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({ query: db.select().from(teamUsage).$dynamic() }));
-
-/** What the team keeps, uploads under way included, and what it may keep. */
-export async function fetchUsage(deps: Deps, credential: Credential<"team">): Promise<Usage> {
-  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes } = deps.settings;
-  const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
-  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, maxFiles, maxBytes };
 }

@@ -82,15 +82,15 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
 export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<StoredFile> {
   for (let looks = 0; ; looks++) {
     const [[row]] = await read(deps, [uploadState(earlier)]);
-    if (!row || row.status === "deleting") throw new AppError("unavailable", { retryAfterSeconds: 1 });
+    if (!row || row.status === "deleting") {
+      const message = "The first upload with this Idempotency-Key failed. Retry.";
+      throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
+    }
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
       return view(deps, row);
     }
-    if (looks === MAX_REPLAY_LOOKS) {
-      const message = "The first upload with this Idempotency-Key is still under way.";
-      throw new AppError("idempotency_conflict", { message, retryAfterSeconds: 10 });
-    }
+    if (looks === MAX_REPLAY_LOOKS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
     await deps.system.sleep(1000);
   }
 }

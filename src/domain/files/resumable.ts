@@ -12,6 +12,7 @@ import { type Append, Appending, finish, tooLong } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName, objectKey } from "./names.ts";
+import { quotaError } from "./quota.ts";
 import {
   type AddressValues,
   claimResumable,
@@ -97,7 +98,7 @@ interface NewUpload {
 
 /**
  * One whose first bytes fail, or break off, goes with them: nobody was told its address.
- * @throws `quota_exceeded`, what the bytes throw, and as `appendToUpload`
+ * @throws `quota_exceeded`, `file_limit_reached`, `too_many_unfinished_uploads`, what the bytes throw, and as `appendToUpload`
  */
 export async function createUpload(
   deps: Deps,
@@ -167,9 +168,9 @@ async function insertResumable(
     { isIdempotent: true },
   );
   if (own.length === 0) {
-    if ((unfinished?.count ?? 0) < MAX_UNFINISHED_UPLOADS) throw new AppError("quota_exceeded");
-    const message = `The team has ${MAX_UNFINISHED_UPLOADS} unfinished uploads: end one of them first.`;
-    throw new AppError("quota_exceeded", { message });
+    if ((unfinished?.count ?? 0) < MAX_UNFINISHED_UPLOADS) throw await quotaError(deps, teamId);
+    const message = `A team can have at most ${MAX_UNFINISHED_UPLOADS} unfinished uploads. Complete or cancel one and retry.`;
+    throw new AppError("too_many_unfinished_uploads", { message });
   }
   return { address: { id, secret }, upload: view(row) };
 }

@@ -22,6 +22,7 @@ import {
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
+import { quotaError } from "./quota.ts";
 import { type DetectedType, ObjectWriter } from "./storing.ts";
 
 /*
@@ -59,8 +60,8 @@ export interface IncomingFile {
  * client that goes away must not take the undoing with it.
  *
  * @returns the file; that of the first upload if the idempotency key was used before for the same bytes
- * @throws what `bytes` throws, `quota_exceeded`, `idempotency_conflict`, `unavailable`, and `not_found` where the file
- *   was deleted before its last byte came
+ * @throws what `bytes` throws, `quota_exceeded`, `file_limit_reached`, `idempotency_conflict`, `idempotency_in_progress`,
+ *   `unavailable`, and `not_found` if the file was deleted before its last byte came
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
@@ -69,7 +70,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   try {
     const outcome = await begin(deps, upload, file);
     isOurs = outcome === "begun";
-    if (outcome === "no room") throw new AppError("quota_exceeded");
+    if (outcome === "no room") throw await quotaError(deps, upload.teamId);
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
     stored = view(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
   } catch (error) {

@@ -1,0 +1,55 @@
+import { eq } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type Param, preparedQuery, read } from "../../platform/db.ts";
+import { teamUsage } from "../../platform/schema.ts";
+import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+
+/* What a team has stored, and its limits. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
+
+export interface Usage {
+  files: number;
+  bytes: number;
+  maxFiles: number;
+  maxBytes: number;
+}
+
+const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({ query: db.select().from(teamUsage).$dynamic() }));
+
+/** The team's usage and limits. Uploads in progress count. */
+export async function fetchUsage(deps: Deps, credential: Credential<"team">): Promise<Usage> {
+  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes } = deps.settings;
+  const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
+  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, maxFiles, maxBytes };
+}
+
+const usageById = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db
+    .select({ files: teamUsage.files })
+    .from(teamUsage)
+    .where(eq(teamUsage.teamId, param("teamId"))),
+);
+
+/**
+ * The error for an upload that a limit rejected: `file_limit_reached` or `quota_exceeded`. It costs a read of its own, so
+ * that uploads which succeed do not pay for it.
+ */
+export async function quotaError(deps: Deps, teamId: string): Promise<AppError> {
+  const { maxTeamFiles, maxTeamBytes } = deps.settings;
+  const [[usage]] = await read(deps, [usageById({ teamId })]);
+  if ((usage?.files ?? 0) < maxTeamFiles) {
+    const message = `Storage quota (${formatBytes(maxTeamBytes)}) exceeded. Delete files and retry.`;
+    return new AppError("quota_exceeded", { message });
+  }
+  const limit = maxTeamFiles.toLocaleString("en");
+  return new AppError("file_limit_reached", {
+    message: `A team can have at most ${limit} files. Delete files and retry.`,
+  });
+}
+
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
+
+function formatBytes(bytes: number): string {
+  const exponent = UNITS.findLastIndex((_, index) => bytes >= 1000 ** index);
+  return `${Number((bytes / 1000 ** exponent).toFixed(1))} ${UNITS[exponent]}`;
+}
