@@ -59,7 +59,11 @@ export interface Deps {
 /** All but what belongs to one invocation. */
 type IsolateDeps = Omit<Deps, "after" | "requestId">;
 
-const positive = z.coerce.number().int().positive();
+/** The largest object that R2 stores with one `put`: 5 GiB minus 5 MiB. A finished upload may be rewritten by one. */
+const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
+
+const WHOLE_NUMBER = "Must be a whole number above 0.";
+const positive = z.coerce.number(WHOLE_NUMBER).int(WHOLE_NUMBER).positive(WHOLE_NUMBER);
 const secret = z.string().min(1);
 const binding = <T>(method: keyof T & string) =>
   z.custom<T>((value) => typeof (value as Record<string, unknown> | undefined)?.[method] === "function", "No binding.");
@@ -73,7 +77,7 @@ const envSchema = z.object({
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
-  MAX_FILE_BYTES: positive,
+  MAX_FILE_BYTES: positive.max(MAX_PUT_BYTES, `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 rewrites.`),
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
@@ -88,7 +92,7 @@ const envSchema = z.object({
         .split(/[\s,]+/)
         .filter(Boolean),
     ),
-  WEBHOOK_ALLOW_INSECURE: z.literal("true").optional(),
+  WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
   OPERATOR_TOKEN: z
     .string()
     .min(32, "Needs 32 characters at least.")
@@ -100,6 +104,14 @@ const envSchema = z.object({
   S3_ACCESS_KEY_ID: secret,
   S3_SECRET_ACCESS_KEY: secret,
 });
+
+/** Returns a line for each of these settings that the Worker would reject. Lines don't show values. */
+export function findSettingProblems(settings: Record<string, unknown>): string[] {
+  const issues = envSchema.safeParse(settings).error?.issues ?? [];
+  return issues
+    .filter(({ path }) => String(path[0]) in settings)
+    .map(({ path, message }) => `${String(path[0])}: ${message}`);
+}
 
 /** @throws Error that names every binding and setting that is missing or wrong, and shows the value of none */
 function parseEnv(env: Env): z.output<typeof envSchema> {
@@ -127,7 +139,7 @@ function isolateDeps(env: Env): IsolateDeps {
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
       ownHosts: vars.OWN_HOSTS,
       storeOrigin: new URL(vars.S3_ENDPOINT).origin,
-      isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE !== undefined,
+      isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),

@@ -28,7 +28,6 @@ const builds = Object.entries(ENTRIES).map(([out, entry]) =>
     conditions: ["browser"],
     alias: { "tus-js-client": join(source, "uploads/tus.ts") },
     minify: true,
-    sourcemap: "linked",
     legalComments: "none",
     metafile: true,
   }),

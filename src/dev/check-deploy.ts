@@ -1,5 +1,11 @@
+/** Checks a deployment's configuration and arguments before anything is changed at Cloudflare. */
+import { existsSync, readFileSync } from "node:fs";
+import { parseArgs, parseEnv } from "node:util";
+import { unstable_readConfig } from "wrangler";
+import { findSettingProblems } from "../deps.ts";
+
 /** The part of wrangler's resolved configuration that decides whether a deployed Worker would work. */
-export interface DeployConfig {
+interface DeployConfig {
   targetEnvironment?: string;
   definedEnvironments?: string[];
   vars: Record<string, unknown>;
@@ -15,19 +21,65 @@ export interface DeployConfig {
   triggers: { crons?: string[] };
 }
 
-const PLACES = {
+export interface DeployArguments {
+  config: string | undefined;
+  env: string | undefined;
+  isDryRun: boolean;
+  secretsFile: string | undefined;
+  vars: Record<string, string>;
+  /** `--var` values that are not NAME:value. */
+  malformedVars: string[];
+}
+
+/** Reads the arguments that the check needs. `wrangler deploy` gets all of them. */
+export function parseDeployArguments(args: string[]): DeployArguments {
+  const { values, tokens } = parseArgs({
+    args,
+    strict: false,
+    tokens: true,
+    options: {
+      config: { type: "string", short: "c" },
+      env: { type: "string", short: "e" },
+      "dry-run": { type: "boolean" },
+      "secrets-file": { type: "string" },
+      var: { type: "string", multiple: true },
+    },
+  });
+  const pairs: string[] = [];
+  // Like wrangler: `--var A:1 B:2` sets both.
+  let isInVars = false;
+  for (const token of tokens) {
+    if (token.kind === "option") isInVars = token.name === "var";
+    if (isInVars && token.kind !== "option-terminator") pairs.push(token.value ?? "");
+  }
+  const pairPattern = /^([^:]+):(.*)$/s;
+  const vars = pairs.flatMap((pair) => {
+    const [, name, value] = pairPattern.exec(pair) ?? [];
+    return name === undefined ? [] : [[name, value]];
+  });
+  const textOf = (value: unknown) => (typeof value === "string" ? value : undefined);
+  return {
+    config: textOf(values.config),
+    env: textOf(values.env),
+    isDryRun: values["dry-run"] === true,
+    secretsFile: textOf(values["secrets-file"]),
+    vars: Object.fromEntries(vars),
+    malformedVars: pairs.filter((pair) => !pairPattern.test(pair)),
+  };
+}
+
+const SECTIONS = {
   database: "[[d1_databases]]",
   bucket: "[[r2_buckets]]",
   queue: "[[queues.producers]]",
   files: "[assets]",
   limit: "[[ratelimits]]",
-  text: "[vars]",
-  number: "[vars]",
+  setting: "[vars]",
   secret: "[secrets] required",
 };
 
-/** All that the Worker reads. A binding that is new in wrangler.toml does not compile until it is here. */
-const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
+/** Every binding and setting of the Worker. A new binding in wrangler.toml does not compile until it is listed here. */
+const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   DB: "database",
   BUCKET: "bucket",
   JOBS: "queue",
@@ -36,29 +88,54 @@ const NEEDED: Record<keyof Env, keyof typeof PLACES> = {
   TOKEN_LIMIT: "limit",
   ADDRESS_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
-  S3_ENDPOINT: "text",
-  S3_BUCKET: "text",
-  EVENT_DAYS: "number",
-  DEAD_LETTER_QUEUE: "text",
-  MAX_UPLOAD_BYTES: "number",
-  MAX_FILE_BYTES: "number",
-  UPLOAD_IDLE_SECONDS: "number",
-  MAX_TEAM_BYTES: "number",
-  MAX_TEAM_FILES: "number",
+  S3_ENDPOINT: "setting",
+  S3_BUCKET: "setting",
+  EVENT_DAYS: "setting",
+  DEAD_LETTER_QUEUE: "setting",
+  MAX_UPLOAD_BYTES: "setting",
+  MAX_FILE_BYTES: "setting",
+  UPLOAD_IDLE_SECONDS: "setting",
+  MAX_TEAM_BYTES: "setting",
+  MAX_TEAM_FILES: "setting",
   MASTER_KEY: "secret",
   OPERATOR_TOKEN: "secret",
   S3_ACCESS_KEY_ID: "secret",
   S3_SECRET_ACCESS_KEY: "secret",
 };
 
-/** With it webhooks may be sent to this machine: nothing for the network. */
-export const LOCAL_SETTING = "WEBHOOK_ALLOW_INSECURE";
+/** Lets webhooks reach the Worker's own machine, so it must never be set in a deployment. */
+const LOCAL_SETTING = "WEBHOOK_ALLOW_INSECURE";
+const LOCAL_SETTING_PROBLEM = `${LOCAL_SETTING} is for local development only.`;
 
-/** Why the configuration must not be deployed, a line each. Values of settings are not shown: one may be a secret. */
-export function findProblems(config: DeployConfig): string[] {
+/** Returns why nothing may be deployed, one line per problem. Lines never show values: one may be a secret. */
+export function findDeployProblems(args: DeployArguments): string[] {
+  try {
+    const { config, env, malformedVars } = args;
+    const resolved = unstable_readConfig({ config, env }, { hideWarnings: true });
+    return [
+      ...malformedVars.map(() => "--var must be NAME:value."),
+      ...findConfigProblems({ ...resolved, vars: { ...resolved.vars, ...args.vars } }),
+      ...findSecretsProblems(args.secretsFile, resolved.secrets?.required ?? []),
+    ];
+  } catch (error) {
+    return [error instanceof Error ? error.message : String(error)];
+  }
+}
+
+/** A secrets file may hold only some of the secrets, but none of them empty. */
+function findSecretsProblems(file: string | undefined, required: string[]): string[] {
+  if (file === undefined) return [];
+  if (!existsSync(file)) return [`The secrets file ${file} does not exist.`];
+  const text = readFileSync(file, "utf8");
+  const secrets: Record<string, unknown> = text.trimStart().startsWith("{") ? JSON.parse(text) : parseEnv(text);
+  const empty = required.filter((name) => secrets[name] === "").map((name) => `${name} is empty in ${file}.`);
+  return secrets[LOCAL_SETTING] ? [...empty, LOCAL_SETTING_PROBLEM] : empty;
+}
+
+function findConfigProblems(config: DeployConfig): string[] {
   const { vars, queues, targetEnvironment: environment } = config;
   if (environment && !config.definedEnvironments?.includes(environment))
-    return [`There is no environment "${environment}" in the configuration.`];
+    return [`The configuration has no environment "${environment}".`];
 
   const bindings = (list: { binding: string }[] = []) => list.map(({ binding }) => binding);
   const present = {
@@ -67,24 +144,27 @@ export function findProblems(config: DeployConfig): string[] {
     queue: bindings(queues.producers),
     files: config.assets?.binding ? [config.assets.binding] : [],
     limit: config.ratelimits.map(({ name }) => name),
-    text: Object.keys(vars).filter((name) => vars[name] !== ""),
-    number: Object.keys(vars),
+    setting: Object.keys(vars).filter((name) => vars[name] !== ""),
     secret: config.secrets?.required ?? [],
   };
-  const inherited = environment ? `, and [env.${environment}] does not inherit it` : "";
   const problems: string[] = [];
   const check = (isFine: boolean, problem: string) => isFine || problems.push(problem);
-  for (const [name, kind] of Object.entries(NEEDED)) {
-    check(present[kind].includes(name), `${name} is missing in ${PLACES[kind]}${inherited}.`);
-    if (kind === "number" && name in vars) check(Number(vars[name]) > 0, `${name} must be a number above 0.`);
+  for (const [name, kind] of Object.entries(REQUIRED)) {
+    const section = environment ? SECTIONS[kind].replace(/^\[+/, `$&env.${environment}.`) : SECTIONS[kind];
+    const hint = environment ? " (environments don't inherit it)" : "";
+    check(present[kind].includes(name), `${section} needs ${name}${hint}.`);
   }
+  const settings = Object.fromEntries(present.setting.map((name) => [name, vars[name]]));
+  problems.push(...findSettingProblems(settings));
 
   const database = config.d1_databases.find(({ binding }) => binding === "DB");
   check(!/^[0-]+$/.test(database?.database_id ?? ""), "The database_id of DB is a placeholder.");
 
   const endpoint = String(vars.S3_ENDPOINT ?? "");
   if (endpoint.includes("ACCOUNT_ID"))
-    problems.push("S3_ENDPOINT has the placeholder ACCOUNT_ID: `npx wrangler whoami` shows your account's id.");
+    problems.push(
+      "S3_ENDPOINT has the placeholder ACCOUNT_ID. Replace it with your account id (`npx wrangler whoami`).",
+    );
   else check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
@@ -92,20 +172,20 @@ export function findProblems(config: DeployConfig): string[] {
   const jobs = queues.producers?.find(({ binding }) => binding === "JOBS")?.queue;
   const consumer = (name?: string) => queues.consumers?.find(({ queue }) => queue === name);
   const deadLetters = consumer(jobs)?.dead_letter_queue;
-  if (jobs) check(Boolean(deadLetters), `The queue "${jobs}" has no consumer with a dead_letter_queue.`);
+  if (jobs) check(Boolean(deadLetters), `The queue "${jobs}" needs a consumer with a dead_letter_queue.`);
   if (deadLetters) {
-    check(Boolean(consumer(deadLetters)), `The dead letter queue "${deadLetters}" has no consumer.`);
+    check(Boolean(consumer(deadLetters)), `The dead letter queue "${deadLetters}" needs a consumer.`);
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
-    check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of the consumer of "${jobs}".`);
+    check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
   const webhooks = queues.producers?.find(({ binding }) => binding === "WEBHOOKS")?.queue;
-  if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" has no consumer.`);
-  check(!(LOCAL_SETTING in vars), `${LOCAL_SETTING} is for local development only.`);
+  if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" needs a consumer.`);
+  check(!vars[LOCAL_SETTING], LOCAL_SETTING_PROBLEM);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
   check(
     counters.size === config.ratelimits.length,
-    "Rate limits of one namespace_id count together: each needs its own.",
+    "Each rate limit needs its own namespace_id: limits that share one count together.",
   );
-  check((config.triggers.crons ?? []).length > 0, "There is no cron trigger: recovery would never run.");
+  check((config.triggers.crons ?? []).length > 0, "[triggers] needs a cron: without it the recovery job never runs.");
   return problems;
 }

@@ -62,6 +62,20 @@ test("A Worker that lacks several bindings names them all, and the value of none
 });
 
 test.each([
+  ["MAX_FILE_BYTES", "5368709120", 503],
+  ["MAX_FILE_BYTES", "5000000000", 401],
+  ["WEBHOOK_ALLOW_INSECURE", "yes", 503],
+  ["WEBHOOK_ALLOW_INSECURE", "", 401],
+])(
+  "the setting %s=%j makes the Worker respond %i to a request with an invalid token",
+  async (name, value, expected) => {
+    const { status, lines } = await answerUnder({ ...env, [name]: value });
+    expect(status).toBe(expected);
+    if (expected === 503) expect(lines.join()).toContain(`${name}: Must be `);
+  },
+);
+
+test.each([
   ["given-up", "failed", "the queue that the setting names is that of dead letters, whatever it is called"],
   ["jobs-dead", "completed", "another queue is one of jobs, whatever it is called"],
 ])("Of a message of the queue %s the file is %s: %s.", async (queue, status) => {
