@@ -17,6 +17,8 @@ const port = process.env.PORT || "8787";
 const url = `http://localhost:${port}`;
 const stateDir = resolve(process.env.STATE_DIR || join(root, ".wrangler/state"));
 const RECOVERY_MILLISECONDS = 5 * 60 * 1000;
+const PARENT_POLL_MILLISECONDS = 250;
+let stop: () => void = () => process.exit();
 
 // For wrangler, before it is loaded: it would warn of what is meant to be so, and use the network.
 Object.assign(process.env, {
@@ -71,9 +73,19 @@ async function startWorker(vars: Record<string, string>, log: (level: string, li
   });
   await Promise.all([started, once(wrangler, "reloadComplete")]);
   wrangler.removeAllListeners("buildFailed");
-  // In place of wrangler's own handlers, which end with an error code.
-  const stop = () => wrangler.teardown().finally(() => process.exit());
+  // Replace wrangler's own handlers, which exit with an error code.
+  stop = () => void wrangler.teardown().finally(() => process.exit());
   for (const signal of ["SIGINT", "SIGTERM"]) process.removeAllListeners(signal).on(signal, stop);
+}
+
+/** Stops when npm exits: the shell between npm and this process does not forward signals. */
+function stopWithNpm(): void {
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid === parent) return;
+    clearInterval(timer);
+    stop();
+  }, PARENT_POLL_MILLISECONDS);
 }
 
 async function main(): Promise<void> {
@@ -85,6 +97,7 @@ async function main(): Promise<void> {
   for (const token of tokens) {
     if (token.kind === "option" && token.name !== "var") console.error(`Ignored, unknown here: ${token.rawName}`);
   }
+  if (process.env.npm_lifecycle_event === "dev") stopWithNpm();
   await checkPort();
   const secrets = prepareSecrets(join(root, ".dev.vars"));
   const isDataKept = existsSync(join(stateDir, "v3/d1"));

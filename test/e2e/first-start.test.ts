@@ -3,7 +3,7 @@ import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from "n
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { cloneProject, freePort, runDev, Server } from "../support/server.ts";
+import { cloneProject, freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
 // A start takes seconds, and many times that where the processor is busy: the limit is there for what hangs.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
@@ -92,6 +92,15 @@ test("with a master key that is lost, it makes a new one and a new key of the sa
   expect(printedKey()).not.toBe(old);
   expect(await uploads()).toHaveLength(1);
   expect(await uploads(old)).toHaveLength(1);
+});
+
+test("SIGTERM to npm stops every process of npm run dev", async () => {
+  await server.stop();
+  const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
+  await vi.waitUntil(() => output().includes('"event":"recovery"'), { timeout: 170_000 });
+  child.kill("SIGTERM");
+  await exited;
+  await vi.waitUntil(() => !isGroupAlive(child), { timeout: 60_000 });
 });
 
 test("settings in .dev.vars that the service can't use end the start with the service's answer", async () => {

@@ -54,11 +54,22 @@ export async function freePort(): Promise<string> {
   return String(port);
 }
 
-/** Runs what `npm run dev` runs, without waiting for anything. */
-export function runDev(folder: string, env: Record<string, string>, args: string[] = []) {
-  const child = spawn(process.execPath, ["src/dev/dev.ts", ...args], {
-    cwd: folder,
-    env: { ...process.env, ...env },
+/** Runs the script of `npm run dev`, without waiting for anything. */
+export const runDev = (folder: string, env: Record<string, string>, args: string[] = []) =>
+  run(process.execPath, ["src/dev/dev.ts", ...args], folder, env);
+
+/** Runs `npm run dev` itself, without waiting for anything. */
+export const runNpmDev = (folder: string, env: Record<string, string>) => run("npm", ["run", "dev"], folder, env);
+
+/** Returns whether any process of the child's group still runs. */
+export const isGroupAlive = (child: ChildProcess): boolean => killGroup(child, 0);
+
+function run(file: string, args: string[], cwd: string, env: Record<string, string>) {
+  // A process group of its own, so that no test leaves anything running.
+  const child = spawn(file, args, {
+    cwd,
+    // The tests may themselves run under npm, which the server must not mistake for its own.
+    env: { ...process.env, npm_lifecycle_event: "", ...env },
     detached: true,
     stdio: ["ignore", "pipe", "pipe"],
   });
