@@ -3,6 +3,7 @@ import { AppError } from "./errors.ts";
 import { Arrivals } from "./platform/arrivals.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
+import { HashQueue } from "./platform/hash-queue.ts";
 import { createJobs, type DeliveryJob, type FileJob, type Jobs } from "./platform/jobs.ts";
 import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
@@ -37,6 +38,7 @@ export interface Settings {
 export interface Deps {
   settings: Settings;
   secrets: Secrets;
+  hashQueue: HashQueue;
   signer: Signer;
   limiter: Limiter;
   system: System;
@@ -76,6 +78,7 @@ const envSchema = z.object({
   TOKEN_LIMIT: binding<RateLimit>("limit"),
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
+  HASH_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
   MAX_FILE_BYTES: positive.max(MAX_PUT_BYTES, `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 rewrites.`),
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
@@ -143,6 +146,7 @@ function isolateDeps(env: Env): IsolateDeps {
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),
+    hashQueue: new HashQueue(realSystem),
     signer: createSigner({
       endpoint: vars.S3_ENDPOINT.replace(/\/$/, ""),
       bucket: vars.S3_BUCKET,

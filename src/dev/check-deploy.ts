@@ -88,6 +88,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   TOKEN_LIMIT: "limit",
   ADDRESS_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
+  HASH_LIMIT: "limit",
   S3_ENDPOINT: "setting",
   S3_BUCKET: "setting",
   EVENT_DAYS: "setting",

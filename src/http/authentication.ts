@@ -3,15 +3,9 @@ import { type Credential, type Right, readCredential } from "../domain/accounts/
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
-const RETRY_AFTER_SECONDS = 60; // the period of the limits in wrangler.toml
-
-export function rateLimited(): AppError {
-  return new AppError("rate_limited", { retryAfterSeconds: RETRY_AFTER_SECONDS });
-}
-
 /** @throws `rate_limited` where the team has asked for this costly thing too often in the last minute */
 export async function takeCostly(c: Context<AppEnv>, operation: string, { teamId }: { teamId: string }): Promise<void> {
-  if (!(await c.var.deps.limiter.costly(`${operation}/${teamId}`))) throw rateLimited();
+  if (!(await c.var.deps.limiter.costly(`${operation}/${teamId}`))) throw new AppError("rate_limited");
 }
 
 /** The client's address as Cloudflare saw it. Of IPv6 the /64, since whoever has one address has all of those. */
@@ -49,11 +43,11 @@ export async function withCredential<R extends Right, T>(
       limiter.authenticated(credential.tokenHash ?? "operator");
     });
     const subject = credential.tokenHash ?? "operator";
-    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw rateLimited();
+    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw new AppError("rate_limited");
     return await run(credential);
   } catch (error) {
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
-    throw isUnauthenticated && !(await limiter.address(address)) ? rateLimited() : error;
+    throw isUnauthenticated && !(await limiter.address(address)) ? new AppError("rate_limited") : error;
   }
 }

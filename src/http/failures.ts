@@ -42,8 +42,11 @@ export const STATUS = {
   unavailable: 503,
 } as const satisfies Record<Code, ContentfulStatusCode>;
 
-/** `Retry-After` of a 503 that names no delay. Binding failures usually last only seconds. */
-const UNAVAILABLE_SECONDS = 5;
+/** `Retry-After` of errors that name no delay. */
+const RETRY_AFTER_SECONDS: Partial<Record<number, number>> = {
+  429: 60, // the period of the rate limits in wrangler.toml
+  503: 5, // binding failures usually last only seconds
+};
 
 const CODES = Object.keys(STATUS) as [Code, ...Code[]];
 
@@ -72,7 +75,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
     c.var.log("error", "request failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
-  const retryAfterSeconds = appError.retryAfterSeconds ?? (status === 503 ? UNAVAILABLE_SECONDS : undefined);
+  const retryAfterSeconds = appError.retryAfterSeconds ?? RETRY_AFTER_SECONDS[status];
   if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
   const { code, message, errors } = appError;
   const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };

@@ -41,8 +41,9 @@ storing a second file. A user's \`ETag\` is its version: sent back as \`If-Match
 ## Rate limits
 
 6,000 requests a minute for each token; 300 a minute for each address without a valid token; 10 logins a minute for each
-address and each account; 10 tests and 10 replays of webhooks a minute for each team. Above that the answer is 429, and
-\`Retry-After\` says for how many seconds to wait, as it does with 503. Whoever runs the service may have set other limits.
+address and each account; 60 new passwords of users, 10 tests and 10 replays of webhooks a minute for each team. Above that
+the answer is 429, and \`Retry-After\` says for how many seconds to wait, as it does with 503. Whoever runs the service may
+have set other limits.
 `
   .trim()
   // Each paragraph on one line.

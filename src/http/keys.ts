@@ -10,7 +10,8 @@ import {
 } from "../domain/accounts/keys.ts";
 import { logIn } from "../domain/accounts/login.ts";
 import { emailKey } from "../domain/accounts/users.ts";
-import { clientAddress, rateLimited } from "./authentication.ts";
+import { AppError } from "../errors.ts";
+import { clientAddress } from "./authentication.ts";
 import { publicOperation, read, write } from "./operation.ts";
 import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
@@ -142,7 +143,7 @@ export const login = publicOperation(
   async ({ c, deps, body }) => {
     const subjects = [`address/${clientAddress(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
     const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
-    if (answers.includes(false)) throw rateLimited();
+    if (answers.includes(false)) throw new AppError("rate_limited");
     return { message: "Logged in.", data: render(await logIn(deps, body)) };
   },
 );

@@ -16,6 +16,8 @@ export interface Limiter {
   authenticated(tokenHash: string): void;
   /** A login, counted by the address it comes from or the account it is for. */
   login(subject: string): Promise<boolean>;
+  /** A new password of the team, which has to be hashed. */
+  passwordHash(teamId: string): Promise<boolean>;
   /** A call that costs far more than a request, counted by the operation and its team, as often a minute as a login. */
   costly(subject: string): Promise<boolean>;
 }
@@ -24,12 +26,13 @@ interface RateLimitBindings {
   TOKEN_LIMIT: RateLimit;
   ADDRESS_LIMIT: RateLimit;
   LOGIN_LIMIT: RateLimit;
+  HASH_LIMIT: RateLimit;
 }
 
 /** So many requests of a token one permit of TOKEN_LIMIT pays for: asking for each costs as much as what it guards. */
 export const REQUESTS_PER_PERMIT = 10;
-/** The period of all three limits. */
-const WINDOW_SECONDS = 60;
+/** The period of all limits in wrangler.toml. */
+const LIMIT_PERIOD_SECONDS = 60;
 /** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
 const MAX_SUBJECTS = 10_000;
 
@@ -48,7 +51,7 @@ class MinuteMemory {
   }
 
   get window(): number {
-    return Math.floor(this.#system.now() / (WINDOW_SECONDS * 1000));
+    return Math.floor(this.#system.now() / (LIMIT_PERIOD_SECONDS * 1000));
   }
 
   /** The requests that are paid for; 0 where the binding refused. */
@@ -126,6 +129,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
   const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
+  const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
   const authenticated = new MinuteMemory(system, AUTHENTICATED_MINUTES);
   return {
     token: (tokenHash) => tokens.take(tokenHash),
@@ -134,6 +138,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     authenticated: (tokenHash) => authenticated.set(tokenHash, 1),
     // Hashed: an account's subject holds an email, which goes nowhere in the clear.
     login: (subject) => logins.take(fingerprint(subject)),
+    passwordHash: (teamId) => hashes.take(teamId),
     costly: (subject) => logins.take(fingerprint(`costly/${subject}`)),
   };
 }

@@ -18,6 +18,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   TOKEN_LIMIT: true,
   ADDRESS_LIMIT: true,
   LOGIN_LIMIT: true,
+  HASH_LIMIT: true,
   S3_ENDPOINT: true,
   S3_BUCKET: true,
   S3_ACCESS_KEY_ID: true,

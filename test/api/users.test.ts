@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
+import { MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
@@ -14,6 +15,8 @@ import {
   startWorker,
   type Team,
   tally,
+  withinOneMinute,
+  withoutHashing,
 } from "../support/harness.ts";
 import { must, World } from "../support/world.ts";
 
@@ -30,8 +33,7 @@ const verifies = (password: string, hash: string) =>
   loadSecrets(env.MASTER_KEY, realSystem).verifyPassword(password, hash);
 
 /** Most tests are not about passwords, and scrypt is slow on purpose. */
-const quickTeam = () =>
-  newTeam(startWorker((deps) => ({ ...deps, secrets: { ...deps.secrets, hashPassword: async () => "not hashed" } })));
+const quickTeam = () => newTeam(startWorker(withoutHashing));
 
 /** One too long, too short, of the wrong kind or with what can't be stored; each is refused on create and on PATCH. */
 const wrongEmails = ["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a@münchen.de"].concat(
@@ -173,6 +175,48 @@ describe("A password", () => {
     const team = await newTeam();
     const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
     expect(a.password).not.toBe(b.password);
+  });
+});
+
+describe("Password hashing", () => {
+  const slow = startWorker();
+  const hashed = (team: Team, i: number) =>
+    team.call("POST", "/auth/v1/users", { json: { email: `${i}@example.com`, password: PASSWORD } });
+
+  test("rejects a team's surplus of parallel changes with Retry-After, and lets another team log in", async () => {
+    const [busy, other] = [await newTeam(slow), await newTeam(slow)];
+    const user = await newUser(other);
+    const { _id } = await newUser(busy, { email: "patched@example.com" });
+    const created = atOnce(16, (i) => hashed(busy, i));
+    const patched = atOnce(16, () => patch(busy, _id, { password: "a new password" }));
+    const login = await other.call("POST", "/auth/v1/login", {
+      json: { teamId: other.teamId, email: user.email, password: PASSWORD },
+    });
+    expect(login.status).toBe(200);
+    const answers = [...(await created), ...(await patched)];
+    const { 200: done = 0, rate_limited: limited = 0 } = tally(answers);
+    expect(done + limited).toBe(32);
+    expect(done).toBeGreaterThan(MAX_WAITING_HASHES_PER_TEAM);
+    expect(limited).toBeGreaterThan(0);
+    for (const { status, headers } of answers) if (status === 429) expect(headers.get("Retry-After")).toBe("4");
+    expect((await busy.call("GET", "/auth/v1/users")).body).toHaveLength(1 + (tally(await created)[200] ?? 0));
+  });
+
+  test("rejects a team's sixty-first new password in a minute, and no other change", async () => {
+    const passed = await withinOneMinute(async () => {
+      const team = await newTeam(
+        startWorker((deps) => ({ ...withoutHashing(deps), limiter: { ...deps.limiter, token: async () => true } })),
+      );
+      const { _id } = await newUser(team, { email: "first@example.com" });
+      let count = 1;
+      let answer = await hashed(team, count);
+      for (; answer.status === 200; answer = await hashed(team, count)) count += 1;
+      expect([answer.code, answer.headers.get("Retry-After")]).toEqual(["rate_limited", "60"]);
+      expect((await patch(team, _id, { password: "a new password" })).code).toBe("rate_limited");
+      expect((await patch(team, _id, { firstname: "Ada" })).status).toBe(200);
+      return count;
+    });
+    expect(passed).toBe(60);
   });
 });
 

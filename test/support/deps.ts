@@ -1,6 +1,7 @@
 import { type Deps, readDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb } from "../../src/platform/db.ts";
+import type { HashQueue } from "../../src/platform/hash-queue.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 
@@ -46,9 +47,11 @@ export const withoutJobs: Change = (deps) => ({
 });
 
 const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repeat(43)}`;
-/** Passwords get one hash: for tests that are not about hashing, which takes 0.1 s. */
+/** Gives every password the same hash, without waiting: for tests that are not about hashing, which takes 0.1 s. */
 export const withoutHashing: Change = (deps) => ({
   ...deps,
+  hashQueue: { run: (_, hash) => hash() } as HashQueue,
+  limiter: { ...deps.limiter, passwordHash: async () => true },
   secrets: { ...deps.secrets, hashPassword: async () => HASH },
 });
 
@@ -61,5 +64,6 @@ export const withoutLimits: Change = (deps) => ({
     authenticated: () => {},
     login: async () => true,
     costly: async () => true,
+    passwordHash: async () => true,
   },
 });

@@ -24,6 +24,7 @@ test("The description tells the rate limits that wrangler.toml sets.", () => {
     `${requests} requests a minute for each token`,
     `${limitOf("ADDRESS_LIMIT")} a minute for each address without`,
     `${logins} logins a minute`,
+    `${limitOf("HASH_LIMIT")} new passwords of users`,
     `${logins} tests and ${logins} replays of webhooks a minute`,
   ])
     expect(DESCRIPTION).toContain(told);

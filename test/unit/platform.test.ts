@@ -137,7 +137,11 @@ let now: number;
 let limiter: Limiter;
 const isolate = () => {
   const system = { ...realSystem, now: () => now };
-  return createLimiter({ TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits }, system, () => undefined);
+  return createLimiter(
+    { TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits, HASH_LIMIT: permits },
+    system,
+    () => undefined,
+  );
 };
 beforeEach(() => {
   permits = new Permits();
@@ -278,7 +282,7 @@ test("A token that was authenticated in the last quarter of an hour is not refus
 test("A limit whose binding fails lets requests pass, and says so in the log.", async () => {
   const lines: string[] = [];
   const failing = { limit: () => Promise.reject(new Error("away")) };
-  const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing };
+  const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
   expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
   expect(lines).toEqual(Array(3).fill("warn rate limit not applied"));

@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { createCipheriv, createHmac, hkdfSync, scryptSync } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
+import { HashQueue, MAX_WAITING_HASHES, MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { DecryptionError, fingerprint, loadSecrets, sameSecret } from "../../src/platform/secrets.ts";
 import { isTokenShaped, newId, newToken, newUuid, realSystem, type System } from "../../src/platform/system.ts";
 
@@ -273,6 +274,64 @@ const still = (now: number, bytes = (count: number): Uint8Array => new Uint8Arra
   now: () => now,
   randomBytes: bytes,
   sleep: async () => {},
+});
+
+describe("The hash queue", () => {
+  /** A queue whose clock advances only by its sleeps, and the order in which hashes start and end. */
+  function newQueue() {
+    let now = 0;
+    const steps: string[] = [];
+    const sleep = async (milliseconds: number) => {
+      await realSystem.sleep(0);
+      now += milliseconds;
+    };
+    const queue = new HashQueue({ ...realSystem, now: () => now, sleep });
+    const run = (team: string, count = 1) =>
+      Promise.allSettled(
+        Array.from({ length: count }, () =>
+          queue.run(team, async () => {
+            steps.push(`${team} starts`);
+            await realSystem.sleep(0);
+            steps.push(`${team} ends`);
+          }),
+        ),
+      ).then((results) => results.flatMap((result) => (result.status === "rejected" ? [result.reason] : [])));
+    const advance = (milliseconds: number) => {
+      now += milliseconds;
+    };
+    return { queue, run, steps, advance };
+  }
+  const RATE_LIMITED = expect.objectContaining({ code: "rate_limited", retryAfterSeconds: 4 });
+
+  test("runs one hash at a time, and lets teams take turns", async () => {
+    const { run, steps } = newQueue();
+    await Promise.all([run("a", 4), run("b", 2)]);
+    const started = steps.filter((step) => step.endsWith("starts"));
+    expect(steps).toEqual(started.flatMap((step) => [step, step.replace("starts", "ends")]));
+    expect(started.map(([team]) => team).join("")).toBe("ababaa");
+  });
+
+  test("rejects a team's surplus, and goes on serving other teams", async () => {
+    const { run } = newQueue();
+    const [surplus, other] = await Promise.all([run("a", 20), run("b", MAX_WAITING_HASHES_PER_TEAM)]);
+    expect(surplus).toEqual(Array(19 - MAX_WAITING_HASHES_PER_TEAM).fill(RATE_LIMITED));
+    expect(other).toEqual([]);
+    expect(await run("a", MAX_WAITING_HASHES_PER_TEAM)).toEqual([]);
+  });
+
+  test("rejects hashes of any team once it is full", async () => {
+    const { run } = newQueue();
+    const all = await Promise.all(Array.from({ length: MAX_WAITING_HASHES + 3 }, (_, i) => run(`team ${i}`)));
+    expect(all.flat()).toEqual([RATE_LIMITED, RATE_LIMITED]);
+  });
+
+  test("continues after a request that was canceled while it hashed", async () => {
+    const { queue, run, advance } = newQueue();
+    void queue.run("a", () => new Promise(() => undefined));
+    const waiting = run("b");
+    advance(1000);
+    expect(await waiting).toEqual([]);
+  });
 });
 
 describe("An id", () => {

@@ -5,6 +5,7 @@ import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../.
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newKey } from "./keys.ts";
+import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
 const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
@@ -56,7 +57,7 @@ const keyExists = preparedQuery((db, param: Param<{ id: string }>) =>
 async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
   const { secrets, system } = deps;
   const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
-  const isRight = await secrets.verifyPassword(password, user?.password ?? null);
+  const isRight = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isRight) throw new AppError("login_failed");
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
@@ -89,7 +90,7 @@ async function renewHash(
   user: { id: string; teamId: string; password: string },
   password: string,
 ): Promise<string> {
-  const hash = await deps.secrets.hashPassword(password);
+  const hash = await rehashPassword(deps, user.teamId, password);
   const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
   const event = updatedEvent(deps, SYSTEM, user, { password });
   await writeWithEvent(deps, event, [replaceHash(values)], { isIdempotent: true });

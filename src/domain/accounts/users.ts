@@ -27,6 +27,7 @@ import {
   type PageRequest,
 } from "../paging.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
+import { hashPassword } from "./passwords.ts";
 
 /** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
 const STREAM_STEP_ROWS = 500;
@@ -80,7 +81,7 @@ export async function createUser(deps: Deps, actor: TeamActor, { password, ...wi
     id: newId(deps.system),
     teamId: actor.teamId,
     ...wish,
-    password: await deps.secrets.hashPassword(password),
+    password: await hashPassword(deps, actor.teamId, password),
     createdAt: now,
     updatedAt: now,
     version: 0,
@@ -241,7 +242,7 @@ export async function updateUser(
   versions?: ExpectedVersions,
 ): Promise<User> {
   const target = targetOf(actor, id, versions);
-  const hash = password === undefined ? null : await deps.secrets.hashPassword(password);
+  const hash = password === undefined ? null : await hashPassword(deps, actor.teamId, password);
   const update = updateTarget({
     ...target,
     firstName: firstName ?? null,

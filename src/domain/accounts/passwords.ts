@@ -1,0 +1,27 @@
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+
+/*
+ * Passwords are hashed here only: a hash costs 0.1 s of CPU, in which the isolate serves nobody. The queue of an isolate
+ * bounds how many requests wait for a hash, and the limit of a team how many it may ask for in a minute.
+ */
+
+/** Hashes a new password of a team's user. @throws `rate_limited` */
+export async function hashPassword(deps: Deps, teamId: string, password: string): Promise<string> {
+  if (!(await deps.limiter.passwordHash(teamId))) throw new AppError("rate_limited");
+  return deps.hashQueue.run(`change/${teamId}`, () => deps.secrets.hashPassword(password));
+}
+
+// Logins wait apart from the team's other hashes. Nobody can use up the minute of a team by failed logins to it:
+// logins count per client IP and per account.
+const loginOf = (teamId: string) => `login/${teamId}`;
+
+/** Checks the password of a login. @throws `rate_limited` */
+export function verifyPassword(deps: Deps, teamId: string, password: string, hash: string | null): Promise<boolean> {
+  return deps.hashQueue.run(loginOf(teamId), () => deps.secrets.verifyPassword(password, hash));
+}
+
+/** Hashes the verified password of a login under the current master key. @throws `rate_limited` */
+export function rehashPassword(deps: Deps, teamId: string, password: string): Promise<string> {
+  return deps.hashQueue.run(loginOf(teamId), () => deps.secrets.hashPassword(password));
+}
