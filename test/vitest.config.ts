@@ -5,70 +5,80 @@ import ComputingFirst from "./support/sequencer.ts";
 
 const root = join(import.meta.dirname, "..");
 
-/** Only a test that hangs may reach these: no test is about time, and a machine may be slow and busy. */
-const patience = { testTimeout: 120_000, hookTimeout: 180_000 };
+/** Only a test that hangs may reach these: a machine may be slow and busy. */
+const timeouts = { testTimeout: 120_000, hookTimeout: 180_000 };
 
-export default defineConfig(async () => ({
-  root,
-  test: {
-    // On two cores: the end-to-end tests mostly wait, for servers to start and for uploads that stand still.
-    maxWorkers: 4,
-    sequence: { sequencer: ComputingFirst },
-    silent: "passed-only" as const,
-    reporters: ["default", join(root, "test/support/count-reporter.ts")],
-    projects: [
-      {
-        root,
-        plugins: [
-          cloudflareTest({
-            wrangler: { configPath: join(root, "wrangler.toml") },
-            miniflare: {
-              bindings: {
-                TEST_MIGRATIONS: await readD1Migrations(join(root, "migrations")),
-                MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),
-                OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
-                STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? "200",
-                ...(process.env.STOWAGE_MODEL_SEED && { STOWAGE_MODEL_SEED: process.env.STOWAGE_MODEL_SEED }),
-                S3_ACCESS_KEY_ID: "local",
-                S3_SECRET_ACCESS_KEY: "local-secret",
+/**
+ * `npm test` leaves out the files named `*.exhaustive.test.ts`, and other files may do less where `isExhaustive` is
+ * false. `npm run test:all` runs everything.
+ */
+export default defineConfig(async ({ mode }) => {
+  const isExhaustive = mode === "all";
+  const shared = {
+    ...timeouts,
+    provide: { isExhaustive },
+    exclude: isExhaustive ? [] : ["test/**/*.exhaustive.test.ts"],
+  };
+  return {
+    root,
+    test: {
+      // Twice the cores of a small machine: end-to-end tests mostly wait, for servers to start and for stalled uploads.
+      maxWorkers: 4,
+      sequence: { sequencer: ComputingFirst },
+      silent: "passed-only" as const,
+      reporters: ["default", join(root, "test/support/count-reporter.ts")],
+      projects: [
+        {
+          root,
+          plugins: [
+            cloudflareTest({
+              wrangler: { configPath: join(root, "wrangler.toml") },
+              miniflare: {
+                bindings: {
+                  TEST_MIGRATIONS: await readD1Migrations(join(root, "migrations")),
+                  MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),
+                  OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
+                  STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? "200",
+                  ...(process.env.STOWAGE_MODEL_SEED && { STOWAGE_MODEL_SEED: process.env.STOWAGE_MODEL_SEED }),
+                  S3_ACCESS_KEY_ID: "local",
+                  S3_SECRET_ACCESS_KEY: "local-secret",
+                },
               },
-            },
-          }),
-        ],
-        test: {
-          name: "workerd",
-          include: ["test/unit/**/*.test.ts", "test/api/**/*.test.ts", "test/jobs/**/*.test.ts"],
-          exclude: ["test/unit/**/*.node.test.ts"],
-          setupFiles: ["test/setup.ts"],
-          // Files share a Worker, whose start costs more than most of them; test/setup.ts empties its stores between.
-          isolate: false,
-          ...patience,
+            }),
+          ],
+          test: {
+            name: "workerd",
+            include: ["test/unit/**/*.test.ts", "test/api/**/*.test.ts", "test/jobs/**/*.test.ts"],
+            setupFiles: ["test/setup.ts"],
+            // Files share a Worker: starting it takes longer than most of them. test/setup.ts empties its stores.
+            isolate: false,
+            ...shared,
+            exclude: [...shared.exclude, "test/unit/**/*.node.test.ts"],
+          },
         },
-      },
-      {
-        root,
-        test: { name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"], ...patience },
-      },
-      {
-        root,
-        test: {
-          name: "client",
-          include: ["test/client/**/*.test.ts"],
-          // One server for all of its files.
-          globalSetup: [join(root, "test/support/shared-server.ts")],
-          ...patience,
+        {
+          root,
+          test: { ...shared, name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"] },
         },
-      },
-      {
-        root,
-        test: {
-          name: "browser",
-          include: ["test/browser/**/*.test.ts"],
-          // One browser and one server for all of its files.
-          globalSetup: [join(root, "test/support/shared-browser.ts"), join(root, "test/support/shared-server.ts")],
-          ...patience,
+        {
+          root,
+          test: {
+            ...shared,
+            name: "client",
+            include: ["test/client/**/*.test.ts"],
+            globalSetup: [join(root, "test/support/shared-server.ts")],
+          },
         },
-      },
-    ],
-  },
-}));
+        {
+          root,
+          test: {
+            ...shared,
+            name: "browser",
+            include: ["test/browser/**/*.test.ts"],
+            globalSetup: [join(root, "test/support/shared-browser.ts"), join(root, "test/support/shared-server.ts")],
+          },
+        },
+      ],
+    },
+  };
+});

@@ -1,12 +1,21 @@
+import { relative } from "node:path";
 import type { TestAnnotation } from "vitest";
 import type { Reporter, TestCase, TestModule } from "vitest/node";
 
+const SLOWEST_FILES = 10;
+
+/** Returns the milliseconds that a file took: loading it, its hooks, and its tests. */
+function durationOf(module: TestModule): number {
+  const { collectDuration, duration, environmentSetupDuration, prepareDuration, setupDuration } = module.diagnostic();
+  return collectDuration + duration + environmentSetupDuration + prepareDuration + setupDuration;
+}
+
 /**
- * Shows what tests annotate, and ends the run with one line that a machine can read: `N passed, N failed`. A file that
- * can't be loaded is a failure, and so is a set-up that fails before its tests.
+ * Prints test annotations, the slowest files, and at last `N passed, N failed` for machines. A file that can't be
+ * loaded and a hook that throws count as failures.
  */
 export default class CountReporter implements Reporter {
-  /** What a test counted: crash points, runs of the model and their seed, kills. */
+  /** Annotations are counts: crash points, runs of a model and their seed, kills. */
   onTestCaseAnnotate(_: TestCase, { message }: TestAnnotation): void {
     process.stdout.write(`${message}\n`);
   }
@@ -22,7 +31,14 @@ export default class CountReporter implements Reporter {
         if (test.result().state === "failed") failed++;
       }
     }
-    // After the default reporter's own summary.
-    process.once("exit", () => process.stdout.write(`${passed} passed, ${failed} failed\n`));
+    const slowest = modules
+      .map((module) => ({ file: relative(process.cwd(), module.moduleId), seconds: durationOf(module) / 1000 }))
+      .sort((a, b) => b.seconds - a.seconds)
+      .slice(0, SLOWEST_FILES)
+      .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(8)} s  ${file}`);
+    // Printed on exit, after the summary of the default reporter.
+    process.once("exit", () => {
+      process.stdout.write(`Slowest files:\n${slowest.join("\n")}\n\n${passed} passed, ${failed} failed\n`);
+    });
   }
 }

@@ -7,6 +7,8 @@ declare module "vitest" {
     /** The origin of its signed URLs. */
     storeOrigin: string;
     operatorToken: string;
+    /** Whether this run includes the exhaustive enumerations (`npm run test:all`). */
+    isExhaustive: boolean;
     /** The WebSocket URL of the shared browser, or null if none was found. */
     browser: string | null;
   }

@@ -106,9 +106,13 @@ export class Server {
     this.#run = this.#start();
   }
 
-  /** A server of the test's own, on a fresh clone. Arguments go to wrangler, such as `--var NAME:value`. */
-  static async start(args: string[] = [], env: Record<string, string> = {}, port?: string): Promise<Server> {
-    const server = new Server(cloneProject(), port ?? (await freePort()), args, env);
+  /** Starts a server of the test's own, by default on a fresh clone. Arguments are those of `npm run dev`. */
+  static async start(
+    args: string[] = [],
+    env: Record<string, string> = {},
+    { port, folder }: { port?: string; folder?: string } = {},
+  ): Promise<Server> {
+    const server = new Server(folder ?? cloneProject(), port ?? (await freePort()), args, env);
     await server.#ready();
     return server;
   }
