@@ -9,41 +9,40 @@ export const inHours = (milliseconds: number): string => `${milliseconds / 3_600
 export const TITLE = "Stowage";
 
 export const DESCRIPTION = `
-Accounts, API keys and audio uploads. Every record belongs to a team; the bearer token decides which. Every response has
-X-Request-Id, and every failure the one shape of \`Error\`.
+Accounts, API keys and audio uploads. Every record belongs to a team, which the bearer token determines. Every response
+includes X-Request-Id. All errors share the \`Error\` schema.
 
-Requests and responses are JSON, but for the bytes of files. A JSON body may have
-${JSON_BODY_BYTES / 1024} KiB where its operation says nothing else, and no unknown field. An id is 24 lower-case hex characters, in the order of creation. A time is ISO 8601, in
-UTC.
+Requests and responses are JSON, except file contents. JSON bodies are limited to ${JSON_BODY_BYTES / 1024} KiB unless noted.
+Unknown fields and unknown query parameters are rejected with 400. IDs are 24 lower-case hex characters, in order of
+creation. Times are ISO 8601, in UTC.
 
 ## Authentication
 
-Send a token with every request, as \`Authorization: Bearer <token>\`. Each operation names the tokens that it takes. A
-token that is unknown, revoked or expired is answered 401, a valid one that may not do this 403. What belongs to another
-team is answered 404, as if it were not there.
+Send a token with every request, as \`Authorization: Bearer <token>\`. Each operation names the tokens that it accepts.
+An unknown, revoked or expired token gets 401. A valid token that isn't allowed to do this gets 403. Another team's
+records get 404, as if they did not exist.
 
 ## Errors
 
-Every failure has the same body: \`status\` is false, \`code\` tells programs what happened, and \`message\` tells people.
-Invalid input also has \`errors\`, one for each field. \`requestId\` is what to name when you ask for help.
+All errors have the same body: \`status\` is false, \`code\` is for programs, and \`message\` is for people. Invalid input
+also has \`errors\`, one for each field. Include \`requestId\` when you contact support.
 
 ## Lists
 
-Lists come in pages of \`limit\` items, ${DEFAULT_LIMIT} where it is left out and ${MAX_LIMIT} at most. The header
-\`Link\` with \`rel="next"\` has the address of the next page; the last page has none. A \`cursor\` goes with the filters it was
-given for. The list of users is whole where no parameter is given.
+Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum ${MAX_LIMIT}). The \`Link\` header with
+\`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
+list that returned it. Without parameters, the list of users returns the whole team.
 
 ## Retries and versions
 
-An upload with an \`Idempotency-Key\` can be sent again within ${inHours(IDEMPOTENCY_MILLISECONDS)} without
-storing a second file. A user's \`ETag\` is its version: sent back as \`If-Match\`, it keeps a change from overwriting another (412).
+Repeating an upload with the same \`Idempotency-Key\` within ${inHours(IDEMPOTENCY_MILLISECONDS)} does not store a second
+file. A user's \`ETag\` is its version: send it as \`If-Match\` to avoid overwriting another change (412).
 
 ## Rate limits
 
-6,000 requests a minute for each token; 300 a minute for each address without a valid token; 10 logins a minute for each
-address and each account; 60 new passwords of users, 10 tests and 10 replays of webhooks a minute for each team. Above that
-the answer is 429, and \`Retry-After\` says for how many seconds to wait, as it does with 503. Whoever runs the service may
-have set other limits.
+6,000 requests a minute for each token; 300 a minute for each client IP without a valid token; 10 logins a minute for each
+client IP and each account; 60 new passwords of users, 10 tests and 10 replays of webhooks a minute for each team. Above
+that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503. The operator may have set other limits.
 `
   .trim()
   // Each paragraph on one line.

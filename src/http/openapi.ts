@@ -39,7 +39,8 @@ function codesOf(operation: Operation, path: string): Code[] {
     codes.add(operation.codeOfFailures ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
-  if (operation.query || operation.body) codes.add("invalid_input");
+  // Every operation rejects unknown query parameters.
+  codes.add("invalid_input");
   if (operation.body) {
     for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
       codes.add(code);

@@ -7,9 +7,14 @@ import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
-import { type Output, readJson, validator } from "./validation.ts";
-
-type Schema = z.ZodType | undefined;
+import {
+  type BodySchema,
+  bodyValidator,
+  type Output,
+  type QuerySchema,
+  queryValidator,
+  readJson,
+} from "./validation.ts";
 
 interface Request<Q, B> {
   c: Context<AppEnv>;
@@ -27,7 +32,7 @@ export interface HeaderContract {
   schema: Record<string, unknown>;
 }
 
-interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
+interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
   /** The group that the description has it in. */
   tag: Tag;
   summary: string;
@@ -63,7 +68,7 @@ interface Contract<Q extends Schema, B extends Schema, S extends z.ZodType> {
 }
 
 /** An operation of the API: its contract and what carries it out. The table in app.ts gives it id, method and path. */
-export interface Operation extends Contract<Schema, Schema, z.ZodType> {
+export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   access: Right | "public";
   answer(c: Context<AppEnv>): Promise<Response>;
 }
@@ -87,12 +92,12 @@ const OF_THE_REQUEST: Code[] = ["invalid_input", "unsupported_version", "not_fou
  * An operation that only reads: the domain authorises the caller in the same round trip as it reads, so what `handle`
  * gets is a credential and not yet an actor. A caller hears what is wrong with the request only if they may ask it.
  */
-export function read<R extends Right, S extends z.ZodType, Q extends Schema = undefined>(
+export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema = undefined>(
   access: R,
   contract: Contract<Q, undefined, S>,
   handle: (request: Request<Q, undefined> & { credential: Credential<R> }) => Answer<S>,
 ): Operation {
-  const validQuery = validator("query", contract.query as Q);
+  const validQuery = queryValidator(contract.query as Q);
   return {
     ...contract,
     access,
@@ -111,13 +116,18 @@ export function read<R extends Right, S extends z.ZodType, Q extends Schema = un
 }
 
 /** An operation that writes: the caller is authorised before the body is looked at. */
-export function write<R extends Right, S extends z.ZodType, Q extends Schema = undefined, B extends Schema = undefined>(
+export function write<
+  R extends Right,
+  S extends z.ZodType,
+  Q extends QuerySchema = undefined,
+  B extends BodySchema = undefined,
+>(
   access: R,
   contract: Contract<Q, B, S>,
   handle: (request: Request<Q, B> & { actor: ActorWith<R> }) => Answer<S>,
 ): Operation {
-  const validQuery = validator("query", contract.query as Q);
-  const validBody = validator("json", contract.body as B);
+  const validQuery = queryValidator(contract.query as Q);
+  const validBody = bodyValidator(contract.body as B);
   const operation = {
     ...contract,
     access,
@@ -139,11 +149,13 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   contract: Contract<undefined, B, S> & { body: B },
   handle: (request: Request<undefined, B>) => Answer<S>,
 ): Operation {
-  const validBody = validator("json", contract.body);
+  const validQuery = queryValidator(undefined);
+  const validBody = bodyValidator(contract.body);
   const operation = {
     ...contract,
     access: "public",
     answer: async (c: Context<AppEnv>) => {
+      await validQuery(c);
       await readJson(c);
       return respond(c, handle(requestOf<undefined, B>(c, undefined, await validBody(c))));
     },

@@ -19,6 +19,7 @@ import {
   requiredNumberIn,
   wholeNumber,
 } from "./tus-headers.ts";
+import { queryValidator } from "./validation.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
 
@@ -84,6 +85,8 @@ function told(upload: ResumableUpload): Record<string, string> {
   };
 }
 
+const withoutQuery = queryValidator(undefined);
+
 export const options: Operation = {
   access: "public",
   tag: "Resumable uploads",
@@ -98,13 +101,15 @@ export const options: Operation = {
       "Tus-Max-Size": "Bytes of the largest file.",
     },
   },
-  answer: async (c) =>
-    c.body(null, 204, {
+  answer: async (c) => {
+    await withoutQuery(c);
+    return c.body(null, 204, {
       "Tus-Resumable": VERSION,
       "Tus-Version": VERSION,
       "Tus-Extension": EXTENSIONS,
       "Tus-Max-Size": String(c.var.deps.settings.maxFileBytes),
-    }),
+    });
+  },
 };
 
 export const create = tus(

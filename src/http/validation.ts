@@ -28,14 +28,26 @@ function plainMessage(issue: z.core.$ZodIssue): string {
   return issue.message.endsWith("received undefined") ? "Required." : `Must be of type ${issue.expected}.`;
 }
 
-/** What a schema makes of its input. */
+/** The output of a schema; undefined without one. */
 export type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
-/**
- * The one use of zValidator: answers what the schema made of the query or the JSON body; undefined without a schema.
- * It rejects with `invalid_input` or `malformed_json`.
- */
-export function validator<S extends z.ZodType | undefined>(
+export type QuerySchema = z.ZodObject | undefined;
+export type BodySchema = z.ZodType | undefined;
+
+/** @throws `invalid_input` for parameters that the schema lacks or rejects; without a schema, for any parameter */
+export function queryValidator<S extends QuerySchema>(schema: S): (c: Context<AppEnv>) => Promise<Output<S>> {
+  const names = Object.keys(schema?.shape ?? {});
+  const validate = validator("query", schema);
+  return async (c) => {
+    checkParameters(new URL(c.req.url).search, names);
+    return validate(c);
+  };
+}
+
+/** Validates a body that `readJson` has read. @throws `invalid_input`, `malformed_json` */
+export const bodyValidator = <S extends BodySchema>(schema: S) => validator("json", schema);
+
+function validator<S extends z.ZodType | undefined>(
   target: "query" | "json",
   schema: S,
 ): (c: Context<AppEnv>) => Promise<Output<S>> {
@@ -45,30 +57,36 @@ export function validator<S extends z.ZodType | undefined>(
     throw new AppError("invalid_input", { errors: fieldErrors(result.error).slice(0, MAX_ERRORS) });
   }) as MiddlewareHandler<AppEnv>;
   return async (c) => {
-    if (target === "query" && schema instanceof z.ZodObject) refuseMalformed(c.req.url, Object.keys(schema.shape));
     try {
       await middleware(c, async () => {});
     } catch (error) {
-      // Hono's own validator throws this where the body is not JSON, and no other.
+      // Hono's validator throws HTTPException only if the body is not JSON.
       throw error instanceof HTTPException ? new AppError("malformed_json") : error;
     }
     return c.req.valid(target as never) as Output<S>;
   };
 }
 
-/** Hono takes what is no UTF-8, percent-encoded, for text that reads so. */
-function refuseMalformed(url: string, names: string[]): void {
-  for (const [, name = "", value = ""] of url.matchAll(/[?&]([^=&#]*)=([^&#]*)/g)) {
-    if (decoded(value) !== undefined || !names.includes(decoded(name) ?? "")) continue;
-    throw new AppError("invalid_input", {
-      errors: [{ path: decoded(name) ?? "", message: "Must be UTF-8, percent-encoded." }],
-    });
+/**
+ * Rejects unknown parameters, because a misspelled filter would silently return every record. Also rejects values that
+ * are not percent-encoded UTF-8, which Hono would pass on undecoded.
+ */
+function checkParameters(search: string, names: string[]): void {
+  const errors = new Map<string, string>();
+  for (const parameter of search.slice(1).split("&").filter(Boolean)) {
+    const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(parameter) ?? [];
+    const name = decode(rawName) ?? rawName;
+    if (!names.includes(name)) errors.set(name, "Unknown query parameter.");
+    else if (decode(rawValue) === undefined) errors.set(name, "Must be percent-encoded UTF-8.");
   }
+  if (errors.size === 0) return;
+  const list = [...errors].map(([path, message]) => ({ path, message }));
+  throw new AppError("invalid_input", { errors: list.slice(0, MAX_ERRORS) });
 }
 
-function decoded(text: string): string | undefined {
+function decode(text: string): string | undefined {
   try {
-    return decodeURIComponent(text);
+    return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
     return undefined;
   }

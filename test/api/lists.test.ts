@@ -455,12 +455,6 @@ describe("Filters of files", () => {
     await refused(team, 400, "invalid_input", () => team.call("GET", `${FILES}?${name}=${value}`), [name]);
   });
 
-  test("The list passes over parameters that it does not know.", async () => {
-    const team = await newTeam();
-    await insertFiles(team, [1], { status: "completed" });
-    expect(idsOf(await team.call("GET", `${FILES}?state=failed&unknown=%FF`))).toHaveLength(1);
-  });
-
   test("Link repeats the filters, and its cursor is refused with any others.", async () => {
     const team = await newTeam();
     await insertFiles(

@@ -22,7 +22,7 @@ test("The description tells the rate limits that wrangler.toml sets.", () => {
   const logins = limitOf("LOGIN_LIMIT");
   for (const told of [
     `${requests} requests a minute for each token`,
-    `${limitOf("ADDRESS_LIMIT")} a minute for each address without`,
+    `${limitOf("ADDRESS_LIMIT")} a minute for each client IP without`,
     `${logins} logins a minute`,
     `${limitOf("HASH_LIMIT")} new passwords of users`,
     `${logins} tests and ${logins} replays of webhooks a minute`,
