@@ -1,8 +1,9 @@
 import { describe, expect, test, vi } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
-import { RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
+import { RangeSource } from "../../src/domain/audio/range-source.ts";
 import { TextBudget } from "../../src/domain/audio/tags.ts";
+import { MAX_WORK, UnreadableAudio, WorkBudget } from "../../src/domain/audio/work-budget.ts";
 import {
   type Bytes,
   be32,
@@ -413,13 +414,13 @@ describe("Lightly damaged files", () => {
   });
 });
 
-describe("A file that is read round and round in what is cached", () => {
+describe("The work budget", () => {
   const size = MEBIBYTE;
-  const filled = (...parts: (Bytes | string)[]) => {
+  const padded = (...parts: (Bytes | string)[]) => {
     const front = join(...parts);
     return join(front, new Uint8Array(size - front.length).fill(1));
   };
-  // Each claims to be unsynchronised, over all that follows.
+  // Each tag claims to be unsynchronized and to extend over everything that follows.
   const claims = join("ID3", Uint8Array.of(3, 0, 0x80, 63, 127, 127, 127), new Uint8Array(10));
   const tone = bytesOf("fragmented.m4a");
   const movie = tone.slice(0, indexOf(tone, "moof") - 4);
@@ -430,23 +431,76 @@ describe("A file that is read round and round in what is cached", () => {
   const infos = concat(
     Array.from({ length: 1_900 }, (_, n) => join("\x15\x49\xa9\x66\x20", be32(8 * (2_000 - n)).slice(1))),
   );
+  const movieOf = (...boxes: Bytes[]) => join(box("ftyp", "M4A ", be32(0)), box("moov", ...boxes));
+  const stts = box("stts", be32(0), be32(8_000), repeat(join(be32(1), be32(0)), 8_000));
+  const config = join(Uint8Array.of(4, 20, 0x40), new Uint8Array(12), Uint8Array.of(5, 120), new Uint8Array(230));
+  const entry = box("mp4a", new Uint8Array(28), repeat(box("esds", be32(0), config), 1_000));
+  const codecs = join("\x40\x52\xd1\x86", new Uint8Array(12), le32(8_192 + 24), le32(0), new Uint8Array(8_192));
+  const wma = bytesOf("tone.wma");
+  /** Clusters without a time. Each occurrence of their id is tried as the last cluster. */
+  const clusters = join(
+    bytesOf("tone-live.webm"),
+    repeat(join(Uint8Array.of(0x1f, 0x43, 0xb6, 0x75, 0xff), repeat(Uint8Array.of(0xec, 0x80), 8_000)), 64),
+  );
+  const lists = repeat(riffChunk("LIST", join("INFO", repeat(join("IART", le32(0)), 124))), 1_990);
+
+  /** The outcome, the units charged, and how often other tasks could run meanwhile. */
+  async function measure(bytes: Bytes) {
+    const charge = vi.spyOn(WorkBudget.prototype, "charge");
+    let isDone = false;
+    const otherTask = (async () => {
+      let turns = 0;
+      for (; !isDone; turns++) await new Promise((resolve) => setTimeout(resolve, 0));
+      return turns;
+    })();
+    const outcome = await inspectFile(reader(bytes).read, bytes.length).catch((error: unknown) => error);
+    isDone = true;
+    const units = charge.mock.calls.reduce((sum, [one]) => sum + one, 0);
+    charge.mockRestore();
+    return { outcome, units, turns: await otherTask };
+  }
 
   test.each([
-    ["A WAV of 1,900 tags", filled(bytesOf("tone.wav"), repeat(riffChunk("id3 ", claims), 1_900))],
-    ["An AIFF of 1,900 tags", filled(bytesOf("tone.aiff"), repeat(join("ID3 ", be32(claims.length), claims), 1_900))],
+    ["a WAV of 1,900 unsynchronized tags", padded(bytesOf("tone.wav"), repeat(riffChunk("id3 ", claims), 1_900))],
+    ["an AIFF of 1,900 such tags", padded(bytesOf("tone.aiff"), repeat(join("ID3 ", be32(20), claims), 1_900))],
     [
-      "An MP4 of nested fragments",
-      filled(movie, nested("moof", 66, movie.length), nested("traf", 2_100, movie.length + 8 * 66)),
+      "an MP4 of nested fragments",
+      padded(movie, nested("moof", 66, movie.length), nested("traf", 2_100, movie.length + 8 * 66)),
     ],
-    ["A WebM of nested descriptions", filled(webm.slice(0, segment), infos, webm.slice(segment))],
-  ])("%s gives each byte to a reader a few times at most.", async (_, bytes) => {
-    const upTo = vi.spyOn(RangeSource.prototype, "upTo");
-    const { read } = reader(bytes);
-    const outcome = await inspectFile(read, bytes.length).catch((error: unknown) => error);
+    ["a WebM of nested descriptions", padded(webm.slice(0, segment), infos, webm.slice(segment))],
+    ["an MP4 of 200 time tables without ticks", movieOf(box("trak", repeat(stts, 200)))],
+    ["an MP4 of 200 time tables outside of any track", movieOf(repeat(stts, 200))],
+    ["an MP4 of 10,000 decoder configurations", movieOf(box("trak", repeat(box("stsd", be32(0), be32(1), entry), 10)))],
+    ["an ASF of 200 codec lists", join(patched(wma, 16, le32(2e6)).slice(0, 30), repeat(codecs, 200), wma.slice(30))],
+    ["a WAV of 30,000 character sets", join(bytesOf("tone.wav"), repeat(riffChunk("CSET", noise(64)), 30_000))],
+  ])("spends at most a fifth of a second on %s", async (_, bytes) => {
+    const { outcome, units } = await measure(bytes);
     if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
-    const given = await Promise.all(upTo.mock.results.map(({ value }) => value as Promise<Uint8Array>));
-    upTo.mockRestore();
-    expect(given.reduce((sum, { length }) => sum + length, 0)).toBeLessThan(60 * size);
+    expect(units).toBeLessThan(MAX_WORK / 5);
+  });
+
+  test("ends the inspection of a file that exhausts it, and lets other tasks run until then", async () => {
+    const { outcome, units, turns } = await measure(clusters);
+    expect(outcome).toEqual(new UnreadableAudio("The file is too complex to inspect."));
+    expect(units).toBeLessThan(MAX_WORK / 3);
+    expect(turns).toBeGreaterThan(5);
+  });
+
+  test("keeps the facts of a file whose tags exhaust it", async () => {
+    const { outcome } = await measure(join(bytesOf("tone.wav"), riffChunk("id3 ", id3(["TIT2", text("Lied")])), lists));
+    expect(outcome).toMatchObject({ audio: { durationSeconds: 1.5, codec: "PCM", tags: {} } });
+  });
+
+  test("suffices for every byte of the largest headerless MP3, with the smallest frames", async () => {
+    const frame = patched(new Uint8Array(24), 0, Uint8Array.of(0xff, 0xf3, 0x14, 0xc0));
+    const window = repeat(frame, Math.ceil((MEBIBYTE + 24) / 24));
+    const charge = vi.spyOn(WorkBudget.prototype, "charge");
+    const read = async (offset: number, length: number) => window.slice(offset % 24, (offset % 24) + length);
+    const { audio } = await inspectFile(read, 100_000_008);
+    const units = charge.mock.calls.reduce((sum, [one]) => sum + one, 0);
+    charge.mockRestore();
+    expect(audio!.durationSeconds! / ((100_000_008 / 24) * (576 / 24_000))).toBeCloseTo(1, 3);
+    expect(units).toBeLessThan(MAX_WORK);
   });
 
   test("An MP4 whose track has 400 time tables is read by the first.", async () => {

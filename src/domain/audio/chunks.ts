@@ -1,11 +1,12 @@
 import { walkFrames } from "./frames.ts";
 import type { Part, RangeSource, Reading } from "./range-source.ts";
-import { be32, byte, join, latin1, le32, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { be32, byte, join, latin1, le32, uint, uintLE } from "./range-source.ts";
 import { copyTexts, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
+import { UnreadableAudio } from "./work-budget.ts";
 
-/* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF and ASF. */
+/* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF, and ASF. */
 
-/** The chunks of an IFF file, whose lengths `toLength` reads. */
+/** Yields the chunks of an IFF file. `toLength` reads their lengths. */
 function chunks(source: RangeSource, start: number, end: number, toLength: typeof uint) {
   return source.parts(start, end, 8, (header) => {
     const [name, bodyBytes] = [latin1(header, 0, 4), toLength(header, 4, 4)];
@@ -13,38 +14,42 @@ function chunks(source: RangeSource, start: number, end: number, toLength: typeo
   });
 }
 
-/** A chunk for the parser; empty where its body is. */
+/** Makes a chunk for the parser; empty if its body is. */
 function chunk(name: string, toBytes: typeof le32, body: Uint8Array): Uint8Array {
   return body.length === 0 ? body : join(name, toBytes(body.length), body, new Uint8Array(body.length % 2));
 }
 
-/** Whether a chunk begins at `at` and fits: an empty chunk of sound followed by others is truly empty. */
+/** Whether a chunk begins at `at` and fits. An empty chunk of sound really is empty if another chunk follows it. */
 async function isChunk(source: RangeSource, at: number, toLength: typeof uint): Promise<boolean> {
   const head = await source.upTo(at, 8);
   return /^[\w ]{4}$/.test(latin1(head, 0, 4)) && at + 8 + toLength(head, 4, 4) <= source.size;
 }
 
 const WAVE_EXTENSIBLE = 0xfffe;
-/** Names as the parser gives them, by format code: with samples of one size, and with blocks of equally many samples. */
+/** The parser's names by format code: formats with samples of a fixed size, with blocks of as many samples, with frames. */
 const WAVE_SAMPLES: Record<number, string> = { 1: "PCM", 3: "IEEE_FLOAT", 6: "ALAW", 7: "MULAW" };
 const WAVE_BLOCKS: Record<number, string> = { 2: "ADPCM", 17: "DVI_ADPCM", 49: "GSM610" };
 const WAVE_FRAMES: Record<number, string> = { 80: "MPEG", 85: "MPEGLAYER3" };
 
 /**
- * WAV, also beyond 4 GiB (EBU Tech 3306, ITU-R BS.2088). The length is that of the samples that are there: a `data`
- * chunk of length 0 or of more than there is, as a recorder leaves it that died, goes to the end of the file.
+ * Reads WAV, also beyond 4 GiB (EBU Tech 3306, ITU-R BS.2088). The length is that of the samples that exist. A recorder
+ * that crashes leaves a `data` chunk of length 0 or of more than the file contains: it extends to the end of the file.
  */
 export async function readWav(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
+  let characterSet: Part | null = null;
   const texts: ReadText[] = [];
   for await (const part of chunks(source, start + 12, source.size, uintLE)) {
     const { name, data, end } = part;
     const copy = () => source.copy(data, Math.min(end - data, 64));
     if (name === "ds64") longDataBytes = uintLE(await source.upTo(data, 16), 8, 8);
     if (name === "fmt ") format ??= await copy();
-    if (name === "CSET") texts.push(async () => chunk(name, le32, await copy()));
+    if (name === "CSET" && !characterSet) {
+      characterSet = part;
+      texts.push(async () => chunk(name, le32, await copy()));
+    }
     if (name === "LIST") texts.push(() => readInfoTexts(source, part, budget));
     if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data, budget)));
     if (name !== "data" || sound) continue;
@@ -55,13 +60,13 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
     part.next = soundEnd + (soundEnd % 2);
   }
   if (!format || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
-  // The true code of an extensible format begins the sub-format's GUID.
+  // The GUID of the sub-format begins with the actual code of an extensible format.
   const codec = uintLE(format, uintLE(format, 0, 2) === WAVE_EXTENSIBLE ? 24 : 0, 2);
   const sampleRate = uintLE(format, 4, 4);
   const bytes = sound.end - sound.start;
   const blocks = Math.floor(bytes / uintLE(format, 12, 2));
   const blockSamples = uintLE(format, 18, 2);
-  // By the stated bytes a second, unless there is something to count.
+  // The stated bytes per second are used only if nothing can be counted.
   let seconds = bytes / uintLE(format, 8, 4);
   if (WAVE_SAMPLES[codec]) seconds = blocks / sampleRate;
   if (WAVE_BLOCKS[codec] && blockSamples > 0) seconds = (blocks * blockSamples) / sampleRate;
@@ -72,7 +77,7 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   return { ...facts, lossless: codec === 1 || codec === 3, seconds, soundBytes: bytes, readTags };
 }
 
-/** The texts of a LIST chunk of the type INFO, as such a chunk; empty without any. */
+/** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. */
 async function readInfoTexts(source: RangeSource, { data, end }: Part, budget: TextBudget): Promise<Uint8Array> {
   const type = await source.copy(data, 4);
   const parts = chunks(source, data + 4, end, uintLE);
@@ -82,12 +87,12 @@ async function readInfoTexts(source: RangeSource, { data, end }: Part, budget: T
 }
 
 const AIFC_PCM = /^(NONE|sowt|twos|in24|in32|raw )$/;
-/** Bytes a sample, where COMM need not state them. */
+/** Bytes per sample of the codecs for which COMM need not state them. */
 const AIFC_SAMPLE_BYTES: Record<string, number> = { ulaw: 1, alaw: 1, fl32: 4, fl64: 8 };
 
 /**
- * AIFF and AIFF-C. The length is that of the samples that are there, of which there may be fewer than stated, and more
- * where the recorder died before it stated any; of codecs without samples of one size it is the stated one.
+ * Reads AIFF and AIFF-C. The length is that of the samples that exist: fewer than stated in a truncated file, and more if
+ * the recorder crashed before it stated any. For codecs without samples of a fixed size it is the stated length.
  */
 export async function readAiff(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const type = latin1(await source.copy(start + 8, 4));
@@ -112,10 +117,10 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   const codec = type === "AIFC" ? latin1(common, 18, 4) : "NONE";
   const isPcm = AIFC_PCM.test(codec);
   const sampleBytes = isPcm ? Math.ceil(uint(common, 6, 2) / 8) : (AIFC_SAMPLE_BYTES[codec.toLowerCase()] ?? 0);
-  // An 80-bit float.
+  // The rate is an 80-bit float.
   const sampleRate = uint(common, 10, 4) * 2 ** (uint(common, 8, 2) - 16383 - 31);
-  const framesThere = Math.floor(sound.bytes / (sampleBytes * channels));
-  // Of IMA ADPCM, packets of 64 frames are stated.
+  const foundFrames = Math.floor(sound.bytes / (sampleBytes * channels));
+  // For IMA ADPCM, the file states packets of 64 frames.
   const stated = uint(common, 2, 4) * (codec === "ima4" ? 64 : 1);
   const isStated = stated > 0 && sound.statedBytes > 0;
   const readTags = async () => chunk("FORM", be32, join("AIFF", await readTexts(texts)));
@@ -123,10 +128,10 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
   const facts = { container: type === "AIFC" ? "AIFF-C" : type, codec: name, sampleRate, channels };
   const reading = { ...facts, lossless: isPcm || /^fl/i.test(codec), soundBytes: sound.bytes, readTags };
   if (sampleBytes === 0) return { ...reading, seconds: stated / sampleRate, statedBytes: sound.statedBytes };
-  return { ...reading, seconds: (isStated ? Math.min(stated, framesThere) : framesThere) / sampleRate };
+  return { ...reading, seconds: (isStated ? Math.min(stated, foundFrames) : foundFrames) / sampleRate };
 }
 
-/** DSF (Sony's DSF File Format Specification): one bit a sample, the tag behind the sound. */
+/** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */
 export async function readDsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const head = await source.copy(start, 92);
   if (latin1(head, 28, 4) !== "fmt " || latin1(head, 80, 4) !== "data") {
@@ -142,15 +147,15 @@ export async function readDsf(source: RangeSource, start: number, budget: TextBu
   return { ...facts, seconds: samples / sampleRate, soundBytes, readTags };
 }
 
-/** The objects of ASF that matter, by the first four bytes of their GUIDs. */
+/** The ASF objects that are read, by the first four bytes of their GUIDs. */
 const ASF = { file: "8cabdca1", stream: "b7dc0791", codecs: "86d15240", content: "75b22633", extended: "d2d0a440" };
 const ASF_STREAM = { video: 0xbc19efc0, audio: 0xf8699e40 };
 const MAX_ASF_CODECS_BYTES = 8 * 1024;
 const MAX_ASF_NAME_BYTES = 512;
 
 /**
- * ASF, which holds Windows Media Audio. Packets are all of one size and say when they are sent and how long they last:
- * the length is by the first and the last one, unless all stated packets are there and the stated length is near it.
+ * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state their send time and duration. The
+ * length follows from the first and the last packet. The stated length counts if it is close and no packet is missing.
  */
 export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const head = await source.copy(start, 30);
@@ -158,6 +163,7 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   const texts: ReadText[] = [];
   let wave: Uint8Array | null = null;
   let codec: string | null = null;
+  let codecList: Part | null = null;
   let properties: Uint8Array = new Uint8Array();
   const objects = source.parts(start + 30, headerEnd, 24, (header) => {
     const length = uintLE(header, 16, 8);
@@ -172,7 +178,10 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
       if (type === ASF_STREAM.video) return null;
       if (type === ASF_STREAM.audio) wave ??= stream.subarray(54);
     }
-    if (name === ASF.codecs) codec = asfAudioCodec(await source.copy(data, MAX_ASF_CODECS_BYTES));
+    if (name === ASF.codecs && !codecList) {
+      codecList = object;
+      codec = asfAudioCodec(await source.copy(data, MAX_ASF_CODECS_BYTES));
+    }
     if (name === ASF.content && budget.admits(end - at)) texts.push(() => source.copy(at, end - at));
     if (name === ASF.extended) texts.push(() => readAsfTexts(source, object, budget));
   }
@@ -196,7 +205,7 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   return { ...facts, seconds: isNear ? stated : measured, soundBytes, readTags };
 }
 
-/** The name of the first audio codec in a list of entries of a type, a name, a description and data. */
+/** Returns the name of the first audio codec in a list of entries with a type, a name, a description, and data. */
 function asfAudioCodec(list: Uint8Array): string | null {
   let at = 20;
   for (let left = uintLE(list, 16, 4); left > 0 && at < list.length; left--) {
@@ -208,18 +217,18 @@ function asfAudioCodec(list: Uint8Array): string | null {
   return null;
 }
 
-/** When a data packet is sent and for how long it plays, in milliseconds (ASF specification, 5.2.2). */
+/** Reads the send time and the duration of a data packet, in milliseconds (ASF specification, 5.2.2). */
 async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: number; durationMs: number }> {
   const packet = await source.copy(start, 40);
   const correction = byte(packet, 0);
   const at = correction >= 0x80 ? 1 + (correction & 15) : 0;
-  // Three fields of 0, 1, 2 or 4 bytes: the lengths of the packet, the sequence and the padding.
+  // Three fields of 0, 1, 2, or 4 bytes: the lengths of the packet, the sequence, and the padding.
   const bytes = [5, 1, 3].map((shift) => [0, 1, 2, 4][(byte(packet, at) >> shift) & 3] ?? 0);
   const time = at + 2 + bytes.reduce((sum, b) => sum + b);
   return { ms: uintLE(packet, time, 4), durationMs: uintLE(packet, time + 4, 2) };
 }
 
-/** An Extended Content Description Object without its pictures and other bytes. */
+/** Returns an Extended Content Description Object without pictures and other binary values. */
 async function readAsfTexts(source: RangeSource, { start, data, end }: Part, budget: TextBudget): Promise<Uint8Array> {
   const items = source.parts(data + 2, end, MAX_ASF_NAME_BYTES, (header) => {
     const nameBytes = uintLE(header, 0, 2);

@@ -1,16 +1,17 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { byte, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { byte, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, uint, uintLE } from "./range-source.ts";
 import { findTrailingTags, type TextBudget } from "./tags.ts";
+import { UnreadableAudio } from "./work-budget.ts";
 
 /*
- * Formats of frames or blocks with an APEv2 or an ID3v1 tag behind them: MPEG audio (ISO/IEC 11172-3 and 13818-3), AAC in
- * ADTS, WavPack, Monkey's Audio and Musepack.
+ * Formats of frames or blocks, followed by an APEv2 or an ID3v1 tag: MPEG audio (ISO/IEC 11172-3 and 13818-3), AAC in
+ * ADTS, WavPack, Monkey's Audio, and Musepack.
  */
 
-/** `family` is equal in all frames of one stream. */
+/** `family` is the same in all frames of a stream. */
 type Frame = NonNullable<ReturnType<typeof frameAt>>;
 
-/** By layer, from layer 1 on. */
+/** Indexed by layer, then by code. */
 const MPEG_1_KBPS = [
   [32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448],
   [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
@@ -20,17 +21,22 @@ const MPEG_2_LAYER_1_KBPS = [32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 19
 const MPEG_2_KBPS = [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160];
 const MPEG_RATES_HZ = [44100, 48000, 32000];
 export const AAC_RATES_HZ = [96000, 88200, 64000, 48000, 44100, 32000, 24000, 22050, 16000, 12000, 11025, 8000, 7350];
-/** Of each channel configuration; 0 is "told elsewhere". */
+/** The channels of each channel configuration; 0 if they are stated elsewhere. */
 export const AAC_CHANNELS = [0, 1, 2, 3, 4, 5, 6, 8, 0, 0, 0, 7, 8, 24, 8];
 const FRAME_HEADER_BYTES = 7;
-/** An ADTS frame's length has 13 bits; MPEG's frames are smaller. */
+/** The length of an ADTS frame has 13 bits. MPEG frames are smaller. */
 const MAX_FRAME_BYTES = 8191;
-/** How far behind the tag the first frame may be: players skip padding and junk, but not for ever. */
+/** How far behind the tag the first frame may be: players skip some padding and junk. */
 const MAX_JUNK_BYTES = 256 * 1024;
-/** Frames, and places that look like one: seven hours of MP3, and under a second of CPU. */
+/** Frames, and bytes that look like the start of one: seven hours of MP3, and under a second of CPU time. */
 const MAX_FRAMES = 1_000_000;
+/** Work units to skip to the next byte that may start a frame, to parse a frame, and to check that others follow it. */
+const SKIP_WORK = 30;
+const FRAME_WORK = 150;
+const CHAIN_WORK = 600;
+const CHAIN_FRAMES = 3;
 
-/** The frame whose header is at `at`, MPEG audio (layers 1 to 3) or ADTS; null where there is none. */
+/** Parses the frame header at `at`, MPEG audio (layers 1 to 3) or ADTS. Returns null if there is none. */
 export function frameAt(bytes: Uint8Array, at: number) {
   if (byte(bytes, at) !== 0xff || at + FRAME_HEADER_BYTES > bytes.length) return null;
   const [b1, b2, b3] = [byte(bytes, at + 1), byte(bytes, at + 2), byte(bytes, at + 3)];
@@ -58,7 +64,7 @@ export function frameAt(bytes: Uint8Array, at: number) {
   return { ...facts, bytes: slots * slotBytes, family: sampleRate * 8 + layer };
 }
 
-/** Whether `links` frames of one family follow one another from `at`, or fewer that fill the bytes to their end. */
+/** Whether `links` frames of one family start at `at`, or fewer that fill the bytes exactly. */
 function isChain(bytes: Uint8Array, at: number, family: number, links: number): boolean {
   if (links === 0 || at === bytes.length) return true;
   const frame = frameAt(bytes, at);
@@ -66,28 +72,30 @@ function isChain(bytes: Uint8Array, at: number, family: number, links: number): 
 }
 
 /**
- * How long the MPEG or ADTS frames in [start, end) play: from the Xing header where the bytes that it counts are there,
- * neither more nor fewer, else by walking every frame. Beyond the bounds of a walk (128 MiB, a million frames) the rest
- * is estimated at the average bit rate so far, which is exact for a constant one.
+ * Measures how long the MPEG or ADTS frames in [start, end) play. A Xing header counts if exactly the bytes that it
+ * states exist. Otherwise every frame is counted. Beyond the limits of a walk (128 MiB, a million frames) the rest is
+ * estimated at the average bit rate so far, which is exact for a constant bit rate.
  */
 export async function walkFrames(source: RangeSource, start: number, end: number) {
   let seconds = 0;
   let first: { at: number; frame: Frame } | undefined;
-  let inStep = false;
+  let isInSync = false;
   let tries = 0;
   let position = start;
   while (position + FRAME_HEADER_BYTES <= end && position - start < MAX_WALK_BYTES && tries < MAX_FRAMES) {
     const left = end - position;
     const bytes = await source.upTo(position, first ? left : Math.min(left, MIN_WINDOW_BYTES));
-    // The frames at the end of a window are left to the next one, which has them whole.
+    // The next window contains the frames at the end of this one completely.
     const stop = bytes.length === left ? left - FRAME_HEADER_BYTES + 1 : bytes.length - 4 * MAX_FRAME_BYTES;
     if (stop <= 0) break;
     let at = 0;
     while (at < stop && tries++ < MAX_FRAMES) {
       const frame = frameAt(bytes, at);
       const fits = frame && (first === undefined || first.frame.family === frame.family);
-      if (!fits || !(inStep || isChain(bytes, at, frame.family, 3))) {
-        inStep = false;
+      source.work.charge(!fits ? (frame ? FRAME_WORK : SKIP_WORK) : isInSync ? FRAME_WORK : CHAIN_WORK);
+      if (source.work.isPauseDue) await source.work.pause();
+      if (!fits || !(isInSync || isChain(bytes, at, frame.family, CHAIN_FRAMES))) {
+        isInSync = false;
         const next = bytes.indexOf(0xff, at + 1);
         at = next < 0 ? stop : next;
         continue;
@@ -97,11 +105,11 @@ export async function walkFrames(source: RangeSource, start: number, end: number
         const header = bytes.subarray(at, at + frame.bytes);
         const stated = statedSeconds(header, frame, end - first.at);
         if (stated !== null) return { ...first, seconds: stated };
-        // The header's own frame is silent and not played.
+        // Players skip the frame that holds this header.
         if (/Xing|Info|VBRI/.test(latin1(header, 0, 48))) seconds -= frame.seconds;
       }
-      inStep = true;
-      // A last frame that is cut short can't be played.
+      isInSync = true;
+      // A truncated last frame cannot be played.
       if (at + frame.bytes <= bytes.length) seconds += frame.seconds;
       at += frame.bytes;
     }
@@ -109,23 +117,23 @@ export async function walkFrames(source: RangeSource, start: number, end: number
     if (first === undefined && position - start > MAX_JUNK_BYTES) break;
   }
   if (first === undefined) throw new UnreadableAudio("The file has no audio frames.");
-  if (inStep && position + FRAME_HEADER_BYTES <= end) seconds *= (end - first.at) / (position - first.at);
+  if (isInSync && position + FRAME_HEADER_BYTES <= end) seconds *= (end - first.at) / (position - first.at);
   return { ...first, seconds };
 }
 
-/** What a Xing or Info header in the first frame states, where it speaks of the `soundBytes` that are there; or null. */
+/** Returns the seconds that a Xing or Info header in the first frame states, if it describes these `soundBytes`. */
 function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): number | null {
   const at = latin1(header, 0, 48).search(/Xing|Info/);
   if (at <= 0 || (byte(header, at + 7) & 3) !== 3) return null;
   const [frames, bytes] = [uint(header, at + 8, 4), uint(header, at + 12, 4)];
   const seconds = frames * frame.seconds;
   const kbps = (bytes * 8) / seconds / 1000;
-  // Lyrics and foreign tags may follow the sound; more than that is more sound.
-  const isAllThere = soundBytes > bytes - bytes / frames && soundBytes < bytes + MAX_FRAME_BYTES;
-  return isAllThere && kbps > 7 && kbps < 460 ? seconds : null;
+  // Lyrics and unknown tags may follow the sound. Anything longer is more sound.
+  const isComplete = soundBytes > bytes - bytes / frames && soundBytes < bytes + MAX_FRAME_BYTES;
+  return isComplete && kbps > 7 && kbps < 460 ? seconds : null;
 }
 
-/** MPEG audio and AAC in ADTS, from `start` on. */
+/** Reads MPEG audio and AAC in ADTS. */
 export async function readFrames(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const { at, frame, seconds } = await walkFrames(source, start, end);
@@ -134,7 +142,7 @@ export async function readFrames(source: RangeSource, start: number, budget: Tex
 
 const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64, 88.2, 96, 192].map((k) => k * 1000);
 
-/** WavPack: each block says which samples it holds, so that the last whole one tells the length (WavPack5FileFormat). */
+/** Reads WavPack. Each block states its samples, so the last complete one gives the length (WavPack5FileFormat). */
 export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, 32);
@@ -160,8 +168,8 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   const samples = await source.findLast("wvpk", start, async (mark) => {
     const block = await source.upTo(mark, 32);
     const blockSamples = uintLE(block, 20, 4);
-    const isWhole = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
-    return isWhole && blockSamples > 0 ? (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1) : null;
+    const isComplete = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
+    return isComplete && blockSamples > 0 ? (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1) : null;
   });
   const [codec, lossless] = [isDsd ? "DSD" : "PCM", (flags & 8) === 0];
   const isCut = firstEnd > source.size;
@@ -170,7 +178,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes, readTags: readText };
 }
 
-/** Monkey's Audio, of which frames don't say where they belong; versions before 3.98 don't state their bytes either. */
+/** Reads Monkey's Audio. Its frames do not state their position. Versions before 3.98 do not state their size either. */
 export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, 52);
@@ -183,7 +191,7 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
   const [frames, lastBlocks, frameBlocks] = [le(24, 12), le(28, 8), isOld ? oldFrameBlocks : uintLE(header, 4, 4)];
   const [channels, sampleRate] = [le(10, 18, 2), le(12, 20)];
   const samples = frames === 0 ? 0 : frameBlocks * (frames - 1) + lastBlocks;
-  // The sound follows the header, a table of frames and the header of the WAV.
+  // The sound follows the header, a table of frames, and the header of the WAV.
   const headerBytes = uintLE(head, 12, 4) + uintLE(head, 16, 4) + uintLE(head, 20, 4);
   const statedBytes = isOld ? 0 : uintLE(head, 24, 8);
   const soundBytes = isOld ? end - start : Math.max(0, Math.min(statedBytes, end - headerAt - headerBytes));
@@ -193,7 +201,7 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
 
 const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
 
-/** Musepack, stream versions 7 and 8: only a walk through all its frames would tell what is there. */
+/** Reads Musepack, stream versions 7 and 8. Trusts the stated length: only a walk through all frames could check it. */
 export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const { end, readText } = await findTrailingTags(source, budget);
   const head = await source.copy(start, 64);
@@ -202,7 +210,7 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
   let samples = 1152 * uintLE(head, 4, 4);
   let [rate, channels] = [byte(head, 10) & 3, 2];
   if (!isOld) {
-    // The samples and those of the silence before them, in groups of seven bits, behind a length, a sum and a version.
+    // Behind a length, a checksum, and a version: the samples, and those of the leading silence, in groups of seven bits.
     let at = 12;
     for (samples = byte(head, at) & 127; byte(head, at) >= 128; ) samples = samples * 128 + (byte(head, ++at) & 127);
     do at++;

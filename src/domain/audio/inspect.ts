@@ -1,18 +1,24 @@
 import type { IAudioMetadata } from "music-metadata";
 import { HEAD_BYTES } from "../../platform/byte-store.ts";
 import { detectMediaType, type Format, formatOf, type MediaType } from "./media-type.ts";
-import { join, RangeSource, type Reading, type ReadRange, UnreadableAudio } from "./range-source.ts";
+import { join, RangeSource, type Reading, type ReadRange } from "./range-source.ts";
 import { id3Length, type ReadText, readId3Text, readTexts, TextBudget } from "./tags.ts";
+import { UnreadableAudio } from "./work-budget.ts";
 
-/** What is known of a recording. `bitrate` is in bits a second, `sampleRate` in Hz; null is "not told". */
+/** A parser of ours threw. The same file always fails in the same way, so a retry cannot help. */
+export class InspectionFailed extends Error {
+  override readonly name = "InspectionFailed";
+}
+
+/** The facts about a recording. `bitrate` is in bits per second, `sampleRate` in Hz; null means unknown. */
 export interface Audio {
   container: string | null;
   codec: string | null;
-  /** What is there to be heard, whatever a header claims. */
+  /** The length of the sound that exists, whatever a header claims. */
   durationSeconds: number | null;
   sampleRate: number | null;
   channels: number | null;
-  /** The sound's bytes over the duration: an average. */
+  /** The average: bytes of sound divided by the duration. */
   bitrate: number | null;
   lossless: boolean | null;
   /** At most 15 entries, under 16 KiB of JSON together, well-formed Unicode without control characters. */
@@ -20,38 +26,40 @@ export interface Audio {
 }
 
 export interface Inspection extends MediaType {
-  /** Null in a file that is no audio, or a video: a container with a picture track is one, whatever it calls itself. */
+  /** Null unless the file is audio. A container with a picture track is a video, whatever it claims to be. */
   audio: Audio | null;
 }
 
 const NO_FACTS = { container: null, codec: null, sampleRate: null, channels: null, lossless: null };
 const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null, tags: {} };
-/** Besides the tags of several parts. */
+/** The tags that are copied as they are. */
 const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
 const MAX_TAG_CHARACTERS = 256;
-/** Silence takes more in every format; a length at less comes from a header that lies. */
+/** Silence takes more in every format. A lower rate means that a header states a wrong length. */
 const MIN_BITS_PER_SECOND = 50;
-/** Far above any recording: what claims more is damaged. */
+/** Far above any recording. A file that claims more is damaged. */
 const MAX_BITS_PER_SECOND = 10e9;
 const MAX_SAMPLE_RATE_HERTZ = 100e6;
 /** Some programs put a second ID3v2 tag behind the first. */
 const MAX_LEADING_TAGS = 4;
 
 /**
- * What a stored file is, from its bytes alone, by a bounded number of reads: past a bound, tags or the duration are left
- * out. Throws `UnreadableAudio` where the bytes call themselves audio and none can be read; and whatever `read` throws,
- * unchanged.
+ * Determines what a stored file is from its bytes alone, with bounded reads, memory, and CPU time. Tags or the duration are
+ * missing if they are beyond a limit.
+ * @throws `UnreadableAudio` if the bytes identify as audio but contain none that is readable, or are too complex;
+ *   `InspectionFailed` for a bug in a parser; whatever `read` throws, unchanged
  */
 export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<Inspection> {
   const source = new RangeSource(read, sizeBytes);
-  const detected = await detectMediaType(await source.upTo(0, HEAD_BYTES));
+  let detected: MediaType | null = null;
   try {
+    detected = await detectMediaType(await source.upTo(0, HEAD_BYTES));
     return await inspect(source, detected);
   } catch (error) {
     if (source.failure) throw source.failure.error;
-    if (detected.fileType === "video file") return { ...detected, audio: null };
-    if (error instanceof UnreadableAudio) throw error;
-    throw new UnreadableAudio("The file is damaged or incomplete.", { cause: error });
+    if (!(error instanceof UnreadableAudio)) throw new InspectionFailed("A parser threw.", { cause: error });
+    if (detected?.fileType === "video file") return { ...detected, audio: null };
+    throw error;
   }
 }
 
@@ -66,7 +74,7 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
     if (length === 0) break;
     leading.push(() => readId3Text(source, tagAt, budget));
     start += length;
-    // A tag longer than the head hid what follows it.
+    // A tag longer than the head hides what follows it.
     const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
     if (inner.fileType === "audio file") format = formatOf(inner.mediaType);
   }
@@ -83,8 +91,8 @@ async function describe(reading: Reading, format: Format, leading: ReadText[]): 
   const sampleRate = positive(reading.sampleRate);
   if (sampleRate === null || sampleRate > MAX_SAMPLE_RATE_HERTZ)
     throw new UnreadableAudio("The file has no readable audio stream.");
-  const part = statedBytes ? Math.min(1, soundBytes / statedBytes) : 1;
-  const seconds = positive((reading.seconds ?? 0) * part);
+  const foundShare = statedBytes ? Math.min(1, soundBytes / statedBytes) : 1;
+  const seconds = positive((reading.seconds ?? 0) * foundShare);
   const isSilent = seconds === null && reading.seconds !== null;
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   const bitrate = seconds === null ? 0 : (soundBytes * 8) / seconds;
@@ -97,17 +105,27 @@ async function describe(reading: Reading, format: Format, leading: ReadText[]): 
     channels: positive(reading.channels),
     bitrate: isPossible ? Math.round(bitrate) : null,
     lossless,
-    tags: await parseTags(join(await readTexts(leading), await reading.readTags()), format.parser),
+    tags: await readTags(reading, leading, format.parser),
   };
 }
 
-/** Texts on which the parser fails are left out, since no fact hangs on them. */
-async function parseTags(file: Uint8Array, mimeType = ""): Promise<Audio["tags"]> {
-  if (file.length === 0) return {};
+/** Returns no tags if they exhaust the work budget or the parser fails. The facts do not depend on them. */
+async function readTags(reading: Reading, leading: ReadText[], mimeType = ""): Promise<Audio["tags"]> {
+  const texts = await collectTexts(reading, leading);
+  if (texts.length === 0) return {};
   const { parseBuffer } = await import("music-metadata");
   const options = { skipCovers: true, duration: false };
-  const parsed = await parseBuffer(file, { mimeType }, options).catch(() => null);
+  const parsed = await parseBuffer(texts, { mimeType }, options).catch(() => null);
   return parsed ? pickTags(parsed.common) : {};
+}
+
+async function collectTexts(reading: Reading, leading: ReadText[]): Promise<Uint8Array> {
+  try {
+    return join(await readTexts(leading), await reading.readTags());
+  } catch (error) {
+    if (error instanceof UnreadableAudio) return new Uint8Array();
+    throw error;
+  }
 }
 
 function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
@@ -123,7 +141,7 @@ function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
   return tags;
 }
 
-/** Text fit to be stored: one line, well-formed, bounded. A parser's "string" may be anything. */
+/** Returns text that can be stored: one line, well-formed, bounded. The parser's strings may contain anything. */
 function cleanText(value: unknown): string | null {
   const texts = (Array.isArray(value) ? value : [value]).filter((part) => typeof part === "string");
   const text = [...new Set(texts)].join("; ").slice(0, 4 * MAX_TAG_CHARACTERS);

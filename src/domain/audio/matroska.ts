@@ -1,10 +1,11 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import { be32, byte, join, latin1, uint } from "./range-source.ts";
 import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
+import { UnreadableAudio } from "./work-budget.ts";
 
-/* Matroska and WebM (RFC 9559): elements of an id, a length and data, some of which hold further elements. */
+/* Matroska and WebM (RFC 9559): elements with an id, a length, and data. Some contain further elements. */
 
-/* Elements by their ids. */
+/* Element ids. */
 const FILE = { ebml: "1a45dfa3", docType: "4282", segment: "18538067", info: "1549a966" };
 const SEEK = { head: "114d9b74", entry: "4dbb", id: "53ab", position: "53ac" };
 const TIME = { scale: "2ad7b1", duration: "4489" };
@@ -12,35 +13,35 @@ const TRACK = { all: "1654ae6b", entry: "ae", type: "83", codecId: "86" };
 const AUDIO = { all: "e1", samplingFrequency: "b5", outputSamplingFrequency: "78b5", channels: "9f" };
 const TAGS = { all: "1254c367", tag: "7373" };
 const CLUSTER = { all: "1f43b675", timestamp: "e7", simpleBlock: "a3", blockGroup: "a0", block: "a1" };
-/** Those that are entered; others are passed by as a whole. */
+/** The walk enters these elements and skips all others. */
 const CONTAINERS = [
   ...[FILE.ebml, FILE.segment, FILE.info, SEEK.head, SEEK.entry, TRACK.all, TRACK.entry],
   ...[AUDIO.all, TAGS.all, CLUSTER.all, CLUSTER.blockGroup],
 ];
 
-/** Where the first block must be, to be taken for the start. */
+/** The first block must be within this many elements of the first cluster to count as the start. */
 const MAX_FIRST_ELEMENTS = 16;
-/** A cluster of so many blocks is longer than any recorder's. */
+/** More than any recorder writes into a cluster. */
 const MAX_CLUSTER_ELEMENTS = 50_000;
-/** By codec ids (draft-ietf-cellar-codec); of the others it isn't known. */
+/** Codec ids (draft-ietf-cellar-codec). For other codecs, it is unknown whether they are lossless. */
 const LOSSLESS = /^(FLAC|ALAC|PCM|TTA|WAVPACK)/;
 const LOSSY = /^(OPUS|VORBIS|AAC|MPEG|E?AC3|DTS)/;
-/** The longest value that is read. */
+/** The longest value that is read. Codec ids are the longest ones. */
 const MAX_VALUE_BYTES = 64;
-/** A stated length is right or far off. */
+/** A stated length is either correct or far off. */
 const TOLERANCE_SECONDS = 0.25;
 const [VIDEO_TRACK, AUDIO_TRACK] = [1, 2];
 
 class Track {
   type = 0;
   codecId = "";
-  /** The defaults of the format. */
+  /** These are the defaults of the format. */
   sampleRate = 8000;
   outputRate = 0;
   channels = 1;
 }
 
-/** The elements from `start` on. A length of all ones is "unknown": as a huge number it ends the walk. */
+/** Yields the elements from `start` on. A length of all ones means unknown: as a huge number, it ends the walk. */
 function elements(source: RangeSource, start: number, end = source.size, max?: number) {
   const parse = (header: Uint8Array) => {
     const idBytes = Math.clz32(byte(header, 0)) - 23;
@@ -56,8 +57,9 @@ function elements(source: RangeSource, start: number, end = source.size, max?: n
 }
 
 /**
- * Matroska and WebM. The length is from the first block to the last one, since what browsers record states none and
- * what is cut off states too much; the stated one counts where it is close to that, and where the tail has no cluster.
+ * Reads Matroska and WebM. The length runs from the first block to the last one, because browsers record files without a
+ * stated length, and a truncated file states too much. The stated length counts if it is close, or if the tail has no
+ * cluster.
  */
 export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   const tracks: Track[] = [];
@@ -113,7 +115,7 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   };
 }
 
-/** An element with a length of eight bytes, for the parser. */
+/** Makes an element with a length of eight bytes, for the parser. */
 function makeElement(id: string, ...parts: Uint8Array[]): Uint8Array {
   const body = join(...parts);
   return join(be32(Number.parseInt(id, 16)), be32(0x01000000), be32(body.length), body);
@@ -124,32 +126,32 @@ function float(bytes: Uint8Array): number {
   return bytes.length === 4 ? view.getFloat32(0) : bytes.length === 8 ? view.getFloat64(0) : 0;
 }
 
-/** From the first block to the last one; the stated length where that is close to it, or where no block is found. */
+/** Measures from the first block to the last one. Returns the stated length if it is close, or if there is no block. */
 async function measureSeconds(source: RangeSource, firstCluster: number, secondsPerTick: number, stated: number) {
   const first = await blockTimes(source, firstCluster, MAX_FIRST_ELEMENTS);
   const readCluster = (mark: number) => blockTimes(source, mark, MAX_CLUSTER_ELEMENTS);
   const last = first && (await source.findLast("\x1f\x43\xb6\x75", firstCluster, readCluster));
   if (!first || !last) return stated > 0 ? stated : null;
-  // The last block is taken to be as long as the one before it; with lacing, it may be much shorter.
+  // The last block is assumed to be as long as the one before it. With lacing, it may be much shorter.
   const lastStart = (last.last - first.first) * secondsPerTick;
   const measured = lastStart + (last.last - last.beforeLast) * secondsPerTick;
-  const isTrue = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
-  return stated > 0 && isTrue ? stated : measured;
+  const isCorrect = stated > lastStart - TOLERANCE_SECONDS && stated < measured + TOLERANCE_SECONDS;
+  return stated > 0 && isCorrect ? stated : measured;
 }
 
-/** The times in ticks of a cluster's first block and of its last two, of the first `max` elements; null without any. */
+/** Returns the times in ticks of a cluster's first and last two blocks, within `max` elements; null if it has none. */
 async function blockTimes(source: RangeSource, cluster: number, max: number) {
   let clusterTicks: number | null = null;
   let first = Number.NaN;
   let beforeLast = Number.NEGATIVE_INFINITY;
   let last = Number.NEGATIVE_INFINITY;
   for await (const { name, data, end } of elements(source, cluster, source.size, max)) {
-    // No integer of EBML is longer than 8 bytes.
+    // An EBML integer has at most 8 bytes.
     if (name === CLUSTER.timestamp && end - data > 8) return null;
     if (name === CLUSTER.timestamp) clusterTicks = uint(await source.upTo(data, end - data));
     if ((name !== CLUSTER.block && name !== CLUSTER.simpleBlock) || clusterTicks === null) continue;
     if (end > source.size) break;
-    // Track number (one byte below 127 tracks), then a signed 16-bit time relative to the cluster's.
+    // A track number (one byte below 127 tracks), then a signed 16-bit time relative to that of the cluster.
     const relative = uint(await source.upTo(data + 1, 2));
     const ticks = clusterTicks + (relative >= 0x8000 ? relative - 0x10000 : relative);
     if (Number.isNaN(first)) first = ticks;

@@ -24,20 +24,20 @@ export interface MediaType {
   fileType: FileType;
 }
 
-/** How a format is read. */
+/** Describes how to read a format. */
 interface Reader {
-  /** Reads the audio from where the ID3v2 tags at the start end; null where there is a picture track. */
+  /** Reads the audio behind the leading ID3v2 tags. Returns null if there is a picture track. */
   read: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading | null>;
-  /** What the parser takes the format's tags for. */
+  /** The format in which the parser reads the tags. */
   parser: string;
   /** The same container without a picture track, or with one. */
   sibling?: string;
-  /** Whether honest recordings may state a length of 0, or lose what states it. */
+  /** Whether valid recordings may state a length of 0, or lose the part that states it. */
   mayLackDuration?: boolean;
 }
 
 export interface Format extends MediaType, Partial<Reader> {
-  /** Whether a browser plays, shows or saves it and never runs it as a page of ours. */
+  /** Whether browsers play, show, or save it, and never run it as a page of ours. */
   isServed: boolean;
 }
 
@@ -47,7 +47,7 @@ const mp4 = { read: readMp4, parser: "audio/mp4", mayLackDuration: true };
 const matroska = { read: readMatroska, parser: "audio/matroska", mayLackDuration: true };
 const asf = { read: readAsf, parser: "audio/ms-wma" };
 
-/** Those after the bar are stored and served as opaque bytes; "*" ends a family. Without a reader, a name is all. */
+/** Types after the bar are served as opaque bytes. "*" ends a family. A format without a reader is only detected. */
 const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
   ["audio file", "audio/mpeg audio/aac", mpeg],
   ["audio file", "audio/wav", { read: readWav, parser: "audio/wav" }],
@@ -89,7 +89,7 @@ const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
   ],
 ];
 
-/** Formats by the other names that file-type has for them. */
+/** The formats for which file-type uses other names. */
 const ALIASES: Record<string, string> = {
   "audio/x-m4a": "audio/mp4",
   "audio/x-ms-asf": "audio/x-ms-wma",
@@ -115,32 +115,32 @@ const UNKNOWN: MediaType = { mediaType: "application/octet-stream", fileType: "o
 
 function mediaClass(mediaType: string): FileType {
   const fileType = `${mediaType.split("/")[0]} file`;
-  return FILE_TYPES.find((one) => one === fileType) ?? UNKNOWN.fileType;
+  return FILE_TYPES.find((known) => known === fileType) ?? UNKNOWN.fileType;
 }
 
-/** The format of a media type, by any of its names; one that the table doesn't have is served as opaque bytes. */
+/** Returns the format of a media type, by any of its names. A type that is not in the table is served as opaque bytes. */
 export function formatOf(mediaType: string): Format {
   const name = ALIASES[mediaType] ?? mediaType;
-  const isOf = ({ mediaType: one }: Format) => (one.endsWith("*") ? name.startsWith(one.slice(0, -1)) : one === name);
-  const known = FORMATS.find(isOf) ?? { fileType: mediaClass(name), isServed: false };
+  const matches = ({ mediaType: pattern }: Format) =>
+    pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : pattern === name;
+  const known = FORMATS.find(matches) ?? { fileType: mediaClass(name), isServed: false };
   return { ...known, mediaType: name };
 }
 
 /**
- * The media type that the first bytes of a file show; no more than 4 KiB of them are looked at, and what the client says
- * counts for nothing. Text of every sort, HTML and SVG included, is `text/plain`. Only `inspectFile`, which sees the
- * whole file, can tell audio from video in every container.
+ * Detects the media type from the first 4 KiB of a file. The client's claim is ignored. All text, including HTML and SVG,
+ * is `text/plain`. Only `inspectFile`, which reads the whole file, can tell audio from video in every container.
  */
 export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
   const start = head.subarray(0, HEAD_BYTES);
   const { fileTypeFromBuffer } = await import("file-type");
   const found = (await fileTypeFromBuffer(start))?.mime.split(";")[0] ?? detectOthers(start);
   const format = formatOf(found);
-  // Text may begin with another format's magic word ("solid", "BM"): only documents written as text come first.
+  // Text may begin with another format's signature ("solid", "BM"). Only documents written as text take precedence.
   if (format.fileType !== "document file" && isText(start)) return TEXT;
   if (format.mediaType === "application/xml" || format.mediaType.startsWith("text/")) return TEXT;
   const text = latin1(start);
-  // Skeleton, which file-type doesn't look behind, may begin an Ogg.
+  // An Ogg may begin with a Skeleton stream. Then file-type does not detect the streams behind it.
   const isOgg = found === "application/ogg" && /vorbis|OpusHead|Speex {3}|FLAC/.test(text) && !/theora|BBCD/.test(text);
   const isAudio = /A_(OPUS|VORBIS|AAC|MPEG|FLAC|PCM|AC3|EAC3|DTS|ALAC)/.test(text) && !/V_[A-Z]/.test(text);
   const sibling = format.read === readMatroska && format.fileType === "video file" && isAudio ? format.sibling : null;
@@ -148,16 +148,16 @@ export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
   return { mediaType, fileType };
 }
 
-/** The Content-Type to store and serve for a media type: one of a list of harmless ones, or opaque bytes. */
+/** Returns the Content-Type to store and serve for a media type: a harmless one, or opaque bytes. */
 export function servedContentType(mediaType: string): string {
-  // The charset is stated so that no browser guesses one in which the text means something else.
+  // A stated charset keeps browsers from guessing one in which the text means something else.
   if (mediaType === TEXT.mediaType) return "text/plain; charset=utf-8";
   return formatOf(mediaType).isServed ? mediaType : UNKNOWN.mediaType;
 }
 
-/** The media types of what file-type doesn't know. */
+/** Detects formats that file-type does not know. */
 function detectOthers(head: Uint8Array): string {
-  // Padding behind an ID3 tag hides the frames; the tag alone is a claim to be audio.
+  // Padding behind an ID3 tag hides the frames. The tag alone identifies the file as audio.
   if (id3Length(head) > 0) return "audio/mpeg";
   return /^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12)) ? "audio/wav" : UNKNOWN.mediaType;
 }
@@ -166,7 +166,7 @@ function isText(head: Uint8Array): boolean {
   if (head.length === 0) return false;
   if (head.some((b) => b === 0x7f || (b < 0x20 && b !== 0x09 && b !== 0x0a && b !== 0x0c && b !== 0x0d))) return false;
   try {
-    // As a stream: the last character may be cut.
+    // Decode as a stream, because the last character may be truncated.
     new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(head, { stream: true });
     return true;
   } catch {

@@ -1,102 +1,99 @@
-/** Reads exactly `length` bytes from `offset`; is never asked for bytes past the end. */
+import { WorkBudget } from "./work-budget.ts";
+
+/** Reads exactly `length` bytes from `offset`. Never called with a range past the end. */
 export type ReadRange = (offset: number, length: number) => Promise<Uint8Array>;
 
-/** The bytes call themselves audio and can't be read as such. The message is short and fit for a user's eyes. */
-export class UnreadableAudio extends Error {
-  override readonly name = "UnreadableAudio";
-}
-
-/** What the reader of a format makes of a file. */
+/** What the reader of a format finds in a file. */
 export interface Reading {
   container: string;
   codec: string | null;
   sampleRate: number;
   channels: number;
   lossless: boolean | null;
-  /** How long the sound plays: 0 or NaN is nothing, null is "not told". */
+  /** Playing time: 0 or NaN means no sound, null means unknown. */
   seconds: number | null;
-  /** How much of the file is sound. */
+  /** The number of bytes that hold sound. */
   soundBytes: number;
-  /** Of how many bytes of sound `seconds` is the length, where fewer may be there. */
+  /** The number of bytes that `seconds` refers to, if the file may hold fewer. */
   statedBytes?: number;
-  /** A small file of nothing but texts, for the parser. Read last, so that texts use up nothing that facts need. */
+  /** Returns a small file that contains only texts, for the parser. Called last, so that tags cannot use up the budget of the facts. */
   readTags(): Promise<Uint8Array>;
 }
 
-/** A chunk, box, element, frame or item: most formats are sequences of these. */
+/** A chunk, box, element, frame, or item: most formats are sequences of these. */
 export interface Part {
   name: string;
   start: number;
-  /** Where its header ends. */
+  /** The end of the header. */
   data: number;
   end: number;
-  /** Where the walk goes on; whoever walks may change it. */
+  /** Where the walk continues. The caller may change it. */
   next: number;
 }
 
-/** What the header of a part says. */
+/** The parsed header of a part. */
 interface PartHeader {
   name: string;
   headerBytes: number;
   bodyBytes: number;
   paddingBytes?: number;
-  /** Whether its own parts follow in the walk, as if they stood behind its header. */
+  /** Whether the walk continues inside this part, behind its header. */
   isEntered?: boolean;
 }
 
 export type ParseHeader = (header: Uint8Array, at: number) => PartHeader | null;
 
-/** What a first or a far read fetches: one R2 request costs the same up to about here. */
+/** The size of a first or a random read: up to about here, one R2 request always costs the same. */
 export const MIN_WINDOW_BYTES = 64 * 1024;
-/** What one read in a row of reads fetches at most; two windows are held, and an isolate has 128 MB. */
+/** The size of the largest sequential read. Two windows are held, and an isolate has 128 MB. */
 export const MAX_WINDOW_BYTES = 1024 * 1024;
-/** What a walk through a whole recording reads at most: every byte of the largest upload that the defaults allow. */
+/** The most that a walk through a whole recording reads: every byte of the largest upload that the defaults allow. */
 export const MAX_WALK_BYTES = 128 * 1024 * 1024;
-/** A walk of `MAX_WALK_BYTES` takes 130 reads, any other reading a few dozen. */
+/** A walk of `MAX_WALK_BYTES` takes 130 reads, any other inspection a few dozen. */
 const MAX_READS = 400;
-/** So often a byte that was read may be looked at again: readers that go round in the cache must end too. */
-const MAX_LOOKS = 4;
-/** Each step is an `await`; so many take a third of a second of CPU. */
-const MAX_STEPS = 250_000;
-/** How far before the end a mark is looked for: beyond the longest cluster or fragment that recorders write. */
+/** How far before the end a marker is searched for: longer than any cluster or fragment that recorders write. */
 const MAX_TAIL_BYTES = 8 * 1024 * 1024;
-/** A mark of a few bytes also stands in sound by chance; this many are tried. */
+/** A marker of a few bytes also occurs in sound by chance. At most this many occurrences are tried. */
 const MAX_MARKS = 64;
-/** Parts of one walk: honest headers and tags have a few hundred. */
+/** The parts of one walk. Well-formed headers and tags have a few hundred. */
 export const MAX_PARTS = 2000;
+/** Work units for one call of `upTo`, with the parsing of a small header that usually follows. */
+const STEP_WORK = 1500;
 
 const NOTHING: Uint8Array = new Uint8Array();
 
 /**
- * A stored file that is read by ranges, through two cached windows: the head, to which readers come back, and one that
- * moves. Past its bounds on reads, bytes and steps, it gives no more bytes, as at the end of the file.
+ * A stored file, read by ranges through two cached windows: the head, which readers return to, and one that moves.
+ * Beyond the limits on reads and bytes it returns no more bytes, as at the end of the file. Beyond the work budget it throws.
  */
 export class RangeSource {
-  /** Set once `read` has thrown, which is no fault of the file. */
+  /** Set when `read` has thrown, which is not the file's fault. */
   failure: { error: unknown } | undefined;
   readonly size: number;
+  readonly work: WorkBudget;
   readonly #read: ReadRange;
   #head = { offset: 0, bytes: NOTHING };
   #window = this.#head;
   #windowBytes = MIN_WINDOW_BYTES;
   #readsLeft = MAX_READS;
-  #stepsLeft = MAX_STEPS;
   #bytesLeft: number;
-  #lookedAtLeft: number;
 
-  constructor(read: ReadRange, sizeBytes: number) {
+  constructor(read: ReadRange, sizeBytes: number, work = new WorkBudget(sizeBytes)) {
     this.#read = read;
     this.size = sizeBytes;
+    this.work = work;
     this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
-    this.#lookedAtLeft = MAX_LOOKS * this.#bytesLeft;
   }
 
-  /** Up to `length` bytes, and up to `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what is kept. */
+  /**
+   * Returns up to `length` bytes, at most `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what you keep.
+   * @throws `UnreadableAudio` if the work budget is used up
+   */
   async upTo(start: number, length: number): Promise<Uint8Array> {
     const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), this.size);
-    if (!(start >= 0 && end > start) || --this.#stepsLeft < 0) return NOTHING;
-    this.#lookedAtLeft -= end - start;
-    if (this.#lookedAtLeft < 0) return NOTHING;
+    if (!(start >= 0 && end > start)) return NOTHING;
+    this.work.charge(STEP_WORK + end - start);
+    if (this.work.isPauseDue) await this.work.pause();
     for (const { offset, bytes } of [this.#window, this.#head]) {
       if (start >= offset && end <= offset + bytes.length) return bytes.subarray(start - offset, end - offset);
     }
@@ -106,17 +103,18 @@ export class RangeSource {
     const wanted = Math.min(Math.max(end - start, this.#windowBytes), this.size - start);
     this.#bytesLeft -= wanted;
     if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return NOTHING;
+    this.work.charge(wanted);
     this.#window = { offset: start, bytes: await this.#fetch(start, wanted) };
     if (start === 0 && this.#head.bytes.length === 0) this.#head = this.#window;
     return this.#window.bytes.subarray(0, end - start);
   }
 
-  /** What `upTo` gives, fit to be kept. */
+  /** Returns the bytes of `upTo` as a copy. */
   async copy(start: number, length: number): Promise<Uint8Array> {
     return (await this.upTo(start, length)).slice();
   }
 
-  /** The parts from `start` on, each with a header of at most `headerBytes`, until `parse` finds none. */
+  /** Yields the parts from `start` on, each with a header of at most `headerBytes`, until `parse` returns null. */
   async *parts(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_PARTS) {
     for (let at = start, n = 0; at < end && n < max; n++) {
       const header = parse(await this.upTo(at, headerBytes), at);
@@ -130,7 +128,7 @@ export class RangeSource {
     }
   }
 
-  /** What `read` makes of `mark` (Latin-1) where it last stands in the file's tail, and stands for something. */
+  /** Calls `read` at the occurrences of `mark` (Latin-1) in the file's tail, last one first, until it returns a result. */
   async findLast<T>(mark: string, from: number, read: (at: number) => Promise<T | null>): Promise<T | null> {
     const stop = Math.max(from, this.size - MAX_TAIL_BYTES);
     let tries = 0;
@@ -165,14 +163,18 @@ export function byte(bytes: Uint8Array, at: number): number {
   return bytes[at] ?? 0;
 }
 
-/** Big-endian, of as many bytes as there are; exact up to 2^53. */
+/** Reads a big-endian number from the bytes that exist. Exact up to 2^53. */
 export function uint(bytes: Uint8Array, at = 0, length = bytes.length): number {
-  return bytes.subarray(at, at + length).reduce((sum, b) => sum * 256 + b, 0);
+  let value = 0;
+  for (let i = at; i < Math.min(at + length, bytes.length); i++) value = value * 256 + byte(bytes, i);
+  return value;
 }
 
-/** Little-endian; exact up to 2^53. */
+/** Reads a little-endian number from the bytes that exist. Exact up to 2^53. */
 export function uintLE(bytes: Uint8Array, at = 0, length = bytes.length): number {
-  return bytes.subarray(at, at + length).reduceRight((sum, b) => sum * 256 + b, 0);
+  let value = 0;
+  for (let i = Math.min(at + length, bytes.length) - 1; i >= at; i--) value = value * 256 + byte(bytes, i);
+  return value;
 }
 
 export function be32(value: number): Uint8Array {
@@ -183,12 +185,12 @@ export function le32(value: number): Uint8Array {
   return be32(value).reverse();
 }
 
-/** One character a byte. */
+/** Decodes one character per byte. */
 export function latin1(bytes: Uint8Array, at = 0, length = bytes.length): string {
   return new TextDecoder("latin1").decode(bytes.subarray(at, at + length));
 }
 
-/** The parts in one array; of a string, one byte per character (Latin-1). */
+/** Concatenates the parts. A string becomes one byte per character (Latin-1). */
 export function join(...parts: (Uint8Array | string)[]): Uint8Array {
   const arrays = parts.map((part) => (typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part));
   const all = new Uint8Array(arrays.reduce((sum, { length }) => sum + length, 0));

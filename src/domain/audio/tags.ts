@@ -2,18 +2,23 @@ import type { Part } from "./range-source.ts";
 import { be32, byte, join, latin1, le32, MAX_PARTS, RangeSource, uint, uintLE } from "./range-source.ts";
 
 /*
- * Tags reduced to their text. The parser's time and memory grow with all that a tag holds, in places with the square of
- * it, so it is given copies of the tags in which pictures and other bulk are left out and the text is bounded.
+ * Tags reduced to their texts. The parser's time and memory grow with everything that a tag contains, in places
+ * quadratically. So the parser gets copies without pictures and other bulk, and with bounded text.
  */
 
-/** All texts of a file together: 200 times what honest tags hold. */
+/** All texts of a file together: 200 times what typical tags contain. */
 const MAX_TEXT_BYTES = 64 * 1024;
-/** One text; what is longer is a picture, a cue sheet or a log, and 256 characters of it would be kept. */
+/** One text. Anything longer is a picture, a cue sheet, or a log, of which only 256 characters would be kept. */
 const MAX_VALUE_BYTES = 16 * 1024;
 const MAX_TEXTS = 1000;
+/** ID3v2 tags per file. Files have one, and up to four if several programs added their own. */
+const MAX_ID3_TAGS = 8;
 const MAX_APE_KEY_BYTES = 256;
+const MAX_VENDOR_BYTES = 256;
+/** Work units to copy one byte of an unsynchronized tag. */
+const UNSYNCHRONIZED_BYTE_WORK = 10;
 
-/** Reads texts when they are wanted. */
+/** Reads texts when they are needed. */
 export type ReadText = () => Promise<Uint8Array>;
 
 export async function readTexts(texts: ReadText[]): Promise<Uint8Array> {
@@ -22,21 +27,26 @@ export async function readTexts(texts: ReadText[]): Promise<Uint8Array> {
   return join(...all);
 }
 
-/** Counts the texts of one file against the bounds. */
+/** Limits the texts of one file. */
 export class TextBudget {
   #bytesLeft = MAX_TEXT_BYTES;
   #textsLeft = MAX_TEXTS;
+  #id3TagsLeft = MAX_ID3_TAGS;
 
-  /** Whether one more text of so many bytes is within the bounds; it is counted when it is. */
+  /** Counts one more text of this size if it fits. */
   admits(bytes: number): boolean {
     if (bytes > MAX_VALUE_BYTES || bytes > this.#bytesLeft || this.#textsLeft <= 0) return false;
     this.#bytesLeft -= bytes;
     this.#textsLeft -= 1;
     return true;
   }
+
+  admitsId3Tag(): boolean {
+    return --this.#id3TagsLeft >= 0;
+  }
 }
 
-/** Copies of the parts that are texts, as far as the bounds go. */
+/** Copies the parts that are texts, within the budget. */
 export async function copyTexts(
   source: RangeSource,
   parts: AsyncIterable<Part>,
@@ -47,13 +57,13 @@ export async function copyTexts(
   for await (const part of parts) {
     if (!isText(part) || !budget.admits(part.end - part.start)) continue;
     const text = await source.copy(part.start, part.end - part.start);
-    // The padding behind the last one may be missing.
+    // The padding behind the last part may be missing.
     if (text.length === part.end - part.start) texts.push(join(text, new Uint8Array(part.next - part.end)));
   }
   return texts;
 }
 
-/** The length of the ID3v2 tag that the bytes begin with, its header included; 0 without one. */
+/** Returns the length of the ID3v2 tag at the start of `head`, including its header; 0 if there is none. */
 export function id3Length(head: Uint8Array): number {
   const size = head.subarray(6, 10);
   if (latin1(head, 0, 3) !== "ID3" || size.length < 4 || size.some((b) => b > 127)) return 0;
@@ -65,27 +75,39 @@ function synchsafe(bytes: Uint8Array): number {
   return bytes.reduce((sum, b) => sum * 128 + b, 0);
 }
 
-/** A number below 2^28 in four bytes of seven bits. */
+/** Encodes a number below 2^28 in four bytes of seven bits. */
 function toSynchsafe(value: number): Uint8Array {
   return Uint8Array.of(value >> 21, (value >> 14) & 127, (value >> 7) & 127, value & 127);
 }
 
+/** Removes the zero that unsynchronization puts behind every 0xFF. */
+function removeUnsynchronization(bytes: Uint8Array): Uint8Array {
+  const plain = new Uint8Array(bytes.length);
+  let length = 0;
+  let previous = 0;
+  for (const b of bytes) {
+    if (b !== 0 || previous !== 0xff) plain[length++] = b;
+    previous = b;
+  }
+  return plain.subarray(0, length);
+}
+
 /**
- * The text and comment frames of the ID3v2 tag at `start`, as a tag of the same version (2 to 4, see id3.org); empty
- * without any. Of a tag of version 2 or 3 that is unsynchronised as a whole, the first MiB is looked at.
+ * Returns the text and comment frames of the ID3v2 tag at `start`, as a tag of the same version (2 to 4, see id3.org);
+ * empty if there are none. Only the first MiB of an unsynchronized tag of version 2 or 3 is read.
  */
 export async function readId3Text(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
   const tag = await source.copy(start, 20);
   const [version, flags, length] = [byte(tag, 3), byte(tag, 5), id3Length(tag)];
-  if (length === 0 || version < 2 || version > 4) return new Uint8Array();
+  if (length === 0 || version < 2 || version > 4 || !budget.admitsId3Tag()) return new Uint8Array();
   let [file, tagAt] = [source, start];
   if (version < 4 && (flags & 0x80) !== 0) {
-    // Unsynchronisation puts a zero behind every 0xFF.
     const stuffed = await source.upTo(start, length);
-    const plain = stuffed.filter((b, at) => !(b === 0 && stuffed[at - 1] === 0xff));
-    [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length), 0];
+    source.work.charge(stuffed.length * UNSYNCHRONIZED_BYTE_WORK);
+    const plain = removeUnsynchronization(stuffed);
+    [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length, source.work), 0];
   }
-  // Of the extended header's length, version 3 leaves out its own four bytes.
+  // In version 3, the length of the extended header excludes its own four bytes.
   const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
   const framesAt = tagAt + 10 + (version > 2 && (flags & 0x40) !== 0 ? extended : 0);
   const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
@@ -94,9 +116,9 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
     const size = header.subarray(nameBytes, 2 * nameBytes);
     // Some programs write version 4 with the lengths of version 3.
     const bodyBytes = version === 4 && size.every((b) => b < 128) ? synchsafe(size) : uint(size);
-    // Compressed or encrypted.
-    const isOpaque = version > 2 && (byte(header, 9) & (version === 3 ? 0xc0 : 0x0c)) !== 0;
-    return /^[A-Z0-9]{3,4}$/.test(name) ? { name: isOpaque ? "" : name, headerBytes, bodyBytes } : null;
+    const isCompressedOrEncrypted = version > 2 && (byte(header, 9) & (version === 3 ? 0xc0 : 0x0c)) !== 0;
+    if (!/^[A-Z0-9]{3,4}$/.test(name)) return null;
+    return { name: isCompressedOrEncrypted ? "" : name, headerBytes, bodyBytes };
   });
   const isText = ({ name, data, end }: Part) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
   const texts = await copyTexts(file, frames, budget, isText);
@@ -107,8 +129,8 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
 }
 
 /**
- * What stands behind the sound in MP3, AAC, Monkey's Audio, WavPack and Musepack: an APEv2 tag, an ID3v1 tag, both or
- * neither. `end` is where the sound ends, `readText` gives both tags with the text items alone.
+ * Finds the tags behind the sound of MP3, AAC, Monkey's Audio, WavPack, and Musepack: APEv2, ID3v1, both, or neither.
+ * `end` is the end of the sound. `readText` returns both tags with only their text items.
  */
 export async function findTrailingTags(source: RangeSource, budget: TextBudget) {
   let id3v1 = await source.copy(source.size - 128, 128);
@@ -123,7 +145,7 @@ export async function findTrailingTags(source: RangeSource, budget: TextBudget) 
   return { end: Math.max(0, end - size - headerBytes), readText };
 }
 
-/** The text items between `start` and `end`, as an APEv2 tag; empty without any. */
+/** Returns the text items between `start` and `end` as an APEv2 tag; empty if there are none. */
 async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
   const items = source.parts(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
     const keyBytes = header.subarray(8).indexOf(0) + 1;
@@ -138,15 +160,15 @@ async function readApeText(source: RangeSource, start: number, end: number, budg
   return join(frame(0xa0000000), body, frame(0x80000000));
 }
 
-/** Gives the bytes of a block one after the other, wherever they lie; fewer at the block's end. */
+/** Returns the next bytes of a block, wherever they are stored; fewer at the end of the block. */
 type TakeBytes = (length: number) => Promise<Uint8Array>;
 
 /**
- * The Vorbis comments that `take` comes upon, as a FLAC of nothing else. `take` is also asked for comments that are
- * left out, which need not be held: of more than `MAX_VALUE_BYTES` only the length counts.
+ * Returns the Vorbis comments that `take` reads, as a FLAC that contains nothing else. It takes skipped comments too.
+ * `take` need not return the bytes of a comment longer than `MAX_VALUE_BYTES`.
  */
 export async function readVorbisComments(take: TakeBytes, budget: TextBudget): Promise<Uint8Array> {
-  const vendor = (await take(uintLE(await take(4), 0, 4))).slice(0, 256);
+  const vendor = (await take(uintLE(await take(4), 0, 4))).slice(0, MAX_VENDOR_BYTES);
   const count = uintLE(await take(4), 0, 4);
   const comments: Uint8Array[] = [];
   for (let n = 0; n < Math.min(count, MAX_PARTS); n++) {

@@ -1,19 +1,26 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, uint, uintLE } from "./range-source.ts";
 import { readVorbisComments, type TextBudget } from "./tags.ts";
+import { UnreadableAudio } from "./work-budget.ts";
 
-/* Ogg (RFC 3533) with Vorbis, Opus, Speex or FLAC in it, and FLAC (RFC 9639): formats with Vorbis comments. */
+/* Ogg (RFC 3533) with Vorbis, Opus, Speex, or FLAC, and plain FLAC (RFC 9639): formats with Vorbis comments. */
 
-/** Blocks or pages in front of the sound; honest files have a few dozen. */
+/** Blocks or pages in front of the sound. Files have a few dozen. */
 const MAX_HEADERS = 2000;
+/** Work units for a checksum, per byte. */
+const CRC_BYTE_WORK = 20;
+/** Work units to parse a FLAC frame header and check its CRC-8. */
+const FLAC_HEADER_WORK = 300;
+/** Work units for each lacing value of an Ogg page. */
+const LACING_WORK = 40;
 
-/** The samples of the FLAC frame whose header begins the bytes, checked by its CRC-8; null where there is none. */
+/** Returns the samples of the FLAC frame that `bytes` begin with, checked by its CRC-8; null if there is none. */
 function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: number; end: number } | null {
   const [b1, b2, b3, b4] = [byte(bytes, 1), byte(bytes, 2), byte(bytes, 3), byte(bytes, 4)];
   const [sizeCode, rateCode] = [b2 >> 4, b2 & 15];
   if (byte(bytes, 0) !== 0xff || (b1 & 0xfe) !== 0xf8 || sizeCode === 0 || rateCode === 15) return null;
   if (b3 >> 4 > 10 || (b3 & 1) !== 0) return null;
-  // The number is written as UTF-8 would, up to seven bytes long.
+  // The number is encoded like UTF-8, in up to seven bytes.
   const ones = Math.clz32(~(b4 << 24));
   let number = ones === 0 ? b4 : b4 & (0x7f >> ones);
   let at = 5;
@@ -29,7 +36,7 @@ function flacFrame(bytes: Uint8Array, fixedBlockSamples: number): { start: numbe
   return { start, end: start + samples };
 }
 
-/** 0 over bytes that end in their own checksum. */
+/** Returns 0 if the bytes end with their own valid checksum. */
 function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
   const top = 1 << (width - 1);
   let sum = 0;
@@ -41,8 +48,8 @@ function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
 }
 
 /**
- * FLAC, from `start` on. Its frames are numbered: the length is from the first to the last one, whatever STREAMINFO
- * states, which only counts where no frame is found in the tail, behind which a large foreign tag may stand.
+ * Reads FLAC. Frames are numbered: the length runs from the first to the last one. The length in STREAMINFO counts only
+ * if the tail has no frame, because a large unknown tag may follow the sound.
  */
 export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
   const info = await source.copy(start + 8, 34);
@@ -61,16 +68,22 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
   const head = await source.copy(at, MIN_WINDOW_BYTES);
   let from = head.indexOf(0xff);
-  while (from >= 0 && !frameIn(head, from)) from = head.indexOf(0xff, from + 1);
-  const first = frameIn(head, from);
+  const isFrame = (position: number) => {
+    source.work.charge(FLAC_HEADER_WORK);
+    return frameIn(head, position) !== null;
+  };
+  while (from >= 0 && !isFrame(from)) from = head.indexOf(0xff, from + 1);
+  const first = from < 0 ? null : frameIn(head, from);
   if (!first) throw new UnreadableAudio("The file has no FLAC frames.");
   at += from;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   const samples = await source.findLast(latin1(head, from, 2), at, async (mark) => {
     const rest = await source.upTo(mark, source.size - mark);
     const last = frameIn(rest);
-    const isCut = last && last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
-    return last && (isCut ? last.start : last.end) - first.start;
+    if (last === null) return null;
+    source.work.charge(rest.length * CRC_BYTE_WORK);
+    const isTruncated = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
+    return (isTruncated ? last.start : last.end) - first.start;
   });
   const take = async (length: number) => {
     const bytes = await source.copy(comments.at, Math.min(length, comments.end - comments.at));
@@ -85,12 +98,13 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
 
 type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
 
-/** The page of Ogg that begins at `start`; null where there is none. */
+/** Reads the Ogg page at `start`. Returns null if there is none. */
 async function pageAt(source: RangeSource, start: number) {
   const head = await source.copy(start, 27 + 255);
   if (latin1(head, 0, 4) !== "OggS" || head.length < 28) return null;
-  /** The lengths of the pieces, up to 255 bytes each; a shorter one ends a packet. */
+  /** The lengths of the segments, up to 255 bytes each. A shorter one ends a packet. */
   const lacing = head.subarray(27, 27 + byte(head, 26));
+  source.work.charge(lacing.length * LACING_WORK);
   const body = start + 27 + byte(head, 26);
   const end = body + lacing.reduce((sum, b) => sum + b, 0);
   const granule = uintLE(head, 6, 8);
@@ -101,26 +115,26 @@ async function pageAt(source: RangeSource, start: number) {
     serial: latin1(head, 14, 4),
     isFirst: (byte(head, 5) & 2) !== 0,
     isContinued: (byte(head, 5) & 1) !== 0,
-    /** In samples of the codec, at the end of the last packet that ends here; null where none does. */
+    /** In samples of the codec, at the end of the last packet that ends in this page; null if none does. */
     granule: Number.isSafeInteger(granule) ? granule : null,
   };
 }
 
 type Stream = NonNullable<Awaited<ReturnType<typeof streamOf>>>;
 
-/** The stream that begins with this page; null where it is none of audio. */
+/** Reads the stream that begins with this page. Returns null if it is not audio. */
 async function streamOf(source: RangeSource, page: Page) {
   const id = await source.copy(page.body, 80);
   const text = latin1(id);
   const le32At = (at: number) => uintLE(id, at, 4);
-  /** `packetSamples` is the most that a packet holds, `preSkip` what a decoder drops at the start. */
+  /** `packetSamples` is the maximum of a packet. A decoder drops the first `preSkip` samples. */
   const stream = (codec: string, channels: number, rate: number, packetSamples: number | null, commentsAt: number) => {
     return { page, codec, channels, sampleRate: rate, granulesPerSecond: rate, packetSamples, preSkip: 0, commentsAt };
   };
   const longBlock = 2 ** (byte(id, 28) >> 4);
   if (text.startsWith("\x01vorbis")) return stream("Vorbis I", byte(id, 11), le32At(12), longBlock / 2, 7);
   if (text.startsWith("OpusHead")) {
-    // Each packet tells its samples, always at 48 kHz, whatever the rate of the original.
+    // Each packet states its samples, always at 48 kHz, whatever the original rate.
     const opus = stream("Opus", byte(id, 9), 48_000, null, 8);
     return { ...opus, sampleRate: le32At(12) || 48_000, preSkip: uintLE(id, 10, 2) };
   }
@@ -132,7 +146,7 @@ async function streamOf(source: RangeSource, page: Page) {
   return stream("FLAC", ((byte(id, 29) >> 1) & 7) + 1, uint(id, 27, 3) >> 4, uint(id, 19, 2), 4);
 }
 
-/** The samples at 48 kHz in an Opus packet, by its first two bytes (RFC 6716, 3.1). */
+/** Returns the samples at 48 kHz in an Opus packet from its first two bytes (RFC 6716, 3.1). */
 function opusSamples(packet: Uint8Array): number {
   const config = byte(packet, 0) >> 3;
   const sizes = config < 12 ? [480, 960, 1920, 2880] : config < 16 ? [480, 960, 480, 960] : [120, 240, 480, 960];
@@ -140,13 +154,13 @@ function opusSamples(packet: Uint8Array): number {
   return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
 }
 
-/** What is walked page by page before the end is looked up in the tail: half an hour of Vorbis, 18 reads. */
+/** The part that is walked page by page. The tail gives the rest. Half an hour of Vorbis, 18 reads. */
 const MAX_HEAD_BYTES = 16 * 1024 * 1024;
 const MAX_PAGES = 50_000;
-/** Skeleton and other streams may begin before the one that is heard. */
+/** Skeleton and other streams may begin before the audio stream. */
 const MAX_STREAMS = 16;
 
-/** Ogg with an audio stream, the first one if there are several. */
+/** Reads the first audio stream of an Ogg. */
 export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
   let stream: Stream | null = null;
   let at = start;
@@ -168,7 +182,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
   return { ...facts, seconds: await oggSeconds(source, stream), soundBytes: source.size, readTags };
 }
 
-/** Takes the bytes of the packet that follows the stream's first page, across the pages over which it is spread. */
+/** Reads the packet that follows the stream's first page, across its pages. */
 function takeFromPages(source: RangeSource, first: Page) {
   let page = first;
   let at = first.end;
@@ -193,20 +207,20 @@ function takeFromPages(source: RangeSource, first: Page) {
 }
 
 /**
- * The sum of what each page's granule position is ahead of the one before, in each link of a chain, but no more than its
- * packets can hold. Past the bounds of the walk, or damage, the last page tells the rest, if it is of the same stream.
+ * Sums how far each page's granule position is ahead of the one before, in each link of a chain, but at most what its
+ * packets can contain. Beyond the limits of the walk, or damage, the last page gives the rest if it is of the same stream.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
   const lastPage = await source.findLast("OggS", 0, async (mark) => {
     const page = await pageAt(source, mark);
     return page?.granule && page.end <= source.size ? page : null;
   });
-  // Of another stream, it tells nothing.
+  // The page of another stream says nothing.
   const lastGranule = lastPage?.serial === first.page.serial ? lastPage.granule : null;
   const maxBytes = lastGranule === null ? MAX_WALK_BYTES : MAX_HEAD_BYTES;
   let stream = first;
   let seconds = -stream.preSkip / stream.granulesPerSecond;
-  let isHeard = false;
+  let hasSound = false;
   let previous = 0;
   let at = first.page.end;
   for (let n = 0; at < source.size; n++) {
@@ -218,30 +232,30 @@ async function oggSeconds(source: RangeSource, first: Stream): Promise<number | 
       break;
     }
     at = page.end;
-    if (page.isFirst && isHeard) {
-      // The next link. Streams that begin side by side are heard together, and only the first counts.
+    if (page.isFirst && hasSound) {
+      // The next link of the chain. Only the first of several streams that begin together counts.
       stream = (await streamOf(source, page)) ?? stream;
       seconds -= stream.preSkip / stream.granulesPerSecond;
-      isHeard = false;
+      hasSound = false;
       previous = 0;
     } else if (page.serial === stream.page.serial && page.granule !== null && page.granule !== previous) {
-      seconds += (await heardSamples(source, page, stream, previous)) / stream.granulesPerSecond;
-      isHeard = true;
+      seconds += (await addedSamples(source, page, stream, previous)) / stream.granulesPerSecond;
+      hasSound = true;
       previous = page.granule;
     }
   }
   return Math.max(0, seconds);
 }
 
-/** The samples that a page adds; a page that the end of the file cuts short can't be decoded. */
-async function heardSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
+/** Returns the samples that a page adds. A truncated page cannot be decoded. */
+async function addedSamples(source: RangeSource, page: Page, stream: Stream, previous: number): Promise<number> {
   if (page.end > source.size) return 0;
   const packets = page.lacing.filter((length) => length < 255).length;
-  // A packet that goes on from the page before has no beginning here.
+  // A packet that continues from the page before does not begin here.
   const skipped = page.isContinued ? page.lacing.findIndex((length) => length < 255) + 1 : 0;
   const firstPacket = page.body + page.lacing.subarray(0, skipped).reduce((sum, length) => sum + length, 0);
   const most = packets * (stream.packetSamples ?? opusSamples(await source.upTo(firstPacket, 2)));
   const granule = page.granule ?? 0;
-  // A position that goes back is that of another stream with the same number.
+  // A lower position belongs to another stream with the same serial number.
   return Math.min(granule < previous ? granule : granule - previous, most);
 }

@@ -7,7 +7,7 @@ import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, uploads } from "../../platform/schema.ts";
 import { inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import { UnreadableAudio } from "../audio/range-source.ts";
+import { UnreadableAudio } from "../audio/work-budget.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
