@@ -15,6 +15,7 @@ import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
+import * as unfinished from "./http/unfinished.ts";
 import * as users from "./http/users.ts";
 import * as waveforms from "./http/waveforms.ts";
 import * as webhooks from "./http/webhooks.ts";
@@ -47,6 +48,8 @@ export const api = {
 
   listFiles: ["GET /docs/v1/uploads", files.list],
   uploadFile: ["POST /docs/v1/uploads", upload],
+  // Before the path with an id, which would match this one too.
+  listUnfinishedUploads: ["GET /docs/v1/uploads/resumable", unfinished.list],
   signFile: ["GET /docs/v1/uploads/{id}", files.sign],
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],

@@ -214,7 +214,8 @@ export const remove = write(
   {
     tag: "Files",
     summary: "Delete a file",
-    description: "In any status. The signed addresses of the file stop working, and its bytes are gone.",
+    description:
+      "In any status. The signed addresses of the file stop working, and its bytes are gone. With the id of an unfinished upload it cancels that upload.",
     success: {
       description: "The file is gone.",
       schema: done,

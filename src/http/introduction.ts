@@ -4,7 +4,10 @@ import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
 /* What OpenAPI says of the API as a whole, in CommonMark. */
 
-export const inHours = (milliseconds: number): string => `${milliseconds / 3_600_000} hours`;
+export function inHours(milliseconds: number): string {
+  const hours = milliseconds / 3_600_000;
+  return hours === 1 ? "1 hour" : `${hours} hours`;
+}
 
 export const TITLE = "Stowage";
 

@@ -1,7 +1,11 @@
 import type { Context } from "hono";
 import type * as z from "zod";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
-import { MAX_UNFINISHED_MILLISECONDS, type ResumableUpload } from "../domain/files/resumable-rows.ts";
+import {
+  MAX_EMPTY_MILLISECONDS,
+  MAX_UNFINISHED_MILLISECONDS,
+  type ResumableUpload,
+} from "../domain/files/resumable-rows.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
@@ -32,9 +36,10 @@ const TUS_RESUMABLE: HeaderContract = {
   description: "The version of the protocol: 400 where it is missing, 412 where it is another.",
   schema: { type: "string", const: VERSION },
 };
+const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived`;
 const TOLD = {
   "Tus-Resumable": VERSION,
-  "Upload-Expires": `When the upload expires: ${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte.`,
+  "Upload-Expires": `When the upload expires: ${EXPIRY}.`,
 };
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 const REFUSED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
@@ -119,7 +124,7 @@ export const create = tus(
     summary: "Begin a resumable upload",
     description:
       "tus 1.0.0: any client of that protocol uploads here, in requests of any size. The first bytes may come along. " +
-      `An upload that is not finished ${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte is removed. A public key may do this.`,
+      `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it. A public key may do this.`,
     takesBytes: BYTES_TYPE,
     requestHeaders: {
       "Upload-Length": {

@@ -140,6 +140,9 @@ export const uploads = sqliteTable(
   {
     fileId: text("file_id").notNull(),
     teamId: text("team_id").notNull(),
+    /** The API key that created the upload, and whether it is a public one. */
+    keyId: text("key_id").notNull(),
+    isPublic: integer("is_public", { mode: "boolean" }).notNull(),
     /** SHA-256 of the secret in the upload's address, hex. */
     secretHash: text("secret_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
@@ -171,7 +174,8 @@ export const uploads = sqliteTable(
   (t) => [
     primaryKey({ columns: [t.fileId] }),
     index("uploads_due").on(t.dueAt),
-    index("uploads_unfinished").on(t.teamId).where(isUnfinished),
+    // In the order of the list, and with all that a creation sums up.
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.sizeBytes).where(isUnfinished),
   ],
 );
 

@@ -119,6 +119,7 @@ describe("By the time of its answer", () => {
     ["GET /auth/v1/users/{id}", { trips: 1 }],
     ["GET /auth/v1/users", { trips: 1 }],
     ["GET /docs/v1/uploads", { trips: 1 }],
+    ["GET /docs/v1/uploads/resumable", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/waveform", { trips: 1 }],

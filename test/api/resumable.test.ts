@@ -78,12 +78,12 @@ describe("An upload", () => {
     },
   );
 
-  test("An upload tells at its begin where it is, which file it will be, and when it expires.", async () => {
+  test("reports at its creation where it is, which file it will be, and when it expires.", async () => {
     const made = await create(team.call, 10);
     expect(locationOf(made)).toMatch(/^\/docs\/v1\/uploads\/resumable\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
     expect(made.headers.get("Content-Location")).toBe(`/docs/v1/uploads/${idOf(made)}`);
     const expires = Date.parse(made.headers.get("Upload-Expires") ?? "");
-    expect(Math.abs(expires - Date.now() - 24 * 60 * 60 * 1000)).toBeLessThan(5 * 60 * 1000);
+    expect(Math.abs(expires - Date.now() - 60 * 60 * 1000)).toBeLessThan(5 * 60 * 1000);
     expect([made.text, offsetOf(made), made.headers.get("Tus-Resumable")]).toEqual(["", 0, "1.0.0"]);
   });
 
@@ -257,17 +257,103 @@ describe("A caller", () => {
       expect((await head(broken.call, path, { token: team.token })).status).toBe(423);
     }
   });
+});
 
-  test("A team has 100 unfinished uploads at most.", async () => {
+describe("The unfinished uploads of a team", () => {
+  const newKey = async (team: Team, isPublic: boolean) => {
+    const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "key", isPublic } });
+    return { id: body.data.id as string, token: body.data.key as string };
+  };
+  const countOf = (answers: Answer[], outcome: number | string) =>
+    answers.filter(({ status, code }) => status === outcome || code === outcome).length;
+  const many = (count: number, send: () => Promise<Answer>) => Promise.all(Array.from({ length: count }, send));
+
+  test("are listed newest first, page by page, to secret keys, and cancelled by their ids.", async () => {
     const team = await newTeam();
-    const made = await Promise.all(Array.from({ length: 104 }, () => create(team.call, 1)));
-    expect(made.filter(({ status }) => status === 201)).toHaveLength(100);
-    expect(made.filter(({ code }) => code === "too_many_unfinished_uploads")).toHaveLength(4);
-    const path = locationOf(made.find(({ status }) => status === 201)!);
+    const page = await newKey(team, true);
+    const first = await create(team.call, 300, { filename: "one.wav" });
+    await patch(team.call, locationOf(first), 0, new Uint8Array(100));
+    const second = await create(team.call, 200, { filename: "two.wav" }, { token: page.token });
+    const finished = await create(team.call, 1);
+    await patch(team.call, locationOf(finished), 0, new Uint8Array(1));
+
+    const newest = await team.call("GET", `${RESUMABLE}?limit=1`);
+    const next = /<https?:\/\/[^/]+(.+)>; rel="next"/.exec(newest.headers.get("Link") ?? "")?.[1] ?? "";
+    const oldest = await team.call("GET", next);
+    const day = (answer: Answer) =>
+      Date.parse(answer.body.data[0].expiresAt) - Date.parse(answer.body.data[0].createdAt);
+    expect([newest.body.data.length, oldest.body.data.length, oldest.headers.get("Link")]).toEqual([1, 1, null]);
+    expect(newest.body.data[0]).toMatchObject({
+      _id: idOf(second),
+      name: "two.wav",
+      size: 200,
+      offset: 0,
+      keyId: page.id,
+    });
+    expect(oldest.body.data[0]).toMatchObject({ _id: idOf(first), name: "one.wav", size: 300, offset: 100 });
+    expect([day(newest), day(oldest) > 23 * 60 * 60 * 1000]).toEqual([60 * 60 * 1000, true]);
+    expect((await call("GET", RESUMABLE, { token: page.token })).code).toBe("forbidden");
+    expect((await (await newTeam()).call("GET", RESUMABLE)).body.data).toEqual([]);
+
+    for (const made of [first, second]) await team.call("DELETE", `/docs/v1/uploads/${idOf(made)}`);
+    expect((await team.call("GET", RESUMABLE)).body.data).toEqual([]);
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 1 });
+    expect((await head(team.call, locationOf(first))).status).toBe(404);
+  });
+
+  test("are at most 50 of public keys and 100 of all, also when they are created at once.", async () => {
+    const team = await newTeam();
+    const pages = [await newKey(team, true), await newKey(team, true)];
+    const ofPages = (
+      await Promise.all(pages.map(({ token }) => many(26, () => create(call, 1, {}, { token }))))
+    ).flat();
+    expect([countOf(ofPages, 201), countOf(ofPages, "too_many_unfinished_uploads")]).toEqual([50, 2]);
+    const own = await many(52, () => create(team.call, 1));
+    expect([countOf(own, 201), countOf(own, "too_many_unfinished_uploads")]).toEqual([50, 2]);
+    const path = locationOf(ofPages.find(({ status }) => status === 201)!);
     await patch(team.call, path, 0, new Uint8Array(1));
-    expect((await create(team.call, 1)).status).toBe(201);
-    expect((await create(team.call, 1)).body.message).toMatch(/at most 100 unfinished uploads/);
+    const again = [await create(call, 1, {}, pages[0]), await create(call, 1, {}, pages[1])];
+    expect(again.map(({ status }) => status)).toEqual([201, 409]);
+    expect(again[1]?.body.message).toMatch(/at most 100 unfinished uploads/);
     await upload(team, "form.txt", "forms are not counted");
+  });
+
+  test("reserve at most a fifth of the quota through public keys, also when they are created at once.", async () => {
+    const team = await newTeam();
+    const small = startWorker(
+      compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, maxTeamBytes: 100 } })),
+    );
+    const pages = [await newKey(team, true), await newKey(team, true)];
+    const made = (
+      await Promise.all(pages.map(({ token }) => many(5, () => create(small.call, 5, {}, { token }))))
+    ).flat();
+    expect([countOf(made, 201), countOf(made, "quota_exceeded")]).toEqual([4, 6]);
+    expect(made.find(({ status }) => status === 413)?.body.message).toMatch(/ 20 bytes\./);
+    expect((await create(small.call, 80, {}, { token: team.token })).status).toBe(201);
+  });
+
+  test("end when the key that created them is revoked, and free their quota at once.", async () => {
+    const team = await newTeam();
+    const [key, other] = [await newKey(team, false), await newKey(team, false)];
+    const made = await create(call, 12 * MEBIBYTE, {}, key);
+    const path = locationOf(made);
+    await patch(call, path, 0, patternOf(6 * MEBIBYTE), key);
+    const kept = await create(call, 7, {}, other);
+    expect((await team.call("DELETE", `/auth/v1/apikeys/${key.id}`)).status).toBe(200);
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
+    expect((await team.call("GET", RESUMABLE)).body.data).toMatchObject([{ _id: idOf(kept) }]);
+    expect((await head(team.call, path)).status).toBe(404);
+    expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
+  });
+
+  test("keep the time at which they expire while requests bring no byte.", async () => {
+    const path = locationOf(await create(team.call, 2));
+    const expiry = async () => (await head(team.call, path)).headers.get("Upload-Expires") ?? "";
+    const before = await expiry();
+    expect((await patch(team.call, path, 0, new Uint8Array())).status).toBe(204);
+    expect(await expiry()).toBe(before);
+    await patch(team.call, path, 0, new Uint8Array(1));
+    expect(Date.parse(await expiry()) - Date.parse(before)).toBeGreaterThan(22 * 60 * 60 * 1000);
   });
 });
 
@@ -513,9 +599,9 @@ describe("An upload that ends midway", () => {
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
     expect((await usageOf(team)).bytes).toBe(0);
     const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 99)";
-    const columns = "team_id, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
+    const columns = "team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
     await env.DB.prepare(
-      `${rows} insert into uploads (file_id, ${columns}) select printf('%024x', i) || ?1, ?1, '', 1, 1, '', 1, 4e15 from n`,
+      `${rows} insert into uploads (file_id, ${columns}) select printf('%024x', i) || ?1, ?1, '', 0, '', 1, 1, '', 1, 4e15 from n`,
     )
       .bind(team.teamId)
       .run();

@@ -46,11 +46,18 @@ class Upload {
   mayBeDeleted = false;
   /** More than a day has gone by since its last byte. */
   isOld = false;
+  readonly #createdAt: number;
 
   constructor(client: Uploader, content: number) {
     this.client = client;
     this.content = content;
     this.sentBytes = client.told;
+    this.#createdAt = client.world.system.now();
+  }
+
+  /** As far as its client knows it has no byte, and is an hour old. */
+  get mayBeExpired(): boolean {
+    return this.told === 0 && this.client.world.system.now() >= this.#createdAt + 60 * MINUTE;
   }
 
   get told(): number {
@@ -63,8 +70,8 @@ class Upload {
 
   /** Exactly one answer is right. */
   get isCertain(): boolean {
-    const { isFinished, isDeleted, mayBeDeleted, isOld, sentBytes, told } = this;
-    return !isFinished && !isDeleted && !mayBeDeleted && !isOld && sentBytes === told;
+    const { isFinished, isDeleted, mayBeDeleted, isOld, mayBeExpired, sentBytes, told } = this;
+    return !isFinished && !isDeleted && !mayBeDeleted && !isOld && !mayBeExpired && sentBytes === told;
   }
 
   /** All of its bytes were sent, and nobody was told what became of them. */
@@ -148,12 +155,12 @@ class Stage {
   /** What a client of a resumable upload was answered is right, and what it was told is so from now on. */
   learnFrom(upload: Upload, { status, headers }: Answer, expected: number[]): void {
     const { model } = this;
-    const { isFinished, isDeleted, isOld, mayBeDeleted, mayBeFinished, client } = upload;
+    const { isFinished, isDeleted, isOld, mayBeExpired, mayBeDeleted, mayBeFinished, client } = upload;
     const isThere = model.files.has(client.id);
     const right = new Set(isDeleted || (isFinished && !isThere) ? [404] : expected);
     if (isOld && !isFinished && !mayBeFinished) for (const code of expected) right.delete(code);
-    if (isOld && !isFinished && !isDeleted) right.add(410);
-    if (isOld || mayBeDeleted) right.add(404);
+    if ((isOld || mayBeExpired) && !isFinished && !isDeleted) right.add(410);
+    if (isOld || mayBeExpired || mayBeDeleted) right.add(404);
     expect([...right], `answered at ${upload.told} of ${upload.sizeBytes}`).toContain(status);
     if (status === 404 && !isFinished) {
       upload.isDeleted = true;

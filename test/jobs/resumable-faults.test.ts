@@ -504,6 +504,20 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
+    "the revocation of the key that created an upload",
+    {
+      bytes: small,
+      prepare: half,
+      act: ({ world, team }, bindings) =>
+        world.ask("DELETE", `/auth/v1/apikeys/${team.keyId}`, { token: team.token }, { bindings }),
+      async afterwards({ team }, result) {
+        if (status(result) !== 200) return;
+        expect(await rowsOf(team.teamId)).toMatchObject([{ status: "deleting", reserved_bytes: 0 }]);
+      },
+      isKept: false,
+    },
+  ],
+  [
     "the deletion of a file that came by an upload",
     {
       bytes: small,
@@ -568,6 +582,40 @@ const expectKept = async ({ world, team }: Uploader, bytes: Uint8Array<ArrayBuff
   const [row] = await rowsOf(team.teamId);
   expect([row?.status, row?.sha256]).toEqual(["completed", await sha256(bytes)]);
 };
+
+describe("An upload without a byte", () => {
+  test("expires after an hour.", async () => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), small);
+    await begin(client);
+    world.aheadMilliseconds += 59 * MINUTE;
+    expect((await must(client.head())).status).toBe(200);
+    world.aheadMilliseconds += 2 * MINUTE;
+    expect((await must(client.head())).status).toBe(410);
+    await world.recover();
+    expect(await expectSettled(client.team.teamId, { world })).toEqual([]);
+  });
+
+  test("does not expire while its first request writes, and by further claims after 15 minutes at the latest.", async () => {
+    const world = new World();
+    const [writing, claiming] = await Promise.all(
+      [1, 2].map(async () => new Uploader(world, await world.newTeam(), small)),
+    );
+    await begin(writing!);
+    await begin(claiming!);
+    world.aheadMilliseconds += 59 * MINUTE;
+    const dying = () => new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
+    expect(await claiming!.send(0, 100, dying())).toBe("dead");
+    const { older } = await overtaking(writing!, 0, undefined, async () => {
+      world.aheadMilliseconds += 14 * MINUTE;
+      expect(await claiming!.send(0, 100, dying())).toBe("dead");
+      await world.recover();
+    });
+    expect(status(older)).toBe(204);
+    world.aheadMilliseconds += 3 * MINUTE;
+    expect((await must(claiming!.send(0, 100))).status).toBe(410);
+  });
+});
 
 describe("A line that goes silent", () => {
   test.each([false, true])(
@@ -748,6 +796,8 @@ describe("Of two requests for one upload", () => {
       const { older, newer } = await overtaking(client, 0, undefined, async () => {
         const deleted = await must(client.ask("DELETE"));
         expect(await rowsOf(client.team.teamId)).toMatchObject([{ status: "deleting", reserved_bytes: 0 }]);
+        const { body } = await client.world.call("GET", "/docs/v1/usage", { token: client.team.token });
+        expect(body.data).toMatchObject({ files: 0, bytes: 0 });
         return deleted;
       });
       expect(status(newer)).toBe(204);
@@ -756,6 +806,20 @@ describe("Of two requests for one upload", () => {
       await expectEnded({ client, where: "", result: null }, false);
     },
   );
+
+  test("Of two requests for one upload, the revocation of its key wins over the one that still sends.", async () => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), large);
+    await begin(client);
+    const { keyId, token, teamId } = client.team;
+    const { older } = await overtaking(client, 0, undefined, () =>
+      must(world.ask("DELETE", `/auth/v1/apikeys/${keyId}`, { token })),
+    );
+    expect([404, 409]).toContain(status(older));
+    world.aheadMilliseconds += 16 * MINUTE;
+    await world.recover();
+    expect(await expectSettled(teamId, { world })).toEqual([]);
+  });
 
   test("Of two requests for one upload, DELETE does not win over the one that has stored the file, and tells of no end.", async () => {
     const world = new World();

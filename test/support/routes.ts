@@ -14,8 +14,9 @@ export interface Route {
   operation: Operation;
 }
 
-/** Routes of resumable uploads need tus headers. api/resumable.test.ts tests them. */
-const isOfOthers = ({ path }: { path: string }) => !path.startsWith("/docs/v1/uploads/resumable");
+/** Operations of tus need its headers. api/resumable.test.ts tests them. */
+const isOfOthers = ({ method, path }: { method: string; path: string }) =>
+  !path.startsWith("/docs/v1/uploads/resumable") || (method === "GET" && path === "/docs/v1/uploads/resumable");
 
 export const routes: readonly Route[] = Object.values(api)
   .map(([name, operation]) => ({ name, ...splitRoute(name), operation }))

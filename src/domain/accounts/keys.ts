@@ -6,6 +6,7 @@ import { apiKeys } from "../../platform/schema.ts";
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
+import { cancelUploadsOfKey } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Actor, authorizeRead, type Credential, namesTeam, refuseNamedTeam, teamRead } from "./authorization.ts";
 
@@ -158,13 +159,18 @@ const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: stri
     .returning(),
 );
 
-/** Revokes the key from the next request on, and returns what it was. @throws `not_found` */
+/**
+ * Revokes the key from the next request on, cancels its unfinished resumable uploads, and returns what it was.
+ * @throws `not_found`
+ */
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
   const [[found]] = actor.kind === "operator" ? await read(deps, [teamOfKey({ id })]) : [[actor]];
   if (!found) throw new AppError("not_found");
   const key = { id, teamId: found.teamId };
   const event = newEvent(deps, "apikey.revoked", actor, key);
-  const [[row]] = await writeWithEvent(deps, event, [deleteKeyById(key)], { isIdempotent: false });
+  const [[row]] = await writeWithEvent(deps, event, [deleteKeyById(key), ...cancelUploadsOfKey(deps, key)], {
+    isIdempotent: false,
+  });
   if (!row) throw new AppError("not_found");
   return decryptKeyOrBlank(deps, row);
 }

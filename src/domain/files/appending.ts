@@ -10,6 +10,8 @@ import {
   deleteParts,
   fileOf,
   isWhole,
+  MAX_EMPTY_MILLISECONDS,
+  MAX_FENCED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
@@ -45,6 +47,15 @@ export const tooLong = (sizeBytes: number) =>
 export const LOOK_MILLISECONDS = 600;
 /** Bytes that are not saved are when none have come for so many looks. */
 const SILENT_LOOKS = 2;
+
+/** When the recovery job looks at an unfinished upload: it expires, or has all of its bytes and is not assembled yet. */
+function dueTime(row: ResumableRow, now: number): number {
+  const { offsetBytes, isWriting, createdAt } = row;
+  // A request that is writing has stored its first bytes by then, or has timed out.
+  if (offsetBytes === 0) return createdAt + MAX_EMPTY_MILLISECONDS + (isWriting ? MAX_FENCED_MILLISECONDS : 0);
+  const milliseconds = isWhole(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
+  return Math.min(now + milliseconds, createdAt + MAX_RESUMABLE_MILLISECONDS);
+}
 
 /** One request that has claimed its upload. */
 export class Appending {
@@ -211,7 +222,6 @@ export class Appending {
   /** @throws `offset_mismatch` where a newer request has taken over, or the upload was deleted */
   async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
-    const now = this.#deps.system.now();
     const before = this.#row;
     const row = {
       ...before,
@@ -220,9 +230,7 @@ export class Appending {
       nextPart: progress.number,
       ...progress.type,
     };
-    // One that is whole and is not put together is soon looked after.
-    const milliseconds = isWhole(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
-    row.dueAt = Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
+    row.dueAt = dueTime(row, this.#deps.system.now());
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting) };
     const along = part ? [savePart({ ...values, ...part })] : [];
     const queries = [saveResumable(values), savedState(values), ...along] as const;

@@ -49,7 +49,7 @@ export async function quotaError(deps: Deps, teamId: string): Promise<AppError> 
 
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 
-function formatBytes(bytes: number): string {
+export function formatBytes(bytes: number): string {
   const exponent = UNITS.findLastIndex((_, index) => bytes >= 1000 ** index);
   return `${Number((bytes / 1000 ** exponent).toFixed(1))} ${UNITS[exponent]}`;
 }

@@ -8,6 +8,8 @@ import { type FileKey, fileKey, isFileOfUpload, objectKey, stashPrefix } from ".
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
 
+/** An upload without a byte expires this long after its creation, so that reserving quota alone does not hold it for a day. */
+export const MAX_EMPTY_MILLISECONDS = 60 * 60 * 1000;
 /** An unfinished upload expires so long after its last byte. */
 export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
 /** And so long after its begin: R2 drops what was stored in parts after seven days. */
@@ -15,7 +17,7 @@ export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
 /** R2's limit. */
 const MAX_PART_NUMBER = 10_000;
 /** A request that was writing when its upload was deleted has found out by then: the slowest client that is let takes 11 min for 5 MiB. */
-const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
+export const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
 /** What recovery could not bring to its end is tried again. */
 const RETRY_MILLISECONDS = 5 * 60 * 1000;
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
@@ -100,7 +102,10 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
       epoch: sql`${uploads.epoch} + 1`,
       nextPart: sql`${uploads.nextPart} + case when is_writing then 1 else 0 end`,
       isWriting: true,
-      dueAt: sql`min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS})`,
+      // As `dueTime` says.
+      dueAt: sql`case when ${uploads.offsetBytes} = 0
+        then ${uploads.createdAt} + ${MAX_EMPTY_MILLISECONDS + MAX_FENCED_MILLISECONDS}
+        else min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS}) end`,
     })
     .where(
       and(

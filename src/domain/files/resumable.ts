@@ -2,8 +2,8 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import { type Db, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
-import { files, isUnfinished, uploads } from "../../platform/schema.ts";
+import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { files, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
@@ -12,13 +12,13 @@ import { type Append, Appending, finish, tooLong } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName, objectKey } from "./names.ts";
-import { quotaError } from "./quota.ts";
 import {
   type AddressValues,
   claimResumable,
   eraseResumable,
   fileOf,
   isWhole,
+  MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
@@ -29,6 +29,7 @@ import {
   view,
   waitForWriter,
 } from "./resumable-rows.ts";
+import { canReserve, maxPublicBytes, type ReservationValues, reservationError, reservedByTeam } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /*
@@ -51,8 +52,6 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  * to R2, which drops it after seven days: only R2 makes the id, and no binding lists them.
  */
 
-/** Those of a team: each holds a place in the quota and objects in R2. */
-const MAX_UNFINISHED_UPLOADS = 100;
 /** The pauses between looks at a request that is writing: in all of them it can store what has come of a part. */
 const LOOKS_MILLISECONDS = [50, 150, 450, 700, 650];
 /** One that gets on all the time is waited for so long: it may be another client's, and the newer of two goes on. */
@@ -68,18 +67,10 @@ export interface Address {
   secret: string;
 }
 
-type NewValues = UploadValues & ResumableRow;
+type NewValues = UploadValues & ResumableRow & ReservationValues;
 
-const countUnfinished = (db: Db, param: Param<{ teamId: string }>) =>
-  db
-    .select({ count: sql<number>`count(*)` })
-    .from(uploads)
-    .where(and(eq(uploads.teamId, param("teamId")), isUnfinished));
-const unfinishedOf = preparedQuery(countUnfinished);
-const insertFile = preparedQuery((db, param: Param<UploadValues>) =>
-  insertReceiving(db, param, sql`${countUnfinished(db, param)} < ${MAX_UNFINISHED_UPLOADS}`),
-);
-const insertUpload = preparedQuery((db, param: Param<NewValues>) => {
+const insertFile = preparedQuery((db, param: Param<NewValues>) => insertReceiving(db, param, canReserve(db, param)));
+const insertResumableRow = preparedQuery((db, param: Param<NewValues>) => {
   const begun = db
     .select({ one: sql`1` })
     .from(files)
@@ -134,7 +125,7 @@ export async function createUpload(
 
 async function insertResumable(
   deps: Deps,
-  { teamId }: TeamActor,
+  { teamId, keyId, kind }: TeamActor,
   input: Omit<NewUpload, "body">,
 ): Promise<{ address: Address; upload: ResumableUpload }> {
   const { sizeBytes, metadata, sha256 } = input;
@@ -145,6 +136,8 @@ async function insertResumable(
   const row: ResumableRow = {
     fileId: id,
     teamId,
+    keyId,
+    isPublic: kind === "public",
     secretHash: fingerprint(secret),
     sizeBytes,
     offsetBytes: 0,
@@ -160,18 +153,17 @@ async function insertResumable(
     isWriting: false,
     isFinished: false,
     createdAt: values.createdAt,
-    dueAt: values.now + MAX_UNFINISHED_MILLISECONDS,
+    dueAt: values.createdAt + MAX_EMPTY_MILLISECONDS,
   };
-  const [, , own, [unfinished]] = await write(
-    deps,
-    [insertFile(values), insertUpload({ ...values, ...row }), uploadState({ id, teamId }), unfinishedOf({ teamId })],
-    { isIdempotent: true },
-  );
-  if (own.length === 0) {
-    if ((unfinished?.count ?? 0) < MAX_UNFINISHED_UPLOADS) throw await quotaError(deps, teamId);
-    const message = `A team can have at most ${MAX_UNFINISHED_UPLOADS} unfinished uploads. Complete or cancel one and retry.`;
-    throw new AppError("too_many_unfinished_uploads", { message });
-  }
+  const reservation = { ...row, maxPublicBytes: maxPublicBytes(deps) };
+  const queries = [
+    insertFile({ ...reservation, ...values }),
+    insertResumableRow({ ...values, ...reservation }),
+    uploadState({ id, teamId }),
+    reservedByTeam({ teamId }),
+  ] as const;
+  const [, , own, [reserved]] = await write(deps, queries, { isIdempotent: true });
+  if (own.length === 0) throw await reservationError(deps, reservation, reserved);
   return { address: { id, secret }, upload: view(row) };
 }
 

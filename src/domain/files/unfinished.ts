@@ -1,0 +1,148 @@
+import { and, eq, inArray, lt, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type BoundQuery, type Db, given, type Param, preparedQuery } from "../../platform/db.ts";
+import { files, isUnfinished, uploads } from "../../platform/schema.ts";
+import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { type FileKey, isFileOfUpload } from "./names.ts";
+import { formatBytes, quotaError } from "./quota.ts";
+import { MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+
+/* The unfinished resumable uploads of a team: how many it may have, its list of them, and their end with their key. */
+
+/** Each holds storage quota and objects in R2, and creating another one counts them all. */
+const MAX_UNFINISHED_UPLOADS = 100;
+/** Anyone who sees a web page can use its public key, so public keys leave half of the uploads to the team itself. */
+const MAX_PUBLIC_UPLOADS = 50;
+/** For the same reason, public keys can reserve only a fifth of the team's storage quota. */
+const PUBLIC_QUOTA_DIVISOR = 5;
+
+export interface ReservationValues {
+  teamId: string;
+  isPublic: boolean;
+  sizeBytes: number;
+  maxPublicBytes: number;
+}
+
+/** The share of the quota that all public keys of a team can reserve together. */
+export const maxPublicBytes = ({ settings }: Deps): number => Math.floor(settings.maxTeamBytes / PUBLIC_QUOTA_DIVISOR);
+
+const isOfTeam = (param: Param<{ teamId: string }>) => and(eq(uploads.teamId, param("teamId")), isUnfinished);
+const PUBLIC_COUNT = sql<number>`coalesce(sum(${uploads.isPublic}), 0)`;
+const PUBLIC_BYTES = sql<number>`coalesce(sum(${uploads.isPublic} * ${uploads.sizeBytes}), 0)`;
+
+/** Whether the team can begin one more upload. It is a condition of the insert itself, so concurrent requests are exact. */
+export function canReserve(db: Db, param: Param<ReservationValues>) {
+  const isPublicLeft = sql`${PUBLIC_COUNT} < ${MAX_PUBLIC_UPLOADS}
+    and ${PUBLIC_BYTES} + ${param("sizeBytes")} <= ${param("maxPublicBytes")}`;
+  const isLeft = sql`count(*) < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")} or (${isPublicLeft}))`;
+  return sql`${db.select({ isLeft }).from(uploads).where(isOfTeam(param))}`;
+}
+
+interface Reserved {
+  count: number;
+  publicCount: number;
+  publicBytes: number;
+}
+
+/** What `canReserve` decided by. */
+export const reservedByTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db
+    .select({ count: sql<number>`count(*)`, publicCount: PUBLIC_COUNT, publicBytes: PUBLIC_BYTES })
+    .from(uploads)
+    .where(isOfTeam(param)),
+);
+
+/** Says which limit kept a team from creating an upload. */
+export async function reservationError(
+  deps: Deps,
+  { teamId, isPublic, sizeBytes, maxPublicBytes: maxBytes }: ReservationValues,
+  { count, publicCount, publicBytes }: Reserved = { count: 0, publicCount: 0, publicBytes: 0 },
+): Promise<AppError> {
+  const tooMany = (who: string, limit: number) =>
+    new AppError("too_many_unfinished_uploads", {
+      message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
+    });
+  if (count >= MAX_UNFINISHED_UPLOADS) return tooMany("A team", MAX_UNFINISHED_UPLOADS);
+  if (isPublic && publicCount >= MAX_PUBLIC_UPLOADS) return tooMany("The public keys of a team", MAX_PUBLIC_UPLOADS);
+  if (!isPublic || publicBytes + sizeBytes <= maxBytes) return quotaError(deps, teamId);
+  return new AppError("quota_exceeded", {
+    message: `Unfinished uploads of public keys can reserve at most ${formatBytes(maxBytes)}. Complete or cancel one and retry.`,
+  });
+}
+
+export interface UnfinishedUpload {
+  id: string;
+  name: string;
+  sizeBytes: number;
+  offsetBytes: number;
+  /** The API key that created the upload. */
+  keyId: string;
+  createdAt: number;
+  expiresAt: number;
+}
+
+const LIST = "unfinished";
+
+const unfinishedPage = teamRead(uploads.teamId, (db, param: Param<KeysetValues>) => {
+  const { where, by, limit, offset } = keyset(uploads.fileId, "newest first", param);
+  const query = db
+    .select({
+      id: uploads.fileId,
+      name: files.originalName,
+      sizeBytes: uploads.sizeBytes,
+      offsetBytes: uploads.offsetBytes,
+      keyId: uploads.keyId,
+      createdAt: uploads.createdAt,
+      expiresAt: uploads.dueAt,
+    })
+    .from(uploads)
+    .innerJoin(files, isFileOfUpload)
+    .orderBy(...by)
+    .limit(limit)
+    .offset(offset)
+    .$dynamic();
+  return { query, where: and(isUnfinished, eq(files.status, "receiving"), where) };
+});
+
+/** Newest first. @throws `invalid_input` for a cursor of another list */
+export async function listUnfinished(
+  deps: Deps,
+  credential: Credential<"team">,
+  request: PageRequest,
+): Promise<Page<UnfinishedUpload>> {
+  const values = keysetValues(LIST, "newest first", request);
+  const rows = await authorizeRead(deps, credential, unfinishedPage(values));
+  return cutPage(LIST, request, rows, (row): UnfinishedUpload => row);
+}
+
+type RevokedValues = { teamId: string; keyId: string; now: number; dueAt: number };
+
+/** An upload that has all of its bytes is kept: only its commit is missing. */
+const isOfKey = (param: Param<RevokedValues>) =>
+  and(isOfTeam(param), eq(uploads.keyId, param("keyId")), lt(uploads.offsetBytes, uploads.sizeBytes));
+
+const hideFilesOfKey = preparedQuery((db, param: Param<RevokedValues>) => {
+  const ids = db.select({ id: uploads.fileId }).from(uploads).where(isOfKey(param));
+  return db
+    .update(files)
+    .set({ status: "deleting", reservedBytes: 0, ...given(param, "dueAt") })
+    .where(and(eq(files.teamId, param("teamId")), inArray(files.id, ids), eq(files.status, "receiving")));
+});
+const endUploadsOfKey = preparedQuery((db, param: Param<RevokedValues>) =>
+  db
+    .update(uploads)
+    .set({
+      isFinished: true,
+      dueAt: sql`${param("now")} + case when ${uploads.isWriting} then ${MAX_FENCED_MILLISECONDS} else 0 end`,
+    })
+    .where(isOfKey(param)),
+);
+
+/** Goes with the revocation of a key: ends its unfinished uploads. The recovery job deletes their bytes and rows. */
+export function cancelUploadsOfKey({ system }: Deps, { teamId, id: keyId }: FileKey): BoundQuery<unknown>[] {
+  const now = system.now();
+  const values = { teamId, keyId, now, dueAt: now + MAX_FENCED_MILLISECONDS };
+  return [hideFilesOfKey(values), endUploadsOfKey(values)];
+}
