@@ -48,6 +48,9 @@ const RETRY_AFTER_SECONDS: Partial<Record<number, number>> = {
   503: 5, // binding failures usually last only seconds
 };
 
+export const retryAfterOf = ({ code, retryAfterSeconds }: AppError): number | undefined =>
+  retryAfterSeconds ?? RETRY_AFTER_SECONDS[STATUS[code]];
+
 const CODES = Object.keys(STATUS) as [Code, ...Code[]];
 
 export const errorSchema = z
@@ -75,7 +78,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
     c.var.log("error", "request failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
-  const retryAfterSeconds = appError.retryAfterSeconds ?? RETRY_AFTER_SECONDS[status];
+  const retryAfterSeconds = retryAfterOf(appError);
   if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
   const { code, message, errors } = appError;
   const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };

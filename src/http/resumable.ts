@@ -9,7 +9,7 @@ import {
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
-import { renderMethodNotAllowed } from "./failures.ts";
+import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
 import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
@@ -222,7 +222,9 @@ export const head: Operation = {
     try {
       return await headOnce.answer(c);
     } catch (cause) {
-      const { code, retryAfterSeconds = 1 } = cause instanceof AppError ? cause : new AppError("internal");
+      const error = cause instanceof AppError ? cause : new AppError("internal");
+      const { code } = error;
+      const retryAfterSeconds = (code === "rate_limited" ? retryAfterOf(error) : error.retryAfterSeconds) ?? 1;
       if (!["unavailable", "internal", "rate_limited"].includes(code)) throw cause;
       if (code !== "rate_limited") {
         c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
