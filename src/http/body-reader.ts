@@ -1,11 +1,10 @@
 import { Buffer } from "node:buffer";
 import type { Context } from "hono";
+import { MIN_BYTES_PER_SECOND } from "../domain/files/upload.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 const READ_BYTES = 256 * 1024;
-/** Beyond the first pause that is allowed, a client must send this much: a slow one holds memory and quota. */
-const MIN_BYTES_PER_SECOND = 8 * 1024;
 
 /** Of a body that is refused so much is still read: a client that is answered midway often sees a reset instead. */
 export const MAX_DRAINED_BYTES = 1024 * 1024;

@@ -16,6 +16,7 @@ import {
   forget,
   must,
   type Row,
+  rowsOf,
   sha256,
   UNAVAILABLE,
   World,
@@ -454,4 +455,24 @@ describe("Whatever fails or dies at whichever call", () => {
       expect(runs).toBeGreaterThan(points * (FAILURES.length - 1) + changes * FAILURES.length);
     },
   );
+});
+
+describe("A form upload whose Worker died", () => {
+  // The idle time and 8 KiB/s give the slowest client that is allowed, and a quarter of an hour is for everything else.
+  const slowestOf = (bytes: number) => 30_000 + (bytes / 8192) * 1000;
+  const QUARTER = 15 * 60_000;
+
+  test.each([1000, 90_000_000])("holds a quota of %i bytes until its slowest client would be done", async (bytes) => {
+    const world = new World();
+    const team = await world.newTeam();
+    const bindings = new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
+    const form = await encodeForm("a.txt", "text");
+    expect(await world.upload(team, form, { "Content-Length": `${bytes}` }, { bindings })).toBe("dead");
+    world.aheadMilliseconds += slowestOf(bytes);
+    await world.recover();
+    expect(await rowsOf(team.teamId)).toMatchObject([{ status: "receiving", reserved_bytes: bytes }]);
+    world.aheadMilliseconds += QUARTER + 1;
+    await world.recover();
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
 });

@@ -19,7 +19,6 @@ import { endResumable, eraseResumable } from "./resumable-rows.ts";
  */
 
 /** How long each state may last before recovery looks. */
-export const MAX_RECEIVING_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const MAX_PENDING_MILLISECONDS = 2 * 60 * 1000;
 export const MAX_DELETING_MILLISECONDS = 60 * 1000;
 

@@ -14,7 +14,6 @@ import {
   enqueue,
   MAX_DELETING_MILLISECONDS,
   MAX_PENDING_MILLISECONDS,
-  MAX_RECEIVING_MILLISECONDS,
   removeRows,
   type ShownRow,
   type StoredFile,
@@ -36,11 +35,20 @@ import { type DetectedType, ObjectWriter } from "./storing.ts";
  *
  * The row comes before the bytes, so no object is ever without a row and nobody has to search the bucket. Whatever
  * fails before the commit is undone at once: the row is hidden for good, then the bytes go, then the row. What `undo`
- * can't reach (the Worker died, D1 is away) recovery does after 24 hours. A commit whose answer was lost is
+ * can't reach (the Worker died, D1 is away) the recovery job does after `receivingMilliseconds`. A commit whose answer was lost is
  * repeated: it then tells whether the file is committed, by this try or by the one before.
  *
  * A row under `deleting` at the commit was deleted while its bytes arrived; it is undone like any other failure.
  */
+
+/** After its first pause a client must send at least this much: a slower one holds memory and quota for too long. */
+export const MIN_BYTES_PER_SECOND = 8 * 1024;
+/** What a form upload takes besides receiving the file: the form around it, and R2 and D1 with their retries. */
+const STORING_MILLISECONDS = 15 * 60 * 1000;
+
+/** When the slowest client that is allowed must be done: 3.7 hours for 100 MB. The Worker of an older upload has died. */
+const receivingMilliseconds = ({ settings }: Deps, maxBytes: number): number =>
+  settings.uploadIdleMilliseconds + Math.ceil((maxBytes / MIN_BYTES_PER_SECOND) * 1000) + STORING_MILLISECONDS;
 
 /** A file on its way in, whatever the transport. */
 export interface IncomingFile {
@@ -143,7 +151,7 @@ async function begin(
   upload: Named,
   { maxBytes, idempotencyKey }: IncomingFile,
 ): Promise<"begun" | "no room" | EarlierUpload> {
-  const values = uploadValues(deps, upload, maxBytes, MAX_RECEIVING_MILLISECONDS);
+  const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes));
   const insert = insertUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
     const [, own] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
