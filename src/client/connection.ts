@@ -1,17 +1,19 @@
 import type { Api } from "./api.ts";
 import { connectionError, errorOf, StowageError } from "./errors.ts";
-import { waitToRetry } from "./retrying.ts";
+import { type RetryPolicy, waitToRetry } from "./retrying.ts";
 
 const TIMEOUT_MILLISECONDS = 60_000;
 const PAGE_ITEMS = 100;
 
 export interface StowageOptions {
-  /** The service's address, such as `https://stowage.example.workers.dev`. */
+  /** The URL of the service, such as `https://stowage.example.workers.dev`. */
   url: string;
-  /** An API key's token, or the operator's. Without one only logging in works. */
+  /** An API key or the operator token. Without one, you can only log in. */
   key?: string | undefined;
-  /** How often a request is repeated that failed for a passing reason; default 4. */
+  /** How often a request is retried after a transient error. Default: 4. */
   retries?: number;
+  /** Called before each retry, with the error and the number of earlier retries. */
+  onRetry?: (error: StowageError, attempt: number) => void;
 }
 
 export interface CallOptions {
@@ -20,27 +22,27 @@ export interface CallOptions {
 
 type Route = keyof Api;
 type Input<R extends Route> = CallOptions & {
-  /** The path's `{id}`. */
+  /** Replaces `{id}` in the path. */
   id?: string;
   headers?: Record<string, string>;
 } & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
   (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
 
-/** Routes whose answers are pages. */
+/** Routes that respond with pages. */
 type ListRoute = { [R in Route]: Api[R]["answer"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
 type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
 export type Item<R extends ListRoute> = ItemOf<Api[R]["answer"]>;
 
 export interface Page<T> {
-  /** Few or none where filters are combined, although more follow. */
+  /** With several filters, a page may hold few items or none although more pages follow. */
   items: T[];
-  /** What the following page is asked for with; undefined on the last. */
+  /** Pass it to `page` to get the next page. Undefined on the last page. */
   next: string | undefined;
 }
 
-/** The items of a list, page after page, as long as they are asked for; or one page at a time. */
-export interface List<T> extends AsyncGenerator<T, void, undefined> {
-  /** The first page, or the one behind the page that told `next`: with its filters, whatever this list's are. */
+/** Items to iterate over, or to read page by page. Each iteration starts at the first item. */
+export interface List<T> extends AsyncIterable<T> {
+  /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
   page(next?: string): Promise<Page<T>>;
 }
 
@@ -49,25 +51,28 @@ type DataOf<A> = A extends { data: infer D } ? D : never;
 interface Sent extends CallOptions {
   method?: string;
   headers?: Record<string, string> | undefined;
-  body?: BodyInit;
-  /** Whether a second time does no harm; where it isn't said, the method decides. */
-  isRepeatable?: boolean;
-  /** None where bytes are sent or taken, which last as long as they are many. */
+  body?: NonNullable<RequestInit["body"]>;
+  /** Whether the request may run twice. By default the method decides. */
+  isIdempotent?: boolean;
+  /** No timeout by default: file transfers may take long. */
   timeoutMilliseconds?: number;
 }
 
-/** One service, and the token that it is asked with. */
+/** Sends requests to one service with one token. */
 export class Connection {
   readonly url: string;
-  readonly retries: number;
+  readonly retryPolicy: RetryPolicy;
   readonly #key: string | undefined;
 
-  constructor({ url, key, retries = 4 }: StowageOptions) {
-    const { origin, pathname } = new URL(url);
-    this.url = (origin + pathname).replace(/\/+$/, "");
-    this.retries = retries;
+  constructor({ url, key, retries = 4, onRetry }: StowageOptions) {
+    const parsed = URL.canParse(url) ? new URL(url) : undefined;
+    // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
+    if (!parsed || !/^https?:$/.test(parsed.protocol))
+      throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
+    this.url = (parsed.origin + parsed.pathname).replace(/\/+$/, "");
+    this.retryPolicy = { retries, onRetry };
     this.#key = key;
-    // What can't be sent is told at once, and is no failure of the line.
+    // Throws if the key can't be a header, instead of failing each request.
     new Headers(this.authorization);
   }
 
@@ -80,7 +85,7 @@ export class Connection {
     return this.#ask(route, input, jsonOf<Api[R]["answer"]>);
   }
 
-  /** Calls a route whose answer is `data`, and a message for people. */
+  /** Calls a route and returns the `data` of its response. */
   async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["answer"]>> {
     return this.#ask(route, input, async (response) => {
       const { data } = await jsonOf<{ data?: DataOf<Api[R]["answer"]> }>(response);
@@ -98,35 +103,35 @@ export class Connection {
         const items = Array.isArray(answer) ? answer : answer.data;
         if (!Array.isArray(items)) throw notOurs(response);
         const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
-        // Its query alone: behind a proxy the address is another, and the token goes to none but ours.
+        // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
         return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
       });
     };
-    return Object.assign(itemsOf(page), { page });
+    return { page, [Symbol.asyncIterator]: () => itemsOf(page) };
   }
 
   /**
-   * Sends to the service, or to a signed address of its store without the token. `read` is a part of it: where the line
-   * breaks below an answer, the request is repeated too.
+   * Sends a request to the service or, without the token, to a signed URL. If the connection breaks while `read` reads
+   * the response, the request is retried, too.
    * @throws StowageError
    */
   async send<T>(
     address: string,
-    { isRepeatable, timeoutMilliseconds, signal, ...init }: Sent,
+    { isIdempotent, timeoutMilliseconds, signal, ...init }: Sent,
     read: (response: Response) => T | Promise<T>,
   ): Promise<T> {
     const isOurs = address.startsWith("/");
     const url = isOurs ? this.url + address : address;
     const headers = { ...(isOurs && this.authorization), ...init.headers };
-    const repeatable = isRepeatable ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
+    const mayRepeat = isIdempotent ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
     for (let attempt = 0; ; attempt++) {
       try {
         return await once(url, { ...init, headers }, { signal, timeoutMilliseconds, read });
       } catch (error) {
-        // The first try has deleted it, and only its answer was lost.
-        const isGone = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
-        if (isGone) return read(new Response("{}"));
-        await waitToRetry(error, { attempt, retries: this.retries, isRepeatable: repeatable }, signal);
+        // An earlier attempt deleted it, and only the response was lost.
+        const isDeleted = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
+        if (isDeleted) return read(new Response("{}"));
+        await waitToRetry(error, { attempt, isIdempotent: mayRepeat, ...this.retryPolicy }, signal);
       }
     }
   }
@@ -161,7 +166,7 @@ async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undef
   } while (next !== undefined);
 }
 
-/** An answer in the service's place, such as a proxy's page. */
+/** The error for a response that another server sent, such as the error page of a proxy. */
 export const notOurs = (response: Response) => errorOf(response.status, "", (name) => response.headers.get(name));
 
 async function jsonOf<T>(response: Response): Promise<T> {
@@ -183,14 +188,14 @@ async function once<T>(url: string, init: RequestInit, { signal, timeoutMillisec
   const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
   const stop = AbortSignal.any(signal ? [signal, ...limits] : limits);
   const attempt = async () => {
-    // The service has no redirections: whoever follows one to another place leaves the token behind, or the body.
+    // The service never redirects. Following a redirect could send the token or the body elsewhere.
     const response = await fetch(url, { ...init, redirect: "manual", signal: stop });
     if (response.ok) return read(response);
     const text = await response.text().catch(() => "");
     throw errorOf(response.status, text, (name) => response.headers.get(name));
   };
   let onAbort = () => {};
-  // Node 20 forgets some bodies when it aborts: whoever reads them would wait for ever.
+  // Node 20 may not settle the reading of a body after an abort.
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => reject(stop.reason);
     stop.addEventListener("abort", onAbort);

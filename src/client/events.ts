@@ -41,7 +41,8 @@ export class Events {
     { after, ...filters }: Pick<EventFilters, "after" | "type" | "teamId"> = {},
     { signal }: CallOptions = {},
   ): AsyncGenerator<Event, void, undefined> {
-    let last = after ?? (await this.list({ teamId: filters.teamId, limit: 1 }, { signal }).next()).value?._id;
+    const newest = async () => (await this.list({ teamId: filters.teamId, limit: 1 }, { signal }).page()).items[0];
+    let last = after ?? (await newest())?._id;
     for (let delay = FIRST_LOOK_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_LOOK_MILLISECONDS)) {
       for await (const event of this.list({ ...filters, order: "asc", after: last }, { signal })) {
         last = event._id;

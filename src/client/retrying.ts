@@ -2,13 +2,17 @@ import { StowageError } from "./errors.ts";
 
 const FIRST_DELAY_MILLISECONDS = 250;
 const MAX_DELAY_MILLISECONDS = 8000;
-/** The service's rate limits are of a minute; who asks for more is not waited for. */
+/** Twice the service's rate limit window. A longer `Retry-After` fails the call instead of blocking it. */
 const MAX_RETRY_AFTER_SECONDS = 120;
+/** A server error that survives these retries (4 s) is most likely caused by the request itself. */
+const MAX_SERVER_ERROR_RETRIES = 4;
 
-/** Nothing was done, or may have been done and can be done again. */
-const PASSING_STATUSES = [408, 423, 429, 502, 503, 504];
-/** The same for errors whose status alone does not say so. */
-const PASSING_CODES = ["connection_failed", "idempotency_in_progress"];
+const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
+
+/** The service, or Cloudflare in front of it (52x, 530), failed in an unknown way. */
+export const isServerError = ({ status }: StowageError) => status === 500 || (status >= 520 && status <= 530);
+/** Transient errors that their status alone does not identify. */
+const TRANSIENT_CODES = ["connection_failed", "idempotency_in_progress"];
 
 /** @throws the signal's reason */
 export async function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
@@ -25,22 +29,31 @@ export async function sleep(milliseconds: number, signal?: AbortSignal): Promise
   signal?.throwIfAborted();
 }
 
+export interface RetryPolicy {
+  /** How often a failed request is retried. */
+  retries: number;
+  /** Called before each wait. */
+  onRetry?: ((error: StowageError, attempt: number) => void) | undefined;
+}
+
 /**
- * Waits until the request that failed so may be sent once more, by `Retry-After` where there is one.
- * @param isRepeatable whether a second time does no harm where the first may have been carried out
- * @throws `error` where it is not to be sent again
+ * Waits before the next attempt: as long as `Retry-After` says, otherwise with exponential backoff.
+ * @param isIdempotent whether the request may run twice
+ * @throws `error` if the request must not be retried
  */
 export async function waitToRetry(
   error: unknown,
-  { attempt, retries, isRepeatable }: { attempt: number; retries: number; isRepeatable: boolean },
+  { attempt, isIdempotent, retries, onRetry }: RetryPolicy & { attempt: number; isIdempotent: boolean },
   signal?: AbortSignal,
 ): Promise<void> {
   signal?.throwIfAborted();
   if (!(error instanceof StowageError) || attempt >= retries) throw error;
-  const isPassing = PASSING_CODES.includes(error.code) || PASSING_STATUSES.includes(error.status);
-  // Only a request that was refused by the rate limit is known not to have been carried out.
-  if (!isPassing || !(isRepeatable || error.status === 429)) throw error;
+  const isTransient = TRANSIENT_CODES.includes(error.code) || TRANSIENT_STATUSES.includes(error.status);
+  if (!isTransient && !(isServerError(error) && attempt < MAX_SERVER_ERROR_RETRIES)) throw error;
+  // After any other error than a rate limit, the service may have executed the request.
+  if (!isIdempotent && error.status !== 429) throw error;
   if ((error.retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS) throw error;
+  onRetry?.(error, attempt);
   const ceiling = Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** attempt);
   const jitter = ceiling * (0.5 + Math.random() / 2);
   await sleep(error.retryAfterSeconds === undefined ? jitter : error.retryAfterSeconds * 1000 + jitter / 4, signal);

@@ -46,6 +46,8 @@ export async function discard(connection: Connection, address: string, signal?: 
 
 /** Sends a file, as a form or as a resumable upload by its size. @returns its id */
 export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
+  if (typeof file?.arrayBuffer !== "function" || typeof file.slice !== "function")
+    throw new TypeError("upload takes a Blob or File. In Node, fs.openAsBlob(path) opens a file as one.");
   options.signal?.throwIfAborted();
   const name = options.name ?? ("name" in file ? String(file.name) : "file");
   const { resumableFromBytes = RESUMABLE_BYTES } = options;
@@ -68,7 +70,7 @@ async function sendForm(connection: Connection, file: Blob, name: string, option
   const { signal } = options;
   const location = await connection.send(
     FORM,
-    { method: "POST", body, headers, signal, isRepeatable: true },
+    { method: "POST", body, headers, signal, isIdempotent: true },
     async (response) => {
       // Only so that the connection is free for the next.
       await response.text();
@@ -86,6 +88,8 @@ async function sendResumable(
   { onProgress, sha256, resumeFrom, onResumable, signal }: UploadOptions,
 ): Promise<string> {
   const { Upload } = await import("tus-js-client");
+  // The signal may have aborted during the import, before anything listened to it.
+  signal?.throwIfAborted();
   const url = `${connection.url}${FORM}/resumable`;
   let location = "";
   let attempt = 0;
@@ -132,8 +136,8 @@ async function sendResumable(
     const onError = async (error: unknown) => {
       rest();
       try {
-        const passing = { attempt: attempt++, retries: connection.retries, isRepeatable: true };
-        await waitToRetry(stowageErrorOf(error, url), passing, signal);
+        const policy = { attempt: attempt++, isIdempotent: true, ...connection.retryPolicy };
+        await waitToRetry(stowageErrorOf(error, url), policy, signal);
         start();
       } catch (final) {
         stop(final);

@@ -79,6 +79,21 @@ describe("Files", () => {
     expect(await collect(stowage.files.list({ limit: 1 }), 2)).toHaveLength(2);
   });
 
+  test("a list can be iterated twice", async () => {
+    const { stowage } = await newTeam();
+    await stowage.files.upload(new File(["text"], "a.txt"));
+    const list = stowage.files.list();
+    expect(await collect(list)).toHaveLength(1);
+    expect(await collect(list)).toHaveLength(1);
+  });
+
+  test("an upload of anything but a Blob fails with an error that names the remedy", async () => {
+    for (const path of ["song.mp3", undefined, Buffer.from("la")]) {
+      const upload = new Stowage({ url }).files.upload(path as unknown as Blob);
+      await expect(upload).rejects.toThrow("In Node, fs.openAsBlob(path) opens a file as one.");
+    }
+  });
+
   test("A list is read page by page, each with what asks for the next, wherever the reader left off.", async () => {
     const { stowage } = await newTeam();
     for (const name of ["a1.txt", "a2.txt", "a3.txt", "b.txt"]) await stowage.files.upload(new File(["text"], name));
@@ -402,9 +417,9 @@ describe("What fails for a passing reason", () => {
   });
 
   test.each([
-    [true, [408, 423, 429, 502, 503, 504]],
-    [false, [400, 401, 404, 409, 410, 500, 501]],
-  ])("Whether a read is repeated after a status is %s of %j, of any of them.", async (isPassing, statuses) => {
+    [true, [408, 423, 429, 500, 502, 503, 504, 520, 526, 530]],
+    [false, [400, 401, 404, 409, 410, 501]],
+  ])("retries a read (%s) after the statuses %j", async (isPassing, statuses) => {
     for (const status of statuses) {
       const service = await scripted(json(status, {}, { "Retry-After": "0" }), json(200, USAGE));
       const read = new Stowage({ url: service.url }).usage();
@@ -471,6 +486,16 @@ describe("What fails for a passing reason", () => {
     const refused = new Stowage({ url: service.url }).users.create({ email: "a@example.com", password: "12345678" });
     await expect(refused).rejects.toMatchObject({ code });
     expect(service.requests).toHaveLength(1);
+    service.close();
+  });
+
+  test("retries a request that always fails with 500 four times, whatever else the client is set to", async () => {
+    const service = await scripted(json(500, {}, { "Retry-After": "0" }));
+    const attempts: number[] = [];
+    const onRetry = (_: StowageError, attempt: number) => void attempts.push(attempt);
+    const read = new Stowage({ url: service.url, retries: 50, onRetry }).usage();
+    await expect(read).rejects.toMatchObject({ status: 500 });
+    expect(attempts).toEqual([0, 1, 2, 3]);
     service.close();
   });
 
@@ -611,6 +636,13 @@ describe("What fails for a passing reason", () => {
     expect(() => new Stowage({ url: service.url, key: "sch\u00f6n\u2026" })).toThrow(TypeError);
     service.close();
   });
+
+  test.each(["localhost:8787", "stowage.example", "/api", "ftp://stowage.example", ""])(
+    "rejects the url %j, which has no http scheme",
+    (url) => {
+      expect(() => new Stowage({ url, key: "secret" })).toThrow("must start with https:// or http://");
+    },
+  );
 });
 
 describe("An abort", () => {
@@ -654,6 +686,17 @@ describe("An abort", () => {
     await vi.waitUntil(() => service.requests.length === 2);
     stop.abort(new Error("enough"));
     await expect(call).rejects.toThrow("enough");
+    service.close();
+  });
+
+  test("sends nothing if it aborts while a resumable upload still loads its library", async () => {
+    const service = await scripted(hangUp);
+    const stop = new AbortController();
+    const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
+    const upload = new Stowage({ url: service.url, retries: 0 }).files.upload(file, { signal: stop.signal });
+    stop.abort(new Error("enough"));
+    await expect(upload).rejects.toThrow("enough");
+    expect(service.requests).toEqual([]);
     service.close();
   });
 

@@ -22,7 +22,10 @@ beforeAll(async () => {
   mkdirSync(installed, { recursive: true });
   await run("tar", ["-xzf", stdout.trim(), "-C", installed, "--strip-components=1"], { cwd: folder });
   // Without the network: what npm would fetch.
-  symlinkSync(join(root, "node_modules/tus-js-client"), join(folder, "node_modules/tus-js-client"), "junction");
+  for (const name of ["tus-js-client", "@types/node", "undici-types"]) {
+    mkdirSync(join(folder, "node_modules", name, ".."), { recursive: true });
+    symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "junction");
+  }
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
@@ -78,18 +81,11 @@ describe("The package", () => {
       export const size: number = (await stowage.files.get("1")).size;
       export const isOurs = (error: unknown) => error instanceof StowageError && error.code === "not_found";
       ${code}`;
-    const check = async (code: string) => {
+    const check = async (code: string, lib = "es2023,dom,dom.iterable,dom.asynciterable", types = "") => {
       writeFileSync(join(folder, "program.mts"), program(code));
       const compiler = join(root, "node_modules/typescript/bin/tsc");
-      const options = [
-        "--noEmit",
-        "--strict",
-        "--target",
-        "es2023",
-        "--lib",
-        "es2023,dom,dom.iterable,dom.asynciterable",
-      ];
-      const modules = ["--module", "nodenext", "--skipLibCheck", "false", "--types", ""];
+      const options = ["--noEmit", "--strict", "--target", "es2023", "--lib", lib];
+      const modules = ["--module", "nodenext", "--skipLibCheck", "false", "--types", types];
       const { stdout } = await run(process.execPath, [compiler, ...options, ...modules, "program.mts"], {
         cwd: folder,
       }).catch((error) => error);
@@ -99,6 +95,7 @@ describe("The package", () => {
     expect(
       await check("await stowage.users.create({ email: 'a@example.com', password: '12345678', role: '' });"),
     ).toMatch(/program\.mts.*role/);
+    expect(await check("await stowage.files.delete('1');", "es2023", "node")).toBe("");
   });
 
   test(`has ${MAX_GZIP_BYTES} bytes in a browser at most, compressed, and nothing of Node.`, async () => {

@@ -53,7 +53,7 @@ export class Verifier {
 
   async #latestEvent(): Promise<string | undefined> {
     try {
-      return (await this.#stowage.events.list({ limit: 1 }, { signal: this.#signal }).next()).value?._id;
+      return (await this.#stowage.events.list({ limit: 1 }, { signal: this.#signal }).page()).items[0]?._id;
     } catch {
       return undefined;
     }
