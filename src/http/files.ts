@@ -11,6 +11,7 @@ import {
 } from "../domain/files/files.ts";
 import { listFiles } from "../domain/files/lists.ts";
 import { fetchUsage } from "../domain/files/quota.ts";
+import { takeCostly } from "./authentication.ts";
 import { read, write } from "./operation.ts";
 import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -54,7 +55,7 @@ const metadataSchema = fileSchema
         channels: z.number().nullable(),
         bitrate: nullable(z.number(), "Bits a second."),
         lossless: z.boolean().nullable(),
-        tags: z.record(z.string(), z.unknown()),
+        tags: z.record(z.string(), z.union([z.string(), z.number()])),
       })
       .nullable()
       .meta({ description: "Null until processed, and of a file that is no audio." }),
@@ -233,14 +234,16 @@ export const reprocess = write(
   {
     tag: "Files",
     summary: "Process a file again",
-    description: "A completed or failed file is pending again; one that is on its way already stays so.",
+    description:
+      "Sets a completed or failed file back to pending. A pending or processing file stays as it is. A team may do this 10 times a minute.",
     success: {
-      description: "The file is on its way.",
+      description: "The file will be processed.",
       schema: done,
       example: { status: true, message: "The file will be processed shortly." },
     },
   },
-  async ({ deps, actor, id }) => {
+  async ({ c, deps, actor, id }) => {
+    await takeCostly(c, "reprocess", actor);
     await reprocessFile(deps, actor, id);
     return { status: true as const, message: "The file will be processed shortly." };
   },

@@ -14,6 +14,7 @@ import {
   type Team,
   tally,
   upload,
+  withinOneMinute,
 } from "../support/harness.ts";
 import { bytesOf, fileForm, sendForm } from "../support/raw-form.ts";
 
@@ -446,6 +447,20 @@ describe("Processing a file again", () => {
     const second = await processed(team, id);
     expect(second.audio).toEqual(first.audio);
     expect(second.__v).toBeGreaterThan(first.__v);
+  });
+
+  test("is limited to ten times a minute per team", async () => {
+    const answers = await withinOneMinute(async () => {
+      const team = await newTeam();
+      const id = await upload(team, "a.txt", "hello");
+      return atOnce(11, () => team.call("POST", `${UPLOADS}/${id}/reprocess`));
+    });
+    expect(tally(answers)).toEqual({ 200: 10, rate_limited: 1 });
+    const limited = answers.find(({ status }) => status === 429);
+    expect(Number(limited?.headers.get("Retry-After"))).toBeGreaterThan(0);
+    const other = await newTeam();
+    const id = await upload(other, "a.txt", "hello");
+    expect((await other.call("POST", `${UPLOADS}/${id}/reprocess`)).status).toBe(200);
   });
 
   test("A file that is being processed is left as it is.", async () => {

@@ -1,6 +1,7 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
+import { RangeSource } from "../../src/domain/audio/range-source.ts";
 import { deleteFile } from "../../src/domain/files/files.ts";
 import { giveUpFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/files/processing.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
@@ -310,6 +311,29 @@ describe("A permanent failure", () => {
     const { world, job, row } = await stored(tone.slice(0, 600));
     expect(await processFile(world.deps(), job)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "audio_unreadable", audio: null });
+  });
+
+  test("ends with its own failure and an error in the log if a parser throws", async () => {
+    const { world, job, row } = await stored();
+    const upTo = vi.spyOn(RangeSource.prototype, "upTo").mockRejectedValue(new TypeError("a bug"));
+    const outcome = await processFile(world.deps(), job);
+    upTo.mockRestore();
+    expect(outcome).toBe("failed");
+    expect(await row()).toMatchObject({ status: "failed", failure_code: "inspection_failed", due_at: null });
+    expect(world.lines).toContainEqual(
+      expect.objectContaining({ level: "error", event: "inspection_failed", fileId: job.fileId }),
+    );
+  });
+
+  test("ends at once if the file exhausts the work budget", async () => {
+    const cluster = Buffer.concat([Buffer.from("1f43b675ff", "hex"), Buffer.from("ec80".repeat(8_000), "hex")]);
+    const clusters = Buffer.concat([sample("tone-live.webm").bytes, ...Array(64).fill(cluster)]);
+    const { world, job, row } = await stored(new Uint8Array(clusters));
+    expect(await processFile(world.deps(), job)).toBe("failed");
+    expect(await row()).toMatchObject({
+      failure_code: "audio_unreadable",
+      failure_message: "The file is too complex to inspect.",
+    });
   });
 
   test("A failed file is completed by a reprocessing, once the bytes are well.", async () => {

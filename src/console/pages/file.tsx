@@ -142,44 +142,30 @@ function Details({ file }: { file: FileMetadata }) {
       {audio && Object.keys(audio.tags).length > 0 && (
         <section class="card stack">
           <h2>Tags</h2>
-          <Tag value={audio.tags} />
+          <Tags tags={audio.tags} />
         </section>
       )}
     </>
   );
 }
 
-/** Whatever a file says of itself: its words are text, and nothing else. */
-function Tag({ value }: { value: unknown }) {
-  if (Array.isArray(value))
-    return (
-      <ul class="names">
-        {value.map((one, place) => (
-          <li key={place}>
-            <Tag value={one} />
-          </li>
-        ))}
-      </ul>
-    );
-  if (typeof value === "object" && value !== null)
-    return (
-      <dl class="facts">
-        {Object.entries(value).map(([name, one]) => (
-          <div key={name}>
-            <dt>
-              <bdi>{name}</bdi>
-            </dt>
-            <dd>
-              <Tag value={one} />
-            </dd>
-          </div>
-        ))}
-      </dl>
-    );
+/** The file's own words, shown as text only. */
+function Tags({ tags }: { tags: Record<string, string | number> }) {
   return (
-    <span dir="auto" class="text">
-      {String(value)}
-    </span>
+    <dl class="facts">
+      {Object.entries(tags).map(([name, value]) => (
+        <div key={name}>
+          <dt>
+            <bdi>{name}</bdi>
+          </dt>
+          <dd>
+            <span dir="auto" class="text">
+              {value}
+            </span>
+          </dd>
+        </div>
+      ))}
+    </dl>
   );
 }
 

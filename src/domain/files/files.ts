@@ -22,8 +22,14 @@ import { endResumable, eraseResumable } from "./resumable-rows.ts";
 export const MAX_PENDING_MILLISECONDS = 2 * 60 * 1000;
 export const MAX_DELETING_MILLISECONDS = 60 * 1000;
 
-/** Why a file failed. */
-export const FAILURE_CODES = ["bytes_missing", "bytes_altered", "audio_unreadable", "retries_exhausted"] as const;
+/** Why a file failed. `inspection_failed` is a bug in a parser of ours. */
+export const FAILURE_CODES = [
+  "bytes_missing",
+  "bytes_altered",
+  "audio_unreadable",
+  "inspection_failed",
+  "retries_exhausted",
+] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** The states in which a file exists for its team. */

@@ -5,7 +5,7 @@ import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files, uploads } from "../../platform/schema.ts";
-import { inspectFile } from "../audio/inspect.ts";
+import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/work-budget.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
@@ -35,6 +35,11 @@ const EXHAUSTED: Failure = {
 const ALTERED: Failure = {
   failureCode: "bytes_altered",
   failureMessage: "The stored bytes are not those that were uploaded.",
+};
+
+const UNINSPECTED: Failure = {
+  failureCode: "inspection_failed",
+  failureMessage: "The service could not inspect the file because of an internal error.",
 };
 
 /** What processing found, as the columns that hold it; those of a failed file keep what the upload found. */
@@ -195,7 +200,9 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
     return { etag, sha256, mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
   } catch (error) {
     if (error instanceof UnreadableAudio) return { failureCode: "audio_unreadable", failureMessage: error.message };
-    throw error;
+    if (!(error instanceof InspectionFailed)) throw error;
+    deps.log("error", "inspection_failed", { fileId: file.id, teamId: file.teamId, cause: error.cause });
+    return UNINSPECTED;
   }
 }
 
