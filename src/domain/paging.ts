@@ -4,28 +4,31 @@ import { AppError } from "../errors.ts";
 import type { Builder, Db, Param } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 
-/** Which part of a list is wanted: by page number at the cost of its depth, or by cursor at no such cost. */
+/** The requested part of a list. A page number costs a read for every row before the page; a cursor does not. */
 export interface PageRequest {
   limit: number;
-  /** From 1; counted from the cursor where one is given. */
+  /** From 1, counted from the cursor if there is one. */
   page: number;
   cursor?: string | undefined;
 }
 
 export interface Page<T> {
   items: T[];
-  /** The cursor of the next page; null on the last. */
+  /** The cursor of the next page; null on the last page. */
   next: string | null;
 }
 
 export type Order = "newest first" | "oldest first";
 
+/** The largest `page × limit`. D1 reads every row that an OFFSET skips, so this bounds the cost of a numbered page. */
+export const MAX_NUMBERED_ROWS = 10_000;
+
 type PageValues = { limit: number; offset: number };
 
-/** The parameters of a query that is built with `keyset`. */
+/** The parameters of a query built with `keyset`. */
 export type KeysetValues = PageValues & { bound: string };
 
-/** The pieces of a keyset query over ids. It always bounds the id, so it is a search of the index and never a scan. */
+/** The clauses of a keyset query by id. The id is always bounded, so the query is an index search and never a scan. */
 export function keyset(id: SQLiteColumn, order: Order, param: Param<KeysetValues>) {
   const isNewestFirst = order === "newest first";
   return {
@@ -36,27 +39,38 @@ export function keyset(id: SQLiteColumn, order: Order, param: Param<KeysetValues
   };
 }
 
-/** The parameters of a query that is built with `nameKeyset`. */
+/** The parameters of a query built with `nameKeyset`. */
 export type NameKeysetValues = PageValues & { nameBound: string; idBound: string; lastName: string };
 
-/** The same over the names that begin with a prefix, in their order, and over the ids where names are equal. */
+/** The clauses of a keyset query by name prefix, ordered by name and then by id. */
 export function nameKeyset(name: SQLiteColumn, id: SQLiteColumn, param: Param<NameKeysetValues>) {
-  const isBehind = sql`(${name}, ${id}) > (${param("nameBound")}, ${param("idBound")})`;
+  const isAfterBound = sql`(${name}, ${id}) > (${param("nameBound")}, ${param("idBound")})`;
   return {
-    where: sql`${isBehind} and ${name} <= ${param("lastName")}`,
+    where: sql`${isAfterBound} and ${name} <= ${param("lastName")}`,
     by: [asc(name), asc(id)],
     limit: param("limit"),
     offset: param("offset"),
   };
 }
 
-/** One row more than the page says whether another page follows. */
-const pageValues = ({ limit, page }: PageRequest): PageValues => ({ limit: limit + 1, offset: (page - 1) * limit });
+/** One extra row shows whether another page follows. @throws `invalid_input` for a page that is too deep */
+function pageValues({ limit, page }: PageRequest): PageValues {
+  if (page * limit > MAX_NUMBERED_ROWS) {
+    const rows = MAX_NUMBERED_ROWS.toLocaleString("en");
+    throw invalidPage(`\`page\` × \`limit\` can be at most ${rows}. Follow the Link header to go further.`);
+  }
+  return { limit: limit + 1, offset: (page - 1) * limit };
+}
 
-/** Lies above all ids, as "" lies below them. */
+export const invalidPage = (message: string) => new AppError("invalid_input", { errors: [{ path: "page", message }] });
+
+/** Greater than every id, as "" is less than every id. */
 export const ABOVE_ALL_IDS = "g";
 
-/** `start` is where the list begins. @throws `invalid_input` where the cursor is of another list or filter */
+/**
+ * @param start where the list starts
+ * @throws `invalid_input` for a page that is too deep, or a cursor of another list or filter
+ */
 export function keysetValues(
   list: string,
   order: Order,
@@ -65,61 +79,63 @@ export function keysetValues(
 ): KeysetValues {
   if (request.cursor === undefined) return { ...pageValues(request), bound: start };
   const { id } = decodeCursor(list, request.cursor);
-  if (order === "newest first" ? id > start : id < start) throw foreignCursor();
+  if (order === "newest first" ? id > start : id < start) throw invalidCursor();
   return { ...pageValues(request), bound: id };
 }
 
-/** SQLite orders text by its UTF-8, in which this is the last character; no name is so long as so many of them. */
-const BEHIND_ALL_NAMES = "\u{10ffff}".repeat(100);
+/** SQLite compares text as UTF-8, in which this is the greatest character. No name has this many of them. */
+const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 
-/** The same for names. @throws `invalid_input` */
+/** @throws as `keysetValues` does */
 export function nameKeysetValues(list: string, prefix: string, request: PageRequest): NameKeysetValues {
   const { name, id } =
     request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
-  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + BEHIND_ALL_NAMES };
+  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
 }
 
-/** Where too few match, the rows are read twice: to filter them, and to find the last. With the credential 1,000 in all. */
+/** Rows that a scan examines. If too few match, it reads them twice (matches, then the last row): 1,000 with the credential. */
 const SCANNED_ROWS = 499;
 
-/** The parameters of a query that is built with `scan`, beside its filters. */
-export type ScanValues = PageValues & { scanned: number; beforeLast: number };
+/** The parameters of a query built with `scan`, besides its filters. */
+export type ScanValues = PageValues;
 
-export const scanBounds = (page: number) => ({ scanned: SCANNED_ROWS * page, beforeLast: SCANNED_ROWS * page - 1 });
-
-/** Whether a row of a scan is not there as a match, but as the last that was looked at. */
+/** True for the row of a scan that is returned as the last examined one, not as a match. */
 type MayBeEnd = { isEnd: 0 | 1 };
 
 /**
- * For filters that no index serves: the rows of a page among the next rows of a query, a bounded number of them. Where too
- * few match, the last one that was looked at follows them.
+ * For filters that no index serves: examines the next `SCANNED_ROWS` rows of a query and returns a page of the matches
+ * among them. If the matches do not fill the page, the last examined row follows them.
  */
 export function scan<Q extends SQLiteSelect>(
   query: Q,
   db: Db,
   param: Param<ScanValues>,
-  isWanted: (looked: ReturnType<Q["as"]>) => SQL | undefined,
+  isMatch: (examined: ReturnType<Q["as"]>) => SQL | undefined,
 ) {
-  const looked = (query as SQLiteSelect).limit(param("scanned")).as("looked");
+  const looked = (query as SQLiteSelect).limit(SCANNED_ROWS).as("looked");
   const matching = db
     .select()
     .from(looked)
-    .where(isWanted(looked as ReturnType<Q["as"]>))
+    .where(isMatch(looked as ReturnType<Q["as"]>))
     .limit(param("limit"))
     .offset(param("offset"));
-  const last = db.select().from(looked).limit(1).offset(param("beforeLast"));
+  const last = db
+    .select()
+    .from(looked)
+    .limit(1)
+    .offset(SCANNED_ROWS - 1);
   const withEnd = (rows: Subquery, isEnd: 0 | 1) =>
     db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}` }).from(rows);
-  const whole = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));
-  return whole as unknown as Builder & PromiseLike<(Awaited<Q>[number] & MayBeEnd)[]>;
+  const union = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));
+  return union as unknown as Builder & PromiseLike<(Awaited<Q>[number] & MayBeEnd)[]>;
 }
 
-/** The matches of a scan, and what ended it before its page was full. */
+/** Separates the matches of a scan from the last examined row, which is present if the page is not full. */
 export function splitScan<Row extends MayBeEnd>(rows: Row[]): { matching: Row[]; end: Row | undefined } {
   return { matching: rows.filter(({ isEnd }) => isEnd === 0), end: rows.find(({ isEnd }) => isEnd === 1) };
 }
 
-/** Cuts the rows of a keyset query to the page. `nameOf` is given for a list in the order of names. */
+/** Makes a page from the rows of a keyset query. Lists ordered by name pass `nameOf`. */
 export function cutPage<Row extends { id: string }, T>(
   list: string,
   { limit }: PageRequest,
@@ -134,31 +150,31 @@ export function cutPage<Row extends { id: string }, T>(
 
 const DIGEST_CHARACTERS = 12;
 
-/** What a list is called in its cursors: with filters, a digest of them too. */
+/** The list's name in its cursors. If the list has filters, the name includes a digest of them. */
 export function listName(list: string, filters: object): string {
   const text = JSON.stringify(filters);
   return text === "{}" ? list : `${list}-${fingerprint(text).slice(0, DIGEST_CHARACTERS)}`;
 }
 
 /**
- * A cursor is the list and the place where its next page begins: an id, or a name and an id. It is not signed: every
- * query is limited to the caller's team anyway.
+ * A cursor names the list and the last row of the page: its id, or its name and id. It is unsigned because every query is
+ * limited to the caller's team anyway.
  */
 export const encodeCursor = (list: string, id: string, name?: string): string =>
   name === undefined ? `${list}-${id}` : `${list}.${Buffer.from(name).toString("base64url")}-${id}`;
 
-/** `prefix` is given for a list in the order of names. @throws `invalid_input` where the cursor is of another list */
+/** Lists ordered by name pass `prefix`. @throws `invalid_input` for a cursor of another list */
 export function decodeCursor(list: string, cursor: string, prefix?: string): { id: string; name: string } {
   const [, encoded = "", id = ""] = /(?:\.([\w-]+))?-([0-9a-f]{24})$/.exec(cursor) ?? [];
   const name = Buffer.from(encoded, "base64url").toString();
   const isOfList = cursor === encodeCursor(list, id, prefix === undefined ? undefined : name);
   if (isOfList && id !== "" && name.startsWith(prefix ?? "")) return { id, name };
-  throw foreignCursor();
+  throw invalidCursor();
 }
 
-const foreignCursor = () =>
+const invalidCursor = () =>
   new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
 
-/** What a cursor of the list looks like, for the API's description. */
+/** A regular expression for the list's cursors, for OpenAPI. */
 export const cursorPattern = (list: string): string =>
   `^${list}(-[0-9a-f]{${DIGEST_CHARACTERS}}(\\.[A-Za-z0-9_-]+)?)?-[0-9a-f]{24}$`;

@@ -2,7 +2,7 @@ import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
 import { HTTPException } from "hono/http-exception";
 import * as z from "zod";
-import { cursorPattern, type PageRequest } from "../domain/paging.ts";
+import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";
@@ -213,25 +213,23 @@ export const id = z
   .regex(/^[0-9a-f]{24}$/, "Must be 24 lower-case hex characters.")
   .meta({ example: "0193477be8a01f9c3ad5e7b2" });
 
-const wholeNumber = (description: string, max: number) =>
+const positiveInteger = ({ clampTo, ...meta }: { description: string; clampTo: number; maximum?: number }) =>
   z
     .string()
     .regex(/^\d+$/, "Must be a whole number from 1.")
     .transform(Number)
     .refine((value) => value >= 1, "Must be a whole number from 1.")
-    .transform((value) => Math.min(value, max))
+    .transform((value) => Math.min(value, clampTo))
     .optional()
-    .meta({ type: "integer", minimum: 1, description });
+    .meta({ type: "integer", minimum: 1, ...meta });
 
 export const DEFAULT_LIMIT = 20;
 export const MAX_LIMIT = 100;
-/** Beyond any list, and small enough for its offset to be a whole number. */
-const MAX_PAGE = 1e12;
 
-export const pageLimit = wholeNumber(
-  `Items on a page. Above ${MAX_LIMIT} is cut to ${MAX_LIMIT}; default ${DEFAULT_LIMIT}.`,
-  MAX_LIMIT,
-);
+export const pageLimit = positiveInteger({
+  description: `Page size. Values above ${MAX_LIMIT} count as ${MAX_LIMIT}. Default ${DEFAULT_LIMIT}.`,
+  clampTo: MAX_LIMIT,
+});
 
 /** `list` is the list's name in cursors. */
 export const cursorOf = (list: string) =>
@@ -244,10 +242,11 @@ export const cursorOf = (list: string) =>
 export const pageQuery = (list: string) =>
   z.object({
     limit: pageLimit,
-    page: wholeNumber(
-      "Page number from 1, or from the cursor; default 1. The deeper, the slower: follow `Link` instead.",
-      MAX_PAGE,
-    ),
+    page: positiveInteger({
+      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Deep pages are slow; follow \`Link\` instead.`,
+      maximum: MAX_NUMBERED_ROWS,
+      clampTo: MAX_NUMBERED_ROWS + 1,
+    }),
     cursor: cursorOf(list),
   });
 

@@ -5,7 +5,7 @@ import { AppError } from "../../errors.ts";
 import { type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
-import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, scanBounds, splitScan } from "../paging.ts";
+import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, splitScan } from "../paging.ts";
 import { ABOVE_ALL, type Event, type EventType, eventId, isEventId, renderEvent, seqOf } from "./events.ts";
 
 /* The trail of a team: its events of some days, read in both orders, and on from any of them. */
@@ -60,7 +60,6 @@ export async function listEvents(
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
   const values = {
-    ...scanBounds(1),
     after: Math.max(...lower),
     before: Math.min(...upper),
     type: type ?? "",

@@ -1,6 +1,5 @@
 import { and, eq, gt, is, lt, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
 import type { Db, Param } from "../../platform/db.ts";
 import { files, isFailed, isListed, isNoAudio, isOnTheWay } from "../../platform/schema.ts";
 import { idBound } from "../../platform/system.ts";
@@ -9,6 +8,7 @@ import {
   ABOVE_ALL_IDS,
   cutPage,
   encodeCursor,
+  invalidPage,
   type KeysetValues,
   keyset,
   keysetValues,
@@ -20,21 +20,21 @@ import {
   type PageRequest,
   type ScanValues,
   scan,
-  scanBounds,
   splitScan,
 } from "../paging.ts";
 import { SHOWN, type SHOWN_STATES, type ShownRow, type StoredFile, view } from "./files.ts";
 
 /*
- * A list reads one index in its order. Where that index serves every filter, a page reads its own rows. Otherwise a page
- * looks at the next rows of the index, a bounded number of them, and keeps those that meet the other filters.
+ * A list reads one index in its order. If that index serves every filter, a page reads its own rows, and a numbered page
+ * also the rows before it. Otherwise a page examines a bounded number of index rows and keeps those that match the other
+ * filters.
  */
 
-/** Filters on a list of files; all of them must hold. Instants are milliseconds since the epoch; they are exclusive. */
+/** Filters on a list of files, combined with AND. Instants are milliseconds since the epoch and exclusive. */
 export interface FileFilters {
   status?: (typeof SHOWN_STATES)[number] | undefined;
   fileType?: string | undefined;
-  /** What the name begins with. */
+  /** A prefix of the name. */
   name?: string | undefined;
   createdAfter?: number | undefined;
   createdBefore?: number | undefined;
@@ -43,7 +43,7 @@ export interface FileFilters {
 type FilterValues = {
   status: string | null;
   fileType: string | null;
-  /** All ids that are wanted lie between the two. */
+  /** Exclusive bounds on the id. */
   above: string;
   below: string;
 };
@@ -52,7 +52,7 @@ type ListValues = KeysetValues & NameKeysetValues & FilterValues & ScanValues;
 type Index = "key" | "failed" | "onTheWay" | "fileType" | "name";
 
 const DATES = ["createdAfter", "createdBefore"] as const;
-/** The filters that each index serves by itself. */
+/** The filters that each index serves without a scan. */
 const SERVED: Record<Index, readonly (keyof FileFilters)[]> = {
   key: DATES,
   failed: ["status", ...DATES],
@@ -61,7 +61,7 @@ const SERVED: Record<Index, readonly (keyof FileFilters)[]> = {
   name: ["name"],
 };
 
-/** Most files are completed, and audio: for those there is no index but the key. */
+/** Most files are completed audio files, so only the primary key serves those. */
 function indexFor({ name, status, fileType }: FileFilters): Index {
   if (name !== undefined) return "name";
   if (status === "failed") return "failed";
@@ -69,7 +69,7 @@ function indexFor({ name, status, fileType }: FileFilters): Index {
   return fileType !== undefined && fileType !== "audio file" ? "fileType" : "key";
 }
 
-/** SQLite would rather take the key than a partial index, so those are named. */
+/** Indexes are named because SQLite's planner prefers the primary key to a partial index. */
 const SOURCES: Record<Index, { from: SQL; where: SQL | undefined }> = {
   key: { from: sql`${files}`, where: isListed },
   failed: { from: sql`${files} indexed by files_failed`, where: isFailed },
@@ -83,25 +83,25 @@ const columns = Object.fromEntries(
   Object.entries(SHOWN).map(([name, column]) => [name, sql`${is(column, SQL.Aliased) ? column.sql : column}`.as(name)]),
 ) as unknown as { [Name in keyof ShownRow]: SQL.Aliased<ShownRow[Name]> };
 
-/** The team's rows in the order of an index. */
+/** The team's rows in index order. */
 const rowsBy = (index: Index) => (db: Db, param: Param<ListValues>) => {
   const { where, by } =
     index === "name" ? nameKeyset(files.originalName, files.id, param) : keyset(files.id, "newest first", param);
   const isOfType = index === "fileType" ? eq(files.fileType, param("fileType")) : undefined;
-  const isYoung = index === "name" ? undefined : gt(files.id, param("above"));
+  const isAfterStart = index === "name" ? undefined : gt(files.id, param("above"));
   const query = db
     .select(columns)
     .from(SOURCES[index].from)
     .orderBy(...by)
     .$dynamic();
-  return { query, where: and(SOURCES[index].where, isOfType, where, isYoung) };
+  return { query, where: and(SOURCES[index].where, isOfType, where, isAfterStart) };
 };
 
 type RowsQuery = ReturnType<ReturnType<typeof rowsBy>>["query"];
 
 const page = (rows: RowsQuery, _: Db, param: Param<ListValues>) => rows.limit(param("limit")).offset(param("offset"));
 
-const isWanted = (looked: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
+const isMatch = (looked: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
   and(
     sql`${looked.status} = coalesce(${param("status")}, ${looked.status})`,
     sql`${looked.fileType} is coalesce(${param("fileType")}, ${looked.fileType})`,
@@ -109,7 +109,7 @@ const isWanted = (looked: ReturnType<RowsQuery["as"]>, param: Param<ListValues>)
     lt(looked.id, param("below")),
   );
 const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
-  scan(rows, db, param, (looked) => isWanted(looked, param));
+  scan(rows, db, param, (looked) => isMatch(looked, param));
 
 const readsBy = (index: Index) => ({
   page: teamRead(files.teamId, rowsBy(index), page),
@@ -124,9 +124,9 @@ const READS = {
 };
 
 /**
- * Newest first; in the order of names where they are filtered. With filters that no index serves together a page may be
- * short, or empty, and another one follow all the same.
- * @throws `invalid_input` for a cursor of another list, and for a page number that lies behind what such a list looks at
+ * Lists files newest first, or by name if `name` is given. With a combination of filters that no index serves, a page can
+ * be short or empty and still have a next page.
+ * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
  */
 export async function listFiles(
   deps: Deps,
@@ -138,15 +138,14 @@ export async function listFiles(
   const list = listName("files", filters);
   const index = indexFor(filters);
   const below = createdBefore === undefined ? ABOVE_ALL_IDS : idBound(createdBefore);
-  const place =
+  const position =
     name === undefined ? keysetValues(list, "newest first", request, below) : nameKeysetValues(list, name, request);
   const values = {
-    ...place,
+    ...position,
     status: status ?? null,
     fileType: fileType ?? null,
     above: createdAfter === undefined ? "" : idBound(Math.floor(createdAfter) + 1),
     below,
-    ...scanBounds(request.page),
   } as ListValues;
   const nameOf = name === undefined ? undefined : (row: ShownRow) => row.originalName;
   const show = (row: ShownRow) => view(deps, row);
@@ -161,8 +160,7 @@ export async function listFiles(
   const rows = await authorizeRead(deps, credential, READS[index].scan(values));
   const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
-    const message = "With these filters no page so deep has a number: follow Link.";
-    throw new AppError("invalid_input", { errors: [{ path: "page", message }] });
+    throw invalidPage("With these filters, this page has no number. Follow the Link header from an earlier page.");
   }
   const { items, next } = cutPage(list, request, matching, show, nameOf);
   return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
