@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import { type Credential, type Right, readCredential } from "../domain/accounts/authorization.ts";
+import { type Actor, type Credential, type Right, readCredential } from "../domain/accounts/authorization.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
@@ -25,10 +25,17 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
+/** What a caller's requests count for. A visitor with a public key can't use up the minute of the team's servers. */
+function limitSubject(actor: Actor): string {
+  if (actor.kind === "operator") return OPERATOR_SUBJECT;
+  return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;
+}
+const OPERATOR_SUBJECT = "operator";
+
 /**
- * Runs what a caller asks for. The token is read and counted first, without the database; `run` authorises it. A request
- * whose token turns out to be missing or invalid is counted for its address.
- * @throws `token_missing`, `token_invalid`, `rate_limited`, and what `run` throws
+ * Reads and counts the token without the database, then calls `run`, which authorizes it. A request with a missing or
+ * invalid token counts for its client IP.
+ * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
 export async function withCredential<R extends Right, T>(
   c: Context<AppEnv>,
@@ -37,17 +44,20 @@ export async function withCredential<R extends Right, T>(
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const address = clientAddress(c);
+  let tokenHash: string | null = null;
   try {
     const credential = readCredential(c.var.deps, bearerToken(c), right, (actor) => {
       c.set("actor", actor);
-      limiter.authenticated(credential.tokenHash ?? "operator");
+      limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
     });
-    const subject = credential.tokenHash ?? "operator";
-    if (limiter.isRefused(address, subject) || !(await limiter.token(subject))) throw new AppError("rate_limited");
+    tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
+    if (limiter.isRefused(address, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
     return await run(credential);
   } catch (error) {
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
-    throw isUnauthenticated && !(await limiter.address(address)) ? new AppError("rate_limited") : error;
+    if (!isUnauthenticated) throw error;
+    if (tokenHash !== null) limiter.rejected(tokenHash);
+    throw (await limiter.address(address)) ? error : new AppError("rate_limited");
   }
 }

@@ -2,23 +2,26 @@ import type { Log } from "./log.ts";
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
 
-/** Each question answers false once the caller has used up its minute; from then on without asking the binding. */
+/** Each check resolves to false once the minute is used up, and from then on without asking the binding. */
 export interface Limiter {
-  /** A request of this token, given by its hash. */
+  /** Counts a request by its token's hash, and by its team once this isolate has authenticated the token. */
   token(tokenHash: string): Promise<boolean>;
-  /** A request from this address whose token is missing or not valid. */
+  /** Counts a request of this client IP whose token is missing or invalid. */
   address(address: string): Promise<boolean>;
   /**
-   * Whether a request is refused for its address alone, which has used up its minute. A token that was authenticated in
-   * the last quarter of an hour is not: others may share its address.
+   * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
+   * 15 minutes still works: others may share its client IP.
    */
   isRefused(address: string, tokenHash: string): boolean;
-  authenticated(tokenHash: string): void;
-  /** A login, counted by the address it comes from or the account it is for. */
+  /** `subject` is what the token's requests count for: its team. */
+  authenticated(tokenHash: string, subject: string): void;
+  /** From now on, the token's requests no longer count for a team. */
+  rejected(tokenHash: string): void;
+  /** Counts a login by its client IP or its account. */
   login(subject: string): Promise<boolean>;
-  /** A new password of the team, which has to be hashed. */
+  /** Counts a new password of the team. It has to be hashed. */
   passwordHash(teamId: string): Promise<boolean>;
-  /** A call that costs far more than a request, counted by the operation and its team, as often a minute as a login. */
+  /** Counts an expensive operation of a team, which is limited like logins. */
   costly(subject: string): Promise<boolean>;
 }
 
@@ -29,21 +32,21 @@ interface RateLimitBindings {
   HASH_LIMIT: RateLimit;
 }
 
-/** So many requests of a token one permit of TOKEN_LIMIT pays for: asking for each costs as much as what it guards. */
+/** Requests that one permit of TOKEN_LIMIT pays for. Asking for each request would cost as much as a read. */
 export const REQUESTS_PER_PERMIT = 10;
 /** The period of all limits in wrangler.toml. */
 const LIMIT_PERIOD_SECONDS = 60;
-/** Some 2 MB. Anybody can make up tokens to fill it with; who is forgotten for it asks for a permit again. */
+/** About 2 MB. Anyone can make up tokens to fill the memory. A forgotten subject only asks for a permit again. */
 const MAX_SUBJECTS = 10_000;
 
-/** Whoever used a good token so recently is not locked out by others behind the same address. */
+/** A token that worked recently is not locked out by others behind the same client IP. */
 const AUTHENTICATED_MINUTES = 15;
 
-/** What an isolate remembers of each subject until minutes have ended; the one written least recently is forgotten. */
-class MinuteMemory {
+/** Remembers a value per subject for some minutes. When it is full, it forgets the subject that was set least recently. */
+class MinuteMemory<T> {
   readonly #system: System;
   readonly #minutes: number;
-  readonly #requests = new Map<string, { count: number; window: number }>();
+  readonly #entries = new Map<string, { value: T; window: number }>();
 
   constructor(system: System, minutes = 1) {
     this.#system = system;
@@ -54,29 +57,29 @@ class MinuteMemory {
     return Math.floor(this.#system.now() / (LIMIT_PERIOD_SECONDS * 1000));
   }
 
-  /** The requests that are paid for; 0 where the binding refused. */
-  get(subject: string): number | undefined {
-    const found = this.#requests.get(subject);
-    return found && this.window - found.window < this.#minutes ? found.count : undefined;
+  get(subject: string): T | undefined {
+    const found = this.#entries.get(subject);
+    return found && this.window - found.window < this.#minutes ? found.value : undefined;
   }
 
-  set(subject: string, count: number): void {
-    this.#requests.delete(subject);
-    this.#requests.set(subject, { count, window: this.window });
-    const [oldest] = this.#requests.keys();
-    if (this.#requests.size > MAX_SUBJECTS && oldest !== undefined) this.#requests.delete(oldest);
+  set(subject: string, value: T): void {
+    this.#entries.delete(subject);
+    this.#entries.set(subject, { value, window: this.window });
+    const [oldest] = this.#entries.keys();
+    if (this.#entries.size > MAX_SUBJECTS && oldest !== undefined) this.#entries.delete(oldest);
   }
 
   delete(subject: string): void {
-    this.#requests.delete(subject);
+    this.#entries.delete(subject);
   }
 }
 
-/** One limit as an isolate applies it. A binding that fails lets the request pass: it protects, it is no gate. */
+/** One limit in an isolate. If the binding fails, the limiter fails open: it protects the service, and no data. */
 class Limit {
   readonly #binding: RateLimit;
   readonly #requestsPerPermit: number;
-  readonly #memory: MinuteMemory;
+  /** Requests that are paid for. 0 if the binding rejected the subject. */
+  readonly #memory: MinuteMemory<number>;
   readonly #log: Log;
 
   constructor(binding: RateLimit, requestsPerPermit: number, system: System, log: Log) {
@@ -95,7 +98,7 @@ class Limit {
     if (this.#spend(subject)) return true;
     const { window } = this.#memory;
     const isGranted = await this.#ask(subject);
-    // What a permit of the minute before paid for has ended with it.
+    // A permit of the previous minute pays for no later request.
     if (window !== this.#memory.window) return isGranted;
     if (isGranted) {
       const count = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;
@@ -124,19 +127,21 @@ class Limit {
   }
 }
 
-/** One for each isolate. The limits themselves are set in wrangler.toml. */
+/** Each isolate has one limiter. The limits are set in wrangler.toml. */
 export function createLimiter(bindings: RateLimitBindings, system: System, log: Log): Limiter {
   const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
   const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
   const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
-  const authenticated = new MinuteMemory(system, AUTHENTICATED_MINUTES);
+  /** What each authenticated token counts for. */
+  const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   return {
-    token: (tokenHash) => tokens.take(tokenHash),
+    token: (tokenHash) => tokens.take(authenticated.get(tokenHash) ?? tokenHash),
     address: (address) => addresses.take(address),
     isRefused: (address, tokenHash) => addresses.isRefused(address) && authenticated.get(tokenHash) === undefined,
-    authenticated: (tokenHash) => authenticated.set(tokenHash, 1),
-    // Hashed: an account's subject holds an email, which goes nowhere in the clear.
+    authenticated: (tokenHash, subject) => authenticated.set(tokenHash, subject),
+    rejected: (tokenHash) => authenticated.delete(tokenHash),
+    // Hashed, because the subject of an account contains an email.
     login: (subject) => logins.take(fingerprint(subject)),
     passwordHash: (teamId) => hashes.take(teamId),
     costly: (subject) => logins.take(fingerprint(`costly/${subject}`)),

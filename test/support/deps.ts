@@ -62,6 +62,7 @@ export const withoutLimits: Change = (deps) => ({
     address: async () => true,
     isRefused: () => false,
     authenticated: () => {},
+    rejected: () => {},
     login: async () => true,
     costly: async () => true,
     passwordHash: async () => true,

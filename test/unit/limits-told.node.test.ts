@@ -21,7 +21,7 @@ test("The description tells the rate limits that wrangler.toml sets.", () => {
   const requests = (limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT).toLocaleString("en");
   const logins = limitOf("LOGIN_LIMIT");
   for (const told of [
-    `${requests} requests a minute for each token`,
+    `${requests} requests a minute for each team, and as many for its public keys`,
     `${limitOf("ADDRESS_LIMIT")} a minute for each client IP without`,
     `${logins} logins a minute`,
     `${limitOf("HASH_LIMIT")} new passwords of users`,

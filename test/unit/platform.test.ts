@@ -267,8 +267,20 @@ test("Whoever was refused is refused without asking the binding, until the minut
   expect(await limiter.address("address")).toBe(true);
 });
 
+test("The tokens of a team share its limit once they are authenticated, until they are rejected", async () => {
+  limiter.authenticated("token", "team");
+  limiter.authenticated("another", "team");
+  expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
+  expect(await limiter.token("another")).toBe(false);
+  expect(await limiter.token("not authenticated yet")).toBe(true);
+  limiter.authenticated("not authenticated yet", "team");
+  expect(await limiter.token("not authenticated yet")).toBe(false);
+  limiter.rejected("another");
+  expect(await limiter.token("another")).toBe(true);
+});
+
 test("A token that was authenticated in the last quarter of an hour is not refused for its address.", async () => {
-  limiter.authenticated("good");
+  limiter.authenticated("good", "team");
   now += 14 * MINUTE;
   while (await limiter.address("shared"));
   expect([limiter.isRefused("shared", "good"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
