@@ -1,8 +1,8 @@
-import { and, asc, eq, inArray, isNotNull, lt, lte, sql } from "drizzle-orm";
+import { and, asc, eq, isNotNull, lte, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { given, type Param, preparedQuery, write } from "../platform/db.ts";
-import { apiKeys, files } from "../platform/schema.ts";
-import { reencryptTokens } from "./accounts/keys.ts";
+import { files } from "../platform/schema.ts";
+import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { PURGE_ROWS, purgeTrail } from "./events/trail.ts";
 import { DUE_DELIVERIES, sendDueDeliveries } from "./events/turns.ts";
@@ -32,6 +32,8 @@ export interface Recovered extends Record<string, number> {
   erased: number;
   /** Expired keys of logins, removed. */
   loginsRemoved: number;
+  /** API keys removed 30 days after they expired. */
+  keysRemoved: number;
   /** Deliveries whose messages were sent: for a later try, never sent, or sent in vain. */
   deliveries: number;
   /** Events, and deliveries, that were older than the trail is kept. */
@@ -63,7 +65,8 @@ export async function recover(deps: Deps): Promise<Recovered> {
       (await step("uploads", () => recoverUploads(deps), MAX_OVERDUE_UPLOADS)) +
       (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
       (await step("erase", () => eraseOverdue(deps, retryDeleting))),
-    loginsRemoved: await step("logins", () => removeExpiredLogins(deps)),
+    loginsRemoved: await step("logins", () => removeExpiredLogins(deps, BATCH_ROWS)),
+    keysRemoved: await step("keys", () => removeExpiredKeys(deps, BATCH_ROWS)),
     deliveries: await step("deliveries", () => sendDueDeliveries(deps), DUE_DELIVERIES),
     purged: await step("purge", () => purgeTrail(deps), PURGE_ROWS),
     reencrypted:
@@ -147,20 +150,5 @@ async function eraseOverdue(deps: Deps, take: typeof resendPending): Promise<num
     deps,
     rows.map(({ teamId, id }) => ({ teamId, id })),
   );
-  return rows.length;
-}
-
-const deleteExpiredLogins = preparedQuery((db, param: Param<{ now: number }>) => {
-  const expired = db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(and(isNotNull(apiKeys.userId), lt(apiKeys.expiresAt, param("now"))))
-    .orderBy(asc(apiKeys.expiresAt))
-    .limit(BATCH_ROWS);
-  return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
-});
-
-async function removeExpiredLogins(deps: Deps): Promise<number> {
-  const [rows] = await write(deps, [deleteExpiredLogins({ now: deps.system.now() })], { isIdempotent: true });
   return rows.length;
 }

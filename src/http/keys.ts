@@ -19,7 +19,10 @@ const apiKeySchema = z
   .strictObject({
     _id: id,
     id,
-    key: z.string().meta({ description: "The token. Empty in a list where it can't be decrypted any more." }),
+    key: z.string().meta({
+      description:
+        "The token. Empty for a login key except in the response to the login, and in a list or deletion if it can't be decrypted.",
+    }),
     name: z.string(),
     teamId: id,
     uuid: z.uuid(),
@@ -53,7 +56,7 @@ export const create = write(
     tag: "API keys",
     summary: "Create an API key",
     description:
-      "A secret key makes keys of its own team. The operator names the team, or founds a new one by leaving it out.",
+      "A secret key creates keys for its own team, at most 1,000. If the operator omits `teamId`, the key gets a new team.",
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
@@ -68,6 +71,7 @@ export const create = write(
       schema: one,
       example: { message: "API key created.", data: example },
     },
+    refusals: ["quota_exceeded"],
   },
   async ({ deps, actor, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
@@ -80,7 +84,7 @@ export const list = read(
   {
     tag: "API keys",
     summary: "List API keys",
-    description: "Newest first.",
+    description: "Newest first. Login keys are not listed.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
     success: {
       description: "A page of keys.",
@@ -100,6 +104,7 @@ export const get = read(
   {
     tag: "API keys",
     summary: "Get API key details",
+    description: "Returns login keys too, without their token.",
     success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
   },
   async ({ deps, credential, id }) => ({
@@ -113,7 +118,8 @@ export const remove = write(
   {
     tag: "API keys",
     summary: "Delete an API key",
-    description: "Revoked from the next request on. A key may delete itself: that is logging out.",
+    description:
+      "The key stops working immediately. A key can delete itself: a login logs out that way. Any secret key of the team can also delete a login key, whose ID is in the event `user.logged_in`.",
     success: {
       description: "The key that was deleted.",
       schema: one,
@@ -127,7 +133,8 @@ export const login = publicOperation(
   {
     tag: "API keys",
     summary: "Log in as a user",
-    description: "A secret key named after the user, for 12 hours. It dies with the user or with a change of password.",
+    description:
+      "Returns a secret key named after the user. It expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. API keys created with it are deleted with the user.",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
     success: {

@@ -1,11 +1,10 @@
 import * as z from "zod";
+import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
 import {
   createUser,
   deleteUser,
   type ExpectedVersions,
   fetchUser,
-  listUsers,
-  streamUsers,
   type User,
   updateUser,
 } from "../domain/accounts/users.ts";
@@ -91,6 +90,7 @@ export const create = write(
   {
     tag: "Users",
     summary: "Create a user",
+    description: "A team can have at most 100,000 users.",
     body: z.strictObject({ firstName: name(0).default(""), lastName: name(0).default(""), email, password }),
     bodyExample: {
       firstName: "Ada",
@@ -104,7 +104,7 @@ export const create = write(
       example: { message: "User created.", data: createdExample },
       headers: versionHeaders,
     },
-    refusals: ["email_taken"],
+    refusals: ["email_taken", "quota_exceeded"],
   },
   async ({ c, deps, actor, body }) => {
     const user = await createUser(deps, actor, body);
@@ -196,7 +196,7 @@ export const update = write(
   {
     tag: "Users",
     summary: "Update a user",
-    description: "A new password ends the keys that logging in gave.",
+    description: "A new password revokes the user's logins.",
     body: z
       .strictObject({
         firstname: name(0),
@@ -247,7 +247,7 @@ export const remove = write(
   {
     tag: "Users",
     summary: "Delete a user",
-    description: "The keys that the user's logins gave go with the user.",
+    description: "Also deletes the user's logins, and the API keys created with them.",
     requestHeaders: ifMatch,
     success: {
       description: "The user is gone.",

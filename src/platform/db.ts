@@ -109,7 +109,8 @@ export function insertWhere<T extends SQLiteTable>(
   row: { [Column in keyof T["$inferInsert"]]: T["$inferInsert"][Column] | Placeholder },
   condition: SQL,
 ) {
-  const values = Object.entries(getTableColumns(table)).map(([name, column]) => {
+  const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
+  const values = stored.map(([name, column]) => {
     const value = (row as Record<string, unknown>)[name] ?? column.default ?? null;
     return sql`${sql.param(value, column)}`;
   });

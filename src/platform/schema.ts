@@ -4,6 +4,10 @@ import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from
 // Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
 
+// A partial index serves only queries that repeat its condition, so conditions are written out.
+export const isApiKey = sql`sealed_token is not null`;
+export const isLoginKey = sql`sealed_token is null`;
+
 export const apiKeys = sqliteTable(
   "api_keys",
   {
@@ -14,20 +18,24 @@ export const apiKeys = sqliteTable(
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").notNull(),
-    encryptedToken: text("sealed_token").notNull(),
-    /** The id of the master key that encrypted it. */
-    encryptedWith: text("sealed_with").notNull(),
-    /** Set on a key that a login made: it dies with the user. */
+    /** Null for a login key, whose token is shown only once. */
+    encryptedToken: text("sealed_token"),
+    /** The id of the master key that encrypted the token. */
+    encryptedWith: text("sealed_with"),
+    /** Set on login keys, and on the keys that a login created: they are deleted with this user. */
     userId: text("user_id"),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),
   },
   (t) => [
     uniqueIndex("api_keys_token_hash").on(t.tokenHash),
-    index("api_keys_team").on(t.teamId, t.id),
-    index("api_keys_sealed_with").on(t.encryptedWith),
+    // Lists skip login keys without reading them.
+    index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
+    index("api_keys_id").on(t.id).where(isApiKey),
+    index("api_keys_sealed_with").on(t.encryptedWith).where(sql`sealed_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
-    index("api_keys_login_expiry").on(t.expiresAt).where(sql`user_id is not null`),
+    index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
+    index("api_keys_login_expiry").on(t.expiresAt).where(isLoginKey),
   ],
 );
 
@@ -112,11 +120,13 @@ export const files = sqliteTable(
   ],
 );
 
-/** What a team's rows in `files` add up to, hidden ones included. Triggers keep it; nothing else writes it. */
+/** Totals of a team's rows, hidden files included and login keys excluded. Only triggers write it. */
 export const teamUsage = sqliteTable("team_usage", {
   teamId: text("team_id").primaryKey(),
   files: integer().notNull(),
   bytes: integer().notNull(),
+  apiKeys: integer("api_keys").notNull().default(0),
+  users: integer().notNull().default(0),
 });
 
 /** A file's peaks over time, as whoever decoded it sent them. A trigger removes them as their file is hidden. */

@@ -98,7 +98,11 @@ describe("Each change is told by exactly one event", () => {
     expect(only(byUser.told).actor).toMatchObject({ kind: "secret", keyId, userId: user });
 
     const deleted = await toldOf(team, () => team.call("DELETE", `/auth/v1/users/${user}`));
-    expect(only(deleted.told)).toMatchObject({ type: "user.deleted", subject: { id: user }, data: { _id: user } });
+    expect(only(deleted.told)).toMatchObject({
+      type: "user.deleted",
+      subject: { id: user, version: 1 },
+      data: { _id: user },
+    });
   });
 
   test("A refused change is told by none.", async () => {

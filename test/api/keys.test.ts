@@ -6,8 +6,11 @@ import {
   atOnce,
   call,
   fieldsOf,
+  fill,
   newTeam,
+  newUser,
   OPERATOR,
+  PASSWORD,
   refused,
   startWorker,
   type Team,
@@ -111,6 +114,25 @@ describe("Creating a key", () => {
     await refused(team, 403, "forbidden", () =>
       team.call("GET", `/auth/v1/apikeys?teamId=${team.teamId}&cursor=keys-${team.keyId}`),
     );
+  });
+});
+
+describe("The number of a team's keys", () => {
+  test("is at most 1,000, also with parallel requests, and login keys don't count", async () => {
+    const team = await newTeam();
+    const user = await newUser(team);
+    const login = { teamId: team.teamId, email: user.email, password: PASSWORD };
+    expect((await call("POST", "/auth/v1/login", { json: login })).status).toBe(200);
+    await fill(team, "api_keys", 997);
+    const answers = await atOnce(6, () => create(team, { name: "parallel" }));
+    expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });
+
+    const { body } = await refused(team, 413, "quota_exceeded", () => create(team, { name: "one more" }));
+    expect(body.message).toBe("A team can have at most 1,000 API keys. Delete one and retry.");
+    const made = answers.find(({ status }) => status === 200)?.body.data;
+    await team.call("DELETE", `/auth/v1/apikeys/${made.id}`);
+    expect((await create(team, { name: "in its place" })).status).toBe(200);
+    expect((await call("POST", "/auth/v1/login", { json: login })).status).toBe(200);
   });
 });
 

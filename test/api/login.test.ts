@@ -8,6 +8,7 @@ import {
   fieldsOf,
   newTeam,
   newUser,
+  OPERATOR,
   PASSWORD,
   randomAddress,
   refused,
@@ -194,6 +195,60 @@ describe("The key of a login", () => {
     expect(changes).toEqual([200]);
     const keys = await team.call("GET", "/auth/v1/apikeys");
     expect(keys.body.data.map(({ id }: { id: string }) => id)).toEqual([team.keyId]);
+  });
+});
+
+describe("A login key", () => {
+  /** A team with a user who has logged in. */
+  async function loggedIn() {
+    const team = await quickTeam();
+    const { _id: userId } = await newUser(team);
+    const { key: token, id } = (await logIn(right(team))).body.data;
+    return { team, userId, token: token as string, id: id as string };
+  }
+
+  test("is not listed, and its token is never shown again, not even to itself", async () => {
+    const { team, id, token } = await loggedIn();
+    const path = `/auth/v1/apikeys/${id}`;
+    for (const caller of [token, team.token, OPERATOR]) {
+      expect((await call("GET", `/auth/v1/apikeys`, { token: caller })).text).not.toContain(id);
+      expect((await call("GET", path, { token: caller })).body.data).toMatchObject({ id, key: "" });
+    }
+    const { status, body } = await team.call("DELETE", path);
+    expect([status, body.data.id, body.data.key]).toEqual([200, id, ""]);
+    expect(await isAlive(token)).toBe(false);
+  });
+
+  test("creates keys that outlive a new password and are deleted with the user, as are the keys that they create", async () => {
+    const { team, userId, token } = await loggedIn();
+    const create = async (by: string) =>
+      (await call("POST", "/auth/v1/apikeys", { token: by, json: { name: "made" } })).body.data.key as string;
+    const child = await create(token);
+    const grandchild = await create(child);
+    await team.call("PATCH", `/auth/v1/users/${userId}`, { json: { password: "a new password" } });
+    expect([await isAlive(token), await isAlive(child), await isAlive(grandchild)]).toEqual([false, true, true]);
+    await team.call("DELETE", `/auth/v1/users/${userId}`);
+    expect([await isAlive(child), await isAlive(grandchild), await isAlive(team.token)]).toEqual([false, false, true]);
+  });
+
+  test("creates no key if its user is deleted at the same moment", async () => {
+    const { team, userId, token } = await loggedIn();
+    const body = new ReadableStream<Uint8Array>(
+      {
+        // The body is read after the caller is authorized.
+        async pull(controller) {
+          expect((await team.call("DELETE", `/auth/v1/users/${userId}`)).status).toBe(200);
+          controller.enqueue(new TextEncoder().encode('{"name":"late"}'));
+          controller.close();
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const headers = { "Content-Type": "application/json" };
+    const { status, code } = await call("POST", "/auth/v1/apikeys", { token, body, headers });
+    expect([status, code]).toEqual([401, "token_invalid"]);
+    const { body: list } = await team.call("GET", "/auth/v1/apikeys");
+    expect(list.data.map(({ id }: { id: string }) => id)).toEqual([team.keyId]);
   });
 });
 

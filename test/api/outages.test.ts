@@ -26,7 +26,6 @@ const UNREPEATABLE = [
   "PATCH /auth/v1/webhooks/{id}",
   "DELETE /auth/v1/webhooks/{id}",
   "POST /auth/v1/webhooks/{id}/replay",
-  "POST /auth/v1/users",
   "PATCH /auth/v1/users/{id}",
   "DELETE /auth/v1/users/{id}",
   "DELETE /auth/v1/apikeys/{id}",

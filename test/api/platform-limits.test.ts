@@ -90,7 +90,8 @@ async function recoverMuch(team: Team): Promise<Record<string, number>> {
   });
   await env.DB.prepare(
     `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, sealed_token, sealed_with, user_id, created_at, expires_at)
-     select value->>'id', ?1, ?1, 'old', 0, value->>'id', value->>'sealed', ?2, iif(value->>'login', 'gone', null), 1, 2
+     select value->>'id', ?1, ?1, 'old', 0, value->>'id', iif(value->>'login', null, value->>'sealed'),
+       iif(value->>'login', null, ?2), iif(value->>'login', 'gone', null), 1, iif(value->>'login', 2, 4e12)
      from json_each(?3)`,
   )
     .bind(team.teamId, old.currentKeyId, JSON.stringify(keys))

@@ -178,6 +178,26 @@ describe("A password", () => {
   });
 });
 
+describe("The number of a team's users", () => {
+  test("is at most 100,000, also with parallel requests", async () => {
+    const team = await quickTeam();
+    const { _id } = await newUser(team);
+    await fill(team, "users", 2);
+    const counted = env.DB.prepare("select users from team_usage where team_id = ?").bind(team.teamId);
+    expect(await counted.first("users")).toBe(3);
+    await env.DB.prepare("update team_usage set users = 99998 where team_id = ?").bind(team.teamId).run();
+
+    const answers = await atOnce(6, (i) => create(team, { email: `${i}@example.com`, password: PASSWORD }));
+    expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });
+    const json = { email: "more@example.com", password: PASSWORD };
+    const { body } = await refused(team, 413, "quota_exceeded", () => create(team, json));
+    expect(body.message).toBe("A team can have at most 100,000 users. Delete one and retry.");
+    await refused(team, 409, "email_taken", () => create(team, { ...json, email: "ada@example.com" }));
+    await remove(team, _id);
+    expect((await create(team, json)).status).toBe(200);
+  });
+});
+
 describe("Password hashing", () => {
   const slow = startWorker();
   const hashed = (team: Team, i: number) =>

@@ -367,7 +367,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
     await env.DB.batch([
       env.DB.prepare(
         `insert into api_keys select lower(hex(randomblob(12))), team_id, uuid, 'login', 0, lower(hex(randomblob(32))),
-         sealed_token, 'gone', 'user', created_at, 1 from api_keys where team_id = ?`,
+         null, null, 'user', created_at, 1 from api_keys where team_id = ?`,
       ).bind(team.teamId),
       ...["created", "deleted"].map((verb, i) =>
         env.DB.prepare("insert into events values (?, ?, ?, 1, '{}', 'gone', 0, '{}')").bind(
@@ -387,7 +387,16 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
       ].sort(),
     );
     const reencrypted = expect.any(Number);
-    if (!fault) expect(result).toEqual({ sent: 2, erased: 2, loginsRemoved: 1, deliveries: 0, purged: 2, reencrypted });
+    if (!fault)
+      expect(result).toEqual({
+        sent: 2,
+        erased: 2,
+        loginsRemoved: 1,
+        keysRemoved: 0,
+        deliveries: 0,
+        purged: 2,
+        reencrypted,
+      });
   },
 };
 

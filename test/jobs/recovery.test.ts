@@ -124,7 +124,7 @@ describe("A run", () => {
     for (const state of STATES) await world.leave(team, state, -1);
     expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
     const rows = await rowsOf(team.teamId);
-    const nothing = { sent: 0, erased: 0, loginsRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 };
+    const nothing = { sent: 0, erased: 0, loginsRemoved: 0, keysRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 };
     expect(await world.recover()).toEqual(nothing);
     expect(await rowsOf(team.teamId)).toEqual(rows);
   });
@@ -147,7 +147,7 @@ describe("A run", () => {
       {
         level: "info",
         event: "recovery",
-        counts: { sent: 2, erased: 2, loginsRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 },
+        counts: { sent: 2, erased: 2, loginsRemoved: 0, keysRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 },
       },
     ]);
   });
@@ -197,7 +197,7 @@ describe("Thousands of overdue files", () => {
   );
 });
 
-/** A key of the team, sealed with the secrets; a login's where it names a user. */
+/** Inserts encrypted keys of the team, or login keys if they have a user. */
 async function insertKey(team: Team, { userId = null as string | null, expiresAt = 4e12 } = {}, count = 1) {
   const { secrets } = new World().deps();
   const keys = Array.from({ length: count }, () => {
@@ -213,8 +213,8 @@ async function insertKey(team: Team, { userId = null as string | null, expiresAt
         id,
         team.teamId,
         newUuid(realSystem),
-        secrets.encrypt(token, `api-key/${id}/${team.teamId}`),
-        secrets.currentKeyId,
+        userId === null ? secrets.encrypt(token, `api-key/${id}/${team.teamId}`) : null,
+        userId === null ? secrets.currentKeyId : null,
         userId,
         expiresAt,
       ),
@@ -229,16 +229,17 @@ const keyIds = async ({ teamId }: Team) =>
   );
 
 describe("Keys", () => {
-  test("The keys of logins go once they have expired, and others stay.", async () => {
+  test("removes login keys once they expire, and API keys 30 days after", async () => {
     const { world, team } = await begin();
     const now = world.system.now();
     const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 1 });
     const [live] = await insertKey(team, { userId: "user", expiresAt: now + MINUTE });
-    const [made] = await insertKey(team, { expiresAt: now - 1 });
-    expect(await world.recover()).toMatchObject({ loginsRemoved: 1 });
+    const [expired] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE + 1 });
+    const [old] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE - 1 });
+    expect(await world.recover()).toMatchObject({ loginsRemoved: 1, keysRemoved: 1 });
     const left = await keyIds(team);
-    expect(left).toEqual(expect.arrayContaining([live?.id, made?.id]));
-    expect(left).not.toContain(gone?.id);
+    expect(left).toEqual(expect.arrayContaining([live?.id, expired?.id]));
+    for (const key of [gone, old]) expect(left).not.toContain(key?.id);
   });
 
   test("Keys are encrypted anew after the master key has changed, some in each run, until the old one can go.", async () => {

@@ -16,7 +16,7 @@ export const toldQueries = (teamId: string): D1PreparedStatement[] =>
   [
     "select subject_id, type, count(*) as count from events where team_id = ? group by 1, 2",
     "select id, version from users where team_id = ?",
-    "select id, 0 as version from api_keys where team_id = ? and user_id is null and length(token_hash) = 64",
+    "select id, 0 as version from api_keys where team_id = ? and sealed_token is not null and length(token_hash) = 64",
     "select id, version from webhooks where team_id = ?",
     `select e.seq, e.type, d.status, d.due_at
      from webhooks w

@@ -1,8 +1,8 @@
-import { and, eq } from "drizzle-orm";
+import { and, eq, exists, inArray, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
-import { apiKeys } from "../../platform/schema.ts";
+import { given, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
@@ -13,11 +13,15 @@ import { type Actor, authorizeRead, type Credential, namesTeam, refuseNamedTeam,
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
+/** Far more than a team needs. Any secret key can create keys, so without a limit one could fill the database. */
+export const MAX_TEAM_KEYS = 1000;
+/** Time to see why a client is rejected. */
+export const EXPIRED_KEY_DAYS = 30;
 
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
   id: string;
-  /** The token; empty in a list or a deletion where it can't be decrypted. */
+  /** The token. Empty for a login key, and in a list or deletion if it can't be decrypted. */
   key: string;
   name: string;
   teamId: string;
@@ -35,10 +39,12 @@ function view({ id, name, teamId, uuid, isPublic, createdAt, expiresAt }: KeyRow
   return { id, key, name, teamId, uuid, isPublic, createdAt, expiresAt };
 }
 
-const decryptKey = (deps: Deps, row: KeyRow) =>
-  view(row, deps.secrets.decrypt(row.encryptedToken, encryptionContext(row)));
+function decryptKey(deps: Deps, row: KeyRow): ApiKey {
+  const { encryptedToken } = row;
+  return view(row, encryptedToken === null ? "" : deps.secrets.decrypt(encryptedToken, encryptionContext(row)));
+}
 
-/** For a list or a deletion, which one token that can't be decrypted must not stop: it is shown empty, and logged. */
+/** Leaves a token that can't be decrypted empty and logs it, because it must not block a list or a deletion. */
 function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
   try {
     return decryptKey(deps, row);
@@ -57,36 +63,64 @@ function encryptToken(deps: Deps, key: { id: string; teamId: string }, token: st
   };
 }
 
-/** A key that is not stored yet, and the row to store. */
-export function newKey(
-  deps: Deps,
-  wish: Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">,
-): [ApiKey, KeyRow] {
-  const { system } = deps;
-  const { key: token, ...columns } = {
-    id: newId(system),
-    key: newToken(system, wish.isPublic),
-    uuid: newUuid(system),
-    ...wish,
-  };
-  const row = { ...columns, tokenHash: fingerprint(token), ...encryptToken(deps, columns, token), userId: null };
-  return [{ key: token, ...columns }, row];
+type KeyFields = Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">;
+
+/** Makes a key and its row, which holds the token as a hash only. */
+function newHashedKey({ system }: Deps, fields: KeyFields, userId: string | null): [ApiKey, KeyRow] {
+  const key = { id: newId(system), key: newToken(system, fields.isPublic), uuid: newUuid(system), ...fields };
+  const { key: token, ...columns } = key;
+  return [key, { ...columns, tokenHash: fingerprint(token), encryptedToken: null, encryptedWith: null, userId }];
 }
+
+/** Makes the key of a login. No later response shows its token. */
+export const newLoginKey = (deps: Deps, fields: Omit<KeyFields, "isPublic">, userId: string): [ApiKey, KeyRow] =>
+  newHashedKey(deps, { ...fields, isPublic: false }, userId);
 
 export interface NewKey {
   name: string;
   isPublic: boolean;
   expiresAt?: number | undefined;
-  /** The operator's alone; left out by the operator, a new team is founded. */
+  /** Only the operator may name a team. If the operator omits it, the key gets a new team. */
   teamId?: string | undefined;
 }
 
-/** The id makes it idempotent: a repeated insert of the same row changes nothing. */
-const insertKey = preparedQuery((db, param: Param<KeyRow>) =>
-  db.insert(apiKeys).values(rowOf(apiKeys, param)).onConflictDoNothing({ target: apiKeys.id }),
+/**
+ * The same statement checks the limit, and that the user of a login still exists, so parallel requests can't get around
+ * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
+ */
+const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
+  const count = db
+    .select({ count: teamUsage.apiKeys })
+    .from(teamUsage)
+    .where(eq(teamUsage.teamId, param("teamId")));
+  const hasRoom = sql`coalesce(${count}, 0) < ${MAX_TEAM_KEYS}`;
+  const creator = db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.id, param("userId")), eq(users.teamId, param("teamId"))));
+  const hasCreator = sql`(${param("userId")} is null or ${exists(creator)})`;
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${hasRoom} and ${hasCreator}`);
+});
+
+export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db
+    .select({ id: apiKeys.id })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")))),
 );
 
-/** @throws `forbidden` where a team's key names a team; `invalid_input` where the expiry is past or ten years away */
+const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db
+    .select({ count: teamUsage.apiKeys })
+    .from(teamUsage)
+    .where(eq(teamUsage.teamId, param("teamId"))),
+);
+
+/**
+ * A key that a login creates belongs to its user, and so do the keys that this key creates.
+ * @throws `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
+ *   `quota_exceeded`; `token_invalid` if the login's user was just deleted
+ */
 export async function createKey(
   deps: Deps,
   actor: Actor,
@@ -98,15 +132,22 @@ export async function createKey(
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
   }
-  const [key, row] = newKey(deps, {
+  const fields = {
     name,
     isPublic,
     teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
     createdAt: now,
     expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
-  });
-  await writeWithEvent(deps, newEvent(deps, "apikey.created", actor, key), [insertKey(row)], { isIdempotent: true });
-  return key;
+  };
+  const [key, row] = newHashedKey(deps, fields, actor.kind === "operator" ? null : actor.userId);
+  const insert = insertKey({ ...row, ...encryptToken(deps, key, key.key) });
+  const event = newEvent(deps, "apikey.created", actor, key);
+  const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
+  if (stored.length > 0) return key;
+  const [[usage]] = await read(deps, [keyCount(key)]);
+  if ((usage?.count ?? 0) < MAX_TEAM_KEYS) throw new AppError("token_invalid");
+  const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
+  throw new AppError("quota_exceeded", { message });
 }
 
 const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
@@ -115,12 +156,12 @@ const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
     .select()
     .from(apiKeys)
     .orderBy(...by);
-  return { query: query.limit(limit).offset(offset).$dynamic(), where };
+  return { query: query.limit(limit).offset(offset).$dynamic(), where: and(isApiKey, where) };
 });
 
 /**
- * Keys of the caller's team, newest first; for the operator of all teams, or of the one named.
- * @throws `forbidden` where a team's key names a team; `invalid_input` for a cursor of another list
+ * Lists the API keys of the caller's team, newest first. The operator sees those of all teams, or of the named one.
+ * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list
  */
 export async function listKeys(
   deps: Deps,
@@ -186,7 +227,7 @@ const keysEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit
     .limit(param("limit")),
 );
 
-type Reencryption = Pick<KeyRow, "id" | "encryptedToken" | "encryptedWith"> & { before: string };
+type Reencryption = { id: string; encryptedToken: string; encryptedWith: string; before: string };
 const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
   db
     .update(apiKeys)
@@ -206,11 +247,41 @@ export async function reencryptTokens(deps: Deps, limit: number): Promise<number
   let count = 0;
   const updates = rows.map((row) => {
     const { key: token } = decryptKeyOrBlank(deps, row);
+    const before = row.encryptedToken ?? "";
     if (token !== "") count++;
     const columns =
-      token === "" ? { encryptedToken: row.encryptedToken, encryptedWith: UNREADABLE } : encryptToken(deps, row, token);
-    return replaceEncryptedToken({ id: row.id, before: row.encryptedToken, ...columns });
+      token === "" ? { encryptedToken: before, encryptedWith: UNREADABLE } : encryptToken(deps, row, token);
+    return replaceEncryptedToken({ id: row.id, before, ...columns });
   });
   await write(deps, updates, { isIdempotent: true });
   return count;
+}
+
+type ExpiryValues = { expiredBefore: number; limit: number };
+
+const deleteExpired = (isOfKind: SQL) =>
+  preparedQuery((db, param: Param<ExpiryValues>) => {
+    const expired = db
+      .select({ id: apiKeys.id })
+      .from(apiKeys)
+      .where(and(isOfKind, lt(apiKeys.expiresAt, param("expiredBefore"))))
+      .orderBy(apiKeys.expiresAt)
+      .limit(param("limit"));
+    return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
+  });
+const deleteExpiredLogins = deleteExpired(isLoginKey);
+const deleteExpiredKeys = deleteExpired(isApiKey);
+
+/** Removes the keys of expired logins. @returns how many, at most `limit` */
+export async function removeExpiredLogins(deps: Deps, limit: number): Promise<number> {
+  const values = { expiredBefore: deps.system.now(), limit };
+  const [rows] = await write(deps, [deleteExpiredLogins(values)], { isIdempotent: true });
+  return rows.length;
+}
+
+/** Removes API keys that expired 30 days ago. @returns how many, at most `limit` */
+export async function removeExpiredKeys(deps: Deps, limit: number): Promise<number> {
+  const values = { expiredBefore: deps.system.now() - EXPIRED_KEY_DAYS * DAY_MILLISECONDS, limit };
+  const [rows] = await write(deps, [deleteExpiredKeys(values)], { isIdempotent: true });
+  return rows.length;
 }

@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { type ApiKey, newKey } from "./keys.ts";
+import { type ApiKey, keyExists, newLoginKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
@@ -46,13 +46,6 @@ const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
   return insertWhere(db, apiKeys, rowOf(apiKeys, param), exists(sameUser));
 });
 
-const keyExists = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(eq(apiKeys.id, param("id"))),
-);
-
 /** @returns null where the stored hash changed while it was being checked */
 async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
   const { secrets, system } = deps;
@@ -62,13 +55,16 @@ async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise
 
   const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
   const now = system.now();
-  const [key, row] = newKey(deps, {
-    name: fullNameOf(user) || user.email,
-    teamId: user.teamId,
-    isPublic: false,
-    createdAt: now,
-    expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
-  });
+  const [key, row] = newLoginKey(
+    deps,
+    {
+      name: fullNameOf(user) || user.email,
+      teamId: user.teamId,
+      createdAt: now,
+      expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
+    },
+    user.id,
+  );
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
   const doer = { kind: "user" as const, keyId: key.id, userId: user.id };
   const event = newEvent(deps, "user.logged_in", doer, user, { keyId: key.id });

@@ -1,9 +1,9 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, given, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
+import { given, insertWhere, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
-import { apiKeys, users } from "../../platform/schema.ts";
+import { apiKeys, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type Doer,
@@ -14,25 +14,10 @@ import {
   newEvent,
   writeWithEvent,
 } from "../events/events.ts";
-import {
-  cutPage,
-  type KeysetValues,
-  keyset,
-  keysetValues,
-  listName,
-  type NameKeysetValues,
-  nameKeyset,
-  nameKeysetValues,
-  type Page,
-  type PageRequest,
-} from "../paging.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
 
-/** Rows of one step of a streamed list: few round trips, and some 250 KB in memory. */
-const STREAM_STEP_ROWS = 500;
-
-type UserRow = StoredRow<typeof users>;
+export type UserRow = StoredRow<typeof users>;
 
 /** `password` is its PHC string. Instants are milliseconds since the epoch. */
 export type User = Omit<UserRow, "emailKey">;
@@ -44,7 +29,7 @@ export const emailKey = (email: string): string => email.trim().normalize("NFKC"
 export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
   `${firstName} ${lastName}`.trim();
 
-const view = ({ emailKey: _, ...user }: UserRow): User => user;
+export const viewUser = ({ emailKey: _, ...user }: UserRow): User => user;
 
 /** The versions that will do, from `If-Match`; undefined asks for none. */
 export type ExpectedVersions = number[] | undefined;
@@ -72,9 +57,26 @@ export interface NewUser {
   lastName: string;
 }
 
-const insertUser = preparedQuery((db, param: Param<UserRow>) => db.insert(users).values(rowOf(users, param)));
+/** Bounds what a team can store, and the length of the whole list. */
+export const MAX_TEAM_USERS = 100_000;
 
-/** @throws `email_taken`: the unique index decides, also between two requests at once */
+/** The unique index and the limit decide in one statement, so parallel requests can't get around either. */
+const insertUser = preparedQuery((db, param: Param<UserRow>) => {
+  const count = db
+    .select({ count: teamUsage.users })
+    .from(teamUsage)
+    .where(eq(teamUsage.teamId, param("teamId")));
+  return insertWhere(db, users, rowOf(users, param), sql`coalesce(${count}, 0) < ${MAX_TEAM_USERS}`);
+});
+
+const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
+  db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
+);
+
+/** @throws `email_taken`, `quota_exceeded`, `rate_limited` */
 export async function createUser(deps: Deps, actor: TeamActor, { password, ...wish }: NewUser): Promise<User> {
   const now = deps.system.now();
   const user: User = {
@@ -86,90 +88,14 @@ export async function createUser(deps: Deps, actor: TeamActor, { password, ...wi
     updatedAt: now,
     version: 0,
   };
-  const insert = insertUser({ ...user, emailKey: emailKey(user.email) });
+  const row = { ...user, emailKey: emailKey(user.email) };
   const event = newEvent(deps, "user.created", actor, user);
-  await refuseTakenEmail(() => writeWithEvent(deps, event, [insert], { isIdempotent: false }));
-  return user;
-}
-
-async function refuseTakenEmail<T>(change: () => Promise<T>): Promise<T> {
-  try {
-    return await change();
-  } catch (error) {
-    throw isUniqueViolation(error) ? new AppError("email_taken") : error;
-  }
-}
-
-const selectPage = (db: Db, { by, limit, offset }: Omit<ReturnType<typeof keyset>, "where">) =>
-  db
-    .select()
-    .from(users)
-    .orderBy(...by)
-    .limit(limit)
-    .offset(offset)
-    .$dynamic();
-
-const usersById = teamRead(users.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, ...page } = keyset(users.id, "oldest first", param);
-  return { query: selectPage(db, page), where };
-});
-const usersByName = teamRead(users.teamId, (db, param: Param<NameKeysetValues>) => {
-  const { where, ...page } = nameKeyset(users.fullName, users.id, param);
-  return { query: selectPage(db, page), where };
-});
-/** One at most: an email is unique in its team. */
-const usersByEmail = teamRead(users.teamId, (db, param: Param<KeysetValues & { emailKey: string }>) => {
-  const { where, ...page } = keyset(users.id, "oldest first", param);
-  return { query: selectPage(db, page), where: and(eq(users.emailKey, param("emailKey")), where) };
-});
-
-/** Filters on a list of users; all of them must hold. */
-export interface UserFilters {
-  /** The whole of it, compared as emails are. */
-  email?: string | undefined;
-  /** What the full name begins with. */
-  name?: string | undefined;
-}
-
-/** Oldest first; in the order of full names where those are filtered. @throws `invalid_input` for a foreign cursor */
-export async function listUsers(
-  deps: Deps,
-  credential: Credential<"team">,
-  { email, name }: UserFilters,
-  request: PageRequest,
-): Promise<Page<User>> {
-  const filters = { emailKey: email === undefined ? undefined : emailKey(email), name };
-  const list = listName("users", filters);
-  if (filters.emailKey !== undefined) {
-    const values = { ...keysetValues(list, "oldest first", request), emailKey: filters.emailKey };
-    const rows = await authorizeRead(deps, credential, usersByEmail(values));
-    const named = rows.filter((row) => fullNameOf(row).startsWith(name ?? ""));
-    return cutPage(list, request, named, view);
-  }
-  const wanted =
-    name === undefined
-      ? usersById(keysetValues(list, "oldest first", request))
-      : usersByName(nameKeysetValues(list, name, request));
-  const rows = await authorizeRead(deps, credential, wanted);
-  return cutPage(list, request, rows, view, name === undefined ? undefined : fullNameOf);
-}
-
-/**
- * The whole team, oldest first, in steps: the caller is authorised, and the first step read, before this resolves;
- * each further step is read when it is asked for.
- */
-export async function streamUsers(deps: Deps, credential: Credential<"team">): Promise<AsyncIterable<User[]>> {
-  const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
-  const first = await listUsers(deps, credential, {}, request);
-  return (async function* () {
-    let page = first;
-    yield page.items;
-    // The key may expire or be revoked meanwhile: then the stream breaks off, as every request of it would be refused.
-    while (page.next !== null) {
-      page = await listUsers(deps, credential, {}, { ...request, cursor: page.next });
-      yield page.items;
-    }
-  })();
+  const queries = [insertUser(row), idByEmail(row)] as const;
+  const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (stored?.id === user.id) return user;
+  if (stored) throw new AppError("email_taken");
+  const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
+  throw new AppError("quota_exceeded", { message });
 }
 
 const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
@@ -181,7 +107,7 @@ const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
 export async function fetchUser(deps: Deps, credential: Credential<"team">, id: string): Promise<User> {
   const [user] = await authorizeRead(deps, credential, userById({ id }));
   if (!user) throw new AppError("not_found");
-  return view(user);
+  return viewUser(user);
 }
 
 /** What may change; null leaves a field as it is. `password` is a hash. */
@@ -204,13 +130,16 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
     .returning();
 });
 
+const isKeyOfUser = (param: Param<TargetValues>) =>
+  and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
+
 /** The salt makes a new hash unique: it is there only if the update took place. */
 const endLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { password: string }>) => {
   const changed = db
     .select({ id: users.id })
     .from(users)
     .where(and(isTarget(param), eq(users.password, param("password"))));
-  return db.delete(apiKeys).where(and(eq(apiKeys.userId, param("id")), exists(changed)));
+  return db.delete(apiKeys).where(and(isKeyOfUser(param), isLoginKey, exists(changed)));
 });
 
 const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
@@ -254,12 +183,13 @@ export async function updateUser(
   });
   const endLogins = hash === null ? [] : [endLoginsOfNewPassword({ ...target, password: hash })];
   const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password });
-  const [[user], existing] = await refuseTakenEmail(() =>
-    writeWithEvent(deps, event, [update, targetExists(target), ...endLogins], { isIdempotent: false }),
-  );
+  const queries = [update, targetExists(target), ...endLogins] as const;
+  const [[user], existing] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
+    throw isUniqueViolation(error) ? new AppError("email_taken") : error;
+  });
   if (existing.length === 0) throw new AppError("not_found");
   if (!user) throw new AppError("version_mismatch");
-  return view(user);
+  return viewUser(user);
 }
 
 const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
@@ -274,13 +204,25 @@ const endLoginsOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
     .select({ id: users.id })
     .from(users)
     .where(eq(users.id, param("id")));
-  return db.delete(apiKeys).where(and(eq(apiKeys.userId, param("id")), notExists(remaining)));
+  return db.delete(apiKeys).where(and(isKeyOfUser(param), notExists(remaining)));
 });
 
-/** The keys that the user's logins gave go with the user. @throws `not_found`, `version_mismatch` */
+/** Inserted before the deletion under the same condition, because it needs the version. */
+const insertDeletedEvent = preparedQuery((db, param: Param<TargetValues & Omit<EventValues, "subjectVersion">>) =>
+  insertEvent(
+    db,
+    param,
+    { subjectVersion: sql`${users.version}`, data: sql`${param("data")}` },
+    sql`from ${users} where ${and(isTarget(param), hasExpectedVersion(param))}`,
+  ),
+);
+
+/** Deletes the user with their logins and the keys that these created. @throws `not_found`, `version_mismatch` */
 export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versions?: ExpectedVersions): Promise<void> {
   const target = targetOf(actor, id, versions);
-  const event = newEvent(deps, "user.deleted", actor, target);
+  const data = JSON.stringify({ _id: id });
+  const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target), data });
+  const event = { teamId: actor.teamId, isBefore: true, insert };
   const queries = [deleteTarget(target), targetExists(target), endLoginsOfDeleted(target)] as const;
   const [deleted, remaining] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (deleted.length > 0) return;
