@@ -1,4 +1,5 @@
 import { Hono, type MiddlewareHandler } from "hono";
+import { except } from "hono/combine";
 import { methodNotAllowed } from "hono/method-not-allowed";
 import { requestId } from "hono/request-id";
 import { readDeps } from "./deps.ts";
@@ -10,6 +11,7 @@ import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
 import { upload } from "./http/form-upload.ts";
 import * as keys from "./http/keys.ts";
+import * as links from "./http/links.ts";
 import { apiHeaders, apiSecureHeaders, preflight, requestLog } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
@@ -57,6 +59,11 @@ export const api = {
   getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
   setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],
 
+  createLink: ["POST /docs/v1/uploads/{id}/links", links.create],
+  listLinks: ["GET /docs/v1/uploads/{id}/links", links.list],
+  revokeLink: ["DELETE /docs/v1/links/{id}", links.revoke],
+  openLink: ["GET /docs/v1/links/{link}/{name}", links.open],
+
   describeResumableUploads: ["OPTIONS /docs/v1/uploads/resumable", resumable.options],
   createResumableUpload: ["POST /docs/v1/uploads/resumable", resumable.create],
   getResumableUpload: ["HEAD /docs/v1/uploads/resumable/{upload}", resumable.head],
@@ -80,11 +87,20 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   });
   app.use(requestLog);
   const provideDeps: MiddlewareHandler<AppEnv> = async (c, next) => {
-    c.set("deps", { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId });
+    const deps = { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId };
+    c.set("deps", deps);
+    const { host, pathname } = new URL(c.req.url);
+    const isLink = new RegExp(`^${links.LINKS}/[^/]+/[^/]+$`).test(pathname);
+    // Users' bytes then never share an origin with the console.
+    const { linkHost } = deps.settings;
+    if (linkHost !== null && (host === linkHost) !== isLink) throw new AppError("route_not_found");
     await next();
   };
   mountPages(app, provideDeps);
-  app.use(apiSecureHeaders, apiHeaders, preflight);
+  const linkPath = `${links.LINKS}/*/*`;
+  app.use(except(linkPath, apiSecureHeaders, apiHeaders));
+  app.use(linkPath, links.linkHeaders);
+  app.use(preflight);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);

@@ -30,6 +30,8 @@ export interface Settings {
   storeOrigin: string;
   /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
   isInsecureWebhookAllowed: boolean;
+  /** The host that serves links and nothing else; null if links are on the service's own host. */
+  linkHost: string | null;
   /** Null where the operator's token is not set: then nobody is the operator. */
   operatorToken: string | null;
 }
@@ -85,6 +87,10 @@ const envSchema = z.object({
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
   EVENT_DAYS: positive,
+  LINK_HOST: z
+    .string()
+    .regex(/^[a-z0-9.-]+(:\d+)?$/, "Must be a host name in lower case, without a scheme or path.")
+    .optional(),
   DEAD_LETTER_QUEUE: z.string().min(1),
   OWN_HOSTS: z
     .string()
@@ -143,6 +149,7 @@ function isolateDeps(env: Env): IsolateDeps {
       ownHosts: vars.OWN_HOSTS,
       storeOrigin: new URL(vars.S3_ENDPOINT).origin,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
+      linkHost: vars.LINK_HOST ?? null,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
     },
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),

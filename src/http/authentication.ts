@@ -61,3 +61,22 @@ export async function withCredential<R extends Right, T>(
     throw (await limiter.address(address)) ? error : new AppError("rate_limited");
   }
 }
+
+/**
+ * Runs a request that needs no token but may fail to open something secret. Failures count against the client IP,
+ * successes do not. A `subject` that was opened recently stays available from a blocked IP.
+ * @throws `rate_limited`, and what `run` throws
+ */
+export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run: () => Promise<T>): Promise<T> {
+  const { limiter } = c.var.deps;
+  const clientIp = clientAddress(c);
+  if (limiter.isRefused(clientIp, subject)) throw rateLimited();
+  try {
+    const result = await run();
+    limiter.authenticated(subject);
+    return result;
+  } catch (error) {
+    const isUnknown = error instanceof AppError && error.code === "not_found";
+    throw isUnknown && !(await limiter.address(clientIp)) ? rateLimited() : error;
+  }
+}

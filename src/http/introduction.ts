@@ -60,6 +60,7 @@ const TAGS = {
   Files: "Audio files, or any others: uploaded, processed, listed, and opened by signed addresses.",
   "Resumable uploads":
     "tus 1.0.0, for large files and lines that break: what is stored stays stored, and the upload goes on from there.",
+  Links: "Revocable download URLs on this service, for people without a token.",
   "API keys":
     "Tokens of a team. A secret key does everything for it; a public key uploads, and may ship in a web page.",
   Users: "People of a team, who can log in with a password.",

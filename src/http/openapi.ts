@@ -99,6 +99,8 @@ function requestOf(operation: Operation, components: Json): Json {
 const IN_PATH: Record<string, string> = {
   id: "The record's id.",
   upload: "`{id}.{secret}`, as `Location` gave it.",
+  link: "`{id}.{secret}`, from the link's `url`.",
+  name: "The download name. It is not checked.",
 };
 
 function parametersOf(operation: Operation, path: string, components: Json): Json[] {
@@ -131,14 +133,16 @@ function describe(operation: Operation, path: string, operationId: string, compo
     name,
     { description: text, schema: { type: "string" } },
   ]);
-  const content = success.schema && {
-    "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
-  };
-  const answer = {
+  const content = success.isFile
+    ? { "*/*": { schema: { type: "string", format: "binary" } } }
+    : success.schema && {
+        "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
+      };
+  const answerOf = (status: number) => ({
     description: success.description,
     headers: Object.fromEntries(headers),
-    ...(content && { content }),
-  };
+    ...(content && status !== 304 && { content }),
+  });
   return {
     operationId,
     tags: [tag],
@@ -148,7 +152,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
-      ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answer])),
+      ...Object.fromEntries((success.statuses ?? [200]).map((status) => [status, answerOf(status)])),
       ...failuresOf(codesOf(operation, path)),
     },
     ...codeSamplesOf(operationId),

@@ -55,11 +55,13 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   requestHeaders?: Record<string, HeaderContract>;
   success: {
     /** 200 alone where it says nothing else. */
-    statuses?: (200 | 201 | 204)[];
+    statuses?: (200 | 201 | 204 | 206 | 304)[];
     description: string;
     /** Absent where the answer has no body. */
     schema?: S;
     example?: z.input<S>;
+    /** The body is the bytes of a file. */
+    isFile?: true;
     /** Response headers beside those of every response. */
     headers?: Record<string, string>;
   };

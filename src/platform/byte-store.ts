@@ -67,6 +67,8 @@ export interface ByteStore {
   head(key: string): Promise<ObjectFacts | null>;
   /** Bytes from `offset`, `length` of them or as many as there are; null when there is no such object. */
   read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
+  /** The same as a stream for a download; null if there is no such object. */
+  open(key: string, offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
   /** The same as a stream; it throws where there is no such object. */
   stream(key: string, offset: number, length: number): AsyncIterable<Uint8Array>;
   /**
@@ -84,11 +86,11 @@ export interface ByteStore {
   removeAll(prefix: string): Promise<void>;
 }
 
-/** RFC 6266: a name in ASCII for old clients, and the real one in UTF-8. Never inline: no file is a page of ours. */
-function attachment(name: string): string {
+/** The Content-Disposition of a download (RFC 6266): an ASCII name for old clients, and the real one in UTF-8. */
+export function contentDisposition(disposition: "attachment" | "inline", name: string): string {
   const plain = name.replace(/[^\x20-\x7e]|["\\%]/g, "_");
   const encoded = encodeURIComponent(name).replace(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  return `attachment; filename="${plain}"; filename*=UTF-8''${encoded}`;
+  return `${disposition}; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
 /** R2 knows no such multipart upload: it was put together, given up, or never was. */
@@ -99,7 +101,7 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
   const home = { bucket, system, budget, headBytes: HEAD_BYTES };
   const metadataOf = async (download: Download, head: Uint8Array) => ({
     contentType: await download.contentType(head),
-    contentDisposition: attachment(download.name),
+    contentDisposition: contentDisposition("attachment", download.name),
   });
   return {
     newPart: (room, sha256) => new Part(home, room, sha256),
@@ -174,6 +176,11 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
         const object = await bucket.get(key, { range: { offset, length } });
         return object && new Uint8Array(await object.arrayBuffer());
       });
+    },
+
+    async open(key, offset, length) {
+      const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
+      return object?.body ?? null;
     },
 
     async *stream(key, offset, length) {

@@ -29,6 +29,7 @@ const REDACTED = [
   /whsec_[\w+/=]+/g, // signing secrets
   /Bearer\s+\S+/gi,
   /X-Amz-[\w-]+=[^&\s"]+/g, // signed URLs
+  /\/docs\/v1\/links\/[^\s"]+/g, // links
   /[^\s"'<>@]+@[^\s"'<>@]+\.[^\s"'<>@]+/g, // emails
 ];
 

@@ -142,6 +142,32 @@ export const waveforms = sqliteTable(
   (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
 );
 
+/** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
+export const links = sqliteTable(
+  "links",
+  {
+    id: text().notNull(),
+    teamId: text("team_id").notNull(),
+    fileId: text("file_id").notNull(),
+    /** SHA-256 of the secret in the link's URL, hex. */
+    secretHash: text("secret_hash").notNull(),
+    /** The download name; null for the file's own name. */
+    name: text(),
+    disposition: text({ enum: ["attachment", "inline"] }).notNull(),
+    /** Null: never. */
+    expiresAt: integer("expires_at"),
+    createdAt: integer("created_at").notNull(),
+    /** The key that created it, and its user if the key was a login's. */
+    keyId: text("key_id").notNull(),
+    userId: text("user_id"),
+  },
+  (t) => [
+    primaryKey({ columns: [t.id] }),
+    index("links_file").on(t.teamId, t.fileId, t.id),
+    index("links_expiry").on(t.expiresAt).where(sql`expires_at is not null`),
+  ],
+);
+
 export const isUnfinished = sql`is_finished = 0`;
 
 /** A resumable upload, and for a day after its end what answers a client that missed the last answer. */

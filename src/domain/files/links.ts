@@ -1,0 +1,218 @@
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { contentDisposition } from "../../platform/byte-store.ts";
+import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { files, isListed, links } from "../../platform/schema.ts";
+import { fingerprint } from "../../platform/secrets.ts";
+import { newId } from "../../platform/system.ts";
+import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import { servedContentType } from "../audio/media-type.ts";
+import { cleanName, objectKey } from "./names.ts";
+
+/*
+ * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
+ * the row has only the hash, so neither the database nor a list of links opens a file. A trigger deletes the links of a
+ * file as soon as the file is hidden.
+ */
+
+/** Enough to share a file with a group one by one, and few enough to list at once. */
+export const MAX_LINKS = 100;
+const SECRET_BYTES = 16;
+/** Expired links deleted by one statement of the recovery job. */
+export const EXPIRED_LINK_ROWS = 500;
+
+export const DISPOSITIONS = ["attachment", "inline"] as const;
+export type Disposition = (typeof DISPOSITIONS)[number];
+
+/** A link as its team sees it. Instants are milliseconds since the epoch. */
+export interface Link {
+  id: string;
+  fileId: string;
+  /** The download name; null for the file's own name. */
+  name: string | null;
+  disposition: Disposition;
+  /** Null: never. */
+  expiresAt: number | null;
+  createdAt: number;
+  createdBy: { keyId: string; userId: string | null };
+}
+
+type LinkRow = typeof links.$inferSelect;
+
+const linkOf = ({ id, fileId, name, disposition, expiresAt, createdAt, keyId, userId }: LinkRow): Link => ({
+  id,
+  fileId,
+  name,
+  disposition,
+  expiresAt,
+  createdAt,
+  createdBy: { keyId, userId },
+});
+
+export interface NewLink {
+  expiresAt?: number | null | undefined;
+  disposition?: Disposition | undefined;
+  name?: string | undefined;
+}
+
+type FileOfLink = { teamId: string; fileId: string };
+const isFileOfLink = (param: Param<FileOfLink>) =>
+  and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId")), isListed);
+
+/** Inserts the link if the team has the file and the file has fewer links than the maximum. */
+const insertLink = preparedQuery((db, param: Param<LinkRow>) => {
+  const file = db.select({ id: files.id }).from(files).where(isFileOfLink(param));
+  const others = db
+    .select({ count: sql`count(*)` })
+    .from(links)
+    .where(and(eq(links.teamId, param("teamId")), eq(links.fileId, param("fileId"))));
+  return insertWhere(db, links, rowOf(links, param), sql`exists ${file} and ${others} < ${MAX_LINKS}`);
+});
+const nameOfFile = preparedQuery((db, param: Param<FileOfLink>) =>
+  db.select({ originalName: files.originalName }).from(files).where(isFileOfLink(param)),
+);
+const linkExists = preparedQuery((db, param: Param<{ id: string }>) =>
+  db
+    .select({ id: links.id })
+    .from(links)
+    .where(eq(links.id, param("id"))),
+);
+
+/**
+ * @returns the link, and the secret and file name in its URL. No later response contains the secret
+ * @throws `invalid_input` for an expiry in the past, `not_found`, `too_many_links`
+ */
+export async function createLink(
+  deps: Deps,
+  { teamId, keyId, userId }: TeamActor,
+  fileId: string,
+  { expiresAt = null, disposition = "attachment", name }: NewLink,
+): Promise<{ link: Link; secret: string; fileName: string }> {
+  const now = deps.system.now();
+  if (expiresAt !== null && expiresAt <= now) {
+    throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message: "Must be in the future." }] });
+  }
+  const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
+  const row: LinkRow = {
+    id: newId(deps.system),
+    teamId,
+    fileId,
+    secretHash: fingerprint(secret),
+    name: name === undefined ? null : cleanName(name),
+    disposition,
+    expiresAt,
+    createdAt: now,
+    keyId,
+    userId,
+  };
+  const queries = [insertLink(row), linkExists(row), nameOfFile(row)] as const;
+  const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
+  if (!file) throw new AppError("not_found");
+  if (created.length === 0) throw new AppError("too_many_links");
+  return { link: linkOf(row), secret, fileName: row.name ?? file.originalName };
+}
+
+/** A row without a link shows that the file exists. */
+const linksOfFile = teamRead(files.teamId, (db, param: Param<{ fileId: string }>) => ({
+  query: db
+    .select({ link: links })
+    .from(files)
+    .leftJoin(links, and(eq(links.teamId, files.teamId), eq(links.fileId, files.id)))
+    .orderBy(asc(links.id))
+    .limit(MAX_LINKS)
+    .$dynamic(),
+  where: and(eq(files.id, param("fileId")), isListed),
+}));
+
+/** The links of a file, oldest first. @throws `not_found` */
+export async function listLinks(deps: Deps, credential: Credential<"team">, fileId: string): Promise<Link[]> {
+  const rows = await authorizeRead(deps, credential, linksOfFile({ fileId }));
+  if (rows.length === 0) throw new AppError("not_found");
+  return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));
+}
+
+const deleteLink = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db
+    .delete(links)
+    .where(and(eq(links.id, param("id")), eq(links.teamId, param("teamId"))))
+    .returning({ id: links.id }),
+);
+
+/** The link stops working with the next request. @throws `not_found` */
+export async function revokeLink(deps: Deps, { teamId }: TeamActor, id: string): Promise<void> {
+  const [rows] = await write(deps, [deleteLink({ id, teamId })], { isIdempotent: false });
+  if (rows.length === 0) throw new AppError("not_found");
+}
+
+/** The file behind a link. */
+export interface LinkedFile {
+  fileId: string;
+  sizeBytes: number;
+  /** Hex; null for a resumable upload that was not read back yet. */
+  sha256: string | null;
+  /** The Content-Type to serve: a harmless type, or opaque bytes. */
+  contentType: string;
+  contentDisposition: string;
+  /** The bytes from `offset` on, as a stream; null if the object is missing. */
+  read(offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
+}
+
+type OpenValues = { id: string; secretHash: string; now: number };
+const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
+  db
+    .select({
+      link: { name: links.name, disposition: links.disposition },
+      file: {
+        id: files.id,
+        teamId: files.teamId,
+        originalName: files.originalName,
+        sizeBytes: files.sizeBytes,
+        sha256: files.sha256,
+        mimeType: files.mimeType,
+      },
+    })
+    .from(links)
+    .innerJoin(files, and(eq(files.teamId, links.teamId), eq(files.id, links.fileId), isListed))
+    .where(
+      and(
+        eq(links.id, param("id")),
+        eq(links.secretHash, param("secretHash")),
+        or(isNull(links.expiresAt), gt(links.expiresAt, param("now"))),
+      ),
+    ),
+);
+
+/** @throws `not_found` if the link is unknown, revoked or expired, or its file is deleted */
+export async function openLink(deps: Deps, id: string, secret: string): Promise<LinkedFile> {
+  const [[row]] = await read(deps, [fileOfLink({ id, secretHash: fingerprint(secret), now: deps.system.now() })]);
+  if (!row) throw new AppError("not_found");
+  const { link, file } = row;
+  const contentType = servedContentType(file.mimeType ?? "application/octet-stream");
+  // Only audio of a harmless type is shown inline. Everything else could be a page on our origin.
+  const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
+  return {
+    fileId: file.id,
+    sizeBytes: file.sizeBytes ?? 0,
+    sha256: file.sha256,
+    contentType,
+    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", link.name ?? file.originalName),
+    read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
+  };
+}
+
+const deleteExpired = preparedQuery((db, param: Param<{ now: number }>) => {
+  const expired = db
+    .select({ id: links.id })
+    .from(links)
+    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, param("now"))))
+    .orderBy(asc(links.expiresAt))
+    .limit(EXPIRED_LINK_ROWS);
+  return db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+});
+
+/** Deletes a batch of expired links. @returns how many */
+export async function purgeLinks(deps: Deps): Promise<number> {
+  const [rows] = await write(deps, [deleteExpired({ now: deps.system.now() })], { isIdempotent: true });
+  return rows.length;
+}

@@ -1,0 +1,252 @@
+import { Buffer } from "node:buffer";
+import type { Context, MiddlewareHandler } from "hono";
+import { secureHeaders } from "hono/secure-headers";
+import * as z from "zod";
+import {
+  createLink,
+  DISPOSITIONS,
+  type Link,
+  type LinkedFile,
+  listLinks,
+  MAX_LINKS,
+  openLink,
+  revokeLink,
+} from "../domain/files/links.ts";
+import { AppError } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
+import { limitFailures } from "./authentication.ts";
+import { type Operation, read, write } from "./operation.ts";
+import { id, iso, timestamp } from "./validation.ts";
+
+/* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
+
+export const LINKS = "/docs/v1/links";
+const SECRET = /^([0-9a-f]{24})\.([0-9a-f]{32})$/;
+const MAX_NAME_LENGTH = 200;
+
+const linkSchema = z
+  .strictObject({
+    _id: id,
+    fileId: id,
+    name: z.string().nullable().meta({ description: "The download name. Null: the file's own name." }),
+    disposition: z.enum(DISPOSITIONS),
+    expiresAt: timestamp.nullable().meta({ description: "Null: never." }),
+    createdAt: timestamp,
+    createdBy: z.strictObject({ keyId: id, userId: id.nullable() }),
+  })
+  .meta({ id: "Link" });
+
+const exampleLink: z.input<typeof linkSchema> = {
+  _id: "0193477d0a5e2b7f4d1c8e91",
+  fileId: "0193477c0a5e2b7f4d1c8e90",
+  name: null,
+  disposition: "inline",
+  expiresAt: "2026-12-20T09:33:00.000Z",
+  createdAt: "2026-11-20T09:33:00.000Z",
+  createdBy: { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+};
+
+function renderLink({ id, expiresAt, createdAt, ...link }: Link): z.input<typeof linkSchema> {
+  return { _id: id, ...link, expiresAt: expiresAt === null ? null : iso(expiresAt), createdAt: iso(createdAt) };
+}
+
+const newLinkSchema = z.strictObject({
+  expiresAt: timestamp.nullable().optional().meta({ description: "Default null: the link never expires." }),
+  disposition: z.enum(DISPOSITIONS).optional().meta({
+    description: "Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type.",
+  }),
+  name: z.string().min(1).max(MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
+});
+
+export const create = write(
+  "team",
+  {
+    tag: "Links",
+    summary: "Create a link",
+    description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links.`,
+    body: newLinkSchema,
+    isBodyOptional: true,
+    bodyExample: { disposition: "inline" },
+    success: {
+      description: "The link. No later response contains `url`.",
+      schema: z.strictObject({
+        message: z.string(),
+        data: linkSchema.extend({ url: z.url() }).meta({ id: "NewLink" }),
+      }),
+      example: {
+        message: "Link created.",
+        data: {
+          ...exampleLink,
+          url: `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
+        },
+      },
+    },
+    refusals: ["too_many_links"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    const { expiresAt, ...rest } = body ?? {};
+    const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
+    const { link, secret, fileName } = await createLink(deps, actor, id, input);
+    const url = new URL(`${LINKS}/${link.id}.${secret}/${encodeURIComponent(fileName)}`, c.req.url);
+    url.host = deps.settings.linkHost ?? url.host;
+    return { message: "Link created.", data: { ...renderLink(link), url: url.href } };
+  },
+);
+
+export const list = read(
+  "team",
+  {
+    tag: "Links",
+    summary: "List the links of a file",
+    description: "Oldest first, without their URLs.",
+    success: {
+      description: "The links.",
+      schema: z.strictObject({ message: z.string(), data: z.array(linkSchema) }),
+      example: { message: "Links: 1.", data: [exampleLink] },
+    },
+  },
+  async ({ deps, credential, id }) => {
+    const links = await listLinks(deps, credential, id);
+    return { message: `Links: ${links.length}.`, data: links.map(renderLink) };
+  },
+);
+
+export const revoke = write(
+  "team",
+  {
+    tag: "Links",
+    summary: "Revoke a link",
+    description: "The link stops working with the next request.",
+    success: {
+      description: "The link is revoked.",
+      schema: z.strictObject({ message: z.string() }),
+      example: { message: "Link revoked." },
+    },
+  },
+  async ({ deps, actor, id }) => {
+    await revokeLink(deps, actor, id);
+    return { message: "Link revoked." };
+  },
+);
+
+/**
+ * The headers of a response with a user's bytes on our origin. The sandbox stops scripts, forms and plugins in every
+ * browser, and CORP lets pages of other origins play the file.
+ */
+const sandboxHeaders = secureHeaders({
+  contentSecurityPolicy: { sandbox: [], defaultSrc: ["'none'"] },
+  crossOriginResourcePolicy: "cross-origin",
+  crossOriginOpenerPolicy: false,
+  originAgentCluster: false,
+  strictTransportSecurity: "max-age=63072000",
+  xDnsPrefetchControl: false,
+  xDownloadOptions: false,
+  xFrameOptions: false,
+  xPermittedCrossDomainPolicies: false,
+  xXssProtection: false,
+});
+
+const EXPOSED_HEADERS =
+  "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag, Repr-Digest, Retry-After, X-Request-Id";
+
+/** Sets the headers of link responses, in place of those of the API. */
+export const linkHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await sandboxHeaders(c, next);
+  const { headers, ok, status } = c.res;
+  // Revalidation lets a player reuse what it has, and a revoked link still stops at once.
+  headers.set("Cache-Control", ok || status === 304 ? "private, no-cache" : "no-store");
+  headers.set("X-Request-Id", c.var.requestId);
+  headers.set("Access-Control-Allow-Origin", "*");
+  headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
+};
+
+interface ByteRange {
+  offset: number;
+  length: number;
+}
+
+/**
+ * Parses `Range` (RFC 9110, section 14.2). @returns null if the whole file is to be sent: no range, several ranges, another
+ * unit, or a malformed header
+ * @throws `range_not_satisfiable`
+ */
+function parseRange(header: string | undefined, sizeBytes: number): ByteRange | null {
+  const [, first = "", last = "", suffix = ""] = /^bytes=(?:(\d+)-(\d*)|-(\d+))$/i.exec(header?.trim() ?? "") ?? [];
+  if (first === "" && suffix === "") return null;
+  if (last !== "" && Number(last) < Number(first)) return null;
+  const offset = suffix === "" ? Number(first) : Math.max(0, sizeBytes - Number(suffix));
+  if (offset >= sizeBytes || Number(suffix || 1) === 0) throw new AppError("range_not_satisfiable");
+  const end = last === "" ? sizeBytes : Math.min(Number(last) + 1, sizeBytes);
+  return { offset, length: end - offset };
+}
+
+/** Returns true if a list of entity tags contains the tag (weak comparison, RFC 9110, section 8.8.3.2). */
+const includesTag = (list: string, tag: string) =>
+  list.split(",").some((one) => ["*", tag].includes(one.trim().replace(/^W\//, "")));
+
+/** Answers a request for the bytes, with its conditions and range. */
+async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
+  const { fileId, sizeBytes, sha256 } = file;
+  // The bytes of a file never change, so its id is a strong validator.
+  const tag = `"${fileId}"`;
+  c.header("ETag", tag);
+  c.header("Accept-Ranges", "bytes");
+  const [ifMatch, ifNoneMatch, ifRange] = ["If-Match", "If-None-Match", "If-Range"].map((name) => c.req.header(name));
+  if (ifMatch !== undefined && (!includesTag(ifMatch, tag) || ifMatch.startsWith("W/"))) {
+    throw new AppError("version_mismatch");
+  }
+  if (ifNoneMatch !== undefined && includesTag(ifNoneMatch, tag)) return c.body(null, 304);
+  const isGet = c.req.method === "GET";
+  c.header("Content-Range", `bytes */${sizeBytes}`);
+  const range = isGet && (ifRange ?? tag) === tag ? parseRange(c.req.header("Range"), sizeBytes) : null;
+  c.header(
+    "Content-Range",
+    range ? `bytes ${range.offset}-${range.offset + range.length - 1}/${sizeBytes}` : undefined,
+  );
+  const { offset, length } = range ?? { offset: 0, length: sizeBytes };
+  const body = await file.read(offset, isGet ? length : 1);
+  if (!body) throw new AppError("not_found");
+  if (!isGet) await body.cancel();
+  c.header("Content-Type", file.contentType);
+  c.header("Content-Disposition", file.contentDisposition);
+  c.header("Content-Length", String(length));
+  if (sha256 !== null) c.header("Repr-Digest", `sha-256=:${Buffer.from(sha256, "hex").toString("base64")}:`);
+  const status = range ? 206 : 200;
+  return isGet ? c.body(body, status) : c.body(null, status);
+}
+
+export const open: Operation = {
+  access: "public",
+  tag: "Links",
+  summary: "Download a file by its link",
+  description:
+    "Needs no token. Supports HEAD, one byte range, and conditional requests (RFC 9110). An unknown, revoked or expired " +
+    "link, and a link of a deleted file, return the same 404. The name in the URL is not checked.",
+  requestHeaders: {
+    Range: {
+      description: "One range, such as `bytes=0-1023`. Several ranges return the whole file.",
+      schema: { type: "string" },
+    },
+  },
+  success: {
+    statuses: [200, 206, 304],
+    description: "The bytes.",
+    isFile: true,
+    headers: {
+      "Accept-Ranges": "`bytes`",
+      "Content-Range": "With 206: the range and the size.",
+      "Content-Disposition": "`inline` only for audio of a harmless type.",
+      ETag: "A strong validator.",
+      "Repr-Digest": "SHA-256 of the whole file (RFC 9530), once known.",
+    },
+  },
+  refusals: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
+  answer: async (c) => {
+    const [, id = "", secret = ""] = SECRET.exec(c.req.param("link") ?? "") ?? [];
+    const file = await limitFailures(c, `link/${id}`, async () => {
+      if (id === "") throw new AppError("not_found");
+      return openLink(c.var.deps, id, secret);
+    });
+    return serve(c, file);
+  },
+};

@@ -1,0 +1,255 @@
+import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
+import { beforeAll, describe, expect, test } from "vitest";
+import { sample } from "../audio/samples.ts";
+import { call, newTeam, queueing, randomAddress, refused, startWorker, type Team, upload } from "../support/harness.ts";
+
+const DAY = 24 * 60 * 60 * 1000;
+const BYTES = new TextEncoder().encode("0123456789abcdefghij");
+const SIZE = BYTES.length;
+
+interface NewLink {
+  _id: string;
+  url: string;
+}
+
+async function createLink(team: Team, fileId: string, json: object = {}): Promise<NewLink> {
+  const { status, body, text } = await team.call("POST", `/docs/v1/uploads/${fileId}/links`, { json });
+  expect(status, text).toBe(200);
+  return body.data;
+}
+const pathOf = ({ url }: NewLink) => new URL(url).pathname;
+const open = (link: NewLink, headers: Record<string, string> = {}, method = "GET") =>
+  call(method, pathOf(link), { headers });
+
+describe("A link", () => {
+  let team: Team;
+  let fileId: string;
+  let link: NewLink;
+  beforeAll(async () => {
+    team = await newTeam();
+    fileId = await upload(team, "numbers ü.txt", BYTES);
+    link = await createLink(team, fileId);
+  });
+
+  const all = [0, SIZE] as const;
+  const full = { status: 200, range: all };
+  const partial = (first: number, last: number) => ({ status: 206, range: [first, last + 1] as const });
+  const unsatisfiable = { status: 416, range: null };
+  const tag = () => `"${fileId}"`;
+  test.each([
+    ["no range", {}, full],
+    ["the first byte", { Range: "bytes=0-0" }, partial(0, 0)],
+    ["the last byte", { Range: `bytes=${SIZE - 1}-${SIZE - 1}` }, partial(SIZE - 1, SIZE - 1)],
+    ["an open end", { Range: "bytes=5-" }, partial(5, SIZE - 1)],
+    ["an end beyond the file", { Range: "bytes=5-1000" }, partial(5, SIZE - 1)],
+    ["a suffix", { Range: "bytes=-3" }, partial(SIZE - 3, SIZE - 1)],
+    ["a suffix longer than the file", { Range: "bytes=-1000" }, partial(0, SIZE - 1)],
+    ["an empty suffix", { Range: "bytes=-0" }, unsatisfiable],
+    ["a start beyond the end", { Range: `bytes=${SIZE}-` }, unsatisfiable],
+    ["several ranges", { Range: "bytes=0-1,3-4" }, full],
+    ["a malformed range", { Range: "bytes=5-2" }, full],
+    ["a range without numbers", { Range: "bytes=-" }, full],
+    ["another unit", { Range: "seconds=0-1" }, full],
+    ["a unit in upper case", { Range: "BYTES=0-0" }, partial(0, 0)],
+    ["If-Range with the ETag", { Range: "bytes=0-0", "If-Range": "TAG" }, partial(0, 0)],
+    ["If-Range with another ETag", { Range: "bytes=0-0", "If-Range": '"x"' }, full],
+    ["If-Range with a weak ETag", { Range: "bytes=0-0", "If-Range": "W/TAG" }, full],
+    ["If-Range with a date", { Range: "bytes=0-0", "If-Range": "Sun, 22 Nov 2026 00:00:00 GMT" }, full],
+    ["If-None-Match with another ETag", { "If-None-Match": '"x"' }, full],
+    ["If-None-Match with the ETag", { "If-None-Match": '"x", W/TAG' }, { status: 304, range: null }],
+    ["If-None-Match with *", { "If-None-Match": "*", Range: "bytes=0-0" }, { status: 304, range: null }],
+    ["If-Match with the ETag", { "If-Match": "TAG" }, full],
+    ["If-Match with another ETag", { "If-Match": '"x"' }, { status: 412, range: null }],
+  ])("answers a request with %s as RFC 9110 describes", async (_, headers, { status, range }) => {
+    const sent = Object.fromEntries(
+      Object.entries(headers).map(([name, value]) => [name, value.replace("TAG", tag())]),
+    );
+    const reply = await open(link, sent);
+    expect(reply.status, reply.text).toBe(status);
+    expect(reply.headers.get("ETag")).toBe(tag());
+    if (range) expect(reply.text).toBe("0123456789abcdefghij".slice(...range));
+    const contentRange = status === 206 && range ? `bytes ${range[0]}-${range[1] - 1}/${SIZE}` : null;
+    expect(reply.headers.get("Content-Range")).toBe(status === 416 ? `bytes */${SIZE}` : contentRange);
+    const head = await open(link, sent, "HEAD");
+    // A range applies to GET only.
+    expect(head.status).toBe(status === 206 || status === 416 ? 200 : status);
+    expect(head.text).toBe("");
+  });
+
+  test("has the headers of a sandboxed download", async () => {
+    for (const method of ["GET", "HEAD"]) {
+      const { headers } = await open(link, {}, method);
+      expect(Object.fromEntries(headers)).toMatchObject({
+        "accept-ranges": "bytes",
+        "cache-control": "private, no-cache",
+        "content-disposition": `attachment; filename="numbers _.txt"; filename*=UTF-8''numbers%20%C3%BC.txt`,
+        "content-length": String(SIZE),
+        "content-security-policy": expect.stringMatching(/^sandbox; default-src 'none'$/),
+        "content-type": "text/plain; charset=utf-8",
+        "cross-origin-resource-policy": "cross-origin",
+        "repr-digest": `sha-256=:${createHash("sha256").update(BYTES).digest("base64")}:`,
+        "x-content-type-options": "nosniff",
+        "access-control-allow-origin": "*",
+      });
+    }
+  });
+
+  test("can have its own download name, and any name in its URL", async () => {
+    const named = await createLink(team, fileId, { name: "Ändern/../report.txt" });
+    const { pathname } = new URL(named.url);
+    expect(decodeURIComponent(pathname.split("/").at(-1) ?? "")).toBe("report.txt");
+    const { headers } = await call("GET", pathname.replace(/[^/]+$/, "other"));
+    expect(headers.get("Content-Disposition")).toContain('filename="report.txt"');
+  });
+
+  test("is listed with its file, without its URL", async () => {
+    const expiresAt = new Date(Date.now() + DAY).toISOString();
+    const id = await upload(team, "listed.txt", "listed");
+    const first = await createLink(team, id);
+    const second = await createLink(team, id, { disposition: "inline", expiresAt, name: "a.mp3" });
+    const { body } = await team.call("GET", `/docs/v1/uploads/${id}/links`);
+    const base = { fileId: id, createdAt: expect.any(String), createdBy: { keyId: team.keyId, userId: null } };
+    expect(body.data).toEqual([
+      { _id: first._id, name: null, disposition: "attachment", expiresAt: null, ...base },
+      { _id: second._id, name: "a.mp3", disposition: "inline", expiresAt, ...base },
+    ]);
+  });
+
+  test("opens with one D1 round trip, two rows and one R2 read", async () => {
+    const { ProxiedBindings } = await import("../support/bindings.ts");
+    const bindings = new ProxiedBindings();
+    const { withBindings } = await import("../support/deps.ts");
+    const worker = startWorker((deps) => withBindings(deps, bindings.wrap(env)));
+    const reply = await worker.call("GET", pathOf(link), { headers: { Range: "bytes=0-0" } });
+    expect(reply.status).toBe(206);
+    expect(bindings.effects).toMatchObject({ trips: 1, rowsRead: 2, rowsWritten: 0, r2: ["get"] });
+  });
+});
+
+describe("Opening a link", () => {
+  const opened = async (link: NewLink) => (await open(link)).status;
+
+  test("fails the same way if it is unknown, revoked or expired, or if its file is deleted", async () => {
+    const team = await newTeam();
+    const other = await newTeam();
+    const [kept, deleted] = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
+    const [revoked, expired, gone] = [
+      await createLink(team, kept),
+      await createLink(team, kept),
+      await createLink(team, deleted),
+    ];
+    const wrongSecret = { ...revoked, url: revoked.url.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`) };
+    const foreign = await other.call("DELETE", `/docs/v1/links/${revoked._id}`);
+    expect(foreign.status).toBe(404);
+    expect(await opened(revoked)).toBe(200);
+    expect((await team.call("DELETE", `/docs/v1/links/${revoked._id}`)).status).toBe(200);
+    await env.DB.prepare("update links set expires_at = ? where id = ?").bind(Date.now(), expired._id).run();
+    expect((await team.call("DELETE", `/docs/v1/uploads/${deleted}`)).status).toBe(200);
+    const malformed = { _id: "", url: "https://stowage.test/docs/v1/links/x/y" };
+    const texts = new Set<string>();
+    for (const link of [wrongSecret, revoked, expired, gone, malformed]) {
+      const { status, text, headers } = await open(link);
+      expect(status).toBe(404);
+      expect(headers.get("Content-Security-Policy")).toContain("sandbox");
+      texts.add(text.replace(/"requestId":"[^"]+"/, ""));
+    }
+    expect(texts.size).toBe(1);
+    expect((await env.DB.prepare("select 1 from links where id = ?").bind(gone._id).all()).results).toEqual([]);
+  });
+
+  test("fails if the stored object is missing", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "a");
+    const link = await createLink(team, id);
+    await env.BUCKET.delete(`${team.teamId}/${id}-a.txt`);
+    expect(await opened(link)).toBe(404);
+  });
+
+  test("counts failures against the client IP, and successes not", async () => {
+    const team = await newTeam();
+    const link = await createLink(team, await upload(team, "a.txt", "a"));
+    const taken: string[] = [];
+    const worker = startWorker((deps) => ({
+      ...deps,
+      limiter: { ...deps.limiter, isRefused: () => false, address: async (ip) => taken.push(ip) < 3 },
+    }));
+    const address = randomAddress();
+    for (let i = 0; i < 5; i++) expect((await worker.call("GET", pathOf(link), { address })).status).toBe(200);
+    expect(taken).toEqual([]);
+    const wrong = pathOf(link).replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`);
+    const statuses = [];
+    for (let i = 0; i < 4; i++) statuses.push((await worker.call("GET", wrong, { address })).status);
+    expect(statuses).toEqual([404, 404, 429, 429]);
+  });
+
+  test("shows only audio of a harmless type inline", async () => {
+    const team = await newTeam(queueing);
+    const html = await upload(team, "page.html", "<script>alert(1)</script>");
+    const svg = await upload(
+      team,
+      "image.svg",
+      "<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>",
+    );
+    const mp3 = await upload(team, "tone.mp3", sample("tone-cbr.mp3").bytes);
+    const dispositionOf = async (id: string) => {
+      const { headers } = await open(await createLink(team, id, { disposition: "inline" }));
+      return [headers.get("Content-Disposition")?.split(";")[0], headers.get("Content-Type")?.split(";")[0]];
+    };
+    expect(await dispositionOf(html)).toEqual(["attachment", "text/plain"]);
+    expect(await dispositionOf(svg)).toEqual(["attachment", "text/plain"]);
+    expect(await dispositionOf(mp3)).toEqual(["inline", "audio/mpeg"]);
+  });
+
+  test("happens on LINK_HOST only, which serves nothing else", async () => {
+    const worker = startWorker((deps) => ({ ...deps, settings: { ...deps.settings, linkHost: "links.stowage.test" } }));
+    const team = await newTeam(worker);
+    const link = await createLink(team, await upload(team, "a.txt", "a"));
+    expect(new URL(link.url).host).toBe("links.stowage.test");
+    expect((await worker.call("GET", link.url)).status).toBe(200);
+    expect((await worker.call("GET", pathOf(link))).status).toBe(404);
+    for (const path of ["/docs/v1/uploads", "/console/", "/openapi.json", "/reference", "/"]) {
+      const reply = await worker.send(
+        new Request(`https://links.stowage.test${path}`, { headers: { Accept: "text/html" } }),
+      );
+      expect([path, reply.status]).toEqual([path, 404]);
+    }
+  });
+});
+
+describe("Creating a link", () => {
+  test("rejects invalid input and changes nothing", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "a");
+    const create = (json: object) => () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json });
+    await refused(team, 400, "invalid_input", create({ expiresAt: new Date(Date.now() - 1000).toISOString() }), [
+      "expiresAt",
+    ]);
+    await refused(team, 400, "invalid_input", create({ disposition: "page" }), ["disposition"]);
+    await refused(team, 400, "invalid_input", create({ name: "" }), ["name"]);
+    await refused(team, 400, "invalid_input", create({ secret: "x" }), ["secret"]);
+  });
+
+  test("stops at 100 links per file, also under concurrency", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "a");
+    const create = () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} });
+    for (let i = 0; i < 95; i++) await create();
+    const replies = await Promise.all(Array.from({ length: 10 }, create));
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(5);
+    expect(replies.filter(({ code }) => code === "too_many_links")).toHaveLength(5);
+    expect((await team.call("GET", `/docs/v1/uploads/${id}/links`)).body.data).toHaveLength(100);
+  });
+
+  test("needs a secret key of the file's team", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const id = await upload(team, "a.txt", "a");
+    const json = { name: "page", isPublic: true };
+    const { key: token } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
+    const path = `/docs/v1/uploads/${id}/links`;
+    expect((await call("POST", path, { json: {} })).code).toBe("token_missing");
+    expect((await team.call("POST", path, { json: {}, token })).code).toBe("forbidden");
+    expect((await other.call("POST", path, { json: {} })).code).toBe("not_found");
+    expect((await other.call("GET", path)).code).toBe("not_found");
+  });
+});
