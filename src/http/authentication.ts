@@ -70,13 +70,13 @@ export async function withCredential<R extends Right, T>(
 export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run: () => Promise<T>): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientAddress(c);
-  if (limiter.isRefused(clientIp, subject)) throw rateLimited();
+  if (limiter.isRefused(clientIp, subject)) throw new AppError("rate_limited");
   try {
     const result = await run();
     limiter.authenticated(subject);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";
-    throw isUnknown && !(await limiter.address(clientIp)) ? rateLimited() : error;
+    throw isUnknown && !(await limiter.address(clientIp)) ? new AppError("rate_limited") : error;
   }
 }

@@ -109,7 +109,8 @@ export const PAGES = ["GET /openapi.json", "GET /", "GET /console/*", "GET /refe
 /** The routes in the app's router, without middleware and preflights. */
 export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {
   const mounted = app.routes
+    .map(({ method, path }) => ({ method, path: path.replaceAll(/:(\w+)/g, "{$1}") }))
     .filter((route) => route.method !== "ALL" && route.method !== "OPTIONS" && !isOfOthers(route))
-    .map(({ method, path }) => `${method} ${path.replaceAll(/:(\w+)/g, "{$1}")}`);
+    .map(({ method, path }) => `${method} ${path}`);
   return [...new Set(mounted)].sort();
 }
