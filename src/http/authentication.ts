@@ -73,7 +73,7 @@ export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run:
   if (limiter.isRefused(clientIp, subject)) throw new AppError("rate_limited");
   try {
     const result = await run();
-    limiter.authenticated(subject);
+    limiter.authenticated(subject, subject);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";
