@@ -45,7 +45,7 @@ function codesOf(operation: Operation, path: string): Code[] {
     for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
       codes.add(code);
   }
-  return operation.codeOfFailures ? [...codes] : [...codes, "internal", "unavailable"];
+  return operation.codeOfFailures ? [...codes, "internal"] : [...codes, "internal", "unavailable"];
 }
 
 function errorExample(code: Code): Json {

@@ -7,14 +7,7 @@ import type { AppEnv } from "./app-env.ts";
 import { withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
-import {
-  type BodySchema,
-  bodyValidator,
-  type Output,
-  type QuerySchema,
-  queryValidator,
-  readJson,
-} from "./validation.ts";
+import { type BodySchema, type Output, type QuerySchema, readBody, readQuery } from "./validation.ts";
 
 interface Request<Q, B> {
   c: Context<AppEnv>;
@@ -82,9 +75,8 @@ async function respond<S extends z.ZodType>(c: Context<AppEnv>, answer: Answer<S
   return result instanceof Response ? result : c.json(result as object);
 }
 
-function requestOf<Q, B>(c: Context<AppEnv>, query: unknown, body: unknown): Request<Q, B> {
-  const valid = { query: query as Output<Q>, body: body as Output<B> };
-  return { c, deps: c.var.deps, id: c.req.param("id") ?? "", ...valid };
+function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>): Request<Q, B> {
+  return { c, deps: c.var.deps, id: c.req.param("id") ?? "", query, body };
 }
 
 /** What can be wrong with a request that reads, before the database is asked. */
@@ -99,14 +91,13 @@ export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema
   contract: Contract<Q, undefined, S>,
   handle: (request: Request<Q, undefined> & { credential: Credential<R> }) => Answer<S>,
 ): Operation {
-  const validQuery = queryValidator(contract.query as Q);
   return {
     ...contract,
     access,
     answer: (c) =>
       withCredential(c, access, async (credential) => {
         try {
-          const query = await validQuery(c);
+          const query = readQuery(c, contract.query as Q);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
         } catch (error) {
           const isRefusal = error instanceof AppError && OF_THE_REQUEST.includes(error.code);
@@ -128,18 +119,14 @@ export function write<
   contract: Contract<Q, B, S>,
   handle: (request: Request<Q, B> & { actor: ActorWith<R> }) => Answer<S>,
 ): Operation {
-  const validQuery = queryValidator(contract.query as Q);
-  const validBody = bodyValidator(contract.body as B);
   const operation = {
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
       withCredential(c, access, async (credential) => {
         const actor = await authorize(c.var.deps, credential);
-        const query = await validQuery(c);
-        const isLeftOut = contract.isBodyOptional && c.req.raw.body === null;
-        if (contract.body && !isLeftOut) await readJson(c, contract.maxBodyBytes);
-        const body = await validBody(c);
+        const query = readQuery(c, contract.query as Q);
+        const body = await readBody(c, contract.body as B, contract);
         return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));
       }),
   };
@@ -151,15 +138,12 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   contract: Contract<undefined, B, S> & { body: B },
   handle: (request: Request<undefined, B>) => Answer<S>,
 ): Operation {
-  const validQuery = queryValidator(undefined);
-  const validBody = bodyValidator(contract.body);
   const operation = {
     ...contract,
     access: "public",
     answer: async (c: Context<AppEnv>) => {
-      await validQuery(c);
-      await readJson(c);
-      return respond(c, handle(requestOf<undefined, B>(c, undefined, await validBody(c))));
+      readQuery(c, undefined);
+      return respond(c, handle(requestOf<undefined, B>(c, undefined, await readBody(c, contract.body))));
     },
   };
   return operation as Operation;

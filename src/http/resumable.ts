@@ -23,7 +23,7 @@ import {
   requiredNumberIn,
   wholeNumber,
 } from "./tus-headers.ts";
-import { queryValidator } from "./validation.ts";
+import { readQuery } from "./validation.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
 
@@ -90,8 +90,6 @@ function told(upload: ResumableUpload): Record<string, string> {
   };
 }
 
-const withoutQuery = queryValidator(undefined);
-
 export const options: Operation = {
   access: "public",
   tag: "Resumable uploads",
@@ -107,7 +105,7 @@ export const options: Operation = {
     },
   },
   answer: async (c) => {
-    await withoutQuery(c);
+    readQuery(c, undefined);
     return c.body(null, 204, {
       "Tus-Resumable": VERSION,
       "Tus-Version": VERSION,
@@ -215,20 +213,21 @@ const headOnce = tus(
   },
 );
 
-/** Clients begin anew at any answer that is neither 2xx nor 423, so what fails for now, or by a bug, is 423 here. */
+/**
+ * tus clients restart from zero on any response except 2xx and 423, so transient failures are 423 here. A bug stays 500:
+ * with 423, clients would poll forever.
+ */
 export const head: Operation = {
   ...headOnce,
   answer: async (c) => {
     try {
       return await headOnce.answer(c);
     } catch (cause) {
-      const error = cause instanceof AppError ? cause : new AppError("internal");
-      const { code } = error;
-      const retryAfterSeconds = (code === "rate_limited" ? retryAfterOf(error) : error.retryAfterSeconds) ?? 1;
-      if (!["unavailable", "internal", "rate_limited"].includes(code)) throw cause;
-      if (code !== "rate_limited") {
+      if (!(cause instanceof AppError) || !["unavailable", "rate_limited"].includes(cause.code)) throw cause;
+      if (cause.code === "unavailable") {
         c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
       }
+      const retryAfterSeconds = (cause.code === "rate_limited" ? retryAfterOf(cause) : cause.retryAfterSeconds) ?? 1;
       throw new AppError("upload_locked", { retryAfterSeconds, cause });
     }
   },

@@ -1,87 +1,62 @@
-import { zValidator } from "@hono/zod-validator";
-import type { Context, MiddlewareHandler } from "hono";
-import { HTTPException } from "hono/http-exception";
+import type { Context } from "hono";
 import * as z from "zod";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";
 
-/** Larger than any record; JSON of any depth is parsed quickly at this size. */
+/** Larger than any record, and small enough to parse JSON of any depth quickly. */
 export const JSON_BODY_BYTES = 64 * 1024;
 
-/** The answer to a body of nothing but unknown fields must not be larger than the body. */
+/** Keeps the response smaller than a body that has only unknown fields. */
 const MAX_ERRORS = 100;
 
-/** Zod's findings as the error shape has them: an unknown field is named by its own path. */
-function fieldErrors(error: z.core.$ZodError): FieldError[] {
-  return error.issues.flatMap((issue) => {
-    const path = issue.path.map(String);
-    if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: plainMessage(issue) }];
-    return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "Unknown field." }));
-  });
+export type QuerySchema = z.ZodObject | undefined;
+export type BodySchema = z.ZodType | undefined;
+/** The output of a schema; undefined without one. */
+export type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
+
+/** @throws `invalid_input` */
+function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
+  const { success, data, error } = schema.safeParse(value);
+  if (success) return data;
+  throw invalidInput(error.issues.flatMap(fieldErrors));
 }
 
-/** Zod's own words for a wrong type are a programmer's. */
+const invalidInput = (errors: FieldError[]) => new AppError("invalid_input", { errors: errors.slice(0, MAX_ERRORS) });
+
+/** Reports an unknown field under its own path. */
+function fieldErrors(issue: z.core.$ZodIssue): FieldError[] {
+  const path = issue.path.map(String);
+  if (issue.code !== "unrecognized_keys") return [{ path: path.join("."), message: plainMessage(issue) }];
+  return issue.keys.map((key) => ({ path: [...path, key].join("."), message: "Unknown field." }));
+}
+
+/** Replaces Zod's message for a wrong type, which is written for programmers. */
 function plainMessage(issue: z.core.$ZodIssue): string {
   if (issue.code !== "invalid_type") return issue.message;
   return issue.message.endsWith("received undefined") ? "Required." : `Must be of type ${issue.expected}.`;
 }
 
-/** The output of a schema; undefined without one. */
-export type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
-
-export type QuerySchema = z.ZodObject | undefined;
-export type BodySchema = z.ZodType | undefined;
-
-/** @throws `invalid_input` for parameters that the schema lacks or rejects; without a schema, for any parameter */
-export function queryValidator<S extends QuerySchema>(schema: S): (c: Context<AppEnv>) => Promise<Output<S>> {
-  const names = Object.keys(schema?.shape ?? {});
-  const validate = validator("query", schema);
-  return async (c) => {
-    checkParameters(new URL(c.req.url).search, names);
-    return validate(c);
-  };
-}
-
-/** Validates a body that `readJson` has read. @throws `invalid_input`, `malformed_json` */
-export const bodyValidator = <S extends BodySchema>(schema: S) => validator("json", schema);
-
-function validator<S extends z.ZodType | undefined>(
-  target: "query" | "json",
-  schema: S,
-): (c: Context<AppEnv>) => Promise<Output<S>> {
-  if (!schema) return async () => undefined as Output<S>;
-  const middleware = zValidator(target, schema, (result) => {
-    if (result.success) return;
-    throw new AppError("invalid_input", { errors: fieldErrors(result.error).slice(0, MAX_ERRORS) });
-  }) as MiddlewareHandler<AppEnv>;
-  return async (c) => {
-    try {
-      await middleware(c, async () => {});
-    } catch (error) {
-      // Hono's validator throws HTTPException only if the body is not JSON.
-      throw error instanceof HTTPException ? new AppError("malformed_json") : error;
-    }
-    return c.req.valid(target as never) as Output<S>;
-  };
-}
-
 /**
- * Rejects unknown parameters, because a misspelled filter would silently return every record. Also rejects values that
- * are not percent-encoded UTF-8, which Hono would pass on undecoded.
+ * Reads and validates the query. Unknown parameters are rejected, because a misspelled filter would silently return every
+ * record. Without a schema, every parameter is unknown.
+ * @throws `invalid_input`
  */
-function checkParameters(search: string, names: string[]): void {
-  const errors = new Map<string, string>();
-  for (const parameter of search.slice(1).split("&").filter(Boolean)) {
+export function readQuery<S extends QuerySchema>(c: Context<AppEnv>, schema: S): Output<S> {
+  const names = Object.keys(schema?.shape ?? {});
+  const values = new Map<string, string | string[]>();
+  const errors = new Map<string, FieldError>();
+  for (const parameter of new URL(c.req.url).search.slice(1).split("&").filter(Boolean)) {
     const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(parameter) ?? [];
-    const name = decode(rawName) ?? rawName;
-    if (!names.includes(name)) errors.set(name, "Unknown query parameter.");
-    else if (decode(rawValue) === undefined) errors.set(name, "Must be percent-encoded UTF-8.");
+    const path = decode(rawName) ?? rawName;
+    const value = decode(rawValue);
+    if (!names.includes(path)) errors.set(path, { path, message: "Unknown query parameter." });
+    else if (value === undefined) errors.set(path, { path, message: "Must be percent-encoded UTF-8." });
+    else values.set(path, values.has(path) ? [values.get(path) ?? "", value].flat() : value);
   }
-  if (errors.size === 0) return;
-  const list = [...errors].map(([path, message]) => ({ path, message }));
-  throw new AppError("invalid_input", { errors: list.slice(0, MAX_ERRORS) });
+  if (errors.size > 0) throw invalidInput([...errors.values()]);
+  return (schema && validate(schema, Object.fromEntries(values))) as Output<S>;
 }
 
 function decode(text: string): string | undefined {
@@ -92,23 +67,56 @@ function decode(text: string): string | undefined {
   }
 }
 
-/** Keeps a body up to the limit, whatever its Content-Length says. */
+/**
+ * Reads and validates the JSON body. An optional body that is absent counts as `{}`.
+ * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json`, `invalid_input`
+ */
+export async function readBody<S extends BodySchema>(
+  c: Context<AppEnv>,
+  schema: S,
+  { maxBodyBytes = JSON_BODY_BYTES, isBodyOptional = false }: { maxBodyBytes?: number; isBodyOptional?: boolean } = {},
+): Promise<Output<S>> {
+  if (!schema) return undefined as Output<S>;
+  const isAbsent = c.req.raw.body === null || c.req.header("Content-Length") === "0";
+  const value = isAbsent && isBodyOptional ? {} : await readJson(c, maxBodyBytes);
+  return validate(schema, value) as Output<S>;
+}
+
+async function readJson(c: Context<AppEnv>, maxBytes: number): Promise<unknown> {
+  const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json") {
+    throw new AppError("unsupported_media_type", { message: "Send the body with Content-Type: application/json." });
+  }
+  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body, maxBytes));
+  if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
+  try {
+    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));
+  } catch {
+    throw new AppError("malformed_json");
+  }
+}
+
+/** Buffers at most `maxBytes`, whatever Content-Length says. */
 async function readLimited(body: ReadableStream<Uint8Array> | null, maxBytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const reader = body?.getReader();
-  for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) {
-    size += read.value.length;
-    if (size <= maxBytes) chunks.push(read.value);
+  const read = () =>
+    reader?.read().catch((cause: unknown) => {
+      throw new AppError("malformed_json", { message: "The body ended early. Send it again.", cause });
+    });
+  for (let next = await read(); next && !next.done; next = await read()) {
+    size += next.value.length;
+    if (size <= maxBytes) chunks.push(next.value);
     if (size > MAX_DRAINED_BYTES) break;
   }
   if (size > maxBytes) {
-    throw new AppError("body_too_large", { message: `A JSON body may have ${maxBytes} bytes at most.` });
+    throw new AppError("body_too_large", { message: `The JSON body can have at most ${maxBytes} bytes.` });
   }
   return Buffer.concat(chunks);
 }
 
-/** The work's result, or `upload_timeout` where it takes longer. */
+/** @throws `upload_timeout` if the work takes longer */
 async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<never>((_, reject) => {
@@ -118,29 +126,6 @@ async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
     return await Promise.race([work, timeout]);
   } finally {
     clearTimeout(timer);
-  }
-}
-
-/**
- * Reads the JSON body, within its limits of size and time, before it is validated: 415 for another type, 413 above the
- * limit, `malformed_json` for what is not UTF-8. Puts the text in place of the stream, for Hono to parse.
- */
-export async function readJson(c: Context<AppEnv>, maxBytes = JSON_BODY_BYTES): Promise<void> {
-  const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json") {
-    throw new AppError("unsupported_media_type", { message: "Send the body as application/json." });
-  }
-  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body, maxBytes));
-  if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
-  const { method, headers } = c.req.raw;
-  c.req.raw = new Request(c.req.url, { method, headers, body: decodeUtf8(bytes) });
-}
-
-function decodeUtf8(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
-  } catch {
-    throw new AppError("malformed_json");
   }
 }
 

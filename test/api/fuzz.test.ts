@@ -219,9 +219,9 @@ function shots({ method, path, operation }: (typeof operations)[number]): fc.Arb
         .option(either(schema), { freq: 3 })
         .map((value) => (value === null ? "" : `${name}=${encoded(asText(value))}`)),
     ),
-    fc.option(fc.tuple(anyText, anyText), { freq: 5 }).map((pair) => (pair ? pair.map(encoded).join("=") : "")),
+    fc.option(fc.tuple(anyText, anyText), { freq: 15 }).map((pair) => (pair ? pair.map(encoded).join("=") : "")),
     fc.option(fc.constantFrom("%", "=", "&&", "?", "limit", "limit=1&limit=2", "page=1&cursor=x", "%ff=%ff", "+"), {
-      freq: 8,
+      freq: 15,
     }),
   );
   const headers = fc.tuple(
