@@ -34,6 +34,9 @@ export class StowageError extends Error {
   }
 }
 
+/** Returns whether the service, or Cloudflare in front of it (52x, 530), failed in an unknown way. */
+export const isServerError = ({ status }: StowageError): boolean => status === 500 || (status >= 520 && status <= 530);
+
 /** Seconds that a `Retry-After` asks for, as a number or as a date. */
 function secondsOf(retryAfter: string | null): number | undefined {
   if (retryAfter === null) return undefined;

@@ -1,4 +1,4 @@
-import { StowageError } from "./errors.ts";
+import { isServerError, StowageError } from "./errors.ts";
 
 const FIRST_DELAY_MILLISECONDS = 250;
 const MAX_DELAY_MILLISECONDS = 8000;
@@ -9,8 +9,6 @@ const MAX_SERVER_ERROR_RETRIES = 4;
 
 const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
 
-/** The service, or Cloudflare in front of it (52x, 530), failed in an unknown way. */
-export const isServerError = ({ status }: StowageError) => status === 500 || (status >= 520 && status <= 530);
 /** Transient errors that their status alone does not identify. */
 const TRANSIENT_CODES = ["connection_failed", "idempotency_in_progress"];
 

@@ -6,7 +6,7 @@ import { Files } from "./files.ts";
 
 export type { UserFilters } from "./accounts.ts";
 export type { CallOptions, List, Page, StowageOptions } from "./connection.ts";
-export { type ErrorCode, StowageError } from "./errors.ts";
+export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
 export type { FileFilters } from "./files.ts";
 export { RESUMABLE_BYTES, type UploadOptions } from "./uploads.ts";

@@ -1,6 +1,4 @@
-/**
- * `npm run build:client`: the client and the command as an npm package in dist/client, for plain Node 20 and browsers.
- */
+/** `npm run build:client` builds client and CLI as an npm package in dist/client, for Node 20 and browsers. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,9 +7,9 @@ import { build } from "esbuild";
 const root = join(import.meta.dirname, "../..");
 const source = join(root, "src/client");
 const target = join(root, "dist/client");
-const { version, description, dependencies, devDependencies } = JSON.parse(
-  readFileSync(join(root, "package.json"), "utf8"),
-);
+/** Only the CLI loads commander. */
+const DEPENDENCIES = ["commander", "tus-js-client"];
+const { version, description, devDependencies } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
 
 rmSync(target, { recursive: true, force: true });
 mkdirSync(target, { recursive: true });
@@ -20,14 +18,14 @@ await build({
   entryPoints: { stowage: join(source, "package.ts"), command: join(source, "command/main.ts") },
   outdir: target,
   bundle: true,
-  // What both have in common is there once.
+  // Shares common code between both entry points.
   splitting: true,
   format: "esm",
   platform: "neutral",
   target: ["es2022", "node20.16"],
-  external: ["tus-js-client", "node:*"],
+  external: [...DEPENDENCIES, "node:*"],
   minify: true,
-  // Names of classes are those of errors.
+  // The names of error classes are public.
   keepNames: true,
   legalComments: "none",
 });
@@ -43,15 +41,13 @@ rmSync(join(target, "types/command"), { recursive: true });
 const manifest = {
   name: "stowage",
   version,
-  description: `Client and command line of Stowage: ${description}`,
+  description: `Client and CLI of Stowage: ${description}`,
   type: "module",
   engines: { node: ">=20.16" },
   exports: { ".": { types: "./types/package.d.ts", default: "./stowage.js" } },
   bin: { stowage: "command.js" },
   sideEffects: false,
-  dependencies: {
-    "tus-js-client": (dependencies ?? devDependencies)["tus-js-client"] ?? devDependencies["tus-js-client"],
-  },
+  dependencies: Object.fromEntries(DEPENDENCIES.map((name) => [name, devDependencies[name]])),
 };
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 copyFileSync(join(source, "README.md"), join(target, "README.md"));

@@ -2,7 +2,9 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable, Writable } from "node:stream";
 import { afterAll } from "vitest";
+import { run } from "../../src/client/command/cli.ts";
 import { url } from "../support/team.ts";
 
 const program = join(import.meta.dirname, "../../src/client/command/main.ts");
@@ -13,6 +15,9 @@ afterAll(() => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
+/** Four retries, as the library does by default. */
+const RETRY_SECONDS = "2";
+
 export interface Ended {
   code: number | null;
   stdout: string;
@@ -20,13 +25,33 @@ export interface Ended {
 }
 
 interface RunOptions {
-  /** Null leaves it open: whoever starts the command writes to it. */
+  input?: string;
+  env?: Record<string, string>;
+  /** Formats the output for a terminal, without one. */
+  isTerminal?: boolean;
+  signal?: AbortSignal;
+}
+
+interface StartOptions {
+  /** Null leaves stdin open. */
   input?: string | null;
   env?: Record<string, string>;
-  /** On a pseudo-terminal, which shows both outputs as one. */
+  /** Runs on a pseudo-terminal, which merges both outputs. */
   isTerminal?: boolean;
-  /** What a shell does that runs the command as `"$@"`. */
+  /** A shell script that runs the command as `"$@"`. */
   script?: string;
+}
+
+/** Collects what is written. */
+function sink(isTTY: boolean) {
+  const chunks: Buffer[] = [];
+  const writable = new Writable({
+    write(chunk: Buffer, _, done) {
+      chunks.push(chunk);
+      done();
+    },
+  });
+  return { stream: Object.assign(writable, { isTTY, columns: 100 }), text: () => Buffer.concat(chunks).toString() };
 }
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -37,29 +62,35 @@ function onTerminal(command: string[]): string[] {
   return ["script", "-qec", command.map(quoted).join(" "), "/dev/null"];
 }
 
-/** A machine of its own, with a home folder: what the command keeps there, and what it is run in. */
+/** A machine with its own home folder, which is also the working folder. */
 export class Machine {
   readonly folder = mkdtempSync(join(tmpdir(), "stowage command "));
   readonly #env: Record<string, string>;
 
   constructor(key?: string, serviceUrl = url) {
     folders.push(this.folder);
-    this.#env = key === undefined ? {} : { STOWAGE_URL: serviceUrl, STOWAGE_KEY: key };
+    this.#env = {
+      HOME: this.folder,
+      XDG_CONFIG_HOME: this.path("config"),
+      XDG_STATE_HOME: this.path("state"),
+      STOWAGE_RETRY_SECONDS: RETRY_SECONDS,
+      ...(key !== undefined && { STOWAGE_URL: serviceUrl, STOWAGE_KEY: key }),
+    };
   }
 
   path(name: string): string {
     return join(this.folder, name);
   }
 
-  start(args: string[], { input = "", env = {}, isTerminal = false, script }: RunOptions = {}) {
+  /** Starts the command as a process, for what needs one: signals, terminals, and broken pipes. */
+  start(args: string[], { input = "", env = {}, isTerminal = false, script }: StartOptions = {}) {
     const [file = "", ...rest] = isTerminal
       ? onTerminal([process.execPath, program, ...args])
       : script === undefined
         ? [process.execPath, program, ...args]
         : ["sh", "-c", script, "sh", process.execPath, program, ...args];
-    const home = { HOME: this.folder, XDG_CONFIG_HOME: this.path("config"), XDG_STATE_HOME: this.path("state") };
     const { STOWAGE_URL: _, STOWAGE_KEY: __, ...outer } = process.env;
-    const child = spawn(file, rest, { cwd: this.folder, env: { ...outer, ...home, ...this.#env, ...env } });
+    const child = spawn(file, rest, { cwd: this.folder, env: { ...outer, ...this.#env, ...env } });
     running.add(child);
     child.stdin.on("error", () => undefined);
     if (input !== null) child.stdin.end(input);
@@ -80,8 +111,19 @@ export class Machine {
     return { child, ended, output: () => stdout };
   }
 
-  run(args: string[], options?: RunOptions): Promise<Ended> {
-    return this.start(args, options).ended;
+  /** Runs the command in this process. */
+  async run(args: string[], options: RunOptions = {}): Promise<Ended> {
+    const { input = "", env = {}, isTerminal = false, signal = new AbortController().signal } = options;
+    const [stdout, stderr] = [sink(isTerminal), sink(isTerminal)];
+    const io = {
+      stdout: stdout.stream,
+      stderr: stderr.stream,
+      env: { ...this.#env, ...env },
+      cwd: this.folder,
+      signal,
+    };
+    const code = await run(args, { ...io, stdin: Readable.from([input]) });
+    return { code, stdout: stdout.text(), stderr: stderr.text() };
   }
 }
 

@@ -15,7 +15,9 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
+import { Journal } from "../../src/client/command/journal.ts";
 import { openFile } from "../../src/client/command/local-files.ts";
 import { Progress } from "../../src/client/command/progress.ts";
 import { Line } from "../support/line.ts";
@@ -129,6 +131,23 @@ describe("Each command", () => {
     expect(await collect(stowage.keys.list())).toHaveLength(1);
   });
 
+  test("lists files after the end and before the start of a day", async () => {
+    const service = await scripted(json(200, { data: [] }));
+    await new Machine("key", service.url).run(["ls", "--after", "2026-11-01", "--before", "2026-11-05"]);
+    const query = new URL(service.requests[0]?.url ?? "", service.url).searchParams;
+    expect(query.get("createdAfter")).toBe("2026-11-01T23:59:59.999Z");
+    expect(query.get("createdBefore")).toBe("2026-11-05T00:00:00.000Z");
+    service.close();
+  });
+
+  test("shows the attempts of a redelivered event field by field", async () => {
+    const attempts = [{ at: "2026-11-01", httpStatus: 500 }];
+    const service = await scripted(json(200, { data: { _id: "1", attempts } }));
+    const { stdout } = await new Machine("key", service.url).run(["webhooks", "redeliver", "1"]);
+    expect(linesOf(stdout)).toEqual(["_id\t1", "attempts.0.at\t2026-11-01", "attempts.0.httpStatus\t500"]);
+    service.close();
+  });
+
   test("that lists shows as many as it is asked for, and no token.", async () => {
     const { key, stowage } = await newTeam();
     const { key: token } = await stowage.keys.create({ name: "Player" });
@@ -211,7 +230,7 @@ describe("stowage upload", () => {
       const ended = await first.ended;
       if (signal === "SIGINT") {
         expect(ended).toMatchObject({ code: 130, stdout: "" });
-        expect(linesOf(ended.stderr)).toEqual(["stowage: Interrupted. The same command goes on from here."]);
+        expect(linesOf(ended.stderr)).toEqual(["stowage: Interrupted. Run the same command again to resume."]);
       }
       isBroken = false;
       const before = line.sentBytes;
@@ -254,9 +273,9 @@ describe("stowage upload", () => {
   test("shows bars with speed and time left on a terminal.", async () => {
     const machine = new Machine((await newTeam()).key);
     writeFileSync(machine.path("a.bin"), bytesOf(70_000));
-    const { code, stdout } = await machine.run(["upload", "a.bin"], { isTerminal: true });
+    const { code, stdout } = await machine.start(["upload", "a.bin"], { isTerminal: true }).ended;
     expect(code).toBe(0);
-    expect(stdout).toMatch(/a\.bin +\[[#-]{20}\] +\d+ % +[\d.]+ k?M?B\/s +[\d:-]+/);
+    expect(stdout).toMatch(/a\.bin +\[[#-]{20}\] +\d+% +[\d.]+ k?M?B\/s +[\d:-]+/);
     expect(linesOf(stdout).at(-1)).toMatch(/[0-9a-f]{24} {2}a\.bin$/);
   });
 
@@ -269,6 +288,10 @@ describe("stowage upload", () => {
     const second = await machine.run(["upload", "a.bin"]);
     expect(second.stdout).toContain("already sent");
     expect(await stored(team)).toHaveLength(1);
+    writeFileSync(machine.path("b.bin"), bytesOf(500));
+    const waiting = await machine.run(["upload", "b.bin", "--wait"]);
+    expect(waiting.code).toBe(0);
+    expect(linesOf(waiting.stderr)).toEqual([expect.stringContaining("This key can't read whether it was processed.")]);
   });
 
   test("tells of a file that is not there, of an empty one, and sends the others.", async () => {
@@ -279,8 +302,8 @@ describe("stowage upload", () => {
     const { code, stdout, stderr } = await machine.run(["upload", "a.bin", "gone.bin", "empty.bin"]);
     expect(code).toBe(1);
     expect(linesOf(stderr)).toEqual([
-      "stowage: gone.bin is not there.",
-      `stowage: ${machine.path("empty.bin")}: the file is empty, and can't be uploaded.`,
+      "stowage: gone.bin does not exist.",
+      `stowage: ${machine.path("empty.bin")} is empty (0 bytes).`,
     ]);
     expect(linesOf(stdout)).toHaveLength(1);
     expect(await stored(team)).toHaveLength(1);
@@ -299,9 +322,9 @@ describe("stowage upload", () => {
     expect(code).toBe(1);
     expect(linesOf(stderr).toSorted()).toEqual(
       [
-        `stowage: ${machine.path("in/link.bin")} is a link, and is left out.`,
-        `stowage: ${machine.path("in/up")} is a link, and is left out.`,
-        `stowage: ${machine.path("in/b\ufffd")} is not there.`,
+        `stowage: Skipped ${machine.path("in/link.bin")}: it is a link.`,
+        `stowage: Skipped ${machine.path("in/up")}: it is a link.`,
+        `stowage: ${machine.path("in/b\ufffd")} does not exist.`,
         "stowage: /dev/null is neither a file nor a folder.",
       ].toSorted(),
     );
@@ -326,6 +349,19 @@ describe("stowage upload", () => {
     expect((await machine.run(["upload", name])).stdout).not.toContain("already sent");
   });
 
+  test("skips a file whose modification time changed but not its content", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    for (const size of [500, 9_000_000]) {
+      const path = machine.path(`${size}.bin`);
+      writeFileSync(path, bytesOf(size));
+      expect((await machine.run(["upload", path])).code).toBe(0);
+      utimesSync(path, new Date(), new Date("2026-01-01"));
+      for (const _ of [1, 2]) expect((await machine.run(["upload", path])).stdout).toContain("already sent");
+    }
+    expect(await stored(team)).toHaveLength(2);
+  });
+
   test("sends again what is not stored as it was sent.", async () => {
     const bytes = Buffer.from("bytes");
     let digest = sha256(bytes);
@@ -348,7 +384,9 @@ describe("stowage upload", () => {
     const path = machine.path("recording.wav");
     writeFileSync(path, Buffer.alloc(9_000_000));
     const { size, mtimeMs } = statSync(path);
-    const { blob, digest } = await openFile({ path, size, changedAt: mtimeMs });
+    const file = { path, size, changedAt: mtimeMs };
+    const { signal } = new AbortController();
+    const { blob } = await openFile(file, signal);
     const service = await scripted((request, response) => {
       if (request.method === "POST") appendFileSync(path, "more");
       if (request.method === "POST")
@@ -356,11 +394,14 @@ describe("stowage upload", () => {
       response.end(JSON.stringify({ data: [] }));
     });
     const run = await machine.run(["upload", "recording.wav"], { env: { STOWAGE_URL: service.url } });
-    expect(run).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^.*changed meanwhile\.\n$/) });
+    expect(run).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringMatching(/^.*The file changed during the upload\.\n$/),
+    });
     await expect(blob.arrayBuffer()).rejects.toThrow();
-    const { signal } = new AbortController();
-    await expect(digest(signal)).rejects.toThrow("was changed meanwhile");
-    await expect(digest(AbortSignal.abort(new Error("enough")))).rejects.toThrow("enough");
+    await expect(openFile(file, signal)).rejects.toThrow("The file changed during the upload.");
+    await expect(openFile(file, AbortSignal.abort(new Error("enough")))).rejects.toThrow("enough");
     service.close();
   });
 
@@ -392,6 +433,108 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(20);
   });
 
+  test("stores a large file once that two runs send at the same time", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    writeFileSync(machine.path("large.bin"), bytesOf(12_000_000));
+    const runs = await Promise.all([1, 2].map(() => machine.run(["upload", "large.bin"])));
+    expect(runs.map(({ code }) => code)).toEqual([0, 0]);
+    expect(runs.filter(({ stdout }) => stdout.includes("already sent"))).toHaveLength(1);
+    expect(runs.map(({ stderr }) => stderr).join("")).toMatch(/^stowage: .*waiting for another upload of this file/);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  /** A service that takes resumable uploads, and never processes them by itself. */
+  const unprocessed = (metadata: object) =>
+    scripted((request, response) => {
+      if (request.method === "POST") response.writeHead(201, { Location: "/docs/v1/uploads/resumable/1.2" });
+      if (request.method === "PATCH")
+        response.writeHead(204, { "Upload-Offset": "9000000", "Content-Location": "/docs/v1/uploads/1" });
+      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+    });
+
+  test("does not wait until a large file is processed, and lets the service compare its checksum", async () => {
+    const service = await unprocessed({ sha256: null, failure: null, status: "pending" });
+    const machine = new Machine("key", service.url);
+    const bytes = Buffer.alloc(9_000_000);
+    writeFileSync(machine.path("large.bin"), bytes);
+    expect(await machine.run(["upload", "large.bin"])).toMatchObject({ code: 0, stderr: "" });
+    const created = service.requests.find(({ method }) => method === "POST");
+    expect(created?.headers["upload-metadata"]).toContain(`sha256 ${btoa(sha256(bytes))}`);
+    service.close();
+  });
+
+  test.each([
+    ["retries_exhausted", 1],
+    ["bytes_altered", 6],
+  ])("reports the processing failure %s of a large file with --wait, and exits with %i", async (code, expected) => {
+    const failure = { code, message: `Failed: ${code}.` };
+    const service = await unprocessed({ sha256: null, failure, status: "failed" });
+    const machine = new Machine("key", service.url);
+    writeFileSync(machine.path("large.bin"), Buffer.alloc(9_000_000));
+    const run = await machine.run(["upload", "large.bin", "--wait"]);
+    expect(run).toMatchObject({ code: expected, stdout: `1\tlarge.bin\tprocessing failed: ${failure.message}\n` });
+    service.close();
+  });
+
+  test.each([
+    [500, 1],
+    [520, 5],
+  ])("sends the other files if the service responds %i to one, and exits with %i", async (status, expected) => {
+    let posts = 0;
+    const service = await scripted((request, response) => {
+      if (request.method === "POST" && ++posts <= 5) {
+        json(status, "", { "Retry-After": "0" })(request, response);
+      } else {
+        if (request.method === "POST") response.setHeader("Location", `/docs/v1/uploads/${posts}`);
+        response.end(JSON.stringify({ data: [] }));
+      }
+    });
+    const machine = new Machine("key", service.url);
+    for (const name of ["a.bin", "b.bin", "c.bin"]) writeFileSync(machine.path(name), "bytes");
+    const run = await machine.run(["upload", "a.bin", "b.bin", "c.bin", "--parallel", "1", "--no-check"]);
+    expect(run.code).toBe(expected);
+    expect(linesOf(run.stdout).map((line) => line.split("\t")[1])).toEqual(["b.bin", "c.bin"]);
+    expect(linesOf(run.stderr)).toEqual([expect.stringContaining("a.bin: ")]);
+    service.close();
+  });
+
+  test("names the remedy if it can't write its journal", async () => {
+    const machine = new Machine((await newTeam()).key);
+    writeFileSync(machine.path("a.bin"), "bytes");
+    writeFileSync(machine.path("state"), "a file");
+    const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(/^stowage: .*state.* set XDG_STATE_HOME to a writable folder\.\n$/);
+  });
+
+  test.skipIf(process.platform === "win32")("keeps the whole name of a file with a backslash", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    writeFileSync(machine.path("back\\slash.txt"), "bytes");
+    expect(await machine.run(["upload", "back\\slash.txt"])).toMatchObject({ code: 0, stderr: "" });
+    expect((await stored(team)).map((file) => file.originalName)).toEqual(["back_slash.txt"]);
+  });
+
+  test("compacts its journal unless another run uses it, and both runs keep their lines", () => {
+    const folder = new Machine().path("journal");
+    const size = () => statSync(join(folder, readdirSync(folder)[0] ?? "")).size;
+    const file = { path: "/song.wav", size: 5, changedAt: 1 };
+    const other = { ...file, path: "/other.wav" };
+    const first = new Journal(folder, "scope");
+    for (let line = 0; line < 8000; line++) first.save(file, { id: "1", sha256: "a".repeat(64) });
+    expect(size()).toBeGreaterThan(MEBIBYTE);
+    const second = new Journal(folder, "scope");
+    expect(size()).toBeGreaterThan(MEBIBYTE);
+    for (const journal of [first, second]) journal.close();
+    const third = new Journal(folder, "scope");
+    expect(size()).toBeLessThan(1000);
+    third.save(other, { id: "2" });
+    const fourth = new Journal(folder, "scope");
+    expect([fourth.find(file).id, fourth.find(other).id]).toEqual(["1", "2"]);
+    for (const journal of [third, fourth]) journal.close();
+  });
+
   test.skipIf(!existsSync("/dev/full"))("tells once of a journal that it can't write, and sends nothing.", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
@@ -405,7 +548,7 @@ describe("stowage upload", () => {
     writeFileSync(machine.path("in/c.bin"), Buffer.alloc(9_000_000));
     const { code, stdout, stderr } = await machine.run(["upload", "in"]);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    expect(stderr).toBe(`stowage: ${journal} has no room: the disk is full.\n`);
+    expect(linesOf(stderr)).toEqual([expect.stringContaining(`${journal} can't be written: the disk is full.`)]);
     expect(await stored(team)).toHaveLength(1);
   });
 
@@ -436,7 +579,9 @@ describe("stowage upload", () => {
     writeFileSync(machine.path("a.bin"), bytesOf(500));
     const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
     expect({ code, stdout }).toEqual({ code: 6, stdout: "" });
-    expect(linesOf(stderr)).toEqual([`stowage: ${machine.path("a.bin")}: what is stored as 1 has another SHA-256.`]);
+    expect(linesOf(stderr)).toEqual([
+      `stowage: ${machine.path("a.bin")}: checksum mismatch of the stored file 1. Upload it again.`,
+    ]);
     service.close();
   });
 
@@ -459,7 +604,10 @@ describe("stowage upload", () => {
     mkdirSync(machine.path("in"));
     for (const id of ids) writeFileSync(machine.path(`in/${id}.bin`), "bytes");
     const altered = await machine.run(["upload", "in"]);
-    expect(altered).toMatchObject({ code: 6, stderr: expect.stringContaining("stored as 4 has another SHA-256") });
+    expect(altered).toMatchObject({
+      code: 6,
+      stderr: expect.stringContaining("checksum mismatch of the stored file 4"),
+    });
     expect(linesOf(altered.stdout)).toHaveLength(5);
     expect(linesOf(altered.stderr)).toHaveLength(1);
     sent = 0;
@@ -590,9 +738,9 @@ describe("stowage get", () => {
       const machine = new Machine(team.key);
       const id = await upload(team, "song.bin", bytesOf(300_000));
       // A limit of 50 or 100 KiB for each file, as shells count it: unlike a full disk, it needs no file system of its own.
-      const { code, stdout, stderr } = await machine.run(["get", id], { script: 'ulimit -f 100 && exec "$@"' });
+      const { code, stdout, stderr } = await machine.start(["get", id], { script: 'ulimit -f 100 && exec "$@"' }).ended;
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      expect(stderr).toMatch(/^stowage: song\.bin\.[0-9a-f]{24}\.part is larger than files may be here\.\n$/);
+      expect(stderr).toMatch(/^stowage: song\.bin\.[0-9a-f]{24}\.part exceeds the file size limit of this system\.\n$/);
       expect(existsSync(machine.path("song.bin"))).toBe(false);
       expect(await machine.run(["get", id])).toMatchObject({ code: 0 });
     },
@@ -629,6 +777,16 @@ describe("stowage get", () => {
     const altered = await new Machine("key", service.url).run(["get", "1", "-o", "-"]);
     expect(altered).toMatchObject({ code: 6, stdout: "la la la" });
     expect(linesOf(altered.stderr)).toHaveLength(1);
+    service.close();
+  });
+
+  test("writes no bytes to a terminal unless forced", async () => {
+    const service = await storing("la la la", sha256(Buffer.from("la la la")));
+    const machine = new Machine("key", service.url);
+    const rejected = await machine.run(["get", "1", "-o", "-"], { isTerminal: true });
+    expect(rejected).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("Redirect stdout") });
+    const forced = await machine.run(["get", "1", "-o", "-", "--force"], { isTerminal: true });
+    expect(forced).toMatchObject({ code: 0, stdout: "la la la" });
     service.close();
   });
 
@@ -711,7 +869,7 @@ describe("stowage get", () => {
       env: { STOWAGE_URL: service.url, STOWAGE_KEY: "k" },
     });
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    expect(stderr).toMatch(/^stowage: song\.txt is there already.*\n$/);
+    expect(stderr).toMatch(/^stowage: song\.txt already exists.*\n$/);
     expect(readFileSync(machine.path("song.txt"), "utf8")).toBe("mine");
     service.close();
   });
@@ -756,16 +914,17 @@ describe("stowage get", () => {
 
 test("A bar shows no more than all of a transfer, and no speed for what an earlier run has sent.", () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
-  const drawn = vi.spyOn(process.stderr, "write").mockReturnValue(true);
+  const terminal = new PassThrough();
+  const drawn = vi.spyOn(terminal, "write").mockReturnValue(true);
   try {
-    const progress = new Progress(1000, true);
+    const progress = new Progress(Object.assign(terminal, { isTTY: true }), 1000);
     const bar = progress.begin("song.bin", 1000);
     bar.resumeAt(500);
     vi.advanceTimersByTime(1000);
-    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{10}-{10}\] +50 % +0 B\/s/);
+    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{10}-{10}\] +50% +0 B\/s/);
     bar.advance(2000);
     vi.advanceTimersByTime(100);
-    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{20}\] +100 %/);
+    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{20}\] +100%/);
     progress.close();
   } finally {
     vi.useRealTimers();
@@ -778,7 +937,12 @@ describe("What goes wrong", () => {
     ["an unknown command", ["nope"], 2],
     ["an unknown option", ["ls", "--nope"], 2],
     ["a missing argument", ["get"], 2],
-    ["a date that is none", ["ls", "--after", "someday"], 2],
+    ["an argument that does not apply", ["ls", "recordings/"], 2],
+    ["an option of another subcommand", ["webhooks", "ls", "--enable"], 2],
+    ["a second name", ["keys", "create", "Web", "player"], 2],
+    ["an invalid date", ["ls", "--after", "someday"], 2],
+    ["a number for a date", ["ls", "--after", "5"], 2],
+    ["a local time for a date", ["ls", "--after", "2026-11-01T08:00"], 2],
     ["several files into one", ["get", "1", "2", "-o", "one.bin"], 2],
     ["an unknown id", ["info", "0".repeat(24)], 4],
     ["an unknown id of a file to delete", ["rm", "0".repeat(24)], 4],
@@ -786,6 +950,26 @@ describe("What goes wrong", () => {
     const { code, stdout, stderr } = await new Machine((await newTeam()).key).run(args);
     expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
     expect(stderr).toMatch(/^stowage: .+\n$/);
+  });
+
+  test("a misspelled command is answered with the right one", async () => {
+    const { code, stderr } = await new Machine().run(["uplaod", "a.bin"]);
+    expect({ code, stderr }).toEqual({
+      code: 2,
+      stderr: "stowage: Unknown command 'uplaod'. (Did you mean upload?)\n",
+    });
+  });
+
+  test("a longer outage is reported once, and events are followed after it", async () => {
+    const away = refusal(503, "unavailable", { "Retry-After": "0" });
+    const event = json(200, { data: [{ _id: "2", createdAt: "", type: "file.completed", subject: { id: "1" } }] });
+    const service = await scripted(away, away, away, away, away, away, away, event);
+    const env = { STOWAGE_RETRY_SECONDS: "60" };
+    const args = ["events", "--follow", "--after", "1", "--limit", "1"];
+    const { code, stdout, stderr } = await new Machine("key", service.url).run(args, { env });
+    expect({ code, stdout }).toEqual({ code: 0, stdout: "2\t\tfile.completed\t1\n" });
+    expect(stderr).toBe("stowage: Refused: unavailable. Retrying for up to 60 s. Press Ctrl-C to stop.\n");
+    service.close();
   });
 
   test("A service that is away ends with one line and code 5.", async () => {
@@ -818,8 +1002,8 @@ describe("What goes wrong", () => {
 
   test.skipIf(!existsSync("/dev/full"))("A full disk behind stdout ends with one line.", async () => {
     const machine = new Machine();
-    const { code, stderr } = await machine.run(["--help"], { script: 'exec "$@" > /dev/full' });
-    expect({ code, stderr }).toEqual({ code: 1, stderr: "stowage: stdout has no room: the disk is full.\n" });
+    const { code, stderr } = await machine.start(["--help"], { script: 'exec "$@" > /dev/full' }).ended;
+    expect({ code, stderr }).toEqual({ code: 1, stderr: "stowage: stdout can't be written: the disk is full.\n" });
   });
 
   test("A reader of stdout that has seen enough is no failure.", async () => {
@@ -848,7 +1032,13 @@ describe("What goes wrong", () => {
 
   test("A name's control characters reach no terminal.", async () => {
     const service = await scripted((_, response) => {
-      const file = { _id: "1", createdAt: "", status: "", fileType: "", originalName: "\u001b]0;owned\u0007\u202e" };
+      const file = {
+        _id: "1",
+        createdAt: "",
+        status: "",
+        fileType: "",
+        originalName: "\u001b]0;owned\u0007\u202e\u009b31m",
+      };
       response.end(JSON.stringify({ data: [file] }));
     });
     for (const isTerminal of [true, false]) {
@@ -856,6 +1046,9 @@ describe("What goes wrong", () => {
       expect(stdout).toContain("]0;owned");
       for (const character of ["\u001b", "\u0007", "\u202e"]) expect(stdout).not.toContain(character);
     }
+    const { stdout } = await new Machine("key", service.url).run(["ls", "--json"]);
+    expect(stdout).toMatch(/^[\x20-\x7e]+\n$/);
+    expect(JSON.parse(stdout).originalName).toBe("\u001b]0;owned\u0007\u202e\u009b31m");
     service.close();
   });
 });
@@ -872,7 +1065,7 @@ describe("stowage login", () => {
     chmodSync(file, 0o644);
     const refused = await machine.run(["usage"]);
     expect(refused).toMatchObject({ code: 2, stdout: "" });
-    expect(refused.stderr).toContain("can be read by others");
+    expect(refused.stderr).toContain("Other users can read");
   });
 
   test("asks for a key on a terminal, and does not show it.", async () => {
@@ -886,22 +1079,22 @@ describe("stowage login", () => {
   });
 
   test("says that a key would travel unencrypted to another machine, and asks on a terminal before it takes the key.", async () => {
-    const danger = (at: string) => `stowage: ${at} is not encrypted: the key can be read on its way.`;
+    const danger = (at: string) => `stowage: ${at} is not encrypted. Others on the network can read your key.`;
     const open = "http://stowage.invalid";
     const { code, stderr } = await new Machine().run(["login", open]);
     expect({ code, stderr: linesOf(stderr) }).toEqual({
       code: 2,
-      stderr: [danger(open), "stowage: API key: nothing was given."],
+      stderr: [danger(open), "stowage: API key: no input."],
     });
     for (const safe of ["https://stowage.invalid", "http://127.0.0.1:9", "http://[::1]:9", "http://a.localhost"]) {
-      expect((await new Machine().run(["login", safe])).stderr).toBe("stowage: API key: nothing was given.\n");
+      expect((await new Machine().run(["login", safe])).stderr).toBe("stowage: API key: no input.\n");
     }
     for (const [answer, next] of [
-      ["n", "Nothing was sent."],
+      ["n", "Canceled. Nothing was sent."],
       ["y", "API key: "],
     ] as const) {
       const { child, ended, output } = new Machine().start(["login", open], { isTerminal: true, input: null });
-      await vi.waitUntil(() => output().includes("Go on all the same (y/n): "), { timeout: 60_000 });
+      await vi.waitUntil(() => output().includes("Continue anyway? (y/n): "), { timeout: 60_000 });
       expect(output()).toContain(danger(open));
       child.stdin.write(`${answer}\r`);
       await vi.waitUntil(() => output().includes(next), { timeout: 60_000 });

@@ -1,47 +1,28 @@
-import type { ParseArgsConfig } from "node:util";
-import type { Stowage } from "../stowage.ts";
-import { Failure } from "./failures.ts";
-import type { Results } from "./output.ts";
+import { type Command, InvalidArgumentError } from "commander";
+import type { Context } from "./context.ts";
 import { Questions } from "./questions.ts";
 
-export type Options = NonNullable<ParseArgsConfig["options"]>;
+/** Runs an action with the parsed arguments and options. */
+export type Action<O> = (context: Context, args: string[], options: O) => Promise<void>;
 
-/** What a command is run with. */
-export interface Context {
-  /** The arguments that are no options. */
-  args: string[];
-  values: Record<string, string | boolean | undefined>;
-  results: Results;
-  /** Aborts when the command is interrupted. */
-  signal: AbortSignal;
-  /** The client, by environment or config file. @throws `usage` where neither says enough */
-  connect(): Promise<Stowage & { url: string; key: string }>;
+/** Adds a command. `isResumable`: after an interruption, the same command continues. */
+export type Define = <O>(
+  command: Command,
+  texts: { summary: string; examples?: string[]; isResumable?: boolean },
+  action: Action<O>,
+) => void;
+
+export const IDS = ["<ids...>", "one or more IDs"] as const;
+export const LIMIT = ["--limit <n>", "list at most this many", parseCount] as const;
+
+export function parseCount(text: string): number {
+  if (/^\d{1,9}$/.test(text)) return Number(text);
+  throw new InvalidArgumentError("It must be a whole number.");
 }
 
-export interface Command {
-  summary: string;
-  /** Lines of `--help`, without the name of the program. */
-  usage: string[];
-  options?: Options;
-  /** What options mean, by name. */
-  meanings?: Record<string, string>;
-  examples: string[];
-  /** Whether the same command goes on where it was interrupted. */
-  isResumable?: true;
-  run(context: Context): Promise<void>;
-}
-
-/** An option's text; undefined where it was not given. */
-export function textOf({ values }: Context, name: string): string | undefined {
-  const value = values[name];
-  return typeof value === "string" ? value : undefined;
-}
-
-/** As many of the items as `--limit` says; all without it. Nothing is asked for beyond them. */
-export async function* limited<T>(context: Context, items: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
-  const text = textOf(context, "limit");
-  if (text !== undefined && !/^\d+$/.test(text)) throw new Failure("usage", "--limit must be a whole number.");
-  let left = Number(text ?? Number.POSITIVE_INFINITY);
+/** Yields up to `limit` items, and requests no pages beyond them. */
+export async function* limited<T>(limit: number | undefined, items: AsyncIterable<T>): AsyncGenerator<T> {
+  let left = limit ?? Number.POSITIVE_INFINITY;
   if (left === 0) return;
   for await (const item of items) {
     yield item;
@@ -50,49 +31,41 @@ export async function* limited<T>(context: Context, items: AsyncIterable<T>): As
   }
 }
 
-/** The ids that the command is about: one at least. */
-export function idsOf(args: string[]): string[] {
-  if (args.length === 0) throw new Failure("usage", "Name an id.");
-  return args;
+const DAY = /^\d{4}-\d{2}-\d{2}$/;
+const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/;
+
+function parseInstant(text: string): Date {
+  const date = new Date(text);
+  if ((DAY.test(text) || INSTANT.test(text)) && !Number.isNaN(date.getTime())) return date;
+  throw new InvalidArgumentError("It must be a UTC date such as 2026-11-20, or a time such as 2026-11-20T08:00:00Z.");
 }
 
-/** Removes each of them, and says so once it is gone. */
+/** Returns the time, or the first instant of the day. */
+export const parseStart = (text: string): string => parseInstant(text).toISOString();
+
+/** Returns the time, or the last instant of the day. */
+export function parseEnd(text: string): string {
+  const end = parseInstant(text);
+  if (DAY.test(text)) end.setUTCHours(23, 59, 59, 999);
+  return end.toISOString();
+}
+
+/** Deletes each, and reports each as soon as it is gone. */
 export async function removeEach(
   { results }: Context,
-  args: string[],
+  ids: string[],
   remove: (id: string) => Promise<void>,
   word = "deleted",
 ): Promise<void> {
-  for (const id of idsOf(args)) {
+  for (const id of ids) {
     await remove(id);
     results.print({ id, deleted: true }, [id, word]);
   }
 }
 
-/** The first argument where it is one of the actions; the first of these where there is none. */
-export function actionOf<A extends string>(
-  { args }: Context,
-  actions: readonly [A, ...A[]],
-): { action: A; rest: string[] } {
-  const [name = actions[0], ...rest] = args;
-  const action = actions.find((one) => one === name);
-  if (action === undefined)
-    throw new Failure("usage", `There is no "${name}" here: it is one of ${actions.join(", ")}.`);
-  return { action, rest };
-}
-
-/** A day or an instant, as the service takes it. */
-export function dateOf(context: Context, name: string): string | undefined {
-  const text = textOf(context, name);
-  if (text === undefined) return undefined;
-  const date = new Date(text);
-  if (Number.isNaN(date.getTime())) throw new Failure("usage", `--${name} must be a date, such as 2026-11-20.`);
-  return date.toISOString();
-}
-
-/** Asked for without being shown, or read from stdin: an argument could be read by others. */
-export async function passwordOf({ signal }: Context): Promise<string> {
-  const questions = new Questions(signal);
+/** Prompts without showing the input, or reads stdin: other users of the machine can see arguments. */
+export async function askPassword({ io }: Context): Promise<string> {
+  const questions = new Questions(io);
   try {
     return await questions.ask("Password", { isSecret: true });
   } finally {

@@ -1,7 +1,10 @@
 import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
+import type { Io } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
+
+type Env = Io["env"];
 
 export interface Config {
   url: string;
@@ -10,72 +13,77 @@ export interface Config {
 
 const isWindows = process.platform === "win32";
 
-/** The config file: address and key. */
-export function configFile(): string {
-  const windows = process.env.APPDATA || join(homedir(), "AppData", "Roaming");
-  const unix = process.env.XDG_CONFIG_HOME || join(homedir(), ".config");
+const homeOf = (env: Env) => env.HOME || homedir();
+
+/** The config file holds URL and key. */
+export function configFile(env: Env): string {
+  const windows = env.APPDATA || join(homedir(), "AppData", "Roaming");
+  const unix = env.XDG_CONFIG_HOME || join(homeOf(env), ".config");
   return join(isWindows ? windows : unix, "stowage", "config.json");
 }
 
-/** What uploads leave behind, so that they can be resumed. */
-export function stateFolder(): string {
-  const windows = process.env.LOCALAPPDATA || join(homedir(), "AppData", "Local");
-  const unix = process.env.XDG_STATE_HOME || join(homedir(), ".local", "state");
+/** The state folder holds the journals of uploads. */
+export function stateFolder(env: Env): string {
+  const windows = env.LOCALAPPDATA || join(homedir(), "AppData", "Local");
+  const unix = env.XDG_STATE_HOME || join(homeOf(env), ".local", "state");
   return join(isWindows ? windows : unix, "stowage");
 }
 
-async function readConfig(): Promise<Partial<Config>> {
-  const file = configFile();
+/** The variable that moves the state folder. */
+export const STATE_VARIABLE = isWindows ? "LOCALAPPDATA" : "XDG_STATE_HOME";
+
+async function readConfig(env: Env): Promise<Partial<Config>> {
+  const file = configFile(env);
   const found = await stat(file).catch(() => undefined);
   if (!found) return {};
   if (!isWindows && (found.mode & 0o077) !== 0) {
-    throw new Failure("usage", `${file} can be read by others: run \`chmod 600 ${file}\`.`);
+    throw new Failure("usage", `Other users can read ${file}. Run \`chmod 600 ${file}\`.`);
   }
   const text = await readFile(file, "utf8").catch(failureAbout(file));
   try {
     const { url, key } = JSON.parse(text);
     if (typeof url === "string" && typeof key === "string") return { url, key };
   } catch {}
-  // Not what is wrong with it: that would show a part of the key.
-  throw new Failure("usage", `${file} is not what \`stowage login\` writes: run it again.`);
+  // A parse error would show a part of the key.
+  throw new Failure("usage", `${file} is damaged. Run \`stowage login\` again.`);
 }
 
-/** Address and key, from the environment before the config file. @throws `usage` where one is missing */
-export async function loadConfig(): Promise<Config> {
-  const { STOWAGE_URL, STOWAGE_KEY } = process.env;
-  const kept = STOWAGE_URL && STOWAGE_KEY ? {} : await readConfig();
-  const url = STOWAGE_URL || kept.url;
-  // A key belongs to the address that it was kept with.
-  const key = STOWAGE_KEY || (url?.replace(/\/+$/, "") === kept.url?.replace(/\/+$/, "") ? kept.key : undefined);
-  if (!url) throw new Failure("usage", "No address: run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");
-  if (!key) throw new Failure("usage", `No key for ${url}: run \`stowage login\`, or set STOWAGE_KEY.`);
-  return { url: checkedUrl(url), key: checkedKey(key) };
+/** Reads URL and key from the environment, then from the config file. @throws `usage` if one is missing */
+export async function loadConfig(env: Env): Promise<Config> {
+  const { STOWAGE_URL, STOWAGE_KEY } = env;
+  const saved = STOWAGE_URL && STOWAGE_KEY ? {} : await readConfig(env);
+  const url = STOWAGE_URL || saved.url;
+  // The saved key is only for the URL that it was saved with.
+  const key = STOWAGE_KEY || (url?.replace(/\/+$/, "") === saved.url?.replace(/\/+$/, "") ? saved.key : undefined);
+  if (!url) throw new Failure("usage", "No URL. Run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");
+  if (!key) throw new Failure("usage", `No key for ${url}. Run \`stowage login\`, or set STOWAGE_KEY.`);
+  return { url: validateUrl(url), key: validateKey(key) };
 }
 
-/** @throws `refused` where no header could carry it */
-export function checkedKey(text: string): string {
+/** @throws `rejected` if the key can't be sent in a header */
+export function validateKey(text: string): string {
   const key = text.trim();
   if (/^[\x21-\x7e]+$/.test(key)) return key;
-  throw new Failure("refused", "The key has characters that no key has: copy it again.");
+  throw new Failure("rejected", "The key contains invalid characters. Copy it again.");
 }
 
-export function checkedUrl(text: string): string {
+export function validateUrl(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol === "https:" || url?.protocol === "http:") return text;
-  throw new Failure("usage", `"${text}" is no address: it must begin with https:// or http://.`);
+  throw new Failure("usage", `"${text}" is not a URL. It must start with https:// or http://.`);
 }
 
-/** Keeps address and key where their owner alone can read them. */
-export async function saveConfig(config: Config): Promise<string> {
-  const file = configFile();
-  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+/** Saves URL and key so that only their owner can read them. */
+export async function saveConfig(env: Env, config: Config): Promise<string> {
+  const file = configFile(env);
   const draft = `${file}.${process.pid}.draft`;
   try {
+    await mkdir(dirname(file), { recursive: true, mode: 0o700 });
     await writeFile(draft, `${JSON.stringify(config, null, 2)}\n`, { mode: 0o600 });
     await chmod(draft, 0o600);
     await rename(draft, file);
   } catch (error) {
-    await rm(draft, { force: true });
+    await rm(draft, { force: true }).catch(() => undefined);
     throw failureOf(error, file);
   }
   return file;

@@ -1,10 +1,10 @@
 import { StowageError } from "../stowage.ts";
 
-/** Exit codes, for scripts: a table of `stowage --help`. */
+/** Exit codes for scripts. `stowage --help` lists them. */
 export const EXIT_CODES = {
   failed: 1,
   usage: 2,
-  refused: 3,
+  rejected: 3,
   not_found: 4,
   unreachable: 5,
   altered: 6,
@@ -13,7 +13,7 @@ export const EXIT_CODES = {
 
 export type FailureKind = keyof typeof EXIT_CODES;
 
-/** What ends a command, in words for whoever called it. */
+/** An error with a message for the user. */
 export class Failure extends Error {
   readonly kind: FailureKind;
 
@@ -24,23 +24,23 @@ export class Failure extends Error {
 }
 
 const FILE_PROBLEMS: Record<string, string> = {
-  ENOENT: "is not there",
-  EACCES: "may not be opened",
-  EPERM: "may not be opened",
+  ENOENT: "does not exist",
+  EACCES: "can't be opened: permission denied",
+  EPERM: "can't be opened: permission denied",
   EISDIR: "is a folder",
-  ENOTDIR: "is below something that is no folder",
-  ENOSPC: "has no room: the disk is full",
-  EDQUOT: "has no room: the quota is used up",
-  EFBIG: "is larger than files may be here",
+  ENOTDIR: "is inside something that is not a folder",
+  ENOSPC: "can't be written: the disk is full",
+  EDQUOT: "can't be written: the disk quota is used up",
+  EFBIG: "exceeds the file size limit of this system",
   EROFS: "can't be written: the disk is read-only",
-  ENAMETOOLONG: "has too long a name",
-  ELOOP: "is a link where none is followed",
+  ENAMETOOLONG: "has a name that is too long",
+  ELOOP: "is a link, which is not followed",
 };
 
 function kindOf({ status, code }: StowageError): FailureKind {
-  if (status === 401 || status === 403) return "refused";
+  if (status === 401 || status === 403) return "rejected";
   if (code === "not_found") return "not_found";
-  if (code === "connection_failed" || status === 429 || status >= 500) return "unreachable";
+  if (code === "connection_failed" || status === 429 || status > 500) return "unreachable";
   return "failed";
 }
 
@@ -51,19 +51,18 @@ function messageOf({ message, errors, code, requestId }: StowageError): string {
   return `${message}${fields && ` ${fields}`}${hint}${id}`;
 }
 
-/** What a failure is called, in one line. `subject` is the path or id that it befell. */
+/** Describes an error in one line. `subject` is the path or id that the error is about. */
 export function failureOf(error: unknown, subject?: string): Failure {
   const about = (text: string) => (subject === undefined ? text : `${subject}: ${text}`);
   if (error instanceof Failure) return error;
   if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)));
   const { code = "", path, message, name } = (error ?? {}) as NodeJS.ErrnoException;
-  if (name === "NotReadableError") return new Failure("failed", about("can't be read, or was changed meanwhile."));
-  if (code in FILE_PROBLEMS) return new Failure("failed", `${path ?? subject ?? "A file"} ${FILE_PROBLEMS[code]}.`);
-  if (code.startsWith("ERR_PARSE_ARGS")) return new Failure("usage", message.split(". To specify")[0] ?? message);
+  if (name === "NotReadableError") return new Failure("failed", about("The file changed during the upload."));
+  if (code in FILE_PROBLEMS) return new Failure("failed", `${subject ?? path ?? "A file"} ${FILE_PROBLEMS[code]}.`);
   return new Failure("failed", about(message || String(error)));
 }
 
-/** For `catch`: throws the failure, told of its subject. */
+/** For `catch`: rethrows the error as a failure about its subject. */
 export const failureAbout =
   (subject: string) =>
   (error: unknown): never => {

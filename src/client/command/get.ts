@@ -1,25 +1,27 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
-import { join } from "node:path";
+import { join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
+import type { Command } from "commander";
 import type { FileMetadata, Stowage } from "../stowage.ts";
-import { type Command, type Context, textOf } from "./command.ts";
+import type { Define } from "./command.ts";
+import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
-import { complain, plain } from "./output.ts";
+import { plain } from "./output.ts";
 import { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
-const isFolder = async (path: string): Promise<boolean> =>
-  /[\\/]$/.test(path) || (await stat(path).catch(() => undefined))?.isDirectory() === true;
+const isFolder = async (cwd: string, path: string): Promise<boolean> =>
+  /[\\/]$/.test(path) || (await stat(resolve(cwd, path)).catch(() => undefined))?.isDirectory() === true;
 
 /**
- * No name that a service tells may lead out of the folder, be one that Windows keeps for itself, or one that a shell or
- * another program reads by itself, such as `.bashrc`.
+ * Makes a name safe that anybody may have chosen: it can't leave the folder, is not reserved by Windows, and is not a
+ * hidden file that programs read, such as `.bashrc`.
  */
-function localName(name: string): string {
+function localNameOf(name: string): string {
   const base = plain(name)
     .replaceAll(/[\\/:*?"<>|]/g, "_")
     .replace(/[. ]+$/, "");
@@ -27,43 +29,43 @@ function localName(name: string): string {
   return isUnsafe ? `_${base}` : base;
 }
 
-async function destinationOf(output: string | undefined, { originalName }: FileMetadata): Promise<string> {
-  const name = localName(originalName);
+/** Paths are shown as given, relative to the working folder. */
+async function destinationOf(cwd: string, output: string | undefined, file: FileMetadata): Promise<string> {
+  const name = localNameOf(file.originalName);
   if (output === undefined) return name;
-  return (await isFolder(output)) ? join(output, name) : output;
+  return (await isFolder(cwd, output)) ? join(output, name) : output;
 }
 
-/** Where a file's bytes go. */
+/** Where a download is written. */
 interface Target {
   name: string;
-  /** How many it has. */
   size(): Promise<number>;
-  /** Takes those from byte `from` on. */
+  /** Opens it to write from byte `from`. */
   open(from: number): Promise<Writable>;
 }
 
-/** A link would lead to a file of somebody else's choice. Windows has no such flag. */
+/** Never write through a link, which could point anywhere. Windows has no such flag. */
 const PARTIAL_FLAGS = constants.O_RDWR | constants.O_CREAT | (constants.O_NOFOLLOW ?? 0);
 
-/** A file of another name until it is whole. Two that fetch the same one write the same bytes: none may cut the other's. */
-const partialTarget = (path: string): Target => ({
-  name: path,
+/** A file with a temporary name. It is never truncated: another run may be writing the same bytes to it. */
+const partialTarget = (path: string, name: string): Target => ({
+  name,
   size: async () => {
     const found = await lstat(path).catch(() => undefined);
-    if (found && !found.isFile()) throw new Failure("failed", `${path} is no file: remove it.`);
+    if (found && !found.isFile()) throw new Failure("failed", `${name} is not a file. Remove it.`);
     return found?.size ?? 0;
   },
   open: async (start) => (await open(path, PARTIAL_FLAGS)).createWriteStream({ start }),
 });
 
-/** Hashes on the way: what was printed can't be read again. */
-function stdoutTarget(): Target & { sha256(): string } {
+/** Computes the digest on the way: stdout can't be read again. */
+function stdoutTarget(stdout: Writable): Target & { sha256(): string } {
   const hash = createHash("sha256");
   let size = 0;
   const write = (bytes: Buffer, _: string, done: (error?: Error | null) => void) => {
     hash.update(bytes);
     size += bytes.length;
-    process.stdout.write(bytes, done);
+    stdout.write(bytes, done);
   };
   return {
     name: "stdout",
@@ -71,6 +73,11 @@ function stdoutTarget(): Target & { sha256(): string } {
     open: async () => new Writable({ write }),
     sha256: () => hash.digest("hex"),
   };
+}
+
+interface GetOptions {
+  output?: string;
+  force?: boolean;
 }
 
 interface Download {
@@ -81,12 +88,13 @@ interface Download {
   onProgress(doneBytes: number): void;
 }
 
-/** Streams the bytes from `from` on to the target, telling how many are through. */
+/** Streams the bytes after `from` to the target. */
 async function stream({ stowage, file, target, signal, onProgress }: Download, from: number): Promise<void> {
   const writable = await target.open(from);
   try {
     const response = await stowage.files.download(file._id, { from, signal });
-    if (from > 0 && response.status !== 206) throw new Failure("failed", `${file._id}: the store knows no ranges.`);
+    if (from > 0 && response.status !== 206)
+      throw new Failure("failed", `${file._id}: the server ignored the requested range.`);
     let doneBytes = from;
     const counter = new Transform({
       transform(chunk: Buffer, _, done) {
@@ -102,10 +110,10 @@ async function stream({ stowage, file, target, signal, onProgress }: Download, f
   }
 }
 
-/** Tries again from where a broken line left it, as long as each try brings something. */
+/** Resumes after each disconnect, as long as each attempt brings some bytes. */
 async function download(run: Download): Promise<void> {
   const { file, target, signal } = run;
-  const broken = new Failure("unreachable", `${file._id}: the line broke.`);
+  const broken = new Failure("unreachable", `${file._id}: the connection was lost.`);
   let from = await target.size();
   while (from < file.size) {
     const before = from;
@@ -124,87 +132,104 @@ async function download(run: Download): Promise<void> {
   }
 }
 
-/** Gives the finished file its name, and replaces none that is there unless it is meant to. */
-async function place(partial: string, path: string, isForced: boolean): Promise<void> {
+/** Renames the finished file. Replaces an existing one only if `isForced`. */
+async function place(partial: string, path: string, name: string, isForced: boolean): Promise<void> {
   if (isForced) return rename(partial, path);
   try {
-    // Unlike a rename it fails where a file of the name has come up meanwhile.
+    // Unlike rename, link fails if a file with this name has appeared in the meantime.
     await link(partial, path);
     await unlink(partial);
   } catch (error) {
     const { code = "" } = error as NodeJS.ErrnoException;
     if (code === "EEXIST")
-      throw new Failure("failed", `${path} is there already: name another with -o, or add --force.`);
-    // File systems without links.
+      throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
+    // Some file systems have no links.
     if (!["EPERM", "ENOTSUP", "ENOSYS", "EOPNOTSUPP", "EMLINK"].includes(code)) throw error;
     await rename(partial, path);
   }
 }
 
-/** Compares with what the service has stored, which it knows of a large file once that is processed. @throws `altered` */
-async function check(stowage: Stowage, file: FileMetadata, digest: string, signal: AbortSignal): Promise<void> {
-  const { sha256 } = file.sha256 === null ? await stowage.files.get(file._id, { signal }) : file;
-  if (sha256 === null) complain(`${file._id}: not checked, since it is not processed yet.`);
-  else if (digest !== sha256) throw new Failure("altered", `${file._id}: what came has another SHA-256.`);
+/** Compares the digest. The service knows that of a large file once it has processed it. @throws `altered` */
+async function check(context: Context, stowage: Stowage, file: FileMetadata, digest: string): Promise<void> {
+  const { sha256 } = file.sha256 === null ? await stowage.files.get(file._id, context) : file;
+  if (sha256 === null) context.above(() => context.complain(`${file._id}: checksum unknown until it is processed.`));
+  else if (digest !== sha256) throw new Failure("altered", `${file._id}: checksum mismatch. Download it again.`);
 }
 
-async function getOne(context: Context, stowage: Stowage, progress: Progress, file: FileMetadata): Promise<void> {
-  const { results, signal, values } = context;
-  const path = await destinationOf(textOf(context, "output"), file);
-  const row = { id: file._id, path, size: file.size, sha256: file.sha256 };
-  const present = values.force ? undefined : await sizeOf(path);
+async function getOne(
+  context: Context,
+  stowage: Stowage,
+  progress: Progress,
+  file: FileMetadata,
+  { output, force = false }: GetOptions,
+): Promise<void> {
+  const { io, results, signal } = context;
+  const name = await destinationOf(io.cwd, output, file);
+  const path = resolve(io.cwd, name);
+  const row = { id: file._id, path: name, size: file.size, sha256: file.sha256 };
+  const present = force ? undefined : await sizeOf(path);
   if (present !== undefined) {
     if (present === file.size && file.sha256 !== null && (await digestOf(path, signal)) === file.sha256) {
-      return progress.above(() => results.print({ ...row, skipped: true }, [path, "already there"]));
+      return progress.above(() => results.print({ ...row, skipped: true }, [name, "already there"]));
     }
-    throw new Failure("failed", `${path} is there already: name another with -o, or add --force.`);
+    throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
   }
-  const partial = `${path}.${file._id}.part`;
-  const target = partialTarget(partial);
-  // Of a file that was altered on the way.
+  const suffix = `.${file._id}.part`;
+  const partial = path + suffix;
+  const target = partialTarget(partial, name + suffix);
+  // It can't be the beginning of this file.
   if ((await target.size()) > file.size) await unlink(partial);
   const bar = progress.begin(file.originalName, file.size);
   bar.resumeAt(await target.size());
   await download({ stowage, file, target, signal, onProgress: bar.advance });
   bar.end(true);
-  await check(stowage, file, await digestOf(partial, signal), signal).catch(async (error) => {
+  await check(context, stowage, file, await digestOf(partial, signal)).catch(async (error) => {
     if (error instanceof Failure) await unlink(partial);
     throw error;
   });
-  await place(partial, path, values.force === true);
-  progress.above(() => results.print({ ...row, skipped: false }, [path]));
+  await place(partial, path, name, force);
+  progress.above(() => results.print({ ...row, skipped: false }, [name]));
 }
 
-async function run(context: Context): Promise<void> {
-  const { args, signal } = context;
-  const output = textOf(context, "output");
-  if (args.length === 0) throw new Failure("usage", "Name the id of a file.");
-  if (args.length > 1 && output !== undefined && output !== "-" && !(await isFolder(output)))
-    throw new Failure("usage", `${output} is no folder, and can't take several files.`);
+async function get(context: Context, ids: string[], options: GetOptions): Promise<void> {
+  const { io, signal } = context;
+  const { output, force = false } = options;
+  if (output === "-" && io.stdout.isTTY && !force)
+    throw new Failure("usage", "Files can garble a terminal. Redirect stdout, or add --force.");
+  const isIntoFolder = output === undefined || output === "-" || (await isFolder(io.cwd, output));
+  if (ids.length > 1 && !isIntoFolder)
+    throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
   const stowage = await context.connect();
-  for (const id of args) {
+  for (const id of ids) {
     const file = await stowage.files.get(id, { signal }).catch(failureAbout(id));
     if (output === "-") {
-      const target = stdoutTarget();
+      const target = stdoutTarget(io.stdout);
       await download({ stowage, file, target, signal, onProgress: () => {} });
-      await check(stowage, file, target.sha256(), signal);
+      await check(context, stowage, file, target.sha256());
       continue;
     }
-    const progress = new Progress(file.size);
+    const progress = new Progress(io.stderr, file.size);
+    context.above = (print) => progress.above(print);
     try {
-      await getOne(context, stowage, progress, file);
+      await getOne(context, stowage, progress, file, options);
     } finally {
       progress.close();
     }
   }
 }
 
-export const get: Command = {
-  summary: "Fetch files; what was begun is resumed, and the SHA-256 checked",
-  usage: ["get ID... [-o PATH] [--force]"],
-  options: { output: { type: "string", short: "o" }, force: { type: "boolean" } },
-  meanings: { output: "file or folder to write to; `-` for stdout", force: "replace a file that is there" },
-  examples: ["stowage get 0193477c0a5e2b7f4d1c8e90", "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -"],
-  isResumable: true,
-  run,
-};
+export function addGetCommand(program: Command, define: Define): void {
+  define<GetOptions>(
+    program
+      .command("get")
+      .argument("<ids...>", "one or more IDs")
+      .option("-o, --output <path>", "file or folder to write to, or - for stdout")
+      .option("--force", "replace an existing file"),
+    {
+      summary: "Download files; resumes interrupted downloads and checks their checksums",
+      examples: ["stowage get 0193477c0a5e2b7f4d1c8e90", "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -"],
+      isResumable: true,
+    },
+    get,
+  );
+}

@@ -3,8 +3,8 @@ import { openAsBlob } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { RESUMABLE_BYTES } from "../stowage.ts";
+import type { Context } from "./context.ts";
 import { Failure, failureOf } from "./failures.ts";
-import { complain } from "./output.ts";
 
 const READ_BYTES = 512 * 1024;
 
@@ -15,61 +15,62 @@ export interface LocalFile {
   changedAt: number;
 }
 
-interface OpenFile {
-  blob: Blob;
-  /** Until the signal aborts. */
-  digest(signal: AbortSignal): Promise<string>;
-}
+type Walk = Pick<Context, "complain" | "signal"> & { cwd: string; onFailure(failure: Failure): void };
 
-type OnFailure = (failure: Failure) => void;
-
-async function* pathsBelow(folder: string, onFailure: OnFailure, signal: AbortSignal): AsyncGenerator<string> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch((error) => onFailure(failureOf(error, folder)));
+async function* walkFolder(folder: string, walk: Walk): AsyncGenerator<string> {
+  const entries = await readdir(folder, { withFileTypes: true }).catch((error) =>
+    walk.onFailure(failureOf(error, folder)),
+  );
   for (const entry of (entries ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))) {
     const path = join(folder, entry.name);
-    if (entry.isDirectory()) yield* pathsBelow(path, onFailure, signal);
+    if (entry.isDirectory()) yield* walkFolder(path, walk);
     else if (entry.isFile()) yield path;
-    // A link may lead out of the folder, or around in circles.
-    else complain(`${path} is ${entry.isSymbolicLink() ? "a link" : "no file"}, and is left out.`);
+    // Links may lead out of the folder, or in circles.
+    else walk.complain(`Skipped ${path}: it is ${entry.isSymbolicLink() ? "a link" : "not a regular file"}.`);
   }
 }
 
-/** The files that are meant: those named, and those below the folders named. What can't be read is told of by `onFailure`. */
-export async function findFiles(paths: string[], onFailure: OnFailure, signal: AbortSignal): Promise<LocalFile[]> {
+/** Finds the named files, and the files below the named folders. Reports what it can't read to `onFailure`. */
+export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();
   const add = async (path: string, given: string) => {
-    signal.throwIfAborted();
+    walk.signal.throwIfAborted();
     try {
-      const kind = await stat(given);
+      const kind = await stat(path);
       if (kind.isDirectory()) {
-        for await (const below of pathsBelow(path, onFailure, signal)) await add(below, below);
+        for await (const below of walkFolder(path, walk)) await add(below, below);
       } else if (kind.isFile()) found.set(path, { path, size: kind.size, changedAt: kind.mtimeMs });
-      else onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
+      else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
     } catch (error) {
-      signal.throwIfAborted();
-      onFailure(failureOf(error, given));
+      walk.signal.throwIfAborted();
+      walk.onFailure(failureOf(error, given));
     }
   };
-  for (const given of paths) await add(resolve(given), given);
+  for (const given of paths) await add(resolve(walk.cwd, given), given);
   return [...found.values()];
 }
 
-/** The file's bytes, read as they are asked for, and their SHA-256 in hex. Reading fails once the file was changed. */
-export async function openFile({ path, size, changedAt }: LocalFile): Promise<OpenFile> {
+/**
+ * Opens a file and computes its SHA-256 in hex. Reading the blob fails once the file has changed.
+ * @param knownSha256 the digest of exactly this version of the file, if known
+ */
+export async function openFile(
+  { path, size, changedAt }: LocalFile,
+  signal: AbortSignal,
+  knownSha256?: string,
+): Promise<{ blob: Blob; sha256: string }> {
   if (size < RESUMABLE_BYTES) {
     const bytes = await readFile(path);
-    return { blob: new Blob([bytes]), digest: async () => createHash("sha256").update(bytes).digest("hex") };
+    return { blob: new Blob([bytes]), sha256: createHash("sha256").update(bytes).digest("hex") };
   }
-  const digest = async (signal: AbortSignal) => {
-    const sha256 = await digestOf(path, signal);
-    const now = await stat(path);
-    if (now.size === size && now.mtimeMs === changedAt) return sha256;
-    throw new Failure("failed", `${path} was changed meanwhile.`);
-  };
-  return { blob: await openAsBlob(path), digest };
+  const blob = await openAsBlob(path);
+  const sha256 = knownSha256 ?? (await digestOf(path, signal));
+  const now = await stat(path);
+  if (now.size === size && now.mtimeMs === changedAt) return { blob, sha256 };
+  throw new Failure("failed", `${path}: The file changed during the upload.`);
 }
 
-/** The SHA-256 in hex of a file. Through one buffer: a stream makes many, which cost as much as the hashing. */
+/** Computes a file's SHA-256 in hex. One buffer is twice as fast as a stream, which allocates many. */
 export async function digestOf(path: string, signal: AbortSignal): Promise<string> {
   const hash = createHash("sha256");
   const buffer = Buffer.allocUnsafe(READ_BYTES);

@@ -1,11 +1,18 @@
+import type { Command } from "commander";
 import { Stowage } from "../stowage.ts";
-import { type Command, type Context, textOf } from "./command.ts";
-import { checkedKey, checkedUrl, saveConfig } from "./config.ts";
+import type { Define } from "./command.ts";
+import { saveConfig, validateKey, validateUrl } from "./config.ts";
+import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
 import { isForbidden } from "./verifier.ts";
 
-/** A public key, or the operator's, may not ask this, and is good all the same. */
+interface LoginOptions {
+  team?: string;
+  email?: string;
+}
+
+/** Public keys and the operator token may not read the usage, but are valid. */
 async function checkKey(url: string, key: string, signal: AbortSignal): Promise<void> {
   try {
     await new Stowage({ url, key }).usage({ signal });
@@ -14,43 +21,47 @@ async function checkKey(url: string, key: string, signal: AbortSignal): Promise<
   }
 }
 
-/** Whether what is sent to the address can be read on its way. */
 function isUnencrypted(url: string): boolean {
   const { protocol, hostname } = new URL(url);
   return protocol === "http:" && !/^(localhost|.*\.localhost|127\.[\d.]+|\[::1\])$/.test(hostname);
 }
 
-async function run(context: Context): Promise<void> {
-  const { args, signal, results } = context;
-  const questions = new Questions(signal);
+async function logIn(context: Context, [given]: string[], { team: teamId, email }: LoginOptions): Promise<void> {
+  const { io, signal, results } = context;
+  if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "--team and --email go together.");
+  const questions = new Questions(io);
   try {
-    const url = checkedUrl(
-      args[0] ?? (process.env.STOWAGE_URL || (await questions.ask("Address of the service")).trim()),
-    );
-    const email = textOf(context, "email");
-    const teamId = textOf(context, "team");
-    if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "Give both --team and --email.");
-    if (isUnencrypted(url)) await questions.warn(`${url} is not encrypted: the key can be read on its way.`);
+    const url = validateUrl(given ?? (io.env.STOWAGE_URL || (await questions.ask("URL of the service")).trim()));
+    if (isUnencrypted(url)) await questions.warn(`${url} is not encrypted. Others on the network can read your key.`);
     let key: string;
     if (email !== undefined && teamId !== undefined) {
       const password = await questions.ask("Password", { isSecret: true });
       key = (await new Stowage({ url }).logIn({ teamId, email, password }, { signal })).key;
     } else {
-      key = checkedKey(await questions.ask("API key", { isSecret: true }));
+      key = validateKey(await questions.ask("API key", { isSecret: true }));
       await checkKey(url, key, signal);
     }
-    const file = await saveConfig({ url, key });
-    results.print({ url, file }, [`Address and key are kept in ${file}`]);
+    const file = await saveConfig(io.env, { url, key });
+    results.print({ url, file }, [`Saved URL and key in ${file}`]);
   } finally {
     questions.close();
   }
 }
 
-export const login: Command = {
-  summary: "Keep an address and a key on this machine",
-  usage: ["login [URL]", "login [URL] --team ID --email EMAIL"],
-  options: { team: { type: "string" }, email: { type: "string" } },
-  meanings: { team: "log in as a user of this team, for 12 hours", email: "the user's email" },
-  examples: ["stowage login https://stowage.example.workers.dev", "stowage login https://… < key.txt"],
-  run,
-};
+export function addLoginCommand(program: Command, define: Define): void {
+  define<LoginOptions>(
+    program
+      .command("login")
+      .argument("[url]", "URL of the service")
+      .option("--team <id>", "log in as a user of this team, for 12 hours")
+      .option("--email <email>", "email address of the user"),
+    {
+      summary: "Save your URL and key on this machine",
+      examples: [
+        "stowage login https://stowage.example.workers.dev",
+        "stowage login https://stowage.example.workers.dev < key.txt",
+      ],
+    },
+    logIn,
+  );
+}

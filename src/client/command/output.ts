@@ -1,18 +1,27 @@
+import type { Writable } from "node:stream";
+
 /**
- * What is shown to people: no name may move their cursor or change their colours. The joiners stay, without which Persian,
- * Hindi and families of emoji fall apart.
+ * Removes control and format characters: a file name must not move the cursor or change colors. It keeps the joiners,
+ * which Persian, Hindi, and emoji need.
  */
 export const plain = (text: string) => text.replaceAll(/(?![\u200c\u200d])[\p{Cc}\p{Cf}\u2028\u2029]/gu, "\ufffd");
 
+/** JSON without raw control and format characters, for the same reason. */
+function jsonOf(row: object): string {
+  const escapeUnits = (text: string) =>
+    Array.from({ length: text.length }, (_, at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, "0")}`).join("");
+  return JSON.stringify(row).replaceAll(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, escapeUnits);
+}
+
 const UNITS = ["B", "kB", "MB", "GB", "TB"];
 
-export function bytesText(bytes: number): string {
+export function formatBytes(bytes: number): string {
   const power = bytes < 1000 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log10(bytes) / 3));
   const value = bytes / 1000 ** power;
   return `${power === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[power]}`;
 }
 
-export function durationText(seconds: number): string {
+export function formatDuration(seconds: number): string {
   if (!Number.isFinite(seconds)) return "--:--";
   const whole = Math.ceil(seconds);
   const parts = [Math.floor(whole / 3600), Math.floor(whole / 60) % 60, whole % 60];
@@ -20,50 +29,54 @@ export function durationText(seconds: number): string {
   return shown.map((part, index) => (index === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
 }
 
-function aligned(texts: string[], widths: number[]): string {
+function alignColumns(texts: string[], widths: number[]): string {
   return texts
     .map((text, index) => plain(text).padEnd(widths[index] ?? 0))
     .join("  ")
     .trimEnd();
 }
 
-/** The results on stdout: for people in columns, with `--json` one object a line. */
+/** Prints results to stdout: columns on a terminal, otherwise fields with tabs, or one JSON object per line. */
 export class Results {
   readonly isJson: boolean;
+  readonly #stdout: Writable & { isTTY?: boolean };
 
-  constructor(isJson: boolean) {
+  constructor(stdout: Writable & { isTTY?: boolean }, isJson: boolean) {
+    this.#stdout = stdout;
     this.isJson = isJson;
   }
 
-  /** One result: `row` for programs, `texts` for people. Without a terminal the texts are separated by tabs. */
+  /** Prints one result: `row` as JSON, or `texts` for people. */
   print(row: object, texts: string[], widths: number[] = []): void {
-    if (this.isJson) this.#line(JSON.stringify(row));
-    else if (process.stdout.isTTY) this.#line(aligned(texts, widths));
-    else this.#line(texts.map(plain).join("\t"));
+    if (this.isJson) this.#printLine(jsonOf(row));
+    else if (this.#stdout.isTTY) this.#printLine(alignColumns(texts, widths));
+    else this.#printLine(texts.map(plain).join("\t"));
   }
 
-  /** One record, for people a field a line. */
+  /** Prints one record, for people one field per line. */
   printRecord(row: object): void {
-    const fields = this.isJson ? [["", ""]] : flattened(row);
+    const fields = this.isJson ? [["", ""]] : flatten(row);
     const width = Math.max(...fields.map(([name = ""]) => name.length));
     for (const field of fields) this.print(row, field, [width]);
   }
 
-  #line(text: string): void {
-    process.stdout.write(`${text}\n`);
+  #printLine(text: string): void {
+    this.#stdout.write(`${text}\n`);
   }
 }
 
-function flattened(row: object, prefix = ""): [string, string][] {
+const isObject = (value: unknown): value is object => value !== null && typeof value === "object";
+
+function flatten(row: object, prefix = ""): [string, string][] {
   return Object.entries(row).flatMap(([name, value]): [string, string][] => {
     const path = prefix + name;
-    if (value !== null && typeof value === "object" && !Array.isArray(value)) return flattened(value, `${path}.`);
-    const text = Array.isArray(value) ? value.join(", ") : String(value ?? "-");
-    return [[path, text]];
+    const isNested = Array.isArray(value) ? value.some(isObject) : isObject(value);
+    if (isNested) return flatten(value, `${path}.`);
+    return [[path, Array.isArray(value) ? value.join(", ") : String(value ?? "-")]];
   });
 }
 
-/** One line on stderr. */
-export function complain(message: string): void {
-  process.stderr.write(`stowage: ${plain(message)}\n`);
+/** Prints one line to stderr. */
+export function complain(stderr: Writable, message: string): void {
+  stderr.write(`stowage: ${plain(message)}\n`);
 }

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { basename, relative } from "node:path";
-import { type Stowage, StowageError } from "../stowage.ts";
+import { RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
+import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
-import type { Journal } from "./journal.ts";
+import type { Entry, Journal } from "./journal.ts";
 import { type LocalFile, openFile } from "./local-files.ts";
 import type { Progress } from "./progress.ts";
 import { isAltered, isForbidden, type Verifier } from "./verifier.ts";
@@ -13,8 +14,9 @@ export interface Sent {
   isSkipped: boolean;
 }
 
-/** What a run of uploads has in common. */
+/** What all uploads of one command share. */
 export interface Run {
+  context: Context;
   stowage: Stowage;
   journal: Journal;
   progress: Progress;
@@ -24,14 +26,13 @@ export interface Run {
 
 const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
 
-/** What the service has of an upload that has ended; undefined where it has to be sent again. */
-async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Promise<Sent | undefined> {
-  const { id, sha256 = null } = journal.find(file);
+/** Returns an upload that has finished and is still stored; undefined if the file must be sent. */
+async function findStored({ stowage, signal }: Run, { id, sha256 }: Entry): Promise<Sent | undefined> {
   if (id === undefined) return undefined;
-  const sent = { id, sha256, isSkipped: true };
+  const sent = { id, sha256: sha256 ?? null, isSkipped: true };
   try {
     const stored = await stowage.files.get(id, { signal });
-    const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sha256);
+    const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sent.sha256);
     return isGood ? sent : undefined;
   } catch (error) {
     if (isNotFound(error)) return undefined;
@@ -40,45 +41,66 @@ async function earlier({ stowage, journal, signal }: Run, file: LocalFile): Prom
   }
 }
 
-/** Sends a file, from where an earlier run left it, unless that has sent it. */
+/** The service takes a backslash for a path of Windows; elsewhere a name may contain one. */
+const nameOf = (path: string) => basename(path).replaceAll("\\", "_");
+
+/** Sends a file, unless an earlier or parallel run has sent it. Resumes what an earlier run has started. */
 export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
-  const { stowage, journal, progress, signal } = run;
-  if (file.size === 0) throw new Failure("failed", `${file.path}: the file is empty, and can't be uploaded.`);
-  journal.refresh();
-  const known = journal.find(file).id;
-  const done = await earlier(run, file);
-  if (done) {
-    progress.skip(file.size);
-    return done;
-  }
-  const { blob, digest } = await openFile(file);
-  journal.refresh();
-  // Another run has sent it meanwhile.
-  if (journal.find(file).id !== known) return sendFile(run, file);
-  if (journal.find(file).address === undefined) {
-    journal.note(file, { idempotencyKey: journal.find(file).idempotencyKey ?? randomUUID() });
-  }
-  // As it is noted: another run may have been the first, and the two then store one file.
-  const { address, idempotencyKey } = journal.find(file);
-  const bar = progress.begin(relative(process.cwd(), file.path), file.size);
-  let isDone = false;
-  let isFirst = address !== undefined;
-  const onProgress = (sentBytes: number) => {
-    if (isFirst) bar.resumeAt(sentBytes);
-    else bar.advance(sentBytes);
-    isFirst = false;
-  };
+  if (file.size === 0) throw new Failure("failed", `${file.path} is empty (0 bytes).`);
+  if (file.size < RESUMABLE_BYTES) return sendOnce(run, file);
+  const { context, journal } = run;
+  await journal.claim(file, run.signal, (pid) =>
+    context.above(() => context.complain(`${file.path}: waiting for another upload of this file (process ${pid}).`)),
+  );
   try {
-    const sending = stowage.files.upload(blob, {
-      name: basename(file.path),
+    return await sendOnce(run, file);
+  } finally {
+    journal.unclaim(file);
+  }
+}
+
+async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
+  const { stowage, journal, progress, signal } = run;
+  journal.refresh();
+  const known = journal.find(file);
+  const stored = await findStored(run, known);
+  if (stored) {
+    progress.skip(file.size);
+    return stored;
+  }
+  // The digest of an unfinished upload is that of this version of the file.
+  const { blob, sha256 } = await openFile(file, signal, known.id === undefined ? known.sha256 : undefined);
+  journal.refresh();
+  // Another run has sent a small file in the meantime.
+  if (journal.find(file).id !== known.id) return sendOnce(run, file);
+  const touched = journal.findTouched(file);
+  if (touched.sha256 === sha256) {
+    const same = await findStored(run, touched);
+    if (same) {
+      journal.save(file, { id: same.id, sha256 });
+      progress.skip(file.size);
+      return same;
+    }
+  }
+  const { idempotencyKey, uploadUrl } = prepare(journal, file, sha256);
+  const bar = progress.begin(relative(run.context.io.cwd, file.path), file.size);
+  let isDone = false;
+  let isFirst = uploadUrl !== undefined;
+  try {
+    const { id } = await stowage.files.upload(blob, {
+      name: nameOf(file.path),
       ...(idempotencyKey !== undefined && { idempotencyKey }),
-      resumeFrom: address,
-      onResumable: (address) => journal.note(file, { address }),
-      onProgress,
+      sha256,
+      resumeFrom: uploadUrl,
+      onResumable: (url) => journal.save(file, { uploadUrl: url, sha256 }),
+      onProgress: (sentBytes) => {
+        if (isFirst) bar.resumeAt(sentBytes);
+        else bar.advance(sentBytes);
+        isFirst = false;
+      },
       signal,
     });
-    const [{ id }, sha256] = await Promise.all([sending, digest(signal)]);
-    journal.note(file, { id, sha256 });
+    journal.save(file, { id, sha256 });
     isDone = true;
     return { id, sha256, isSkipped: false };
   } finally {
@@ -86,9 +108,23 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
   }
 }
 
-/** Compares what the service stored with what was read here. @throws `altered` */
+/** Returns what to resume. For a form upload, saves an idempotency key first; another run's key may win. */
+function prepare(journal: Journal, file: LocalFile, sha256: string): Entry {
+  const { uploadUrl, idempotencyKey } = journal.find(file);
+  if (file.size >= RESUMABLE_BYTES) return uploadUrl === undefined ? {} : { uploadUrl };
+  journal.save(file, { idempotencyKey: idempotencyKey ?? randomUUID(), sha256 });
+  const saved = journal.find(file).idempotencyKey;
+  return saved === undefined ? {} : { idempotencyKey: saved };
+}
+
+/**
+ * Compares the stored digest with ours. Only for form uploads: the service itself compares those of resumable uploads
+ * when it processes them.
+ * @throws `altered`
+ */
 export async function checkSent({ verifier }: Run, file: LocalFile, { id, sha256 }: Sent): Promise<void> {
+  if (file.size >= RESUMABLE_BYTES) return;
   const stored = await verifier.digestOf(id);
   if (stored === null || stored === sha256) return;
-  throw new Failure("altered", `${file.path}: what is stored as ${id} has another SHA-256.`);
+  throw new Failure("altered", `${file.path}: checksum mismatch of the stored file ${id}. Upload it again.`);
 }

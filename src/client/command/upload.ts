@@ -1,22 +1,32 @@
 import { relative } from "node:path";
-import type { Stowage } from "../stowage.ts";
-import { type Command, type Context, textOf } from "./command.ts";
+import { type Command, InvalidArgumentError } from "commander";
+import { isServerError, StowageError } from "../stowage.ts";
+import { type Define, parseCount } from "./command.ts";
 import { stateFolder } from "./config.ts";
+import type { Client, Context } from "./context.ts";
 import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile } from "./local-files.ts";
-import { complain, type Results } from "./output.ts";
 import { Progress } from "./progress.ts";
 import { checkSent, type Run, type Sent, sendFile } from "./sending.ts";
-import { isForbidden, Verifier } from "./verifier.ts";
+import { isAltered, isForbidden, Verifier } from "./verifier.ts";
 
 const DEFAULT_PARALLEL = 8;
 const MAX_PARALLEL = 64;
-/** More that are sent and not checked yet would only hold memory. */
+/** Bounds the memory of files that are sent but not checked yet. */
 const MAX_FINISHING = 500;
+/** So many server errors in a row mean that the service is broken, and not that it can't take a file. */
+const MAX_SERVER_ERRORS_IN_A_ROW = 16;
 
-/** Whose uploads the journal tells of: a key may change, its team stays. A public key may not ask, and stands for itself. */
-async function scopeOf(stowage: Stowage & { url: string; key: string }, signal: AbortSignal): Promise<string> {
+interface UploadCommandOptions {
+  parallel: number;
+  wait?: boolean;
+  /** False with `--no-check`. */
+  check: boolean;
+}
+
+/** Returns what the journal is for: the team, whatever its key. A public key can't read its team. */
+async function scopeOf(stowage: Client, signal: AbortSignal): Promise<string> {
   try {
     const { items } = await stowage.keys.list({ limit: 1 }, { signal }).page();
     return `${stowage.url}\n${items[0]?.teamId}`;
@@ -26,93 +36,148 @@ async function scopeOf(stowage: Stowage & { url: string; key: string }, signal: 
   }
 }
 
-function print(results: Results, file: LocalFile, { id, sha256, isSkipped }: Sent, problem: string | null): void {
-  const path = relative(process.cwd(), file.path) || file.path;
-  const remark = problem === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${problem}`];
-  const row = { path: file.path, id, size: file.size, sha256, skipped: isSkipped, failure: problem };
-  results.print(row, [id, path, ...remark]);
+/** Errors that every other file would meet, too. */
+const isFatal = (kind: FailureKind) => kind === "rejected" || kind === "unreachable" || kind === "interrupted";
+
+/** Collects the failures of files, and stops the run at one that would hit all of them. */
+class Failures {
+  readonly all: Failure[] = [];
+  readonly stop = new AbortController();
+  readonly #context: Context;
+  #serverErrorsInARow = 0;
+
+  constructor(context: Context) {
+    this.#context = context;
+  }
+
+  succeed(): void {
+    this.#serverErrorsInARow = 0;
+  }
+
+  add(failure: Failure): void {
+    const isKnown = this.all.some(({ message }) => message === failure.message);
+    this.all.push(failure);
+    if (!isKnown) this.#context.above(() => this.#context.complain(failure.message));
+  }
+
+  addError(error: unknown, file: LocalFile): void {
+    const failure = failureOf(error, file.path);
+    const isAboutFile = error instanceof StowageError && isServerError(error);
+    if (isAboutFile) this.#serverErrorsInARow += 1;
+    const isBroken = this.#serverErrorsInARow > MAX_SERVER_ERRORS_IN_A_ROW;
+    if (isBroken || (isFatal(failure.kind) && !isAboutFile)) {
+      this.all.push(failure);
+      this.stop.abort(failure);
+    } else this.add(failure);
+  }
+
+  /** Failures of different kinds have no common exit code. */
+  exitCode(): number {
+    const [first, ...others] = this.all;
+    if (!first) return 0;
+    return others.every(({ kind }) => kind === first.kind) ? EXIT_CODES[first.kind] : EXIT_CODES.failed;
+  }
 }
 
-/** Failures that any other file would meet too. */
-const isFatal = (kind: FailureKind) => kind === "refused" || kind === "unreachable" || kind === "interrupted";
-
-async function run(context: Context): Promise<void> {
-  const { args, values, results, signal: interrupted } = context;
-  if (args.length === 0) throw new Failure("usage", "Name the files or folders to upload.");
-  const parallel = Number(textOf(context, "parallel") ?? DEFAULT_PARALLEL);
-  if (!Number.isInteger(parallel) || parallel < 1 || parallel > MAX_PARALLEL) {
-    throw new Failure("usage", `--parallel must be 1 to ${MAX_PARALLEL}.`);
-  }
+async function upload(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
+  const { io, results } = context;
   const stowage = await context.connect();
-  const failures: Failure[] = [];
-  const stop = new AbortController();
-  const signal = AbortSignal.any([interrupted, stop.signal]);
-  const asked = scopeOf(stowage, signal);
-  // Nobody has to wait for a long walk through folders to hear that the key is refused.
-  asked.catch((error) => stop.abort(failureOf(error)));
-  const onFailure = (failure: Failure) => {
-    failures.push(failure);
-    complain(failure.message);
-  };
-  const files = await findFiles(args, onFailure, signal);
-  const journal = new Journal(stateFolder(), await asked);
-  const progress = new Progress(files.reduce((sum, { size }) => sum + size, 0));
+  const failures = new Failures(context);
+  const signal = AbortSignal.any([context.signal, failures.stop.signal]);
+  const scope = scopeOf(stowage, signal);
+  // Report a rejected key before a long walk through folders has ended.
+  scope.catch((error) => failures.stop.abort(failureOf(error)));
+  const onFailure = (failure: Failure) => failures.add(failure);
+  const complain = (message: string) => context.complain(message);
+  const files = await findFiles(paths, { cwd: io.cwd, signal, complain, onFailure });
+  const journal = new Journal(stateFolder(io.env), await scope);
+  const progress = new Progress(
+    io.stderr,
+    files.reduce((sum, { size }) => sum + size, 0),
+  );
+  context.above = (print) => progress.above(print);
   const verifier = new Verifier(stowage, signal, files.length);
-  const sending: Run = { stowage, journal, progress, verifier, signal };
-  const fail = (error: unknown, file: LocalFile) => {
-    if (signal.aborted) return;
-    const failure = failureOf(error, file.path);
-    const isKnown = failures.some(({ message }) => message === failure.message);
-    failures.push(failure);
-    if (isFatal(failure.kind)) stop.abort(failure);
-    else if (!isKnown) progress.above(() => complain(failure.message));
+  const run: Run = { context, stowage, journal, progress, verifier, signal };
+
+  const print = (file: LocalFile, { id, sha256, isSkipped }: Sent, problem: string | null) => {
+    const path = relative(io.cwd, file.path) || file.path;
+    const remark = problem === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${problem}`];
+    const row = { path: file.path, id, size: file.size, sha256, skipped: isSkipped, failure: problem };
+    progress.above(() => results.print(row, [id, path, ...remark]));
   };
   const finish = async (file: LocalFile, sent: Sent) => {
-    if (!sent.isSkipped && !values["no-check"]) await checkSent(sending, file, sent);
-    const problem = values.wait ? (await stowage.files.waitFor(sent.id, { signal })).failure : null;
-    if (problem) failures.push(new Failure("failed", problem.message));
-    progress.above(() => print(results, file, sent, problem?.message ?? null));
+    if (!sent.isSkipped && options.check) await checkSent(run, file, sent);
+    const problem = options.wait ? await waitForProcessing(run, sent) : null;
+    if (problem) failures.all.push(problem);
+    print(file, sent, problem?.message ?? null);
   };
   const finishing = new Set<Promise<void>>();
+  const fail = (error: unknown, file: LocalFile) => signal.aborted || failures.addError(error, file);
   const queue = files.values();
   const work = async () => {
     for (const file of queue) {
       if (signal.aborted) return;
       try {
-        const sent = await sendFile(sending, file);
-        const finished = finish(file, sent)
-          .catch((error) => fail(error, file))
+        const sent = await sendFile(run, file);
+        failures.succeed();
+        const finished: Promise<void> = finish(file, sent)
+          .catch((error) => void fail(error, file))
           .finally(() => finishing.delete(finished));
         finishing.add(finished);
-        if (values.wait || finishing.size > MAX_FINISHING) await finished;
+        if (finishing.size > MAX_FINISHING) await Promise.race(finishing);
       } catch (error) {
         fail(error, file);
       }
     }
   };
   try {
-    await Promise.all(Array.from({ length: Math.min(parallel, files.length) }, work));
+    await Promise.all(Array.from({ length: Math.min(options.parallel, files.length) }, work));
     verifier.flush();
     await Promise.all(finishing);
   } finally {
     progress.close();
+    journal.close();
   }
   if (signal.aborted) throw signal.reason;
-  const [first, ...others] = failures;
-  // Each was told of already; several of different kinds are a failure of no kind.
-  if (first) process.exitCode = others.every(({ kind }) => kind === first.kind) ? EXIT_CODES[first.kind] : 1;
+  context.exitCode = failures.exitCode();
 }
 
-export const upload: Command = {
-  summary: "Send files and folders; what was begun is resumed, what was sent is skipped",
-  usage: ["upload PATH... [--parallel N] [--wait] [--no-check]"],
-  options: { parallel: { type: "string" }, wait: { type: "boolean" }, "no-check": { type: "boolean" } },
-  meanings: {
-    parallel: `how many files at a time (${DEFAULT_PARALLEL})`,
-    wait: "wait until each file is processed, and tell where that failed",
-    "no-check": "don't compare the SHA-256 of what was stored",
-  },
-  examples: ["stowage upload interview.mp3", "stowage upload recordings/ --parallel 4", "stowage upload *.wav --json"],
-  isResumable: true,
-  run,
-};
+/** @returns why processing failed, if it did */
+async function waitForProcessing({ context, stowage, signal }: Run, { id }: Sent): Promise<Failure | null> {
+  try {
+    const stored = await stowage.files.waitFor(id, { signal });
+    if (!stored.failure) return null;
+    return new Failure(isAltered(stored) ? "altered" : "failed", stored.failure.message);
+  } catch (error) {
+    if (!isForbidden(error)) throw error;
+    context.above(() => context.complain(`${id}: stored. This key can't read whether it was processed.`));
+    return null;
+  }
+}
+
+function parseParallel(text: string): number {
+  const parallel = parseCount(text);
+  if (parallel >= 1 && parallel <= MAX_PARALLEL) return parallel;
+  throw new InvalidArgumentError(`It must be 1 to ${MAX_PARALLEL}.`);
+}
+
+export function addUploadCommand(program: Command, define: Define): void {
+  define<UploadCommandOptions>(
+    program
+      .command("upload")
+      .argument("<paths...>", "files and folders")
+      .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
+      .option("--wait", "wait until each file is processed, and report failures")
+      .option("--no-check", "don't compare checksums with the stored files"),
+    {
+      summary: "Upload files and folders; resumes interrupted uploads and skips finished ones",
+      examples: [
+        "stowage upload interview.mp3",
+        "stowage upload recordings/ --parallel 4",
+        "stowage upload *.wav --json",
+      ],
+      isResumable: true,
+    },
+    upload,
+  );
+}

@@ -1,8 +1,8 @@
 import { type FileMetadata, type Stowage, StowageError } from "../stowage.ts";
 
-/** So many digests come with one page of the trail. */
+/** One page of events has this many digests. */
 const BATCH_FILES = 100;
-/** So few are asked for one by one. */
+/** So few files are requested one by one. */
 const MAX_SINGLE_FILES = 4;
 const MAX_DELAY_MILLISECONDS = 1000;
 
@@ -13,12 +13,12 @@ interface Waiting {
 }
 
 export const isForbidden = (error: unknown) => error instanceof StowageError && error.code === "forbidden";
-export const isAltered = ({ failure }: FileMetadata) =>
+export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
 /**
- * Asks what the service has stored. A request for each file would cost a small one half of its speed, so digests are
- * read from the trail of events, a hundred with one request, and from the file itself where the trail has none.
+ * Looks up the digests of stored files. One request per file would halve the speed of small uploads. So it reads
+ * digests from the event log, 100 per request, and from the file only if the event log has none.
  */
 export class Verifier {
   readonly #stowage: Stowage;
@@ -27,14 +27,14 @@ export class Verifier {
   #timer: NodeJS.Timeout | undefined;
   #after: Promise<string | undefined>;
 
-  /** `files`: how many may be asked for. */
+  /** `files` is how many digests will be looked up at most. */
   constructor(stowage: Stowage, signal: AbortSignal, files: number) {
     this.#stowage = stowage;
     this.#signal = signal;
     this.#after = files > MAX_SINGLE_FILES ? this.#latestEvent() : Promise.resolve(undefined);
   }
 
-  /** @returns the digest of what is stored in hex; null where this key may not know, "" where nothing good is stored */
+  /** Returns the stored digest in hex, null if it is not known to this key, or "" if the stored bytes are damaged. */
   digestOf(id: string): Promise<string | null> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ id, resolve, reject });
@@ -43,12 +43,12 @@ export class Verifier {
     });
   }
 
-  /** Waits for no others to ask for. */
+  /** Looks up at once, without waiting for a full batch. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const batch = this.#waiting.splice(0);
-    this.#after = this.#after.then((after) => this.#answer(batch, after));
+    this.#after = this.#after.then((after) => this.#lookUp(batch, after));
   }
 
   async #latestEvent(): Promise<string | undefined> {
@@ -59,8 +59,8 @@ export class Verifier {
     }
   }
 
-  /** @returns the event to read on behind */
-  async #answer(batch: Waiting[], after: string | undefined): Promise<string | undefined> {
+  /** @returns the event after which the next batch continues */
+  async #lookUp(batch: Waiting[], after: string | undefined): Promise<string | undefined> {
     const waiting = new Map(batch.map((one) => [one.id, one]));
     let last = after;
     try {
@@ -76,18 +76,24 @@ export class Verifier {
         }
       }
     } catch {}
-    for (const one of waiting.values()) await this.#fromFile(one.id).then(one.resolve, one.reject);
+    // Not awaited: a slow file must not delay the next batch.
+    void this.#requestEach([...waiting.values()]);
     return last;
   }
 
-  async #fromFile(id: string): Promise<string | null> {
+  async #requestEach(waiting: Waiting[]): Promise<void> {
+    for (let at = 0; at < waiting.length; at += MAX_SINGLE_FILES) {
+      const some = waiting.slice(at, at + MAX_SINGLE_FILES);
+      await Promise.all(some.map(({ id, resolve, reject }) => this.#requestDigest(id).then(resolve, reject)));
+    }
+  }
+
+  async #requestDigest(id: string): Promise<string | null> {
     try {
       const stored = await this.#stowage.files.get(id, { signal: this.#signal });
-      if (isAltered(stored)) return "";
-      if (stored.sha256 !== null) return stored.sha256;
-      return (await this.#stowage.files.waitFor(id, { signal: this.#signal })).sha256 ?? "";
+      return isAltered(stored) ? "" : stored.sha256;
     } catch (error) {
-      // A public key may upload, and see nothing.
+      // A public key may upload, but read nothing.
       if (isForbidden(error)) return null;
       throw error;
     }

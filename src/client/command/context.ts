@@ -1,0 +1,68 @@
+import type { Readable, Writable } from "node:stream";
+import { Stowage } from "../stowage.ts";
+import { loadConfig } from "./config.ts";
+import { complain, Results } from "./output.ts";
+
+const DEFAULT_RETRY_SECONDS = 300;
+/** The library's own retries, which take about 3 s: shorter outages are not worth a message. */
+const SILENT_RETRIES = 4;
+/** Parallel transfers meet the same outage. */
+const RETRY_MESSAGE_MILLISECONDS = 60_000;
+
+type Output = Writable & { isTTY?: boolean; columns?: number };
+
+/** What a command needs from the process that runs it. */
+export interface Io {
+  stdin: Readable & { isTTY?: boolean };
+  stdout: Output;
+  stderr: Output;
+  env: Record<string, string | undefined>;
+  /** The folder that relative paths start from. */
+  cwd: string;
+  /** Aborts when the user interrupts the command. */
+  signal: AbortSignal;
+}
+
+export type Client = Stowage & { url: string; key: string };
+
+/** Returns the number of retries that take at least these seconds with the library's backoff. */
+function retriesFor(seconds: number): number {
+  let retries = 0;
+  for (let waited = 0; waited < seconds; retries++) waited += 0.75 * Math.min(8, 0.25 * 2 ** retries);
+  return retries;
+}
+
+/** What one command works with. */
+export class Context {
+  readonly io: Io;
+  readonly signal: AbortSignal;
+  readonly results: Results;
+  exitCode = 0;
+  /** Prints while progress bars are shown; `upload` and `get` replace it. */
+  above = (print: () => void): void => print();
+  #lastMessageAt = Number.NEGATIVE_INFINITY;
+
+  constructor(io: Io, isJson: boolean) {
+    this.io = io;
+    this.signal = io.signal;
+    this.results = new Results(io.stdout, isJson);
+  }
+
+  complain(message: string): void {
+    complain(this.io.stderr, message);
+  }
+
+  /** @throws `usage` if neither the environment nor the config file has URL and key */
+  async connect(): Promise<Client> {
+    const config = await loadConfig(this.io.env);
+    const seconds = Number(this.io.env.STOWAGE_RETRY_SECONDS || DEFAULT_RETRY_SECONDS);
+    const onRetry = (error: Error, attempt: number) => {
+      const now = performance.now();
+      if (attempt < SILENT_RETRIES || now - this.#lastMessageAt < RETRY_MESSAGE_MILLISECONDS) return;
+      this.#lastMessageAt = now;
+      this.above(() => this.complain(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`));
+    };
+    const stowage = new Stowage({ ...config, retries: retriesFor(seconds), onRetry });
+    return Object.assign(stowage, config);
+  }
+}
