@@ -59,7 +59,7 @@ const metadataSchema = fileSchema
       })
       .nullable()
       .meta({ description: "Null until processed, and of a file that is no audio." }),
-    hasWaveform: z.boolean().meta({ description: "Whether somebody has set one." }),
+    hasWaveform: z.boolean().meta({ description: "Whether a waveform has been set." }),
   })
   .meta({ id: "FileMetadata" });
 

@@ -3,11 +3,11 @@ import { fetchWaveform, setWaveform } from "../domain/files/waveforms.ts";
 import { read, write } from "./operation.ts";
 
 const MAX_CHANNELS = 2;
-/** Fewer show nothing. */
+/** Fewer peaks draw no useful curve. */
 const MIN_PEAKS = 16;
-/** As many as a wide screen has pixels. */
+/** One peak per pixel of a wide screen. */
 const MAX_PEAKS = 2000;
-/** Two channels of the longest numbers that JavaScript writes, 25 characters, with their commas. */
+/** Fits two channels of the longest numbers that JavaScript writes, 25 characters each, with commas. */
 const MAX_BODY_BYTES = 128 * 1024;
 
 const peaks = `Must have ${MIN_PEAKS} to ${MAX_PEAKS} peaks.`;
@@ -49,7 +49,7 @@ export const get = read(
   {
     tag: "Files",
     summary: "Get a file's waveform",
-    description: "As it was sent, each peak rounded to what a byte tells.",
+    description: "Returns the peaks as they were sent, each rounded to the precision of a byte.",
     success: success("The waveform.", FOUND),
   },
   async ({ deps, credential, id }) => ({
@@ -64,15 +64,15 @@ export const set = write(
     tag: "Files",
     summary: "Set a file's waveform",
     description:
-      `One or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, as whoever decoded the audio found them; it ` +
-      "replaces the one before. A peak is kept as a byte: it differs from what was sent by 0.0045 at most, and -1, 0 and 1 " +
-      `by nothing. The waveform is gone with the file. The body may have ${MAX_BODY_BYTES / 1024} KiB.`,
+      `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
+      "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
+      `are exact. Deleting the file deletes the waveform. The body may have ${MAX_BODY_BYTES / 1024} KiB.`,
     body: waveformSchema,
     maxBodyBytes: MAX_BODY_BYTES,
     bodyExample: {
       channels: [[0, 0.12, 0.39, 0.8, 1, 0.75, 0.33, 0.055, -0.09, -0.4, -0.78, -1, -0.66, -0.35, -0.16, -0.02]],
     },
-    success: success("What is kept.", SET),
+    success: success("The stored waveform.", SET),
   },
   async ({ deps, actor, id, body }) => ({
     message: SET,

@@ -48,6 +48,8 @@ export interface ByteStore {
    * place of another object. @returns its etag; null where there is one of other bytes
    */
   put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string | null>;
+  /** Stores a small object, and replaces any other under this key. */
+  replace(key: string, bytes: Uint8Array): Promise<void>;
   /** Begins an object that is stored in parts. @returns R2's id of it */
   createMultipart(key: string, part: Part, download: Download): Promise<string>;
   uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
@@ -117,6 +119,11 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       // An earlier try has stored it, or another request.
       const found = await retrying(system, () => bucket.head(key));
       return found?.etag === md5 ? md5 : null;
+    },
+
+    async replace(key, bytes) {
+      const md5 = createHash(R2_CHECKSUM).update(bytes).digest();
+      await retrying(system, () => bucket.put(key, bytes, { md5 }));
     },
 
     async createMultipart(key, part, download) {

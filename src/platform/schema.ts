@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { blob, index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
+import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
 // Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
@@ -105,6 +105,8 @@ export const files = sqliteTable(
     leaseEndsAt: integer("lease_ends_at"),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
+    /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
+    waveformWritingSince: integer("waveform_writing_since"),
     /** +1 with every change that shows; also the fencing token of a processing claim. */
     version: integer().notNull().default(0),
   },
@@ -128,19 +130,6 @@ export const teamUsage = sqliteTable("team_usage", {
   apiKeys: integer("api_keys").notNull().default(0),
   users: integer().notNull().default(0),
 });
-
-/** A file's peaks over time, as whoever decoded it sent them. A trigger removes them as their file is hidden. */
-export const waveforms = sqliteTable(
-  "waveforms",
-  {
-    fileId: text("file_id").notNull(),
-    teamId: text("team_id").notNull(),
-    channelCount: integer("channel_count").notNull(),
-    /** Channel after channel, see domain/files/waveforms.ts. */
-    peaks: blob({ mode: "buffer" }).notNull(),
-  },
-  (t) => [primaryKey({ columns: [t.teamId, t.fileId] })],
-);
 
 /** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
 export const links = sqliteTable(

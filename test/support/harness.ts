@@ -65,8 +65,8 @@ export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
 
 /** Returns every row and object of a team, to check that a rejected call changed nothing. */
 export async function snapshot(teamId: string): Promise<unknown> {
-  const tables = ["api_keys", "users", "files", "waveforms", "uploads", "events", "webhooks", "deliveries"].map(
-    (table) => env.DB.prepare(`select * from ${table} where team_id = ? order by 1, 2`).bind(teamId),
+  const tables = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries"].map((table) =>
+    env.DB.prepare(`select * from ${table} where team_id = ? order by 1, 2`).bind(teamId),
   );
   const rows = (await env.DB.batch(tables)).map(({ results }) => results);
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });

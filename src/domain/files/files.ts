@@ -7,7 +7,7 @@ import { authorizeRead, type Credential, type TeamActor, teamRead } from "../acc
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
-import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedName } from "./names.ts";
+import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedKeys, storedName } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
 /*
@@ -99,11 +99,9 @@ const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select(SHOWN).from(files).$dynamic(),
   where: hasId(param),
 }));
-const HAS_WAVEFORM = sql<number>`exists (
-  select 1 from waveforms where waveforms.team_id = files.team_id and waveforms.file_id = files.id)`.as("has_waveform");
 const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db
-    .select({ ...getTableColumns(files), durationSeconds: SHOWN.durationSeconds, hasWaveform: HAS_WAVEFORM })
+    .select({ ...getTableColumns(files), durationSeconds: SHOWN.durationSeconds })
     .from(files)
     .$dynamic(),
   where: hasId(param),
@@ -120,7 +118,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
     failure:
       row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
     audio: row.audio === null ? null : JSON.parse(row.audio),
-    hasWaveform: row.hasWaveform === 1,
+    hasWaveform: row.waveformWritingSince !== null,
   };
 }
 
@@ -141,6 +139,10 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
   ...given(param, "updatedAt"),
   version: sql`${files.version} + 1`,
 });
+
+/** A waveform's write has ended after this time, whether it succeeded or the Worker died. It takes a few milliseconds. */
+const isWritingWaveform = ({ waveformWritingSince }: FileRow, now: number) =>
+  (waveformWritingSince ?? 0) > now - MAX_DELETING_MILLISECONDS;
 
 type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
@@ -193,7 +195,9 @@ export async function deleteFile(
   if (!row) throw new AppError("not_found");
   if (row.sizeBytes === null && !resumable) return;
   if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
-  await deps.bytes.remove([objectKey(row)]);
+  await deps.bytes.remove(storedKeys(row));
+  // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
+  if (isWritingWaveform(row, now)) return;
   // The caller need not wait for this: the file is hidden and its bytes are gone.
   deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
 }

@@ -53,14 +53,21 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 /** The key of a file's bytes in R2. It holds the id, so no key is ever used for another file. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
 
+/** The key of a file's waveform in R2. No name of a file and no partial part has such a key. */
+export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
+
+/** The keys of the objects that a stored file may have. */
+export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
+
 /** What begins the keys of all objects that hold bytes of a file while it is received, and no other key. */
 export const stashPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
- * Every object that there can be of a file: beside its bytes, while they are received by a form, one for each part that
- * memory had no room for. Those of a resumable upload have their own names, and are found by `stashPrefix`.
+ * Returns the keys of all objects that a file may have. While a form upload is received, each part that memory had no room
+ * for has its own object. The objects of a resumable upload have other keys, which begin with `stashPrefix`.
  */
 export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
-  const parts = file.sizeBytes === null ? Math.ceil(file.reservedBytes / PART_BYTES) : 0;
+  if (file.sizeBytes !== null) return storedKeys(file);
+  const parts = Math.ceil(file.reservedBytes / PART_BYTES);
   return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${stashPrefix(file)}${i + 1}`)];
 }

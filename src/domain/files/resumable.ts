@@ -11,7 +11,7 @@ import { SYSTEM } from "../events/events.ts";
 import { type Append, Appending, finish, tooLong } from "./appending.ts";
 import { deleteFile, removeRows } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
-import { cleanName, objectKey } from "./names.ts";
+import { cleanName, storedKeys } from "./names.ts";
 import {
   type AddressValues,
   claimResumable,
@@ -269,7 +269,7 @@ export async function recoverUploads(deps: Deps): Promise<number> {
         const isNeeded = isFinished && status !== null && status !== "deleting" && status !== "completed";
         await eraseResumable(deps, file, row, { keepsRow: isNeeded });
         if (status === "deleting") {
-          await deps.bytes.remove([objectKey(file)]);
+          await deps.bytes.remove(storedKeys(file));
           await removeRows(deps, [file]);
         }
       }

@@ -1,69 +1,87 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, isListed, waveforms } from "../../platform/schema.ts";
+import { given, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { files, isListed } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import { type FileKey, isFile } from "./names.ts";
+import { type FileKey, isFile, waveformKey } from "./names.ts";
 
-/** For each channel as many peaks, from -1 to 1. */
+/** Each channel has the same number of peaks, from -1 to 1. */
 type Channels = number[][];
-type WaveformRow = Pick<typeof waveforms.$inferSelect, "channelCount" | "peaks">;
 
-/** A peak is kept as a signed byte: -1 and 1 at its ends and 0 as 0, so that none of the three is altered. */
+/** A peak is stored as a signed byte. -1, 0, and 1 keep their exact values. */
 const FULL_SCALE = 127;
-/** As many as tell one byte from the next. */
+/** Enough to distinguish all bytes. */
 const DECIMALS = 3;
+/** Far above the 4,001 bytes of the largest waveform that the API accepts. */
+const MAX_OBJECT_BYTES = 64 * 1024;
 
-const pack = (channels: Channels): WaveformRow => ({
-  channelCount: channels.length,
-  peaks: Buffer.from(channels.flat().map((peak) => Math.round(peak * FULL_SCALE))),
-});
+/** The object has one byte for the number of channels, then the peaks of each channel. */
+const pack = (channels: Channels): Uint8Array =>
+  Uint8Array.from([channels.length, ...channels.flat().map((peak) => Math.round(peak * FULL_SCALE))]);
 
-function unpack({ channelCount, peaks }: WaveformRow): Channels {
-  const values = Array.from(new Int8Array(peaks), (byte) => Number((byte / FULL_SCALE).toFixed(DECIMALS)));
-  const length = values.length / channelCount;
-  return Array.from({ length: channelCount }, (_, i) => values.slice(i * length, (i + 1) * length));
+function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
+  const peaks = Array.from(Int8Array.from(bytes), (byte) => Number((byte / FULL_SCALE).toFixed(DECIMALS)));
+  const length = peaks.length / channelCount;
+  return Array.from({ length: channelCount }, (_, i) => peaks.slice(i * length, (i + 1) * length));
 }
 
-const waveformOfFile = teamRead(waveforms.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select({ channelCount: waveforms.channelCount, peaks: waveforms.peaks }).from(waveforms).$dynamic(),
-  where: eq(waveforms.fileId, param("id")),
+const waveformOfFile = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
+  query: db
+    .select({ id: files.id, teamId: files.teamId, writingSince: files.waveformWritingSince })
+    .from(files)
+    .$dynamic(),
+  where: and(eq(files.id, param("id")), isListed),
 }));
 
-/** @throws `not_found`, also where the file has none */
+/** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"team">, id: string): Promise<Channels> {
-  const [row] = await authorizeRead(deps, credential, waveformOfFile({ id }));
-  if (!row) throw new AppError("not_found");
-  return unpack(row);
+  const [file] = await authorizeRead(deps, credential, waveformOfFile({ id }));
+  const bytes = file && file.writingSince !== null && (await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES));
+  if (!bytes) throw new AppError("not_found");
+  return unpack(bytes);
 }
 
-/** Where the team has such a file, which the same query decides: a deletion at the same time leaves no waveform behind. */
-const putWaveform = preparedQuery((db, param: Param<FileKey & WaveformRow>) => {
-  const row = {
-    fileId: files.id,
-    teamId: files.teamId,
-    channelCount: sql`${param("channelCount")}`.as("channel_count"),
-    peaks: sql`${param("peaks")}`.as("peaks"),
-  };
-  const file = db
-    .select(row)
-    .from(files)
-    .where(and(isFile(param), isListed));
-  return db
-    .insert(waveforms)
-    .select(file)
-    .onConflictDoUpdate({
-      target: [waveforms.teamId, waveforms.fileId],
-      set: { channelCount: sql`excluded.channel_count`, peaks: sql`excluded.peaks` },
-    })
-    .returning({ id: waveforms.fileId });
-});
+const beginWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingSince: number }>) =>
+  db
+    .update(files)
+    .set(given(param, "waveformWritingSince"))
+    .where(and(isFile(param), isListed))
+    .returning({ id: files.id }),
+);
+/** If another write has begun in the meantime, it stays in progress. */
+const endWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingSince: number }>) =>
+  db
+    .update(files)
+    .set({ waveformWritingSince: 0 })
+    .where(and(isFile(param), eq(files.waveformWritingSince, param("waveformWritingSince")))),
+);
 
-/** @returns what is kept, as it is read from now on. @throws `not_found` */
+const listedFile = preparedQuery((db, param: Param<FileKey>) =>
+  db
+    .select({ id: files.id })
+    .from(files)
+    .where(and(isFile(param), isListed)),
+);
+
+/**
+ * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
+ * the row, and recovery removes what a Worker that died has written.
+ * @returns the stored waveform
+ * @throws `not_found`
+ */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const row = pack(channels);
-  const [kept] = await write(deps, [putWaveform({ id, teamId: actor.teamId, ...row })], { isIdempotent: true });
-  if (kept.length === 0) throw new AppError("not_found");
-  return unpack(row);
+  const file = { id, teamId: actor.teamId, waveformWritingSince: deps.system.now() };
+  const [found] = await write(deps, [beginWaveform(file)], { isIdempotent: true });
+  if (found.length === 0) throw new AppError("not_found");
+  const bytes = pack(channels);
+  await deps.bytes.replace(waveformKey(file), bytes);
+  deps.after(finishWrite(deps, file).catch((cause) => deps.log("warn", "waveform_left_open", { fileId: id, cause })));
+  return unpack(bytes);
+}
+
+/** Removes the waveform again if the file was deleted in the meantime. */
+async function finishWrite(deps: Deps, file: FileKey & { waveformWritingSince: number }): Promise<void> {
+  const [, [listed]] = await write(deps, [endWaveform(file), listedFile(file)], { isIdempotent: true });
+  if (!listed) await deps.bytes.remove([waveformKey(file)]);
 }
