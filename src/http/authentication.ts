@@ -1,14 +1,21 @@
 import type { Context } from "hono";
-import { type Actor, type Credential, type Right, readCredential } from "../domain/accounts/authorization.ts";
+import {
+  type Actor,
+  type ActorWith,
+  authorize,
+  type Credential,
+  type Right,
+  readCredential,
+} from "../domain/accounts/authorization.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** @throws `rate_limited` where the team has asked for this costly thing too often in the last minute */
+/** Counts an expensive operation of a team. @throws `rate_limited` */
 export async function takeCostly(c: Context<AppEnv>, operation: string, { teamId }: { teamId: string }): Promise<void> {
   if (!(await c.var.deps.limiter.costly(`${operation}/${teamId}`))) throw new AppError("rate_limited");
 }
 
-/** The client's address as Cloudflare saw it. Of IPv6 the /64, since whoever has one address has all of those. */
+/** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
 export function clientAddress(c: Context<AppEnv>): string {
   const address = c.req.header("CF-Connecting-IP") ?? "unknown";
   if (!address.includes(":") || address.includes(".")) return address;
@@ -20,7 +27,7 @@ export function clientAddress(c: Context<AppEnv>): string {
   return `${groups.slice(0, 4).join(":")}::/64`;
 }
 
-/** The scheme's name is case-insensitive (RFC 9110, section 11.1). */
+/** The name of the scheme is case-insensitive (RFC 9110, section 11.1). */
 function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
@@ -31,6 +38,23 @@ function limitSubject(actor: Actor): string {
   return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;
 }
 const OPERATOR_SUBJECT = "operator";
+
+/** Notes an authenticated caller for the log and the limiter. */
+function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
+  if (!actor) return;
+  c.set("actor", actor);
+  c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
+}
+
+/** Authorizes the caller of an operation that may take long. @throws `token_invalid`, `forbidden` */
+export async function authorizeCaller<R extends Right>(
+  c: Context<AppEnv>,
+  credential: Credential<R>,
+): Promise<ActorWith<R>> {
+  const actor = await authorize(c.var.deps, credential);
+  noteCaller(c, credential);
+  return actor;
+}
 
 /**
  * Reads and counts the token without the database, then calls `run`, which authorizes it. A request with a missing or
@@ -44,20 +68,22 @@ export async function withCredential<R extends Right, T>(
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const address = clientAddress(c);
-  let tokenHash: string | null = null;
+  let credential: Credential<R> | undefined;
   try {
-    const credential = readCredential(c.var.deps, bearerToken(c), right, (actor) => {
-      c.set("actor", actor);
-      limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
-    });
-    tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
+    credential = readCredential(c.var.deps, bearerToken(c), right);
+    const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
     if (limiter.isRefused(address, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
-    return await run(credential);
+    const result = await run(credential);
+    noteCaller(c, credential);
+    return result;
   } catch (error) {
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
-    if (!isUnauthenticated) throw error;
-    if (tokenHash !== null) limiter.rejected(tokenHash);
+    if (!isUnauthenticated) {
+      if (credential) noteCaller(c, credential);
+      throw error;
+    }
+    if (credential?.tokenHash) limiter.rejected(credential.tokenHash);
     throw (await limiter.address(address)) ? error : new AppError("rate_limited");
   }
 }

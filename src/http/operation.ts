@@ -4,7 +4,7 @@ import type { Deps } from "../deps.ts";
 import { type ActorWith, authorize, type Credential, type Right } from "../domain/accounts/authorization.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { withCredential } from "./authentication.ts";
+import { authorizeCaller, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import { type BodySchema, type Output, type QuerySchema, readBody, readQuery } from "./validation.ts";
@@ -101,7 +101,7 @@ export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
         } catch (error) {
           const isRefusal = error instanceof AppError && OF_THE_REQUEST.includes(error.code);
-          if (isRefusal && !c.var.actor) await authorize(c.var.deps, credential);
+          if (isRefusal && !credential.actor) await authorize(c.var.deps, credential);
           throw error;
         }
       }),
@@ -124,7 +124,7 @@ export function write<
     access,
     answer: (c: Context<AppEnv>) =>
       withCredential(c, access, async (credential) => {
-        const actor = await authorize(c.var.deps, credential);
+        const actor = await authorizeCaller(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
         return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));

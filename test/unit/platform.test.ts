@@ -86,7 +86,7 @@ describe("A team read", () => {
   const credentialOf = (team: Team): Credential => ({
     right: "team",
     tokenHash: fingerprint(team.token),
-    onAuthenticated: () => undefined,
+    actor: null,
   });
   const ids = (team: Team, wanted: Parameters<typeof authorizeRead<{ id: string }[]>>[2]) =>
     authorizeRead(deps as never, credentialOf(team), wanted);

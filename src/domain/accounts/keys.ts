@@ -1,14 +1,32 @@
 import { and, eq, exists, inArray, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import {
+  type BoundQuery,
+  type Db,
+  given,
+  insertWhere,
+  type Param,
+  preparedQuery,
+  read,
+  rowOf,
+  write,
+} from "../../platform/db.ts";
 import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { cancelUploadsOfKey } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
-import { type Actor, authorizeRead, type Credential, namesTeam, refuseNamedTeam, teamRead } from "./authorization.ts";
+import {
+  type Actor,
+  authorize,
+  authorizeRead,
+  type Credential,
+  refuseNamedTeam,
+  teamNotAllowed,
+  teamRead,
+} from "./authorization.ts";
 
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const KEY_LIFETIME_DAYS = 365;
@@ -32,7 +50,6 @@ export interface ApiKey {
 }
 
 type KeyRow = typeof apiKeys.$inferSelect;
-
 const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
 function view({ id, name, teamId, uuid, isPublic, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
@@ -84,16 +101,19 @@ export interface NewKey {
   teamId?: string | undefined;
 }
 
+const countOfTeam = (db: Db, param: Param<{ teamId: string }>) =>
+  db
+    .select({ count: teamUsage.apiKeys })
+    .from(teamUsage)
+    .where(eq(teamUsage.teamId, param("teamId")));
+const keyCount = preparedQuery(countOfTeam);
+
 /**
  * The same statement checks the limit, and that the user of a login still exists, so parallel requests can't get around
  * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
  */
 const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
-  const count = db
-    .select({ count: teamUsage.apiKeys })
-    .from(teamUsage)
-    .where(eq(teamUsage.teamId, param("teamId")));
-  const hasRoom = sql`coalesce(${count}, 0) < ${MAX_TEAM_KEYS}`;
+  const hasRoom = sql`coalesce(${countOfTeam(db, param)}, 0) < ${MAX_TEAM_KEYS}`;
   const creator = db
     .select({ id: users.id })
     .from(users)
@@ -109,13 +129,6 @@ export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: s
     .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")))),
 );
 
-const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
-  db
-    .select({ count: teamUsage.apiKeys })
-    .from(teamUsage)
-    .where(eq(teamUsage.teamId, param("teamId"))),
-);
-
 /**
  * A key that a login creates belongs to its user, and so do the keys that this key creates.
  * @throws `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
@@ -127,7 +140,7 @@ export async function createKey(
   { name, isPublic, expiresAt, teamId }: NewKey,
 ): Promise<ApiKey> {
   const now = deps.system.now();
-  if (actor.kind !== "operator" && teamId !== undefined) throw namesTeam();
+  if (actor.kind !== "operator" && teamId !== undefined) throw teamNotAllowed();
   if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY_MILLISECONDS)) {
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
@@ -150,19 +163,22 @@ export async function createKey(
   throw new AppError("quota_exceeded", { message });
 }
 
-const keysPage = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
+const pageOfKeys = (db: Db, param: Param<KeysetValues>) => {
   const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
   const query = db
     .select()
     .from(apiKeys)
     .orderBy(...by);
   return { query: query.limit(limit).offset(offset).$dynamic(), where: and(isApiKey, where) };
+};
+const teamKeys = teamRead(apiKeys.teamId, pageOfKeys);
+const allKeys = preparedQuery((db, param: Param<KeysetValues>) => {
+  const { query, where } = pageOfKeys(db, param);
+  return query.where(where);
 });
 
-/**
- * Lists the API keys of the caller's team, newest first. The operator sees those of all teams, or of the named one.
- * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list
- */
+/** Lists the team's API keys, newest first. For the operator, those of all teams, or of the named one.
+ * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list */
 export async function listKeys(
   deps: Deps,
   credential: Credential<"keys">,
@@ -171,41 +187,46 @@ export async function listKeys(
   await refuseNamedTeam(deps, credential, teamId);
   const list = listName("keys", { teamId });
   const values = keysetValues(list, "newest first", request);
-  const rows = await authorizeRead(deps, credential, keysPage(values), teamId);
+  const rows =
+    credential.tokenHash === null && teamId === undefined
+      ? await readAsOperator(deps, credential, allKeys(values))
+      : await authorizeRead(deps, credential, teamKeys(values), teamId);
   return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));
 }
 
-const keyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) => ({
+async function readAsOperator<T>(deps: Deps, credential: Credential<"keys">, query: BoundQuery<T>): Promise<T> {
+  await authorize(deps, credential);
+  const [rows] = await read(deps, [query]);
+  return rows;
+}
+
+const hasId = (param: Param<{ id: string }>) => eq(apiKeys.id, param("id"));
+const teamKeyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select().from(apiKeys).$dynamic(),
-  where: eq(apiKeys.id, param("id")),
+  where: hasId(param),
 }));
+const anyKeyById = preparedQuery((db, param: Param<{ id: string }>) => db.select().from(apiKeys).where(hasId(param)));
 
 /** @throws `not_found` */
 export async function fetchKey(deps: Deps, credential: Credential<"keys">, id: string): Promise<ApiKey> {
-  const [row] = await authorizeRead(deps, credential, keyById({ id }));
+  const [row] =
+    credential.tokenHash === null
+      ? await readAsOperator(deps, credential, anyKeyById({ id }))
+      : await authorizeRead(deps, credential, teamKeyById({ id }));
   if (!row) throw new AppError("not_found");
   return decryptKey(deps, row);
 }
 
-const teamOfKey = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ teamId: apiKeys.teamId })
-    .from(apiKeys)
-    .where(eq(apiKeys.id, param("id"))),
-);
 const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
   db
     .delete(apiKeys)
-    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId"))))
+    .where(and(hasId(param), eq(apiKeys.teamId, param("teamId"))))
     .returning(),
 );
 
-/**
- * Revokes the key from the next request on, cancels its unfinished resumable uploads, and returns what it was.
- * @throws `not_found`
- */
+/** Revokes the key immediately and cancels its unfinished uploads. @returns the deleted key @throws `not_found` */
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
-  const [[found]] = actor.kind === "operator" ? await read(deps, [teamOfKey({ id })]) : [[actor]];
+  const [[found]] = actor.kind === "operator" ? await read(deps, [anyKeyById({ id })]) : [[actor]];
   if (!found) throw new AppError("not_found");
   const key = { id, teamId: found.teamId };
   const event = newEvent(deps, "apikey.revoked", actor, key);
@@ -216,7 +237,7 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   return decryptKeyOrBlank(deps, row);
 }
 
-/** Stands in `encryptedWith` for a token that can't be decrypted, so that no later run stumbles over it. */
+/** Marks a token that can't be decrypted in `encryptedWith`, so later runs skip it. */
 const UNREADABLE = "unreadable";
 
 const keysEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
@@ -236,8 +257,8 @@ const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
 );
 
 /**
- * Encrypts tokens anew that an older master key encrypted, so that it can be retired.
- * @returns how many; one that can't be decrypted is logged, and left out from then on
+ * Re-encrypts tokens that an older master key encrypted, so that it can be retired. A token that can't be decrypted is
+ * logged once and skipped from then on. @returns how many were re-encrypted
  */
 export async function reencryptTokens(deps: Deps, limit: number): Promise<number> {
   const { secrets } = deps;
@@ -257,10 +278,9 @@ export async function reencryptTokens(deps: Deps, limit: number): Promise<number
   return count;
 }
 
-type ExpiryValues = { expiredBefore: number; limit: number };
-
-const deleteExpired = (isOfKind: SQL) =>
-  preparedQuery((db, param: Param<ExpiryValues>) => {
+/** Removes expired keys of a kind. @returns how many, at most `limit` */
+function expiredKeyRemoval(isOfKind: SQL, keptDays: number) {
+  const query = preparedQuery((db, param: Param<{ expiredBefore: number; limit: number }>) => {
     const expired = db
       .select({ id: apiKeys.id })
       .from(apiKeys)
@@ -269,19 +289,11 @@ const deleteExpired = (isOfKind: SQL) =>
       .limit(param("limit"));
     return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
   });
-const deleteExpiredLogins = deleteExpired(isLoginKey);
-const deleteExpiredKeys = deleteExpired(isApiKey);
-
-/** Removes the keys of expired logins. @returns how many, at most `limit` */
-export async function removeExpiredLogins(deps: Deps, limit: number): Promise<number> {
-  const values = { expiredBefore: deps.system.now(), limit };
-  const [rows] = await write(deps, [deleteExpiredLogins(values)], { isIdempotent: true });
-  return rows.length;
+  return async (deps: Deps, limit: number): Promise<number> => {
+    const expiredBefore = deps.system.now() - keptDays * DAY_MILLISECONDS;
+    const [rows] = await write(deps, [query({ expiredBefore, limit })], { isIdempotent: true });
+    return rows.length;
+  };
 }
-
-/** Removes API keys that expired 30 days ago. @returns how many, at most `limit` */
-export async function removeExpiredKeys(deps: Deps, limit: number): Promise<number> {
-  const values = { expiredBefore: deps.system.now() - EXPIRED_KEY_DAYS * DAY_MILLISECONDS, limit };
-  const [rows] = await write(deps, [deleteExpiredKeys(values)], { isIdempotent: true });
-  return rows.length;
-}
+export const removeExpiredLogins = expiredKeyRemoval(isLoginKey, 0);
+export const removeExpiredKeys = expiredKeyRemoval(isApiKey, EXPIRED_KEY_DAYS);
