@@ -5,7 +5,7 @@ import type { DeliveryJob, JobOutcome, ReceivedFileJob, ReceivedJob } from "../p
 import { files } from "../platform/schema.ts";
 import { deliver } from "./events/sending.ts";
 import { enqueueDeliveries } from "./events/turns.ts";
-import { giveUpFile, processFile } from "./files/processing.ts";
+import { failExhaustedFile, processFile } from "./files/processing.ts";
 
 /** Takes a message of any queue: what it names says what is to be done. */
 export function handleJob(deps: Deps, queue: string, job: ReceivedJob): Promise<JobOutcome> {
@@ -39,7 +39,7 @@ async function handleFileJob(
 ): Promise<JobOutcome> {
   const teamId = named ?? (await findTeam(deps, fileId));
   if (teamId === undefined) return "not ours";
-  const handle = queue === deps.settings.deadLetterQueue ? giveUpFile : processFile;
+  const handle = queue === deps.settings.deadLetterQueue ? failExhaustedFile : processFile;
   return handle(deps, { teamId, fileId });
 }
 

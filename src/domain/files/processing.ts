@@ -14,13 +14,13 @@ import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } fro
 import { uploadState } from "./idempotency.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
 
-/** Longer than the slowest step of a job that does not renew it, the reading of 128 MiB of an MP3. */
+/** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
 export const LEASE_MILLISECONDS = 5 * 60 * 1000;
-/** No consumer lives longer (Cloudflare's limit): the lease of a step of unknown length. */
+/** The lease for a step of unknown length. No consumer runs longer (Cloudflare's limit). */
 const INVOCATION_MILLISECONDS = 15 * 60 * 1000;
-/** A job that goes on says so. */
+/** How often a long step renews its lease. */
 const RENEWAL_MILLISECONDS = 60 * 1000;
-/** More than one message is ever delivered (11), so that it ends a file only where worker after worker died over it. */
+/** A message is delivered at most 11 times. So this limit ends a file only if one worker after another died over it. */
 export const MAX_ATTEMPTS = 20;
 
 export type Outcome = "completed" | "failed" | "not ours" | { retryAfterSeconds: number };
@@ -29,12 +29,12 @@ type Failure = { failureCode: FailureCode; failureMessage: string };
 
 const EXHAUSTED: Failure = {
   failureCode: "retries_exhausted",
-  failureMessage: "Processing failed again and again, and was given up.",
+  failureMessage: "Processing failed on every attempt.",
 };
 
 const ALTERED: Failure = {
   failureCode: "bytes_altered",
-  failureMessage: "The stored bytes are not those that were uploaded.",
+  failureMessage: "The stored bytes differ from the uploaded bytes.",
 };
 
 const UNINSPECTED: Failure = {
@@ -42,7 +42,7 @@ const UNINSPECTED: Failure = {
   failureMessage: "The service could not inspect the file because of an internal error.",
 };
 
-/** What processing found, as the columns that hold it; those of a failed file keep what the upload found. */
+/** The results as columns. A failed file keeps the values that the upload set. */
 interface Findings {
   /** Hex. */
   sha256: string;
@@ -58,16 +58,16 @@ type JobValues = FileKey & { updatedAt: number };
 /** `version` is the fencing token of a claim. */
 type ClaimValues = JobValues & { version: number };
 
-/** The lease of its worker has run out. (The release before kept its end in due_at.) */
+/** The lease has expired. (The previous release stored the end of the lease in due_at.) */
 export const isAbandoned = (param: Param<{ updatedAt: number }>) =>
   lte(sql`coalesce(${files.leaseEndsAt}, ${files.dueAt})`, param("updatedAt"));
-/** Pending, or left behind by its worker. */
+/** The file is pending, or its worker's lease has expired. */
 const isClaimable = (param: Param<JobValues>) =>
   and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), isAbandoned(param))));
 const isHeld = (param: Param<ClaimValues>) =>
   and(isFile(param), eq(files.status, "processing"), eq(files.version, param("version")));
 
-/** The columns of a file whose processing has ended. */
+/** Sets the columns of a file whose processing has ended. */
 const ended = (param: Param<JobValues>) => ({
   processedAt: sql`${param("updatedAt")}`,
   dueAt: null,
@@ -80,7 +80,7 @@ const failed = (param: Param<JobValues & Failure>) => ({
   ...ended(param),
 });
 
-const giveUp = preparedQuery((db, param: Param<JobValues & Failure & { minAttempts: number }>) =>
+const failExhausted = preparedQuery((db, param: Param<JobValues & Failure & { minAttempts: number }>) =>
   db
     .update(files)
     .set(failed(param))
@@ -99,7 +99,7 @@ const claim = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number 
     .where(and(isClaimable(param), lt(files.attempts, MAX_ATTEMPTS)))
     .returning(),
 );
-/** Naming a column writes its index anew, so the type of the file is named only where it differs from the upload's. */
+/** Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set. */
 const completeWith = (...columns: ("mimeType" | "fileType")[]) =>
   preparedQuery((db, param: Param<ClaimValues & Findings>) =>
     db
@@ -122,36 +122,38 @@ const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>
 const renew = preparedQuery((db, param: Param<ClaimValues & { leaseEndsAt: number }>) =>
   db.update(files).set(given(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
 );
-const keepHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string; leaseEndsAt: number }>) =>
+const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string; leaseEndsAt: number }>) =>
   db
     .update(files)
     .set(given(param, "sha256", "leaseEndsAt"))
     .where(isHeld(param))
     .returning({ id: files.id }),
 );
-/** What the client of a resumable upload said its SHA-256 is. */
-const promisedHash = preparedQuery((db, param: Param<{ id: string }>) =>
+
+/** The SHA-256 that the client of a resumable upload stated. */
+const statedHash = preparedQuery((db, param: Param<{ id: string }>) =>
   db
     .select({ sha256: uploads.sha256 })
     .from(uploads)
     .where(eq(uploads.fileId, param("id"))),
 );
+
 /**
- * One job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that comes twice, late or out
- * of order finds nothing to claim and changes nothing ("not ours"). An error once the file is claimed does not throw:
- * the file goes back to `pending`, and the outcome says when to try again.
+ * Runs one job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that is a duplicate, late, or
+ * out of order finds nothing to claim and changes nothing ("not ours"). Once the file is claimed, errors do not throw:
+ * the file returns to `pending`, and the outcome says when to retry.
  *
- * What is verified of the bytes: of a form's file that one `put` stored, that R2 checked the SHA-256 of what came in
- * while it wrote, and still states the same SHA-256 and size. Of any other, size and etag: R2 makes the etag of the MD5 of
- * each part as it wrote it, and the row has the same made of each part as it was sent. A resumable upload, whose bytes
- * came in many requests, is also read back and hashed, and that is compared with what the client says, if it does.
+ * Verification of the bytes: for a form upload stored by a single `put`, R2 checked the SHA-256 while it wrote, and must
+ * still report the same SHA-256 and size. For all others, we compare size and etag: R2 derives the etag from the MD5 of
+ * each part it wrote, and the row has the same value computed from each part as sent. The bytes of a resumable upload came
+ * in several requests, so they are also read back and hashed, and compared with the client's hash if it stated one.
  */
 export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const now = deps.system.now();
   const job = { teamId, id: fileId, updatedAt: now };
-  const giveItUp = giveUp({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
+  const exhaust = failExhausted({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
   const claimIt = claim({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
-  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [giveItUp, claimIt], {
+  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [exhaust, claimIt], {
     isIdempotent: false,
   });
   if (exhausted) return "failed";
@@ -160,38 +162,39 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     return await finish(deps, file, await examine(deps, file));
   } catch (cause) {
     const retryAfterSeconds = retryDelaySeconds(file.attempts);
-    deps.log("warn", "job put off", { fileId, teamId, attempts: file.attempts, cause });
+    deps.log("warn", "job_postponed", { fileId, teamId, attempts: file.attempts, cause });
     await release(deps, file, retryAfterSeconds);
     return { retryAfterSeconds };
   }
 }
 
 /**
- * For a message that used up its tries. @returns "not ours" where the file has moved on, or another worker is at it.
- * One that was never claimed since it became pending is left to recovery: the message may be from before it was
- * reprocessed, or D1 was away all the time.
+ * Fails the file of a message whose retries are exhausted. A file that was not claimed since it became pending is left to
+ * recovery: the message may be older than the reprocessing, or D1 was unreachable all the time.
+ * @returns "not ours" if the file has changed in the meantime or another worker has claimed it
  */
-export async function giveUpFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
+export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
-  const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [giveUp(values)], { isIdempotent: false });
+  const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [failExhausted(values)], {
+    isIdempotent: false,
+  });
   return rows.length > 0 ? "failed" : "not ours";
 }
 
 const failedEvent = (deps: Deps, file: FileKey) => fileEvent(deps, "file.failed", SYSTEM, file);
 
-/** Throws only what another try may mend. */
+/** Throws only errors that a retry may resolve. */
 async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   const key = objectKey(file);
   const object = await deps.bytes.head(key);
-  if (!object) return { failureCode: "bytes_missing", failureMessage: "The stored bytes are not there." };
+  if (!object) return { failureCode: "bytes_missing", failureMessage: "The stored bytes are missing." };
   const isSame = object.sha256 === null ? object.etag === file.etag : object.sha256 === file.sha256;
   if (!isSame || object.sizeBytes !== file.sizeBytes) return ALTERED;
   const sha256 = file.sha256 ?? (await readBack(deps, file, object));
-  if (sha256 === null)
-    return { ...ALTERED, failureMessage: "The stored bytes do not have the sha256 that was stated." };
+  if (sha256 === null) return { ...ALTERED, failureMessage: "The stored bytes do not match the stated sha256." };
   const readRange = async (offset: number, length: number) => {
     const bytes = await deps.bytes.read(key, offset, length);
-    if (!bytes) throw new AppError("unavailable", { cause: new Error("The object went away while it was read.") });
+    if (!bytes) throw new AppError("unavailable", { cause: new Error("The object disappeared while it was read.") });
     return bytes;
   };
   try {
@@ -206,7 +209,7 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   }
 }
 
-/** SHA-256 of the stored bytes, which the row keeps; null where the client said another. The lease is renewed meanwhile. */
+/** Hashes the stored bytes and stores the SHA-256. Renews the lease. Returns null if the client stated another hash. */
 async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise<string | null> {
   let renewedAt = deps.system.now();
   const sha256 = await deps.bytes.hash(objectKey(file), object, async () => {
@@ -216,11 +219,11 @@ async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise
     await hold(deps, renew({ ...heldBy(deps, file), leaseEndsAt: now + LEASE_MILLISECONDS }));
   });
   if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
-  const [[promised]] = await read(deps, [promisedHash({ id: file.id })]);
-  if ((promised?.sha256 ?? sha256) !== sha256) return null;
-  // Kept at once: from now on the object is known by it, also where the object is stored again and this worker dies.
+  const [[stated]] = await read(deps, [statedHash({ id: file.id })]);
+  if ((stated?.sha256 ?? sha256) !== sha256) return null;
+  // Stored at once: from now on it identifies the object, even if the object is stored again and this worker dies.
   const held = heldBy(deps, file);
-  await hold(deps, keepHash({ ...held, sha256, leaseEndsAt: held.updatedAt + LEASE_MILLISECONDS }));
+  await hold(deps, storeHash({ ...held, sha256, leaseEndsAt: held.updatedAt + LEASE_MILLISECONDS }));
   return sha256;
 }
 
@@ -231,15 +234,14 @@ const heldBy = (deps: Deps, { id, teamId, version }: FileRow): ClaimValues => ({
   updatedAt: deps.system.now(),
 });
 
-/** @throws `unavailable` where the claim is no longer ours */
+/** @throws `unavailable` if another worker has the claim */
 async function hold(deps: Deps, change: BoundQuery<unknown[]>): Promise<void> {
   const [rows] = await write(deps, [change], { isIdempotent: true });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
 /**
- * Where only the whole file told its type, or another release tells it differently, the object is served as what the
- * metadata says from now on.
+ * Stores the object under the detected content type, which may differ from the one that the upload detected.
  * @returns the object's etag
  */
 async function serveAs(
@@ -256,7 +258,7 @@ async function serveAs(
   return etag;
 }
 
-/** Nothing happens where the claim is no longer ours: the file was deleted, or the lease ran out and another has it. */
+/** Ends the job. Changes nothing if the claim is lost: the file was deleted, or the lease expired and another has it. */
 async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
   const held = heldBy(deps, file);
   const outcome = "failureCode" in findings ? "failed" : "completed";
@@ -267,20 +269,20 @@ async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): 
       : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
   const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
-  // A deletion may have come between the two steps of storing the bytes again, which no condition of R2 spans.
+  // The file may have been deleted while the bytes were stored again. No condition of R2 spans both steps.
   const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not ours";
 }
 
-/** If even this fails, the lease runs out and recovery sends the file again. */
+/** Returns the file to `pending`. If this fails, the lease expires and recovery sends the file again. */
 async function release(deps: Deps, file: FileRow, retryAfterSeconds: number): Promise<void> {
   const held = heldBy(deps, file);
-  // Recovery is to wait for the retry, and the usual time beyond it.
+  // Recovery waits for the retry, and the usual time beyond it.
   const dueAt = held.updatedAt + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
   try {
     await write(deps, [putBack({ ...held, dueAt })], { isIdempotent: true });
   } catch (cause) {
-    deps.log("warn", "job left to its lease", { fileId: file.id, cause });
+    deps.log("warn", "job_left_to_lease", { fileId: file.id, cause });
   }
 }
