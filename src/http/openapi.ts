@@ -84,7 +84,7 @@ function requestOf(operation: Operation, components: Json): Json {
   }
   if (operation.takesBytes) {
     const schema = { type: "string", format: "binary" };
-    return { requestBody: { required: false, content: { [operation.takesBytes]: { schema } } } };
+    return { requestBody: { required: !operation.isBodyOptional, content: { [operation.takesBytes]: { schema } } } };
   }
   if (!operation.body) return {};
   const schema = schemaOf(operation.body, "input", components);

@@ -18,6 +18,7 @@ import {
   checkType,
   invalid,
   MAX_METADATA_CHARACTERS,
+  METADATA_PATTERN,
   numberIn,
   parseMetadata,
   requiredNumberIn,
@@ -124,6 +125,7 @@ export const create = tus(
       "tus 1.0.0: any client of that protocol uploads here, in requests of any size. The first bytes may come along. " +
       `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it. A public key may do this.`,
     takesBytes: BYTES_TYPE,
+    isBodyOptional: true,
     requestHeaders: {
       "Upload-Length": {
         required: true,
@@ -132,9 +134,9 @@ export const create = tus(
       },
       "Upload-Metadata": {
         description:
-          "Pairs of a key and a base64 value: `filename`; `sha256` (64 hex digits), with which the stored bytes are compared. " +
-          "Others are given back by HEAD, and have no effect.",
-        schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS },
+          "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
+          "with the stored bytes. Keys must be unique. Other keys have no effect; HEAD returns them.",
+        schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
       },
     },
     success: {
@@ -295,6 +297,7 @@ const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: 
 /** For clients in whose way something stands that lets only GET and POST through. */
 export const override: Operation = {
   ...append,
+  isBodyOptional: true,
   tag: "Resumable uploads",
   summary: "Do what X-HTTP-Method-Override says",
   description: "As HEAD, PATCH or DELETE, where something in the way lets no such request through.",

@@ -69,12 +69,23 @@ const one = z.strictObject({ message: z.string(), data: webhookSchema });
 /** The host that the request names: a webhook may not lead back here. */
 const ownHost = (c: Context<AppEnv>): string => new URL(c.req.url).host;
 
+/** The last label of a host name starts with a letter, which excludes IP addresses. */
+const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
+const REST = "([/?#][!-~]*)?";
+/** For local development, `WEBHOOK_ALLOW_INSECURE` also allows http, other ports and loopback. The domain decides. */
+const URL_PATTERN = new RegExp(
+  `^https?://(${HOST}|localhost|[0-9]+(\\.[0-9]+){3}|\\[[0-9a-f:]+\\])(:[1-9][0-9]*)?${REST}$`,
+);
+
 const fields = z.strictObject({
-  url: text(1, 2048).meta({
-    description:
-      "https, port 443, a public host name; neither this service nor its storage. For local development the service may be " +
-      "set to take http, other ports and this machine too.",
-  }),
+  url: text(1, 2048)
+    .refine((url) => URL_PATTERN.test(url), "Must be an https URL with a public host name, in ASCII.")
+    .meta({
+      pattern: `^https://${HOST}(:443)?${REST}$`,
+      description:
+        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names, this " +
+        "service and its file storage are rejected.",
+    }),
   types: z.array(type).min(1).max(EVENT_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
   description: text(0, 200),
 });

@@ -194,7 +194,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       ...(path.includes("{") ? ["404"] : []),
       ...(body ? ["408", "413", "415"] : []),
       ...(body && route.includes("users") ? ["409"] : []),
-      ...(/^POST .*(webhooks|secret|replay|redeliver)$/.test(route) ? ["409"] : []),
+      ...(/^POST .*(webhooks|secret|replay|redeliver|links)$/.test(route) ? ["409"] : []),
       ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
       ...(takesFile ? ["404", "408", "409", "413", "415"] : []),
     ];
