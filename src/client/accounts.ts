@@ -4,7 +4,7 @@ import type { CallOptions, Connection, List } from "./connection.ts";
 export type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
 type KeyFilters = Omit<NonNullable<Api["GET /auth/v1/apikeys"]["query"]>, "cursor" | "page">;
 type IfMatch = CallOptions & {
-  /** The user's `__v`: where it has another by now, nothing is changed (`version_mismatch`). */
+  /** The user's `__v`. If the user has changed since, the call fails with `version_mismatch`. */
   version?: number;
 };
 
@@ -25,7 +25,7 @@ export class Users {
     return this.#connection.data("POST /auth/v1/users", { body: user, signal });
   }
 
-  /** The team's users, oldest first; by name where `name` is given. */
+  /** Lists the team's users, oldest first, or by name if `name` is given. */
   list(filters: UserFilters = {}, { signal }: CallOptions = {}): List<Schemas["User"]> {
     return this.#connection.list("GET /auth/v1/users", { query: filters, signal });
   }
@@ -58,7 +58,7 @@ export class Keys {
     return this.#connection.data("POST /auth/v1/apikeys", { body: key, signal });
   }
 
-  /** The team's keys, newest first. The operator's may name another team. */
+  /** Lists the team's API keys, newest first. With the operator token, `teamId` selects the team. */
   list(filters: KeyFilters = {}, { signal }: CallOptions = {}): List<Schemas["ApiKey"]> {
     return this.#connection.list("GET /auth/v1/apikeys", { query: filters, signal });
   }
@@ -67,7 +67,7 @@ export class Keys {
     return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, signal });
   }
 
-  /** Revokes it, from the next request on. */
+  /** Revokes an API key immediately. */
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#connection.call("DELETE /auth/v1/apikeys/{id}", { id, signal });
   }

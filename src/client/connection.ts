@@ -82,14 +82,14 @@ export class Connection {
 
   /** Calls a route with JSON. */
   async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["answer"]> {
-    return this.#ask(route, input, jsonOf<Api[R]["answer"]>);
+    return this.#request(route, input, jsonOf<Api[R]["answer"]>);
   }
 
   /** Calls a route and returns the `data` of its response. */
   async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["answer"]>> {
-    return this.#ask(route, input, async (response) => {
+    return this.#request(route, input, async (response) => {
       const { data } = await jsonOf<{ data?: DataOf<Api[R]["answer"]> }>(response);
-      if (!data) throw notOurs(response);
+      if (!data) throw unexpectedResponse(response);
       return data;
     });
   }
@@ -98,10 +98,10 @@ export class Connection {
     const page = async (next?: string): Promise<Page<Item<R>>> => {
       const filters = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
-      return this.#ask(route, { ...input, query } as Input<R>, async (response) => {
+      return this.#request(route, { ...input, query } as Input<R>, async (response) => {
         const answer = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
         const items = Array.isArray(answer) ? answer : answer.data;
-        if (!Array.isArray(items)) throw notOurs(response);
+        if (!Array.isArray(items)) throw unexpectedResponse(response);
         const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
         // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
         return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
@@ -116,17 +116,17 @@ export class Connection {
    * @throws StowageError
    */
   async send<T>(
-    address: string,
+    target: string,
     { isIdempotent, timeoutMilliseconds, signal, ...init }: Sent,
     read: (response: Response) => T | Promise<T>,
   ): Promise<T> {
-    const isOurs = address.startsWith("/");
-    const url = isOurs ? this.url + address : address;
-    const headers = { ...(isOurs && this.authorization), ...init.headers };
+    const isService = target.startsWith("/");
+    const url = isService ? this.url + target : target;
+    const headers = { ...(isService && this.authorization), ...init.headers };
     const mayRepeat = isIdempotent ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
     for (let attempt = 0; ; attempt++) {
       try {
-        return await once(url, { ...init, headers }, { signal, timeoutMilliseconds, read });
+        return await attemptOnce(url, { ...init, headers }, { signal, timeoutMilliseconds, read });
       } catch (error) {
         // An earlier attempt deleted it, and only the response was lost.
         const isDeleted = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
@@ -136,7 +136,7 @@ export class Connection {
     }
   }
 
-  #ask<R extends Route, T>(
+  #request<R extends Route, T>(
     route: R,
     { id = "", query, body, headers, signal }: Input<R>,
     read: (response: Response) => Promise<T>,
@@ -145,7 +145,7 @@ export class Connection {
     const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined);
     const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
     const json = body !== undefined && { body: JSON.stringify(body) };
-    const address = path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : "");
+    const target = path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : "");
     const init = {
       method,
       ...json,
@@ -153,7 +153,7 @@ export class Connection {
       signal,
       timeoutMilliseconds: TIMEOUT_MILLISECONDS,
     };
-    return this.send(address, init, read);
+    return this.send(target, init, read);
   }
 }
 
@@ -167,7 +167,8 @@ async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undef
 }
 
 /** The error for a response that another server sent, such as the error page of a proxy. */
-export const notOurs = (response: Response) => errorOf(response.status, "", (name) => response.headers.get(name));
+export const unexpectedResponse = (response: Response) =>
+  errorOf(response.status, "", (name) => response.headers.get(name));
 
 async function jsonOf<T>(response: Response): Promise<T> {
   const text = await response.text();
@@ -175,16 +176,20 @@ async function jsonOf<T>(response: Response): Promise<T> {
     const answer: unknown = JSON.parse(text);
     if (answer !== null && typeof answer === "object") return answer as T;
   } catch {}
-  throw notOurs(response);
+  throw unexpectedResponse(response);
 }
 
-interface Try<T> {
+interface Attempt<T> {
   signal: AbortSignal | undefined;
   timeoutMilliseconds: number | undefined;
   read(response: Response): T | Promise<T>;
 }
 
-async function once<T>(url: string, init: RequestInit, { signal, timeoutMilliseconds, read }: Try<T>): Promise<T> {
+async function attemptOnce<T>(
+  url: string,
+  init: RequestInit,
+  { signal, timeoutMilliseconds, read }: Attempt<T>,
+): Promise<T> {
   const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
   const stop = AbortSignal.any(signal ? [signal, ...limits] : limits);
   const attempt = async () => {

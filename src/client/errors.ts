@@ -1,6 +1,6 @@
 import type { Schemas } from "./api.ts";
 
-/** A code of the service, or of what happens on the way to it. */
+/** Error codes of the service and of the client. */
 export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "file_changed" | "unexpected_answer";
 
 interface Details {
@@ -11,17 +11,17 @@ interface Details {
   cause?: unknown;
 }
 
-/** Every failure but an abort, which rejects with the signal's own reason. */
+/** Any failure except an abort, which rejects with the signal's reason. */
 export class StowageError extends Error {
   override readonly name = "StowageError";
   readonly code: ErrorCode;
-  /** The HTTP status; 0 where no answer came. */
+  /** The HTTP status; 0 without a response. */
   readonly status: number;
-  /** Under which the service's log has the request; null where it gave none. */
+  /** Identifies the request in the service's logs; null without a response of the service. */
   readonly requestId: string | null;
-  /** Of invalid input: each field and what is wrong with it. */
+  /** The fields of invalid input, with the reasons. */
   readonly errors: { path: string; message: string }[];
-  /** When the service says that a retry makes sense. */
+  /** How long to wait before a retry, if the service says so. */
   readonly retryAfterSeconds: number | undefined;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {
@@ -37,28 +37,36 @@ export class StowageError extends Error {
 /** Returns whether the service, or Cloudflare in front of it (52x, 530), failed in an unknown way. */
 export const isServerError = ({ status }: StowageError): boolean => status === 500 || (status >= 520 && status <= 530);
 
-/** Seconds that a `Retry-After` asks for, as a number or as a date. */
-function secondsOf(retryAfter: string | null): number | undefined {
+/** Parses `Retry-After`, which is a number of seconds or a date. */
+function parseRetryAfter(retryAfter: string | null): number | undefined {
   if (retryAfter === null) return undefined;
   const seconds = /^\d+$/.test(retryAfter) ? Number(retryAfter) : (Date.parse(retryAfter) - Date.now()) / 1000;
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-/** The error that an answer stands for. `header` gives a header's value by its name. */
+/** Converts an error response. `header` returns a header by name. */
 export function errorOf(status: number, text: string, header: (name: string) => string | null): StowageError {
-  const details = { status, requestId: header("X-Request-Id"), retryAfterSeconds: secondsOf(header("Retry-After")) };
+  const details = {
+    status,
+    requestId: header("X-Request-Id"),
+    retryAfterSeconds: parseRetryAfter(header("Retry-After")),
+  };
   try {
     const { code, message, errors } = JSON.parse(text) as Schemas["Error"];
     if (typeof code === "string" && typeof message === "string") {
       return new StowageError(code, message, Array.isArray(errors) ? { ...details, errors } : details);
     }
   } catch {}
-  return new StowageError("unexpected_answer", `The answer has status ${status} and is not the service's.`, details);
+  return new StowageError(
+    "unexpected_answer",
+    `Unexpected response with status ${status}. It is not from Stowage.`,
+    details,
+  );
 }
 
-/** What never reached the service, or whose answer never came back. */
+/** The request or its response was lost. */
 export function connectionError(url: string, cause: unknown): StowageError {
   const { cause: inner, message } = (cause ?? {}) as { cause?: { code?: string; message?: string }; message?: string };
   const reason = inner?.code ?? inner?.message ?? (cause as { code?: string })?.code ?? message ?? "no reason given";
-  return new StowageError("connection_failed", `${new URL(url).origin} can't be reached (${reason}).`, { cause });
+  return new StowageError("connection_failed", `Can't reach ${new URL(url).origin} (${reason}).`, { cause });
 }

@@ -3,14 +3,14 @@ import type { CallOptions, Connection, List } from "./connection.ts";
 import { sleep } from "./retrying.ts";
 import type { verifyMessage } from "./signatures.ts";
 
-const FIRST_LOOK_MILLISECONDS = 500;
-const MAX_LOOK_MILLISECONDS = 5000;
+const MIN_POLL_MILLISECONDS = 500;
+const MAX_POLL_MILLISECONDS = 5000;
 
 export type EventFilters = Omit<NonNullable<Api["GET /auth/v1/events"]["query"]>, "cursor">;
 type Event = Schemas["Event"];
 type FileMetadata = Schemas["FileMetadata"];
 
-/** It tells the file's metadata as it was then, but for what would be long or is no fact of the file. */
+/** Its data is the file's metadata at the time of the event, without URLs and tags. */
 export interface FileEvent extends Event {
   type: Extract<Event["type"], `file.${string}`>;
   data: Omit<FileMetadata, "path" | "hasWaveform" | "audio"> & {
@@ -27,7 +27,7 @@ export class Events {
     this.#connection = connection;
   }
 
-  /** What happened in the team, newest first; oldest first with `order: "asc"`. */
+  /** Lists the team's events, newest first, or oldest first with `order: "asc"`. */
   list(filters: EventFilters = {}, { signal }: CallOptions = {}): List<Event> {
     return this.#connection.list("GET /auth/v1/events", { query: filters, signal });
   }
@@ -36,17 +36,17 @@ export class Events {
     return this.#connection.data("GET /auth/v1/events/{id}", { id, query: { teamId }, signal });
   }
 
-  /** What happens from now on, or since the event `after`, each event once, until the signal aborts. */
+  /** Yields each new event once, or each event after `after`, until the signal aborts. */
   async *follow(
     { after, ...filters }: Pick<EventFilters, "after" | "type" | "teamId"> = {},
     { signal }: CallOptions = {},
   ): AsyncGenerator<Event, void, undefined> {
     const newest = async () => (await this.list({ teamId: filters.teamId, limit: 1 }, { signal }).page()).items[0];
     let last = after ?? (await newest())?._id;
-    for (let delay = FIRST_LOOK_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_LOOK_MILLISECONDS)) {
+    for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.5, MAX_POLL_MILLISECONDS)) {
       for await (const event of this.list({ ...filters, order: "asc", after: last }, { signal })) {
         last = event._id;
-        delay = FIRST_LOOK_MILLISECONDS;
+        delay = MIN_POLL_MILLISECONDS;
         yield event;
       }
       await sleep(delay, signal);
@@ -65,12 +65,12 @@ export class Webhooks {
     this.#connection = connection;
   }
 
-  /** The only answer with the secret, besides `rotateSecret`. */
+  /** Creates a webhook. Only this response and that of `rotateSecret` contain the signing secret. */
   async create(webhook: Api["POST /auth/v1/webhooks"]["body"], { signal }: CallOptions = {}): Promise<NewWebhook> {
     return this.#connection.data("POST /auth/v1/webhooks", { body: webhook, signal });
   }
 
-  /** All of the team's, oldest first. */
+  /** Lists the team's webhooks, oldest first. */
   async list({ signal }: CallOptions = {}): Promise<Webhook[]> {
     return this.#connection.data("GET /auth/v1/webhooks", { signal });
   }
@@ -91,7 +91,7 @@ export class Webhooks {
     await this.#connection.call("DELETE /auth/v1/webhooks/{id}", { id, signal });
   }
 
-  /** A new secret; the old one signs too for 24 hours, unless it is revoked. */
+  /** Rotates the signing secret. The old secret stays valid for 24 hours unless `revokeOld` is set. */
   async rotateSecret(
     id: string,
     { revokeOld = false, signal }: CallOptions & { revokeOld?: boolean } = {},
@@ -100,23 +100,23 @@ export class Webhooks {
     return this.#connection.data("POST /auth/v1/webhooks/{id}/secret", { id, body, signal });
   }
 
-  /** Sends a `webhook.test` event now. @returns what came back */
+  /** Sends a `webhook.test` event now. @returns the result of the attempt */
   async test(id: string, { signal }: CallOptions = {}): Promise<Schemas["Attempt"]> {
     return this.#connection.data("POST /auth/v1/webhooks/{id}/test", { id, signal });
   }
 
-  /** What was sent to the webhook, newest first. */
+  /** Lists the webhook's deliveries, newest first. */
   deliveries(id: string, { limit, signal }: CallOptions & { limit?: number } = {}): List<Delivery> {
     return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", { id, query: { limit }, signal });
   }
 
-  /** One more try of a delivery, under the same message id. */
+  /** Redelivers an event with the same message id. */
   async redeliver(deliveryId: string, { signal }: CallOptions = {}): Promise<Delivery> {
     const route = "POST /auth/v1/deliveries/{id}/redeliver";
     return this.#connection.data(route, { id: deliveryId, signal });
   }
 
-  /** Sends again what happened since the event `after`. @returns how many deliveries; `next` to go on after, if any */
+  /** Resends the events after `after`. @returns the number of deliveries, and `next` to continue if there are more */
   async replay(
     id: string,
     { signal, ...body }: CallOptions & Api["POST /auth/v1/webhooks/{id}/replay"]["body"],
@@ -124,8 +124,8 @@ export class Webhooks {
     return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body, signal });
   }
 
-  /** Proves that a message is the service's; what receivers call. */
+  /** Verifies the signature of a message that a webhook endpoint received. */
   readonly verify: typeof verifyMessage = async (...message) =>
-    // Not before it is needed: browsers send messages to nobody, and need it never.
+    // Loaded on demand: most pages never verify messages.
     (await import("./signatures.ts")).verifyMessage(...message);
 }

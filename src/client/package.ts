@@ -1,3 +1,3 @@
-/* What the npm package exports. Receivers of webhooks verify what they get without a client, and so without a key. */
+/* Exports of the npm package. Webhook endpoints verify messages without a client, and so without an API key. */
 export { SignatureError, verifyMessage } from "./signatures.ts";
 export * from "./stowage.ts";

@@ -1,9 +1,9 @@
-/** Where a message is refused: its signature, its age, or its form. */
+/** The signature, age, or format of a message is invalid. */
 export class SignatureError extends Error {
   override readonly name = "SignatureError";
 }
 
-/** Standard Webhooks' own; older or newer messages may have been recorded and sent again. */
+/** The tolerance of Standard Webhooks. Messages outside of it may be replayed by an attacker. */
 const TOLERANCE_SECONDS = 5 * 60;
 
 type HeaderSource = Headers | Record<string, string | string[] | undefined>;
@@ -20,7 +20,7 @@ async function isSignedBy(key: CryptoKey, signature: string, signed: BufferSourc
   const [version, encoded = ""] = signature.split(",");
   if (version !== "v1") return false;
   try {
-    // In constant time.
+    // Compares in constant time.
     return await crypto.subtle.verify("HMAC", key, bytesOf(encoded), signed);
   } catch {
     return false;
@@ -28,11 +28,11 @@ async function isSignedBy(key: CryptoKey, signature: string, signed: BufferSourc
 }
 
 /**
- * Proves that a webhook's message is the service's (Standard Webhooks 1.0), and fresh.
- * @param body the request's body as it came, not parsed and written again
- * @param headers names in lower case where they are no `Headers`
- * @param secret `whsec_…`, as the webhook's creation or rotation answered
- * @returns the message, parsed
+ * Verifies that a message is from the service (Standard Webhooks 1.0) and recent.
+ * @param body the unchanged request body, not parsed and serialized again
+ * @param headers `Headers`, or an object with lower-case names
+ * @param secret the signing secret, `whsec_…`
+ * @returns the parsed message
  * @throws SignatureError
  */
 export async function verifyMessage<T>(
@@ -46,13 +46,13 @@ export async function verifyMessage<T>(
   const signatures = headerIn(headers, "webhook-signature");
   const ageSeconds = now / 1000 - Number(timestamp);
   if (!/^\d+$/.test(timestamp) || Math.abs(ageSeconds) > toleranceSeconds) {
-    throw new SignatureError("The message is too old, too new, or has no time.");
+    throw new SignatureError("The message is too old, too new, or has no timestamp.");
   }
   const text = typeof body === "string" ? body : new TextDecoder().decode(body);
   const secretBytes = bytesOf(secret.replace(/^whsec_/, ""));
   const key = await crypto.subtle.importKey("raw", secretBytes, { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
   const signed = new TextEncoder().encode(`${id}.${timestamp}.${text}`);
-  const answers = await Promise.all(signatures.split(" ").map((signature) => isSignedBy(key, signature, signed)));
-  if (!answers.includes(true)) throw new SignatureError("No signature of the message is by this secret.");
+  const results = await Promise.all(signatures.split(" ").map((signature) => isSignedBy(key, signature, signed)));
+  if (!results.includes(true)) throw new SignatureError("The signature does not match the signing secret.");
   return JSON.parse(text) as T;
 }

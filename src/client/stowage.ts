@@ -21,8 +21,8 @@ export type User = Schemas["User"];
 export type Webhook = Schemas["Webhook"];
 
 /**
- * A client of one service with one token, for browsers and Node. Every call takes a signal; what fails is a
- * `StowageError`, but for an abort. Requests that do no harm twice are repeated where they fail for a passing reason.
+ * A client for browsers and Node. Failed calls reject with a `StowageError`, aborted calls with the signal's reason.
+ * Idempotent requests are retried after transient errors.
  */
 export class Stowage {
   readonly files: Files;
@@ -41,12 +41,12 @@ export class Stowage {
     this.webhooks = new Webhooks(this.#connection);
   }
 
-  /** What the team keeps, and may keep. */
+  /** Returns the team's storage usage and quota. */
   async usage({ signal }: CallOptions = {}): Promise<Usage> {
     return this.#connection.data("GET /docs/v1/usage", { signal });
   }
 
-  /** A secret key for 12 hours, for a user. Deleting it logs out. */
+  /** Logs in as a user. @returns an API key that expires in 12 hours; deleting it logs out */
   async logIn(credentials: Api["POST /auth/v1/login"]["body"], { signal }: CallOptions = {}): Promise<ApiKey> {
     return this.#connection.data("POST /auth/v1/login", { body: credentials, signal });
   }

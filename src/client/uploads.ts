@@ -3,48 +3,48 @@ import type { CallOptions, Connection } from "./connection.ts";
 import { connectionError, errorOf, StowageError } from "./errors.ts";
 import { waitToRetry } from "./retrying.ts";
 
-/** From this size on an upload is resumable; below, one request costs less than what it may have to repeat. */
+/** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
 export const RESUMABLE_BYTES = 8 * 1000 * 1000;
-/** Cloudflare's edge refuses requests above 100 MB; a multiple of the 5 MiB that the service stores at a time. */
+/** A multiple of the service's parts of 5 MiB, below the 100 MB that Cloudflare's edge accepts. */
 const CHUNK_BYTES = 80 * 1024 * 1024;
-/** Longer than the service needs for the answer to a last byte. Node's sockets would wait for ever. */
-const SILENCE_MILLISECONDS = 120_000;
+/** Longer than the service needs after the last byte. Without a limit, Node would wait forever. */
+const STALL_MILLISECONDS = 120_000;
 const FORM = "/docs/v1/uploads";
 
 export interface UploadOptions extends CallOptions {
-  /** The file's name, where `file` is no File or is to be called otherwise. */
+  /** The name to store. Default: the name of the File, or "file" for a Blob. */
   name?: string;
-  /** From this size on the upload is resumable, and tells its progress in a browser; default 8,000,000. */
+  /** Smallest size of a resumable upload. In browsers, only resumable uploads report progress. Default: 8,000,000. */
   resumableFromBytes?: number;
-  /** Told how many bytes are sent of how many. */
+  /** Reports progress. */
   onProgress?: (sentBytes: number, totalBytes: number) => void;
-  /** 64 hex digits with which the service compares what it stored of a resumable upload. */
+  /** 64 hex digits. After a resumable upload, the service compares them with what it stored (`bytes_altered`). */
   sha256?: string;
-  /** Of a form: who sends the same key and bytes again within 24 hours gets the first answer. Default: a random one. */
+  /** For form uploads: the same key and bytes within 24 hours store one file. Default: random. */
   idempotencyKey?: string;
   /**
-   * The address of a resumable upload that was begun before, of the same file: its size is compared (`file_changed`), and
-   * its bytes by `sha256`. If it is gone a new one is begun.
+   * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
+   * detected only with `sha256`. If the upload no longer exists, a new one starts.
    */
   resumeFrom?: string | undefined;
-  /** Told the address to resume from, as soon as there is one. It holds a secret. */
-  onResumable?: (address: string) => void;
+  /** Called with the upload URL once it is known. The URL contains a secret. */
+  onResumable?: (url: string) => void;
 }
 
-/** An upload's path at the service that the token is for, wherever its address was told: behind a proxy it has several. */
-const pathOf = (address: string) => `${FORM}/resumable/${address.slice(address.lastIndexOf("/") + 1)}`;
+/** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
+const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
 
-/** Removes a resumable upload, its bytes and its reservation; nothing where it is gone already. */
-export async function discard(connection: Connection, address: string, signal?: AbortSignal): Promise<void> {
+/** Cancels a resumable upload, and deletes its bytes and quota reservation. Does nothing if it no longer exists. */
+export async function discard(connection: Connection, uploadUrl: string, signal?: AbortSignal): Promise<void> {
   try {
     const headers = { "Tus-Resumable": "1.0.0" };
-    await connection.send(pathOf(address), { method: "DELETE", headers, signal }, () => {});
+    await connection.send(pathOf(uploadUrl), { method: "DELETE", headers, signal }, () => {});
   } catch (error) {
     if (![404, 410].includes((error as StowageError).status)) throw error;
   }
 }
 
-/** Sends a file, as a form or as a resumable upload by its size. @returns its id */
+/** Uploads a file, by its size as a form or as a resumable upload. @returns its id */
 export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
   if (typeof file?.arrayBuffer !== "function" || typeof file.slice !== "function")
     throw new TypeError("upload takes a Blob or File. In Node, fs.openAsBlob(path) opens a file as one.");
@@ -53,7 +53,7 @@ export async function sendFile(connection: Connection, file: Blob, options: Uplo
   const { resumableFromBytes = RESUMABLE_BYTES } = options;
   const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
   const id = location.slice(location.lastIndexOf("/") + 1);
-  if (id === "") throw new StowageError("unexpected_answer", "The answer tells no id, and is not the service's.");
+  if (id === "") throw new StowageError("unexpected_answer", "The response has no file id, so it is not from Stowage.");
   return id;
 }
 
@@ -63,7 +63,7 @@ function randomKey(): string {
 
 async function sendForm(connection: Connection, file: Blob, name: string, options: UploadOptions): Promise<string> {
   const body = new FormData();
-  // In memory: a file that can't be read fails here, and is no failure of the line; under fetch it ends Node 24.
+  // Read it before fetch: an unreadable file must not look like a connection error, and inside fetch it crashes Node 24.
   body.append("file", new Blob([await file.arrayBuffer()]), name);
   options.onProgress?.(0, file.size);
   const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
@@ -72,7 +72,7 @@ async function sendForm(connection: Connection, file: Blob, name: string, option
     FORM,
     { method: "POST", body, headers, signal, isIdempotent: true },
     async (response) => {
-      // Only so that the connection is free for the next.
+      // Reading the body frees the connection for the next request.
       await response.text();
       return response.headers.get("Location") ?? "";
     },
@@ -95,28 +95,28 @@ async function sendResumable(
   let attempt = 0;
   let storedBytes = 0;
   await new Promise<void>((resolve, reject) => {
-    let silence: ReturnType<typeof setTimeout> | undefined;
-    let isUnderWay = false;
-    const listen = () => {
-      clearTimeout(silence);
-      // A request that was aborted may have something to say after that.
-      if (!isUnderWay) return;
-      silence = setTimeout(() => {
+    let stallTimer: ReturnType<typeof setTimeout> | undefined;
+    let isRunning = false;
+    const restartStallTimer = () => {
+      clearTimeout(stallTimer);
+      // Aborted requests may still report progress.
+      if (!isRunning) return;
+      stallTimer = setTimeout(() => {
         upload.abort();
-        onError(connectionError(url, new Error("it fell silent")));
-      }, SILENCE_MILLISECONDS);
+        onError(connectionError(url, new Error("it stopped responding")));
+      }, STALL_MILLISECONDS);
     };
     const start = () => {
-      isUnderWay = true;
-      listen();
+      isRunning = true;
+      restartStallTimer();
       upload.start();
     };
-    const rest = () => {
-      isUnderWay = false;
-      clearTimeout(silence);
+    const pause = () => {
+      isRunning = false;
+      clearTimeout(stallTimer);
     };
     const end = () => {
-      rest();
+      pause();
       signal?.removeEventListener("abort", abort);
     };
     const stop = (reason: unknown) => {
@@ -124,8 +124,8 @@ async function sendResumable(
       upload.abort();
       reject(reason);
     };
-    // What the caller's own functions throw is no failure of the line, and not to be tried again.
-    const tell = (callback: () => void) => {
+    // Errors of the caller's callbacks end the upload. They are not connection errors, which are retried.
+    const call = (callback: () => void) => {
       try {
         callback();
       } catch (error) {
@@ -134,7 +134,7 @@ async function sendResumable(
     };
     const abort = () => stop(signal?.reason);
     const onError = async (error: unknown) => {
-      rest();
+      pause();
       try {
         const policy = { attempt: attempt++, isIdempotent: true, ...connection.retryPolicy };
         await waitToRetry(stowageErrorOf(error, url), policy, signal);
@@ -149,30 +149,30 @@ async function sendResumable(
       headers: connection.authorization,
       metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
       chunkSize: CHUNK_BYTES,
-      // Ours obey Retry-After.
+      // We retry, because the library ignores Retry-After.
       retryDelays: null,
       storeFingerprintForResuming: false,
       ...nodeReader(stop),
-      onUploadUrlAvailable: () => tell(() => onResumable?.(upload.url ?? "")),
+      onUploadUrlAvailable: () => call(() => onResumable?.(upload.url ?? "")),
       onProgress: (sent, total) => {
-        listen();
-        tell(() => onProgress?.(sent, total));
+        restartStallTimer();
+        call(() => onProgress?.(sent, total));
       },
       onAfterResponse: (request, response) => {
-        listen();
+        restartStallTimer();
         const status = response.getStatus();
         location = response.getHeader("Content-Location") ?? location;
         if (status < 300) {
           const length = Number(response.getHeader("Upload-Length") ?? file.size);
-          if (length !== file.size) throw anotherFile(length, file.size);
+          if (length !== file.size) throw fileChanged(length, file.size);
           if (request.getMethod() === "POST") storedBytes = 0;
           const offset = Number(response.getHeader("Upload-Offset") ?? 0);
-          // What was stored in spite of a failure counts: a line that always breaks, but later each time, is good enough.
+          // Stored bytes are progress: over a connection that always breaks, the upload continues as long as it advances.
           if (offset > storedBytes) attempt = 0;
           storedBytes = Math.max(storedBytes, offset);
         }
-        // At any of these the library would begin at zero; only an upload that is gone begins anew.
-        else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorAt(response);
+        // On any other status the library would restart from zero. Only an upload that no longer exists may restart.
+        else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorFrom(response);
       },
       onSuccess: () => {
         end();
@@ -186,27 +186,30 @@ async function sendResumable(
   return location;
 }
 
-const anotherFile = (length: number, size: number) =>
-  new StowageError("file_changed", `The upload was begun with a file of ${length} bytes, and this one has ${size}.`);
+const fileChanged = (length: number, size: number) =>
+  new StowageError(
+    "file_changed",
+    `This is not the same file: the upload expects ${length} bytes, and the file has ${size}.`,
+  );
 
-type Answer = NonNullable<DetailedError["originalResponse"]>;
-const errorAt = (response: Answer) =>
+type TusResponse = NonNullable<DetailedError["originalResponse"]>;
+const errorFrom = (response: TusResponse) =>
   errorOf(response.getStatus(), response.getBody(), (name) => response.getHeader(name) ?? null);
 
 function stowageErrorOf(error: unknown, url: string): unknown {
   const { originalRequest, originalResponse, causingError } = error as Partial<DetailedError>;
   if (causingError instanceof StowageError) return causingError;
-  if (originalResponse) return conflictIsPassing(errorAt(originalResponse));
+  if (originalResponse) return asTransientConflict(errorFrom(originalResponse));
   return originalRequest ? connectionError(url, causingError) : error;
 }
 
-/** Another offset than ours: what is stored is asked for, and the upload goes on from there. */
-function conflictIsPassing(error: StowageError): StowageError {
+/** After an offset mismatch, the library asks for the stored offset and resumes there. */
+function asTransientConflict(error: StowageError): StowageError {
   if (error.code !== "offset_mismatch") return error;
   return new StowageError("upload_locked", error.message, { status: 423, requestId: error.requestId });
 }
 
-/** Node's tus-js-client takes no Blob; its streams keep memory flat. Asked for at run time: browsers have neither. */
+/** Lets tus-js-client read a Blob in Node, as a stream. Browsers need neither, so Node's module is looked up at run time. */
 function nodeReader(onError: (error: unknown) => void): Pick<TusOptions, "fileReader"> {
   const stream = globalThis.process?.getBuiltinModule?.("node:stream");
   if (!stream) return {};

@@ -1,4 +1,4 @@
-/** Fails where src/platform/schema.ts says what no migration does yet. */
+/** Fails if src/platform/schema.ts has changes without a migration. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateSQLiteDrizzleJson, generateSQLiteMigration } from "drizzle-kit/api";
@@ -17,4 +17,4 @@ if (statements.length > 0) {
   console.error(`The schema is ahead of the migrations. Run "npm run migration <name>":\n${statements.join("\n")}`);
   process.exit(1);
 }
-console.log("The migrations agree with the schema.");
+console.log("The migrations match the schema.");

@@ -1,6 +1,7 @@
 /**
- * `npm run types:client` writes src/client/api.ts: the API's types, from what /openapi.json is made of, for a client that
- * must not import the Worker. With --check it says whether the file is what it would write.
+ * `npm run types:client` writes src/client/api.ts, the API's types, for the client, which must not import the Worker.
+ * With --check, it fails if the file is outdated. openapi-typescript can't do it: it needs the compiler API that
+ * TypeScript 7 no longer has.
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -32,8 +33,8 @@ interface Described {
 
 const SIMPLE: Record<string, string> = { integer: "number", number: "number", string: "string", boolean: "boolean" };
 
-/** What a caller sends may hold `undefined`, which JSON leaves out; what the service answers never does. */
-type Direction = "sent" | "answered";
+/** Requests may contain `undefined`, which JSON omits. Responses never do. */
+type Direction = "request" | "response";
 
 function typeOf(schema: Schema, direction: Direction): string {
   if (schema.$ref) return `Schemas["${schema.$ref.split("/").at(-1)}"]`;
@@ -54,7 +55,7 @@ function objectOf({ properties, required = [], additionalProperties }: Schema, d
   const fields = Object.entries(properties).map(([name, schema]) => {
     const comment = schema.description ? `/** ${schema.description.replaceAll("*/", "* /")} */ ` : "";
     const isRequired = required.includes(name);
-    const mayBeUndefined = !isRequired && direction === "sent" ? " | undefined" : "";
+    const mayBeUndefined = !isRequired && direction === "request" ? " | undefined" : "";
     return `${comment}${name}${isRequired ? "" : "?"}: ${typeOf(schema, direction)}${mayBeUndefined}`;
   });
   return `{ ${fields.join("; ")} }`;
@@ -63,7 +64,7 @@ function objectOf({ properties, required = [], additionalProperties }: Schema, d
 function queryOf(parameters: Parameter[]): string {
   const inQuery = parameters.filter((parameter) => parameter.in === "query");
   if (inQuery.length === 0) return "undefined";
-  return objectOf({ properties: Object.fromEntries(inQuery.map(({ name, schema }) => [name, schema])) }, "sent");
+  return objectOf({ properties: Object.fromEntries(inQuery.map(({ name, schema }) => [name, schema])) }, "request");
 }
 
 function operationOf({ parameters = [], requestBody, responses }: Described): string | undefined {
@@ -72,8 +73,8 @@ function operationOf({ parameters = [], requestBody, responses }: Described): st
   const body = requestBody?.content["application/json"]?.schema;
   const fields = [
     `query: ${queryOf(parameters)}`,
-    `body: ${body ? typeOf(body, "sent") : "undefined"}`,
-    `answer: ${typeOf(answer, "answered")}`,
+    `body: ${body ? typeOf(body, "request") : "undefined"}`,
+    `answer: ${typeOf(answer, "response")}`,
   ];
   return `{ ${fields.join("; ")} }`;
 }
@@ -84,7 +85,7 @@ function declarations(): string {
     components: { schemas: Record<string, Schema> };
   };
   const schemas = Object.entries(components.schemas).map(
-    ([name, schema]) => `  ${name}: ${typeOf(schema, "answered")};`,
+    ([name, schema]) => `  ${name}: ${typeOf(schema, "response")};`,
   );
   const operations = Object.entries(paths).flatMap(([path, methods]) =>
     Object.entries(methods).flatMap(([method, described]) => {
@@ -97,7 +98,7 @@ function declarations(): string {
     "export interface Schemas {",
     ...schemas,
     "}",
-    "/** What each route takes and answers. */",
+    "/** Request and response types of each route. */",
     "export interface Api {",
     ...operations,
     "}",
@@ -108,6 +109,6 @@ function declarations(): string {
 const file = join(import.meta.dirname, "../client/api.ts");
 if (!process.argv.includes("--check")) writeFileSync(file, declarations());
 else if (readFileSync(file, "utf8") !== declarations()) {
-  console.error("src/client/api.ts is not what the schemas say: run `npm run types:client`.");
+  console.error("src/client/api.ts is outdated. Run `npm run types:client`.");
   process.exitCode = 1;
 }

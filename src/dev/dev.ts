@@ -1,6 +1,6 @@
 /**
- * `npm run dev`: the whole service on this machine, without an account or the network. Data, secrets and key are kept
- * from one start to the next. The environment's PORT (8787) and STATE_DIR (.wrangler/state) say where;
+ * `npm run dev` runs the whole service on this machine, without an account or the network. Data, secrets, and API key
+ * survive restarts. PORT (8787) and STATE_DIR (.wrangler/state) set port and folder;
  * `npm run dev -- --var UPLOAD_IDLE_SECONDS:5` overrides a setting.
  */
 import { execFile } from "node:child_process";
@@ -9,7 +9,7 @@ import { existsSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import { parseArgs, promisify } from "node:util";
-import { firstKey, prepareSecrets, Refusal } from "./first-start.ts";
+import { ensureFirstKey, prepareSecrets, Refusal } from "./first-start.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config = join(root, "wrangler.toml");
@@ -20,7 +20,7 @@ const RECOVERY_MILLISECONDS = 5 * 60 * 1000;
 const PARENT_POLL_MILLISECONDS = 250;
 let stop: () => void = () => process.exit();
 
-// For wrangler, before it is loaded: it would warn of what is meant to be so, and use the network.
+// Wrangler reads these when it is loaded. Otherwise it prints irrelevant warnings and uses the network.
 Object.assign(process.env, {
   WRANGLER_LOG: "error",
   WRANGLER_HIDE_BANNER: "true",
@@ -50,7 +50,7 @@ async function migrate(): Promise<void> {
   const args = ["d1", "migrations", "apply", "DB", "--local", "--config", config, "--persist-to", stateDir];
   const env = { ...process.env, WRANGLER_LOG: "log" };
   await promisify(execFile)(process.execPath, [wrangler, ...args], { env }).catch(({ stdout, stderr }) => {
-    throw new Refusal(`${stdout}${stderr}The migrations could not be applied.`);
+    throw new Refusal(`${stdout}${stderr}Couldn't apply the migrations.`);
   });
 }
 
@@ -58,8 +58,8 @@ async function startWorker(vars: Record<string, string>, log: (level: string, li
   const { unstable_DevEnv } = await import("wrangler");
   const wrangler = new unstable_DevEnv();
   wrangler.on("error", fail);
-  // After a first build that fails wrangler would wait for ever; after a later one it takes the next that works.
-  wrangler.on("buildFailed", () => fail(new Refusal("The service could not be built.")));
+  // After a failed first build, wrangler would wait forever. After later ones, it waits for the next change.
+  wrangler.on("buildFailed", () => fail(new Refusal("The build failed.")));
   const started = wrangler.startWorker({
     config,
     bindings: Object.fromEntries(Object.entries(vars).map(([name, value]) => [name, { type: "plain_text", value }])),
@@ -95,7 +95,7 @@ async function main(): Promise<void> {
     tokens: true,
   });
   for (const token of tokens) {
-    if (token.kind === "option" && token.name !== "var") console.error(`Ignored, unknown here: ${token.rawName}`);
+    if (token.kind === "option" && token.name !== "var") console.error(`Ignored the unknown option ${token.rawName}.`);
   }
   if (process.env.npm_lifecycle_event === "dev") stopWithNpm();
   await checkPort();
@@ -113,30 +113,30 @@ async function main(): Promise<void> {
     ...Object.fromEntries((values.var ?? []).map((pair) => String(pair).split(/:(.*)/s, 2))),
   };
   await startWorker(vars, (level, line) => (!isStarting || level === "error") && console.log(line));
-  const { key, teamId, isKept } = await firstKey(url, secrets.operatorToken, stateDir);
+  const { key, teamId, isKept } = await ensureFirstKey(url, secrets.operatorToken, stateDir);
   isStarting = false;
 
   const parts = { [`data in ${stateDir}`]: isDataKept, "secrets in .dev.vars": secrets.areKept, key: isKept };
   const which = (kept: boolean) => Object.keys(parts).filter((part) => parts[part] === kept);
   console.log(`
-Stowage answers at ${url}
+Stowage runs at ${url}
 
 Console: ${url}/console
 API reference: ${url}/reference
 
 Your secret key: ${key}
-Its team: ${teamId}
-The operator's token: OPERATOR_TOKEN in .dev.vars
+Team ID: ${teamId}
+Operator token: OPERATOR_TOKEN in .dev.vars
 
-Upload a file, from the project's folder:
+Upload a file from the project folder:
 
   curl -i -H "Authorization: Bearer ${key}" -F "file=@test/audio/tone-vbr.mp3" ${url}/docs/v1/uploads
 `);
-  if (which(false).length > 0) console.log(`Made: ${which(false).join(", ")}`);
+  if (which(false).length > 0) console.log(`Created: ${which(false).join(", ")}`);
   if (which(true).length > 0) console.log(`Kept: ${which(true).join(", ")}`);
-  console.log("Stop it with Ctrl-C.");
+  console.log("Press Ctrl-C to stop.");
 
-  // Production's cron trigger, which the local runtime does not have.
+  // The local runtime has no cron trigger.
   const recover = () => fetch(`${url}/cdn-cgi/local/scheduled`).catch(() => undefined);
   await recover();
   setInterval(recover, RECOVERY_MILLISECONDS);

@@ -250,7 +250,7 @@ describe("The log of deliveries", () => {
       .getByLabel("After the event")
       .fill(first?._id ?? "");
     await dialog(page).getByRole("button", { name: "Send again" }).click();
-    await expect(page.getByRole("alert")).toContainText("can't be reached");
+    await expect(page.getByRole("alert")).toContainText("Can't reach");
     await expect(dialog(page).getByText("1,000 so far.")).toBeVisible();
     await dialog(page).getByRole("button", { name: "Send again" }).click();
     await said(page, "1,002 deliveries are being sent again.");

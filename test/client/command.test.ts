@@ -976,7 +976,7 @@ describe("What goes wrong", () => {
     const service = await scripted(hangUp);
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
-    expect(stderr).toMatch(/^stowage: http:\/\/localhost:\d+ can't be reached \(.+\)\.\n$/);
+    expect(stderr).toMatch(/^stowage: Can't reach http:\/\/localhost:\d+ \(.+\)\.\n$/);
     service.close();
   });
 

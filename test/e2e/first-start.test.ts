@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { cloneProject, freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
-// A start takes seconds, and many times that where the processor is busy: the limit is there for what hangs.
+// Starts take seconds, and much longer on a busy machine. The limit is for hangs.
 vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
 
 let server: Server;
@@ -26,27 +26,27 @@ const hasCurl = (() => {
 })();
 
 async function uploads(key = printedKey()): Promise<{ originalName: string; _id: string }[]> {
-  const answer = await fetch(`${server.url}/docs/v1/uploads`, { headers: { Authorization: `Bearer ${key}` } });
-  expect(answer.status).toBe(200);
-  return ((await answer.json()) as { data: { originalName: string; _id: string }[] }).data;
+  const response = await fetch(`${server.url}/docs/v1/uploads`, { headers: { Authorization: `Bearer ${key}` } });
+  expect(response.status).toBe(200);
+  return ((await response.json()) as { data: { originalName: string; _id: string }[] }).data;
 }
 
-test("the first start makes secrets that nobody else may read, and says what it made", () => {
+test("the first start creates secrets that only their owner can read, and reports what it created", () => {
   expect(secrets()).toMatch(/^MASTER_KEY="[\w+/]{43}="\nOPERATOR_TOKEN="stow_op_[\w-]{32}"\n$/);
   if (process.platform !== "win32") expect(statSync(join(server.folder, ".dev.vars")).mode & 0o777).toBe(0o600);
   expect(server.output).toContain(server.url);
-  expect(server.output).toMatch(/^Made: data in .*, secrets in \.dev\.vars, key$/m);
+  expect(server.output).toMatch(/^Created: data in .*, secrets in \.dev\.vars, key$/m);
   expect(server.output).not.toContain("Kept:");
   expect(server.output).not.toMatch(/WARNING|ERROR|\[wrangler/);
 });
 
-test("its key is accepted, and the state folder keeps the key's id and team, not the key", async () => {
+test("the printed key works, and the state folder holds only the IDs of key and team", async () => {
   expect(await uploads()).toEqual([]);
   const kept = readFileSync(join(server.folder, ".wrangler/state/first-key.json"), "utf8");
   expect(kept).toMatch(/^\{"id":"[0-9a-f]{24}","teamId":"[0-9a-f]{24}"\}\n$/);
 });
 
-test("its curl line uploads a file when pasted", async () => {
+test("the printed curl command uploads a file", async () => {
   const line = printedCurl();
   if (hasCurl) {
     expect(execFileSync(line, { shell: true, cwd: server.folder, encoding: "utf8", stdio: "pipe" })).toMatch(
@@ -56,18 +56,18 @@ test("its curl line uploads a file when pasted", async () => {
     const [, token, path, url] = line.match(/Bearer (\w+)['"] -F ['"]file=@"?([^"']+)"?['"] (\S+)$/) ?? [];
     const body = new FormData();
     body.append("file", new File([readFileSync(join(server.folder, path ?? ""))], "tone-vbr.mp3"));
-    const answer = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
-    expect(answer.status).toBe(200);
+    const response = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
+    expect(response.status).toBe(200);
   }
   expect(await uploads()).toMatchObject([{ originalName: "tone-vbr.mp3" }]);
 });
 
-test("a second start keeps data, secrets and key, and says so", async () => {
+test("a second start keeps data, secrets, and key, and reports it", async () => {
   const before = { key: printedKey(), secrets: secrets(), uploads: await uploads() };
   await server.stop();
   await server.restart();
   expect(server.output).toMatch(/^Kept: data in .*, secrets in \.dev\.vars, key$/m);
-  expect(server.output).not.toContain("Made:");
+  expect(server.output).not.toContain("Created:");
   expect(printedKey()).toBe(before.key);
   expect(secrets()).toBe(before.secrets);
   const after = await uploads();
@@ -80,15 +80,15 @@ test("a second start keeps data, secrets and key, and says so", async () => {
   expect(opened.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
 });
 
-test("with a master key that is lost, it makes a new one and a new key of the same team; other lines stay, and so does the old key", async () => {
+test("a start without master key creates one and a new key of the same team, and keeps the other settings and the old key", async () => {
   const old = printedKey();
   const operator = server.operatorToken;
   await server.stop();
-  // As people write such files: a comment, and no newline at the end.
+  // A file as people write it, with a comment and without a final newline.
   writeFileSync(join(server.folder, ".dev.vars"), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${operator}`);
   await server.restart();
   expect(secrets()).toMatch(/^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/);
-  expect(server.output).toMatch(/^Made: secrets in \.dev\.vars, key$/m);
+  expect(server.output).toMatch(/^Created: secrets in \.dev\.vars, key$/m);
   expect(printedKey()).not.toBe(old);
   expect(await uploads()).toHaveLength(1);
   expect(await uploads(old)).toHaveLength(1);
@@ -103,46 +103,46 @@ test("SIGTERM to npm stops every process of npm run dev", async () => {
   await vi.waitUntil(() => !isGroupAlive(child), { timeout: 60_000 });
 });
 
-test("settings in .dev.vars that the service can't use end the start with the service's answer", async () => {
+test("the start fails with the service's response if a setting in .dev.vars is invalid", async () => {
   const folder = cloneProject();
   appendFileSync(join(folder, ".dev.vars"), "OPERATOR_TOKEN=short\n");
   const { exited, output } = runDev(folder, { PORT: await freePort() });
   expect(await exited).toBe(1);
-  expect(output()).toContain("The service answers 503");
+  expect(output()).toContain("The service responded 503");
   rmSync(folder, { recursive: true, maxRetries: 5 });
 });
 
-test("a migration that fails ends the start with the reason", async () => {
+test("the start fails with the reason if a migration fails", async () => {
   const folder = cloneProject();
   writeFileSync(join(folder, "migrations/9999_broken.sql"), "create tabel nonsense;");
   const { exited, output } = runDev(folder, { PORT: await freePort() });
   expect(await exited).toBe(1);
-  expect(output()).toMatch(/9999_broken\.sql.*The migrations could not be applied\.\n$/s);
+  expect(output()).toMatch(/9999_broken\.sql.*Couldn't apply the migrations\.\n$/s);
   rmSync(folder, { recursive: true, maxRetries: 5 });
 });
 
-test("code that can't be built ends the start with the compiler's message", async () => {
+test("the start fails with the compiler's message if the build fails", async () => {
   const folder = cloneProject();
   appendFileSync(join(folder, "src/index.ts"), 'import "./missing.ts";\n');
   const { exited, output } = runDev(folder, { PORT: await freePort() });
   expect(await exited).toBe(1);
-  expect(output()).toMatch(/Could not resolve "\.\/missing\.ts".*^The service could not be built\.\n$/ms);
+  expect(output()).toMatch(/Could not resolve "\.\/missing\.ts".*^The build failed\.\n$/ms);
   rmSync(folder, { recursive: true, maxRetries: 5 });
 });
 
-test("an argument that it does not know is ignored, and named", async () => {
+test("an unknown option is ignored with a message", async () => {
   const { exited, output } = runDev(server.folder, { PORT: "0" }, ["--prot", "1"]);
   expect(await exited).toBe(1);
-  expect(output()).toBe('Ignored, unknown here: --prot\nPORT is "0"; it must be 1 to 65535.\n');
+  expect(output()).toBe('Ignored the unknown option --prot.\nPORT is "0"; it must be 1 to 65535.\n');
 });
 
-test.each(["0", "65536", "http", "-1", "80.5"])("PORT=%s is refused", async (port) => {
+test.each(["0", "65536", "http", "-1", "80.5"])("PORT=%s is rejected", async (port) => {
   const { exited, output } = runDev(server.folder, { PORT: port });
   expect(await exited).toBe(1);
   expect(output()).toBe(`PORT is "${port}"; it must be 1 to 65535.\n`);
 });
 
-test("a port that is in use is refused", async () => {
+test("a port that is in use is rejected", async () => {
   const other = createServer();
   const port = await freePort();
   await new Promise<void>((listening) => other.listen(Number(port), "localhost", listening));
