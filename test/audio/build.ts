@@ -23,7 +23,7 @@ export function repeat(bytes: Bytes, times: number): Bytes {
   return concat(Array<Bytes>(times).fill(bytes));
 }
 
-/** The same noise in every run (xorshift). */
+/** Returns the same noise in every run (xorshift). */
 export function noise(length: number, seed = 1): Bytes {
   let state = seed;
   return Uint8Array.from({ length }, () => {
@@ -42,7 +42,7 @@ export function le32(value: number): Bytes {
   return be32(value).reverse();
 }
 
-/** A copy with other bytes from `at` on. */
+/** Returns a copy with other bytes from `at` on. */
 export function patched(bytes: Bytes, at: number, other: Bytes): Bytes {
   const copy = bytes.slice();
   copy.set(other, at);
@@ -58,14 +58,14 @@ export function indexOf(bytes: Bytes, text: string, from = 0): number {
   return -1;
 }
 
-/** An ID3v2.3 tag of the given frames. */
+/** Makes an ID3v2.3 tag of the given frames. */
 export function id3(...frames: [id: string, body: Bytes][]): Bytes {
   const body = concat(frames.flatMap(([id, data]) => [id, be32(data.length), new Uint8Array(2), data]));
   const size = [21, 14, 7, 0].map((shift) => (body.length >> shift) & 127);
   return join("ID3", Uint8Array.of(3, 0, 0, ...size), body);
 }
 
-/** A text frame's body. */
+/** Makes the body of a text frame. */
 export function text(value: string): Bytes {
   return join(Uint8Array.of(3), value);
 }
@@ -75,7 +75,7 @@ export function picture(bytes: number): [id: string, body: Bytes] {
   return ["APIC", join("\0image/png\0\x03\0", noise(bytes))];
 }
 
-/** A box of MP4. */
+/** Makes an MP4 box. */
 export function box(name: string, ...parts: (Bytes | string)[]): Bytes {
   const body = join(...parts);
   return join(
@@ -98,18 +98,18 @@ export function insertIntoBox(file: Bytes, path: string[], skip: number, extra: 
   return join(copy.subarray(0, at + skip), extra, copy.subarray(at + skip));
 }
 
-/** A chunk of RIFF. */
+/** Makes a RIFF chunk. */
 export function riffChunk(name: string, body: Bytes): Bytes {
   return join(name, le32(body.length), body, new Uint8Array(body.length % 2));
 }
 
-/** A WAV of these chunks. */
+/** Makes a WAV of these chunks. */
 export function wav(...chunks: Bytes[]): Bytes {
   const body = join("WAVE", ...chunks);
   return join("RIFF", le32(body.length), body);
 }
 
-/** A page of Ogg without a checksum. */
+/** Makes an Ogg page without a checksum. */
 export function oggPage(serial: number, flags: number, granule: number, packets: Bytes[]): Bytes {
   const lacing = packets.flatMap(({ length }) => [...Array<number>(Math.floor(length / 255)).fill(255), length % 255]);
   const head = new DataView(new ArrayBuffer(27));
@@ -121,7 +121,7 @@ export function oggPage(serial: number, flags: number, granule: number, packets:
   return join(new Uint8Array(head.buffer), Uint8Array.from(lacing), ...packets);
 }
 
-/** The pages of an Ogg, each as a view of it. */
+/** Splits an Ogg into its pages, as views. */
 export function oggPages(file: Bytes): Bytes[] {
   const pages: Bytes[] = [];
   for (let at = 0; at < file.length; at += pages.at(-1)!.length) {
@@ -132,7 +132,7 @@ export function oggPages(file: Bytes): Bytes[] {
   return pages;
 }
 
-/** The page with another granule position, counted from its own, or another serial number. */
+/** Returns the page with its granule position moved by `ahead`, or with another serial number. */
 export function changePage(page: Bytes, { ahead = 0, serial }: { ahead?: number; serial?: number }): Bytes {
   const copy = page.slice();
   const view = new DataView(copy.buffer);

@@ -10,7 +10,7 @@ async function process(bytes: Bytes) {
 }
 
 describe("Samples of every format", () => {
-  test.each(samples)("The sample $file is read as its own tools read it.", async (one) => {
+  test.each(samples)("give the same facts for $file as its own tools", async (one) => {
     const { mediaType, fileType, audio } = await process(one.bytes);
     expect({ mediaType, fileType }).toEqual({ mediaType: one.mimeType, fileType: one.fileType });
     if (!one.audio) return expect(audio).toBeNull();
@@ -21,7 +21,7 @@ describe("Samples of every format", () => {
     expect(audio!.tags.title).toBe(one.title);
   });
 
-  test("The tags of an MP3 are read.", async () => {
+  test("include the tags of an MP3", async () => {
     const { audio } = await process(sample("tone-vbr.mp3").bytes);
     expect(audio!.tags).toMatchObject({ artist: "Stowage", album: "Samples", genre: "Test", year: 2024, track: 3 });
   });
@@ -36,11 +36,11 @@ describe("The detection of a media type", () => {
     ["json", '{"a":1}'],
     ["csv", "a,b\n1,2\n"],
     ["words that are magic elsewhere", "solid advice: BM, ID, MZ"],
-  ])("A file of text (%s) is told as text.", async (_, text) => {
+  ])("finds text in %s", async (_, text) => {
     expect(await detectMediaType(join(text))).toEqual({ mediaType: "text/plain", fileType: "text file" });
   });
 
-  test("A text whose head ends within a character is told as text.", async () => {
+  test("finds text if the head ends within a character", async () => {
     expect((await detectMediaType(join("x", "日".repeat(2000)).subarray(0, 4096))).fileType).toBe("text file");
   });
 
@@ -53,14 +53,14 @@ describe("The detection of a media type", () => {
     ["\0\x01\x02\x03", "application/octet-stream", "other file"],
     ["caf\u00e9 au lait", "application/octet-stream", "other file"],
     ["", "application/octet-stream", "other file"],
-  ])("A file of the bytes %j is told as %s.", async (text, mimeType, fileType) => {
+  ])("finds in the bytes %j the type %s", async (text, mimeType, fileType) => {
     expect(await detectMediaType(Uint8Array.from(text, (c) => c.charCodeAt(0)))).toEqual({
       mediaType: mimeType,
       fileType,
     });
   });
 
-  test("A WebM of audio only is told from its head alone.", async () => {
+  test("finds audio in the head of a WebM without pictures", async () => {
     expect(await detectMediaType(sample("tone-live.webm").bytes.subarray(0, 4096))).toEqual({
       mediaType: "audio/webm",
       fileType: "audio file",
@@ -70,18 +70,18 @@ describe("The detection of a media type", () => {
 
 describe("The content type that a file is served with", () => {
   test.each(["text/html", "image/svg+xml", "application/xml", "text/javascript", "application/x-msdownload", "", "x"])(
-    "A file of the type %j is served as opaque bytes.",
+    "is opaque bytes for %j",
     (mimeType) => expect(servedContentType(mimeType)).toBe("application/octet-stream"),
   );
 
-  test("A harmless type is served as it is, and text with its charset.", () => {
+  test("is the media type if that is harmless, and states the charset of text", () => {
     for (const { mimeType } of samples) expect(servedContentType(mimeType)).toBe(mimeType);
     expect(servedContentType("text/plain")).toBe("text/plain; charset=utf-8");
   });
 });
 
-describe("Reads of ranges", () => {
-  test("A WAV of 100 MB is read by less than 200 KB of it.", async () => {
+describe("Range reads", () => {
+  test("take less than 200 KB of a WAV of 100 MB", async () => {
     const dataBytes = 100_000_000 - 44;
     const header = sample("tone.wav").bytes.slice(0, 44);
     const view = new DataView(header.buffer);
@@ -99,7 +99,7 @@ describe("Reads of ranges", () => {
     expect(total).toBeLessThan(200_000);
   });
 
-  test("An MP3 without a header is walked in windows of at most 1 MiB.", async () => {
+  test("walk a headerless MP3 in windows of at most 1 MiB", async () => {
     const bytes = repeat(sample("tone-cbr.mp3").bytes, 400);
     const { read, lengths } = reader(bytes);
     const { audio } = await inspectFile(read, bytes.length);
@@ -108,9 +108,9 @@ describe("Reads of ranges", () => {
     expect(lengths.length).toBeLessThan(20);
   });
 
-  test("The end of a long Ogg is found in its tail.", async () => {
+  test("find the end of a long Ogg in its tail", async () => {
     const ogg = sample("tone.ogg").bytes;
-    // The same last page, a megabyte later: what lies between is not read.
+    // The same last page, a megabyte later. The bytes in between are not read.
     const last = new TextDecoder("latin1").decode(ogg).lastIndexOf("OggS");
     const long = join(ogg.subarray(0, last), new Uint8Array(1_000_000), ogg.subarray(last));
     const { read, lengths } = reader(long);
@@ -119,7 +119,7 @@ describe("Reads of ranges", () => {
     expect(lengths.reduce((a, b) => a + b)).toBeLessThan(300_000);
   });
 
-  test("A failure of the reader is passed on unchanged, wherever it comes.", async () => {
+  test("pass on every failure unchanged", async () => {
     const failure = new Error("R2 is away");
     for (const { bytes, file } of samples.filter(({ fileType }) => fileType !== "image file")) {
       const { read, lengths } = reader(bytes);
@@ -135,7 +135,7 @@ describe("Reads of ranges", () => {
     }
   });
 
-  test("A short read is taken for a failure of the reader, not for bad audio.", async () => {
+  test("treat a short read as a failure, not as bad audio", async () => {
     const { bytes } = sample("tone.wav");
     const short = async (offset: number, length: number) => bytes.slice(offset, offset + length - 1);
     const result = inspectFile(short, bytes.length);
@@ -144,8 +144,8 @@ describe("Reads of ranges", () => {
   });
 });
 
-describe("Odd but honest recordings", () => {
-  test("A WebM with clusters of unknown size, as browsers record it, is read.", async () => {
+describe("An unusual recording", () => {
+  test("may be a WebM with clusters of unknown size, as browsers record it", async () => {
     const { bytes } = sample("tone-live.webm");
     const parts: Bytes[] = [];
     let from = 0;
@@ -160,7 +160,7 @@ describe("Odd but honest recordings", () => {
     expect(audio!.durationSeconds).toBeCloseTo(2.02, 1);
   });
 
-  test("An MP3 behind a tag with a large cover is read.", async () => {
+  test("may be an MP3 behind a tag with a large cover", async () => {
     const cover = join("\0image/png\0\x03\0", noise(300_000));
     const title = join(Uint8Array.of(3), "Lied\0");
     const bytes = join(id3(["APIC", cover], ["TIT2", title]), sample("tone-cbr.mp3").bytes);
@@ -170,21 +170,21 @@ describe("Odd but honest recordings", () => {
     expect(audio!.tags).toEqual({ title: "Lied" });
   });
 
-  test("An MP3 whose tag is followed by padding is read.", async () => {
+  test("may be an MP3 with padding behind its tag", async () => {
     const bytes = join(id3(["TIT2", join("\0Song")]), new Uint8Array(9000), sample("tone-cbr.mp3").bytes);
     const { mediaType, audio } = await process(bytes);
     expect(mediaType).toBe("audio/mpeg");
     expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
   });
 
-  test("A FLAC behind a long ID3 tag is read as FLAC.", async () => {
+  test("may be a FLAC behind a long ID3 tag", async () => {
     const bytes = join(id3(["TIT2", new Uint8Array(6000)]), sample("tone.flac").bytes);
     const { mediaType, audio } = await process(bytes);
     expect(mediaType).toBe("audio/flac");
     expect(audio!.durationSeconds).toBe(1.5);
   });
 
-  test("A tag of 20 MB is not copied into memory.", async () => {
+  test("may have a tag of 20 MB, which is not copied into memory", async () => {
     const bytes = join(id3(["APIC", new Uint8Array(20_000_000)]), sample("tone-cbr.mp3").bytes);
     const { read, lengths } = reader(bytes);
     const { audio } = await inspectFile(read, bytes.length);
@@ -193,7 +193,7 @@ describe("Odd but honest recordings", () => {
   });
 
   test.each(["tone-vbr.mp3", "tone-cbr.mp3", "tone.wav", "tone.ogg", "tone-live.webm", "tone.aac", "tone.aiff"])(
-    "The sample %s is read where its last quarter is missing.",
+    "may be %s without its last quarter",
     async (file) => {
       const { bytes } = sample(file);
       const { audio } = await process(bytes.subarray(0, (bytes.length * 3) / 4));
@@ -201,13 +201,13 @@ describe("Odd but honest recordings", () => {
     },
   );
 
-  test("Audio that the parser doesn't know is told as audio, and nothing else is said of it.", async () => {
+  test("of an unsupported format is audio without facts", async () => {
     const { fileType, audio } = await process(join("#!AMR\n", noise(100)));
     expect(fileType).toBe("audio file");
     expect(audio).toMatchObject({ codec: null, durationSeconds: null, tags: {} });
   });
 
-  test("Tags are kept small and storable.", async () => {
+  test("has small tags that can be stored", async () => {
     const long = (id: string): [string, Bytes] => [id, join(Uint8Array.of(3), `a\0b\u0007${"日😀".repeat(1_000)}`)];
     const frames = ["TIT2", "TPE1", "TALB", "TPE2", "TCOM", "TCON", "TCOP", "TSRC"].map(long);
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
@@ -218,7 +218,7 @@ describe("Odd but honest recordings", () => {
     expect(json).not.toMatch(/\\u00|\\ud/i);
   });
 
-  test("A recording behind a tag of more text than any honest one is read without its tags.", async () => {
+  test("behind a tag of 500 KB of text is read without tags", async () => {
     const values = Array.from({ length: 60_000 }, (_, n) => `artist ${n}`).join("\0");
     const frames: [string, Bytes][] = [["TPE1", join(Uint8Array.of(3), values)]];
     const { audio } = await process(join(id3(...frames), sample("tone-cbr.mp3").bytes));
@@ -226,7 +226,7 @@ describe("Odd but honest recordings", () => {
     expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
   });
 
-  test("A broken video remains a video.", async () => {
+  test("stays a video if it is a damaged one", async () => {
     const { bytes } = sample("silent.mp4");
     const { fileType, audio } = await process(join(bytes.subarray(0, 60), noise(5000)));
     expect(fileType).toBe("video file");
@@ -234,7 +234,7 @@ describe("Odd but honest recordings", () => {
   });
 });
 
-/** A FLAC whose comment block, of 12 bytes, states so many comments. */
+/** Makes a FLAC whose comment block of 12 bytes states `count` comments. */
 function flacWithComments(count: number): Bytes {
   const streamInfo = sample("tone.flac").bytes.slice(4, 4 + 4 + 34);
   streamInfo[0] = 0;
@@ -249,8 +249,8 @@ function flacWithComments(count: number): Bytes {
   );
 }
 
-describe("A WebM of nothing but marks of clusters", () => {
-  test("A WebM of nothing but marks of clusters is read in as many steps as it has marks, not their square.", async () => {
+describe("A WebM of nothing but cluster ids", () => {
+  test("is read in linear time", async () => {
     const live = sample("tone-live.webm").bytes;
     const head = live.slice(0, indexOf(live, "\x1f\x43\xb6\x75"));
     const units = 100_000;
@@ -269,12 +269,12 @@ describe("A WebM of nothing but marks of clusters", () => {
   });
 });
 
-describe("Bytes that only call themselves audio", () => {
+describe("A file that only claims to be audio", () => {
   const cut = (file: string, length: number) => sample(file).bytes.subarray(0, length);
   const flacFrames = () => indexOf(sample("tone.flac").bytes, "\xff\xf8");
   test.each<[string, () => Bytes]>([
     ["fLaC and noise", () => join("fLaC", noise(20_000))],
-    // The parser would make room for 30 million comments.
+    // The parser would allocate memory for 30 million comments.
     ["a FLAC that claims millions of comments", () => flacWithComments(30_000_000)],
     ["a FLAC header and noise", () => join(sample("tone.flac").bytes.subarray(0, flacFrames()), noise(20_000))],
     ["a FLAC header alone", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
@@ -290,13 +290,13 @@ describe("Bytes that only call themselves audio", () => {
     ["Ogg headers alone", () => cut("tone.opus", indexOf(sample("tone.opus").bytes, "OggS", 100))],
     ["an M4A without its index", () => cut("tone.m4a", 5000)],
     ["WebM without tracks", () => join(cut("tone.webm", 40), "A_OPUS", noise(20_000))],
-  ])("A file that is no more than %s is refused as unreadable.", async (_, make) => {
+  ])("is rejected as unreadable: %s", async (_, make) => {
     const bytes = make();
     expect((await detectMediaType(bytes.subarray(0, 4096))).fileType).toBe("audio file");
     await expect(process(bytes)).rejects.toBeInstanceOf(UnreadableAudio);
   });
 
-  test("Reading a broken recording ends in an answer or UnreadableAudio, whatever bytes are broken.", async () => {
+  test("is read or rejected, whichever bytes are damaged", async () => {
     for (const { bytes, audio } of samples) {
       if (!audio) continue;
       for (let seed = 1; seed <= 20; seed++) {
@@ -311,7 +311,7 @@ describe("Bytes that only call themselves audio", () => {
     }
   });
 
-  test("A file made of nothing but tiny chunks is given up on.", async () => {
+  test("is rejected if it consists of tiny chunks", async () => {
     const chunks = new Uint8Array(8_000_000);
     for (let at = 0; at < chunks.length; at += 8) chunks.set([0x4a, 0x55, 0x4e, 0x4b], at);
     await expect(process(join("RIFF", Uint8Array.of(255, 255, 255, 127), "WAVE", chunks))).rejects.toBeInstanceOf(
