@@ -20,6 +20,8 @@ export interface Settings {
   uploadIdleMilliseconds: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
+  /** A team's oldest events above this number are deleted. */
+  maxTeamEvents: number;
   /** How long events are kept. */
   eventDays: number;
   /** The queue whose messages have used up their tries. */
@@ -86,6 +88,7 @@ const envSchema = z.object({
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
+  MAX_TEAM_EVENTS: positive,
   EVENT_DAYS: positive,
   LINK_HOST: z
     .string()
@@ -144,6 +147,7 @@ function isolateDeps(env: Env): IsolateDeps {
       uploadIdleMilliseconds: vars.UPLOAD_IDLE_SECONDS * 1000,
       maxTeamBytes: vars.MAX_TEAM_BYTES,
       maxTeamFiles: vars.MAX_TEAM_FILES,
+      maxTeamEvents: vars.MAX_TEAM_EVENTS,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
       ownHosts: vars.OWN_HOSTS,

@@ -98,6 +98,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   UPLOAD_IDLE_SECONDS: "setting",
   MAX_TEAM_BYTES: "setting",
   MAX_TEAM_FILES: "setting",
+  MAX_TEAM_EVENTS: "setting",
   MASTER_KEY: "secret",
   OPERATOR_TOKEN: "secret",
   S3_ACCESS_KEY_ID: "secret",

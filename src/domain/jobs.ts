@@ -1,14 +1,12 @@
-import { eq } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { type Param, preparedQuery, read } from "../platform/db.ts";
-import type { DeliveryJob, JobOutcome, ReceivedFileJob, ReceivedJob } from "../platform/jobs.ts";
-import { files } from "../platform/schema.ts";
+import type { DeliveryJob, FileJob, Job, JobOutcome } from "../platform/jobs.ts";
 import { deliver } from "./events/sending.ts";
 import { enqueueDeliveries } from "./events/turns.ts";
 import { failExhaustedFile, processFile } from "./files/processing.ts";
+import { assembleUpload } from "./files/upload-recovery.ts";
 
-/** Takes a message of any queue: what it names says what is to be done. */
-export function handleJob(deps: Deps, queue: string, job: ReceivedJob): Promise<JobOutcome> {
+/** Handles a message of any queue. The fields that it has determine the work. */
+export function handleJob(deps: Deps, queue: string, job: Job): Promise<JobOutcome> {
   return "fileId" in job ? handleFileJob(deps, queue, job) : handleDeliveryJob(deps, job);
 }
 
@@ -32,26 +30,8 @@ async function endSlowTry(deps: Deps, job: DeliveryJob, rest: Promise<JobOutcome
   }
 }
 
-async function handleFileJob(
-  deps: Deps,
-  queue: string,
-  { fileId, teamId: named }: ReceivedFileJob,
-): Promise<JobOutcome> {
-  const teamId = named ?? (await findTeam(deps, fileId));
-  if (teamId === undefined) return "not ours";
-  const handle = queue === deps.settings.deadLetterQueue ? failExhaustedFile : processFile;
-  return handle(deps, { teamId, fileId });
-}
-
-const teamOfFile = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ teamId: files.teamId })
-    .from(files)
-    .where(eq(files.id, param("id"))),
-);
-
-/** For a message that names no team. It scans: only those that were under way while a release took over cost that. */
-async function findTeam(deps: Deps, id: string): Promise<string | undefined> {
-  const [[row]] = await read(deps, [teamOfFile({ id })]);
-  return row?.teamId;
+async function handleFileJob(deps: Deps, queue: string, job: FileJob): Promise<JobOutcome> {
+  if (queue === deps.settings.deadLetterQueue) return failExhaustedFile(deps, job);
+  const outcome = await processFile(deps, job);
+  return outcome === "not ours" ? assembleUpload(deps, job) : outcome;
 }

@@ -3,8 +3,8 @@ import type { Deps } from "../deps.ts";
 import { given, type Param, preparedQuery, write } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
 import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
+import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
-import { PURGE_ROWS, purgeTrail } from "./events/trail.ts";
 import { DUE_DELIVERIES, sendDueDeliveries } from "./events/turns.ts";
 import {
   changed,
@@ -15,65 +15,141 @@ import {
 } from "./files/files.ts";
 import { fileKey, objectKeys } from "./files/names.ts";
 import { isAbandoned } from "./files/processing.ts";
-import { recoverUploads } from "./files/resumable.ts";
-import { MAX_OVERDUE_UPLOADS } from "./files/resumable-rows.ts";
+import {
+  CALLS_PER_LEFTOVER,
+  deleteFinishedUploads,
+  deleteLeftovers,
+  enqueueAssemblies,
+  expireUploads,
+  FINISHED_ROWS,
+  LEFTOVER_ROWS,
+  UPLOAD_ROWS,
+} from "./files/upload-recovery.ts";
+import { type Cost, RUN_LIMITS, RunBudget } from "./run-budget.ts";
 
-/** A run takes so many of each kind, well inside Cloudflare's limits for an invocation; the next run goes on. */
+/** Rows of one batch of a step. */
 const BATCH_ROWS = 500;
-const MAX_BATCHES = 10;
-/** Each row is a query, of which D1 takes 1,000 in an invocation: one batch of them in a run. */
+/** A queue takes 100 messages in a call. */
+const SEND_CALLS = BATCH_ROWS / 100;
+/** R2 deletes 1,000 objects in a call. Files of 500 MB, the largest body that Cloudflare accepts, have up to 100 parts each. */
+const ERASE_CALLS = 50;
+/** Each row is one query. */
 const REENCRYPT_ROWS = 200;
 const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
+/** Urgent steps leave the rest of the budget to clean-up, so that no backlog of theirs lets the database fill up. */
+const URGENT_SHARE = 0.5;
 
-export interface Recovered extends Record<string, number> {
-  /** Files sent to the queue again: never sent, sent in vain, or left by a worker whose lease ran out. */
-  sent: number;
-  /** Files whose deletion, or whose broken upload, was brought to its end; and resumable uploads whose time was over. */
-  erased: number;
-  /** Expired keys of logins, removed. */
-  loginsRemoved: number;
-  /** API keys removed 30 days after they expired. */
-  keysRemoved: number;
-  /** Deliveries whose messages were sent: for a later try, never sent, or sent in vain. */
-  deliveries: number;
-  /** Events, and deliveries, that were older than the trail is kept. */
-  purged: number;
-  /** Tokens, and secrets of webhooks, encrypted anew under the current master key. */
-  reencrypted: number;
+const NOTHING_RECOVERED = {
+  /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
+  sent: 0,
+  /** Complete uploads that a consumer was asked to assemble. */
+  assemblies: 0,
+  /** Deliveries whose message was sent: a later attempt, or a lost message. */
+  deliveries: 0,
+  /** Incomplete uploads that expired. */
+  uploadsExpired: 0,
+  /** Finished uploads that are no longer remembered for late clients. */
+  uploadsRemoved: 0,
+  /** Files whose deletion was completed. */
+  erased: 0,
+  /** Expired session keys. */
+  loginsRemoved: 0,
+  /** API keys that expired 30 days ago. */
+  keysRemoved: 0,
+  /** Events and deliveries. */
+  purged: 0,
+  /** Tokens and webhook secrets encrypted under the current master key. */
+  reencrypted: 0,
+};
+export type Recovered = typeof NOTHING_RECOVERED;
+
+interface Step {
+  name: string;
+  count: keyof Recovered;
+  /** What a batch uses at most. */
+  cost: Cost;
+  batch(): Promise<Batch>;
+}
+
+/** A step whose batches have `limit` rows until the last one. */
+const stepOf = (
+  name: string,
+  count: keyof Recovered,
+  limit: number,
+  cost: Cost,
+  take: () => Promise<number>,
+): Step => ({
+  name,
+  count,
+  cost,
+  batch: async () => {
+    const rows = await take();
+    return { rows, isLast: rows < limit };
+  },
+});
+
+/** Work that somebody waits for. */
+function urgentSteps(deps: Deps): Step[] {
+  const send = { queries: 1, calls: SEND_CALLS, rows: BATCH_ROWS };
+  return [
+    stepOf("send_pending", "sent", BATCH_ROWS, send, () => sendOverdue(deps, resendPending)),
+    stepOf("send_abandoned", "sent", BATCH_ROWS, send, () => sendOverdue(deps, releaseAbandoned)),
+    stepOf("assemblies", "assemblies", UPLOAD_ROWS, send, () => enqueueAssemblies(deps)),
+    stepOf("deliveries", "deliveries", DUE_DELIVERIES, send, () => sendDueDeliveries(deps)),
+  ];
+}
+
+function cleanUpSteps(deps: Deps): Step[] {
+  const erase = { queries: 2, calls: ERASE_CALLS, rows: BATCH_ROWS };
+  const leftovers = { queries: 3, calls: LEFTOVER_ROWS * CALLS_PER_LEFTOVER, rows: LEFTOVER_ROWS };
+  const purge = { queries: 2 };
+  const keys = deps.secrets.olderKeyIds.length;
+  const reencrypt = { queries: keys * (1 + REENCRYPT_ROWS), rows: keys * REENCRYPT_ROWS };
+  return [
+    stepOf("expired_uploads", "uploadsExpired", UPLOAD_ROWS, { queries: 2 }, () => expireUploads(deps)),
+    stepOf("finished_uploads", "uploadsRemoved", FINISHED_ROWS, { queries: 1 }, () => deleteFinishedUploads(deps)),
+    stepOf("leftovers", "uploadsRemoved", LEFTOVER_ROWS, leftovers, () => deleteLeftovers(deps)),
+    stepOf("erase_abandoned", "erased", BATCH_ROWS, erase, () => eraseOverdue(deps, hideAbandoned)),
+    stepOf("erase_deleting", "erased", BATCH_ROWS, erase, () => eraseOverdue(deps, retryDeleting)),
+    stepOf("logins", "loginsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredLogins(deps, BATCH_ROWS)),
+    stepOf("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
+    { name: "events", count: "purged", cost: purge, batch: purgeEvents(deps) },
+    { name: "deliveries_purge", count: "purged", cost: purge, batch: purgeDeliveries(deps) },
+    stepOf("tokens", "reencrypted", Infinity, reencrypt, () => reencryptTokens(deps, REENCRYPT_ROWS)),
+    stepOf("secrets", "reencrypted", Infinity, reencrypt, () => reencryptSecrets(deps, REENCRYPT_ROWS)),
+  ];
 }
 
 /**
- * Finishes what was left unfinished, from a cron trigger. Every step is idempotent and may itself be cut off anywhere:
- * a row's `due_at` moves only in the update that takes the row's next step, so what is not done is found again.
- * A step that fails leaves the others to be tried; its error is logged.
+ * Finishes interrupted work, from a cron trigger. Every step is idempotent and may itself stop at any point: a row's
+ * `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
+ * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
+ * logged and does not stop the others.
  */
-export async function recover(deps: Deps): Promise<Recovered> {
-  const step = async (name: string, batch: () => Promise<number>, batchRows = BATCH_ROWS, maxBatches = MAX_BATCHES) => {
-    let done = 0;
+export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
+  const budget = new RunBudget(deps.system, limits);
+  const counts = { ...NOTHING_RECOVERED };
+  const hasMore = async ({ name, count, cost, batch }: Step, share: number): Promise<boolean> => {
+    if (!budget.take(cost, share)) return false;
     try {
-      for (let batches = 0; batches < maxBatches && done === batches * batchRows; batches++) done += await batch();
+      const { rows, isLast } = await batch();
+      counts[count] += rows;
+      return !isLast;
     } catch (cause) {
-      deps.log("error", "recovery step failed", { outcome: name, cause });
+      deps.log("error", "recovery_step_failed", { outcome: name, cause });
+      return false;
     }
-    return done;
   };
-  const counts: Recovered = {
-    sent:
-      (await step("send", () => sendOverdue(deps, resendPending))) +
-      (await step("send", () => sendOverdue(deps, releaseAbandoned))),
-    erased:
-      (await step("uploads", () => recoverUploads(deps), MAX_OVERDUE_UPLOADS)) +
-      (await step("erase", () => eraseOverdue(deps, hideAbandoned))) +
-      (await step("erase", () => eraseOverdue(deps, retryDeleting))),
-    loginsRemoved: await step("logins", () => removeExpiredLogins(deps, BATCH_ROWS)),
-    keysRemoved: await step("keys", () => removeExpiredKeys(deps, BATCH_ROWS)),
-    deliveries: await step("deliveries", () => sendDueDeliveries(deps), DUE_DELIVERIES),
-    purged: await step("purge", () => purgeTrail(deps), PURGE_ROWS),
-    reencrypted:
-      (await step("reencrypt", () => reencryptTokens(deps, REENCRYPT_ROWS), REENCRYPT_ROWS, 1)) +
-      (await step("reencrypt", () => reencryptSecrets(deps, REENCRYPT_ROWS), REENCRYPT_ROWS, 1)),
+  const takeTurns = async (steps: Step[], share: number) => {
+    for (let open = steps; open.length > 0; ) {
+      const next: Step[] = [];
+      for (const step of open) if (await hasMore(step, share)) next.push(step);
+      open = next;
+    }
   };
-  deps.log("info", "recovery", { counts });
+  await takeTurns(urgentSteps(deps), URGENT_SHARE);
+  await takeTurns(cleanUpSteps(deps), 1);
+  deps.log("info", "recovery_finished", { counts });
   return counts;
 }
 

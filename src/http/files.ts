@@ -254,7 +254,8 @@ export const usage = read(
   {
     tag: "Files",
     summary: "Get the team's usage",
-    description: "What the team keeps and may keep. An upload under way counts by its Content-Length.",
+    description:
+      "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes.",
     success: {
       description: "The usage.",
       schema: z.strictObject({
@@ -264,11 +265,20 @@ export const usage = read(
           bytes: z.int().nonnegative(),
           maxFiles: z.int().positive(),
           maxBytes: z.int().positive(),
+          events: z.int().nonnegative(),
+          maxEvents: z.int().positive(),
         }),
       }),
       example: {
         message: "Usage of the team.",
-        data: { files: 12, bytes: 60_104_321, maxFiles: 100_000, maxBytes: 50_000_000_000 },
+        data: {
+          files: 12,
+          bytes: 60_104_321,
+          maxFiles: 100_000,
+          maxBytes: 50_000_000_000,
+          events: 4210,
+          maxEvents: 200_000,
+        },
       },
     },
   },

@@ -3,31 +3,26 @@ import type { Log } from "./log.ts";
 import { once } from "./retry.ts";
 
 const id = z.string().regex(/^[0-9a-f]{24}$/);
-/** What a message says: a file has work to do. All else is read from its row, so a late message does no harm. */
-const fileJobSchema = z.strictObject({ fileId: id, teamId: id.optional() });
-/** The same of a webhook's delivery of the event `seq`. */
+/** A file has work to do. Everything else is in its row, so a late or duplicate message is harmless. */
+const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
+/** The same for a webhook's delivery of the event `seq`. */
 const deliveryJobSchema = z.strictObject({ teamId: id, webhookId: id, seq: z.int().positive() });
 const jobSchema = z.union([fileJobSchema, deliveryJobSchema]);
 
-/** One of the release before names no team. */
-export type ReceivedFileJob = z.infer<typeof fileJobSchema>;
-export interface FileJob {
-  teamId: string;
-  fileId: string;
-}
+export type FileJob = z.infer<typeof fileJobSchema>;
 export type DeliveryJob = z.infer<typeof deliveryJobSchema>;
-export type ReceivedJob = ReceivedFileJob | DeliveryJob;
+export type Job = FileJob | DeliveryJob;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;
 
-export interface Jobs<Job> {
-  send(job: Job): Promise<void>;
-  /** They arrive after the delay. */
-  sendAll(jobs: Job[], delaySeconds?: number): Promise<void>;
+export interface Jobs<J> {
+  send(job: J): Promise<void>;
+  /** The messages arrive after the delay. */
+  sendAll(jobs: J[], delaySeconds?: number): Promise<void>;
 }
 
-export function createJobs<Job>(queue: Queue<Job>): Jobs<Job> {
+export function createJobs<J>(queue: Queue<J>): Jobs<J> {
   return {
     async send(job) {
       await once(() => queue.send(job));
@@ -59,7 +54,7 @@ export function retryDelaySeconds(tries: number): number {
 export async function receiveJobs(
   batch: MessageBatch,
   log: Log,
-  handle: (job: ReceivedJob) => Promise<JobOutcome>,
+  handle: (job: Job) => Promise<JobOutcome>,
 ): Promise<void> {
   await Promise.all(
     batch.messages.map(async (message) => {

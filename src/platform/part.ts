@@ -93,6 +93,11 @@ export class Part {
     return this.#room.key;
   }
 
+  /** R2 holds the part in an object of its own. */
+  get isSpilled(): boolean {
+    return this.#spill !== undefined;
+  }
+
   get isFull(): boolean {
     return this.#used === this.#room.bytes;
   }

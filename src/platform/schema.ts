@@ -99,9 +99,9 @@ export const files = sqliteTable(
     processedAt: integer("processed_at"),
     /** Claims since the file was last made pending by a person: one that kills its worker each time must end. */
     attempts: integer().notNull().default(0),
-    /** When recovery is to look at the file; null once nothing is owed. */
+    /** When the recovery job takes the file's next step; null once nothing is left to do. */
     dueAt: integer("due_at"),
-    /** While processing: until then the file is its worker's alone. */
+    /** While processing: the file belongs to one worker until this instant. */
     leaseEndsAt: integer("lease_ends_at"),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
@@ -109,6 +109,8 @@ export const files = sqliteTable(
     waveformWritingSince: integer("waveform_writing_since"),
     /** +1 with every change that shows; also the fencing token of a processing claim. */
     version: integer().notNull().default(0),
+    /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
+    statedSha256: text("stated_sha256"),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
@@ -158,6 +160,12 @@ export const links = sqliteTable(
 );
 
 export const isUnfinished = sql`is_finished = 0`;
+/** The last request stored all bytes and died before it assembled them. */
+export const isAwaitingAssembly = sql`is_finished = 0 and offset_bytes = size_bytes`;
+export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
+/** Nothing of the upload is in R2 except the bytes of its file. */
+export const isFinishedAndClean = sql`is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0`;
+export const isFinishedWithLeftovers = sql`is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1)`;
 
 /** A resumable upload, and for a day after its end what answers a client that missed the last answer. */
 export const uploads = sqliteTable(
@@ -176,8 +184,6 @@ export const uploads = sqliteTable(
     partBytes: integer("part_bytes").notNull(),
     /** `Upload-Metadata`, as it was sent. */
     metadata: text().notNull(),
-    /** What the client says the SHA-256 is, hex. */
-    sha256: text(),
     /** These three are null until the first part is full, and R2's id is again once the parts are put together. */
     multipartId: text("multipart_id"),
     mimeType: text("mime_type"),
@@ -193,12 +199,18 @@ export const uploads = sqliteTable(
     /** Nothing more is taken: the file is committed, or deleted. */
     isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
     createdAt: integer("created_at").notNull(),
-    /** When recovery is to look: the upload expires, has not been put together, or need not be remembered any longer. */
+    /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
     dueAt: integer("due_at").notNull(),
+    /** R2 may hold partial parts that no row names: a request left one, spilled a part there, or died. */
+    hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
     primaryKey({ columns: [t.fileId] }),
-    index("uploads_due").on(t.dueAt),
+    // A row is in one of these four, so each step of the recovery job reads only its own rows.
+    index("uploads_awaiting_assembly").on(t.dueAt).where(isAwaitingAssembly),
+    index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
+    index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
+    index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
     // In the order of the list, and with all that a creation sums up.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.sizeBytes).where(isUnfinished),
   ],
@@ -252,6 +264,11 @@ export const events = sqliteTable(
     subjectVersion: integer("subject_version"),
     /** JSON. */
     data: text().notNull(),
+    /**
+     * Position in the team's log: one more than that of the event before. Only the oldest events are ever deleted, so
+     * the first and the last position give the count, with no counter to write and no rows to scan.
+     */
+    position: integer().notNull(),
   },
   (t) => [primaryKey({ columns: [t.teamId, t.seq] })],
 );

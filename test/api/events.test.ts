@@ -242,7 +242,7 @@ describe("Reading the trail", () => {
     const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1600)";
     const type = "case when i in (3, 499, 500, 998, 999, 1500) then 'user.deleted' else 'file.uploaded' end";
     const actor = JSON.stringify({ kind: "system", keyId: null, userId: null, requestId: null });
-    await env.DB.prepare(`${rows} insert into events select ?1, i, ${type}, 1, ?2, ?1, 0, '{}' from n`)
+    await env.DB.prepare(`${rows} insert into events select ?1, i, ${type}, 1, ?2, ?1, 0, '{}', i from n`)
       .bind(team.teamId, actor)
       .run();
     const all = [3, 499, 500, 998, 999, 1500].map((seq) => eventId(team.teamId, seq));
@@ -336,7 +336,7 @@ describe("What the trail keeps", () => {
     const world = new World();
     const team = await world.newTeam();
     const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1200)";
-    await env.DB.prepare(`${rows} insert into events select ?, i, 'user.created', 1, '{}', 'x', 0, '{}' from n`)
+    await env.DB.prepare(`${rows} insert into events select ?, i, 'user.created', 1, '{}', 'x', 0, '{}', i from n`)
       .bind(team.teamId)
       .run();
     await must(world.recover());

@@ -473,15 +473,22 @@ describe("Processing a file again", () => {
   });
 });
 
-test("The usage of a team counts its files and their bytes, beside what it may keep.", async () => {
+test("the usage of a team counts its files, bytes and events, next to their limits", async () => {
   const team = await newTeam();
   const usage = async () => (await team.call("GET", "/docs/v1/usage")).body;
-  const allowed = { maxFiles: Number(env.MAX_TEAM_FILES), maxBytes: Number(env.MAX_TEAM_BYTES) };
+  const limits = {
+    maxFiles: Number(env.MAX_TEAM_FILES),
+    maxBytes: Number(env.MAX_TEAM_BYTES),
+    maxEvents: Number(env.MAX_TEAM_EVENTS),
+  };
+  const stored = async () =>
+    (await env.DB.prepare("select count(*) as n from events where team_id = ?").bind(team.teamId).first<number>("n")) ??
+    0;
   expect(fieldsOf(await usage())).toEqual(["data", "message"]);
-  expect((await usage()).data).toEqual({ files: 0, bytes: 0, ...allowed });
+  expect((await usage()).data).toEqual({ files: 0, bytes: 0, events: 1, ...limits });
   const id = await upload(team, "a.txt", "hello");
   await upload(team, "b.txt", "world!");
-  expect((await usage()).data).toEqual({ files: 2, bytes: 11, ...allowed });
+  expect((await usage()).data).toEqual({ files: 2, bytes: 11, events: await stored(), ...limits });
   await team.call("DELETE", `${UPLOADS}/${id}`);
-  expect((await usage()).data).toEqual({ files: 1, bytes: 6, ...allowed });
+  expect((await usage()).data).toEqual({ files: 1, bytes: 6, events: await stored(), ...limits });
 });

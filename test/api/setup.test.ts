@@ -29,6 +29,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   UPLOAD_IDLE_SECONDS: true,
   MAX_TEAM_BYTES: true,
   MAX_TEAM_FILES: true,
+  MAX_TEAM_EVENTS: true,
   EVENT_DAYS: true,
   DEAD_LETTER_QUEUE: true,
 };

@@ -646,7 +646,7 @@ describe("A replay", () => {
     await env.DB.prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 2500)
        insert into events select ?1, (select max(seq) from events where team_id = ?1) + i,
-       iif(i % 2, 'apikey.created', 'user.created'), 1, '{}', 'x', null, '{}' from n`,
+       iif(i % 2, 'apikey.created', 'user.created'), 1, '{}', 'x', null, '{}', i from n`,
     )
       .bind(team.teamId)
       .run();

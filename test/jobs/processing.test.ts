@@ -175,21 +175,27 @@ describe("A message", () => {
     },
   );
 
-  test.for(["text", null, 7, [], {}, { fileId: "short" }, { fileId: UNKNOWN, more: true }])(
-    "that violates the schema (%j) is logged and acknowledged",
-    async (body) => {
-      const world = new World();
-      const { log } = world.deps();
-      const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
-      await receiveJobs(batch, log, (job) => handleJob(world.deps(), "stowage-jobs", job));
-      const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
-      expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
-      expect(world.lines).toEqual([{ level: "error", event: "message invalid", outcome: "acked" }]);
-    },
-  );
+  test.for([
+    "text",
+    null,
+    7,
+    [],
+    {},
+    { fileId: UNKNOWN },
+    { ...UNKNOWN_JOB, fileId: "short" },
+    { ...UNKNOWN_JOB, more: true },
+  ])("that violates the schema (%j) is logged and acknowledged", async (body) => {
+    const world = new World();
+    const { log } = world.deps();
+    const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
+    await receiveJobs(batch, log, (job) => handleJob(world.deps(), "stowage-jobs", job));
+    const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
+    expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
+    expect(world.lines).toEqual([{ level: "error", event: "message invalid", outcome: "acked" }]);
+  });
 
   test("that always fails does not affect its batch", async () => {
-    const { world, id, row } = await stored();
+    const { world, job: good, row } = await stored();
     const message = (name: string, body: unknown, attempts = 1) => ({
       id: name,
       timestamp: new Date(),
@@ -198,8 +204,8 @@ describe("A message", () => {
     });
     const batch = createMessageBatch("stowage-jobs", [
       message("junk", { fileId: 1 }),
-      message("poison", { fileId: UNKNOWN }, 3),
-      message("good", { fileId: id }),
+      message("poison", UNKNOWN_JOB, 3),
+      message("good", good),
     ]);
     const retries = watchRetries(batch);
     await receiveJobs(batch, world.deps().log, async (job) => {
@@ -216,9 +222,9 @@ describe("A message", () => {
   test.each(["stowage-jobs", "stowage-jobs-dead"])(
     "of %s is retried by a misconfigured Worker, which does not throw",
     async (queue) => {
-      const batch = createMessageBatch<{ fileId: string }>(queue, [
-        { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: UNKNOWN } },
-        { id: "b", timestamp: new Date(), attempts: 2, body: { fileId: UNKNOWN } },
+      const batch = createMessageBatch<typeof UNKNOWN_JOB>(queue, [
+        { id: "a", timestamp: new Date(), attempts: 1, body: UNKNOWN_JOB },
+        { id: "b", timestamp: new Date(), attempts: 2, body: UNKNOWN_JOB },
       ]);
       const ctx = createExecutionContext();
       const retries = watchRetries(batch);
@@ -232,10 +238,8 @@ describe("A message", () => {
   );
 
   test("is processed by the deployed handler", async () => {
-    const { id, row } = await stored();
-    const batch = createMessageBatch("stowage-jobs", [
-      { id: "a", timestamp: new Date(), attempts: 1, body: { fileId: id } },
-    ]);
+    const { job, row } = await stored();
+    const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body: job }]);
     const ctx = createExecutionContext();
     await worker.queue(batch, env, ctx);
     expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual(["a"]);

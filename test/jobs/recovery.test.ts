@@ -1,83 +1,111 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { afterEach, describe, expect, test } from "vitest";
+import { OWNERS_PER_CHECK } from "../../src/domain/events/purge.ts";
 import { recover } from "../../src/domain/recovery.ts";
+import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, newUuid, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
-import { expectSettled, expectSound, forget, rowsOf, World } from "../support/world.ts";
+import { patternOf, Uploader } from "../support/uploader.ts";
+import { expectSettled, expectSound, forget, must, rowsOf, World } from "../support/world.ts";
 
-/*
- * What the cron trigger finds unfinished, and finishes. Recovery works on every team's rows, so each test takes its own
- * away when it ends.
- */
+/* The recovery job works on the rows of every team, so each test removes its own when it ends. */
 
 const MINUTE = 60_000;
-/** What one run takes of each kind at most. */
-const BOUND = 5000;
+const DAY = 24 * 60 * MINUTE;
 
 type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
+const NOTHING = {
+  ...{ sent: 0, assemblies: 0, deliveries: 0, uploadsExpired: 0, uploadsRemoved: 0 },
+  ...{ erased: 0, loginsRemoved: 0, keysRemoved: 0, purged: 0, reencrypted: 0 },
+};
 
-const founded: Team[] = [];
+const teams: Team[] = [];
 afterEach(async () => {
-  for (const { teamId } of founded.splice(0)) await forget(teamId);
+  for (const { teamId } of teams.splice(0)) await forget(teamId);
 });
 
 async function begin(): Promise<{ world: World; team: Team }> {
   const world = new World();
   const team = await world.newTeam();
-  founded.push(team);
+  teams.push(team);
   return { world, team };
 }
 
-/** Rows without bytes, all overdue. Ids begin so that they are due before any other. */
-async function insertMany(team: Team, state: State, count: number): Promise<void> {
-  await env.DB.prepare(
-    `with recursive n(i) as (select 1 union all select i + 1 from n where i < ?)
-     insert into files (id, team_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
-     select lower(hex(randomblob(12))), ?, 'many', ?, 1, 1, i, 1, 1 from n`,
-  )
-    .bind(count, team.teamId, state)
+/** Runs one insert that selects from the numbers 1 to `count`. */
+const insertMany = (count: number, insert: string, ...values: unknown[]) =>
+  env.DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)
+    .bind(count, ...values)
     .run();
-}
 
-const countOf = async (team: Team, where: string) =>
-  (await env.DB.prepare(`select count(*) as n from files where team_id = ? and ${where}`)
-    .bind(team.teamId)
+const insertFiles = ({ teamId }: Team, state: State, count: number) =>
+  insertMany(
+    count,
+    `insert into files (id, team_id, original_name, status, reserved_bytes, size_bytes, due_at, created_at, updated_at)
+     select lower(hex(randomblob(12))), ?2, 'many', ?3, 1, 1, i, 1, 1 from n`,
+    teamId,
+    state,
+  );
+const insertEvents = (teamId: string, count: number, after = 0) =>
+  insertMany(
+    count,
+    `insert into events select ?2, ?3 + i, 'user.created', 1, '{}', 'x', 0, '{}',
+     i + ifnull((select max(position) from events where team_id = ?2 and seq < ?3), 0) from n`,
+    teamId,
+    after,
+  );
+const insertDeliveries = (teamId: string, webhookId: string, count: number, after = 0) =>
+  insertMany(
+    count,
+    `insert into deliveries (webhook_id, seq, team_id, type, status, created_at)
+     select ?3, ?4 + i, ?2, 'user.created', 'succeeded', 1 from n`,
+    teamId,
+    webhookId,
+    after,
+  );
+const insertFinishedUploads = (teamId: string, count: number) =>
+  insertMany(
+    count,
+    `insert into uploads (file_id, team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, is_finished, created_at, due_at)
+     select printf('%024x', i), ?2, 'key', 0, 'x', 1, 1, '', 1, 1, i from n`,
+    teamId,
+  );
+
+const countOf = async (table: string, where: string, ...values: unknown[]) =>
+  (await env.DB.prepare(`select count(*) as n from ${table} where ${where}`)
+    .bind(...values)
     .first<number>("n")) ?? 0;
 
-describe("An overdue file", () => {
-  test.each(["receiving", "deleting"] as const)(
-    "An overdue file that is %s is removed, bytes and row.",
-    async (state) => {
-      const { world, team } = await begin();
-      await world.leave(team, state, -1);
-      await world.recover();
-      expect(await expectSettled(team.teamId)).toEqual([]);
-      expect(world.messages).toEqual([]);
-    },
-  );
+const stepsThatFailed = ({ lines }: World) =>
+  lines.filter(({ event }) => event === "recovery_step_failed").map(({ outcome }) => outcome);
 
-  test.each(["pending", "processing"] as const)(
-    "An overdue file that is %s has its message enqueued again.",
-    async (state) => {
-      const { world, team } = await begin();
-      const id = await world.leave(team, state, -1);
-      await world.recover();
-      expect(world.messages).toEqual([id]);
-      const [row] = await rowsOf(team.teamId);
-      expect(row).toMatchObject({ status: "pending" });
-      expect(row?.due_at).toBeGreaterThan(world.system.now());
-      await world.drain();
-      expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
-    },
-  );
+describe("an overdue file", () => {
+  test.each(["receiving", "deleting"] as const)("loses its bytes and its row if it is %s", async (state) => {
+    const { world, team } = await begin();
+    await world.leave(team, state, -1);
+    await world.recover();
+    expect(await expectSettled(team.teamId)).toEqual([]);
+    expect(world.messages).toEqual([]);
+  });
 
-  test.each(STATES)("A file that is %s, and not due yet, is left as it is.", async (state) => {
+  test.each(["pending", "processing"] as const)("is sent to the queue again if it is %s", async (state) => {
+    const { world, team } = await begin();
+    const id = await world.leave(team, state, -1);
+    await world.recover();
+    expect(world.messages).toEqual([id]);
+    const [row] = await rowsOf(team.teamId);
+    expect(row).toMatchObject({ status: "pending" });
+    expect(row?.due_at).toBeGreaterThan(world.system.now());
+    await world.drain();
+    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
+  });
+
+  test.each(STATES)("stays unchanged until it is due while it is %s", async (state) => {
     const { world, team } = await begin();
     await world.leave(team, state, MINUTE);
     const before = await rowsOf(team.teamId);
@@ -87,28 +115,23 @@ describe("An overdue file", () => {
     expect(world.messages).toEqual([]);
   });
 
-  test("An upload is due after a day, a message after two minutes, a lease after five.", async () => {
+  test("is due two minutes after its message was lost, and five after its worker died", async () => {
     const { world, team } = await begin();
     const id = await world.store(team, "note.txt", "never enqueued");
-    world.messages = [];
-    world.aheadMilliseconds += 1.9 * MINUTE;
-    await world.recover();
-    expect(world.messages).toEqual([]);
-    world.aheadMilliseconds += 0.2 * MINUTE;
-    await world.recover();
-    expect(world.messages).toEqual([id]);
-
+    const sentAfter = async (minutes: number) => {
+      world.messages = [];
+      world.aheadMilliseconds += minutes * MINUTE;
+      await world.recover();
+      return world.messages;
+    };
+    expect(await sentAfter(1.9)).toEqual([]);
+    expect(await sentAfter(0.2)).toEqual([id]);
     await world.deliver(id, new ProxiedBindings({ call: 2, moment: "before", failure: "death" }));
-    world.messages = [];
-    world.aheadMilliseconds += 4.9 * MINUTE;
-    await world.recover();
-    expect(world.messages).toEqual([]);
-    world.aheadMilliseconds += 0.2 * MINUTE;
-    await world.recover();
-    expect(world.messages).toEqual([id]);
+    expect(await sentAfter(4.9)).toEqual([]);
+    expect(await sentAfter(0.2)).toEqual([id]);
   });
 
-  test("An overdue file is found by the cron trigger of the Worker as it is deployed.", async () => {
+  test("is found by the cron trigger of the deployed Worker", async () => {
     const { world, team } = await begin();
     await world.leave(team, "deleting", -1);
     const ctx = createExecutionContext();
@@ -118,18 +141,23 @@ describe("An overdue file", () => {
   });
 });
 
-describe("A run", () => {
-  test("A run finds nothing to do after another.", async () => {
+describe("a run", () => {
+  test("leaves nothing to do for the next run, and logs one line of counts", async () => {
     const { world, team } = await begin();
     for (const state of STATES) await world.leave(team, state, -1);
-    expect(await world.recover()).toMatchObject({ sent: 2, erased: 2 });
+    const counts = { ...NOTHING, sent: 2, erased: 2 };
+    expect(await world.recover()).toEqual(counts);
     const rows = await rowsOf(team.teamId);
-    const nothing = { sent: 0, erased: 0, loginsRemoved: 0, keysRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 };
-    expect(await world.recover()).toEqual(nothing);
+    expect(await world.recover()).toEqual(NOTHING);
     expect(await rowsOf(team.teamId)).toEqual(rows);
+    const line = { level: "info", event: "recovery_finished" };
+    expect(world.lines.filter(({ event }) => event.startsWith("recovery"))).toEqual([
+      { ...line, counts },
+      { ...line, counts: NOTHING },
+    ]);
   });
 
-  test("A run shares the work with another at the same time.", async () => {
+  test("shares the work with a concurrent run", async () => {
     const { world, team } = await begin();
     const left: string[] = [];
     for (const state of [...STATES, ...STATES]) left.push(await world.leave(team, state, -1));
@@ -139,65 +167,225 @@ describe("A run", () => {
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(Array(4).fill("completed"));
   });
 
-  test("A run writes one line, of counts.", async () => {
-    const { world, team } = await begin();
-    for (const state of STATES) await world.leave(team, state, -1);
-    await world.recover();
-    expect(world.lines.filter(({ event }) => event === "recovery")).toEqual([
-      {
-        level: "info",
-        event: "recovery",
-        counts: { sent: 2, erased: 2, loginsRemoved: 0, keysRemoved: 0, deliveries: 0, purged: 0, reencrypted: 0 },
-      },
-    ]);
-  });
-
   test.each([
-    ["the bucket", (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: broken } }), ["erase", "erase"]],
-    ["the queue", (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: broken } }), ["send", "send"]],
-  ])("A run does all else while %s is away, and the rest once it is back.", async (_, change, failed) => {
+    [
+      "the bucket",
+      (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: fail } }),
+      ["erase_abandoned", "erase_deleting"],
+    ],
+    [
+      "the queue",
+      (deps: Deps): Deps => ({ ...deps, jobs: { ...deps.jobs, sendAll: fail } }),
+      ["send_pending", "send_abandoned"],
+    ],
+  ])("does everything else while %s is unavailable, and the rest later", async (_, change, failed) => {
     const { world, team } = await begin();
     for (const state of STATES) await world.leave(team, state, -1);
     const counts = await recover(change(world.deps()));
-    const steps = world.lines.filter(({ event }) => event === "recovery step failed").map(({ outcome }) => outcome);
-    expect(steps).toEqual(failed);
-    expect(counts).toMatchObject(failed.includes("erase") ? { sent: 2, erased: 0 } : { sent: 0, erased: 2 });
+    expect(stepsThatFailed(world)).toEqual(expect.arrayContaining(failed));
+    expect(counts).toMatchObject(failed.includes("erase_deleting") ? { sent: 2, erased: 0 } : { sent: 0, erased: 2 });
     world.aheadMilliseconds += 3 * MINUTE;
     await world.recover();
     await world.drain();
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(["completed", "completed"]);
   });
+
+  test("stays within its budget, and spends at most half of it on urgent work", async () => {
+    const { world, team } = await begin();
+    const limits = { ...RUN_LIMITS, queries: 40 };
+    await insertFiles(team, "pending", 12_000);
+    await insertFiles(team, "deleting", 1200);
+    const bindings = new ProxiedBindings();
+    const counts = await must(world.recover(bindings, limits));
+    expect(bindings.calls.filter((call) => call.startsWith("D1")).length).toBeLessThanOrEqual(limits.queries);
+    // Four urgent steps share 20 queries; the three that find nothing take one each.
+    expect(counts).toMatchObject({ sent: 17 * 500, erased: 1200 });
+    expect(await must(world.recover(bindings, limits))).toMatchObject({ sent: 3500, erased: 0 });
+    expect(new Set(world.messages).size).toBe(12_000);
+  });
+
+  test("stops before the next run starts", async () => {
+    const { world, team } = await begin();
+    await insertFiles(team, "pending", 1200);
+    const slow = (deps: Deps): Deps => ({
+      ...deps,
+      jobs: {
+        ...deps.jobs,
+        sendAll: async (jobs) => {
+          await deps.jobs.sendAll(jobs);
+          if (jobs.length > 0) world.aheadMilliseconds += RUN_LIMITS.milliseconds / 2;
+        },
+      },
+    });
+    expect(await recover(slow(world.deps()))).toMatchObject({ sent: 1000, erased: 0 });
+  });
 });
 
-async function broken(): Promise<never> {
-  throw new Error("It is away.");
+async function fail(): Promise<never> {
+  throw new Error("The binding is unavailable.");
 }
 
-describe("Thousands of overdue files", () => {
-  test.each(["pending", "deleting"] as const)(
-    "Thousands of files that are %s are taken in bounded runs, and no other kind waits for them.",
-    async (state) => {
+describe("a resumable upload", () => {
+  const small = patternOf(1000);
+  const beginUpload = async (world: World, team: Team) => {
+    const client = new Uploader(world, team, small);
+    await must(client.create());
+    return client;
+  };
+  const uploadRows = ({ teamId }: Team) => countOf("uploads", "team_id = ?", teamId);
+  const r2Calls = async (world: World) => {
+    const bindings = new ProxiedBindings();
+    await world.recover(bindings);
+    return bindings.calls.filter((call) => call.startsWith("R2"));
+  };
+
+  test("that was finished by one request is forgotten after a day without a call to R2", async () => {
+    const { world, team } = await begin();
+    const client = await beginUpload(world, team);
+    await must(client.send(0, small.length));
+    await world.drain();
+    expect(await r2Calls(world)).toEqual([]);
+    expect(await uploadRows(team)).toBe(1);
+    world.aheadMilliseconds += DAY;
+    expect(await r2Calls(world)).toEqual([]);
+    expect(await uploadRows(team)).toBe(0);
+    expect(await expectSettled(team.teamId)).toMatchObject([{ status: "completed" }]);
+  });
+
+  test.each(["was interrupted", "lost a Worker"])(
+    "that %s is forgotten after its leftovers are deleted",
+    async (how) => {
       const { world, team } = await begin();
-      await insertMany(team, state, BOUND + 700);
-      const { team: other } = await begin();
-      for (const one of STATES.filter((one) => one !== state)) await world.leave(other, one, -1);
-
-      const isOpen = `status = '${state}' and due_at < 1000000`;
+      const client = await beginUpload(world, team);
+      if (how === "was interrupted") await must(client.send(0, 500));
+      else {
+        client.hasNoMemory = true;
+        await client.send(0, 500, new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "death" }));
+        client.hasNoMemory = false;
+      }
+      await must(client.send(client.told, small.length));
+      await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a partial part that was left behind");
+      await world.drain();
+      world.aheadMilliseconds += DAY;
       await world.recover();
-      expect(await countOf(team, isOpen)).toBe(700);
-      expect(await countOf(other, "status = 'pending'")).toBe(state === "pending" ? 1 : 2);
-      expect(await countOf(other, "1")).toBe(state === "pending" ? 1 : 2);
-      if (state === "pending") expect(world.messages).toHaveLength(BOUND + 1);
-
-      await world.recover();
-      expect(await countOf(team, isOpen)).toBe(0);
-      if (state === "pending") expect(new Set(world.messages).size).toBe(BOUND + 701);
-      else expect(await countOf(team, "1")).toBe(0);
+      expect(await uploadRows(team)).toBe(0);
+      expect((await expectSettled(team.teamId)).length).toBe(1);
     },
   );
+
+  test("that failed processing is listed once, and is still compared with its stated SHA-256", async () => {
+    const { world, team } = await begin();
+    const client = new Uploader(world, team, small);
+    const metadata = `filename ${btoa("a")},sha256 ${btoa("0".repeat(64))}`;
+    const created = await must(client.ask("POST", { "Upload-Length": "1000", "Upload-Metadata": metadata }));
+    client.path = created.headers.get("Location") ?? "";
+    await must(client.send(0, small.length));
+    await world.drain();
+    world.aheadMilliseconds += DAY;
+    expect(await must(world.recover())).toMatchObject({ uploadsRemoved: 1 });
+    world.aheadMilliseconds += DAY;
+    expect(await must(world.recover())).toMatchObject({ uploadsRemoved: 0 });
+    const [row] = await rowsOf(team.teamId);
+    expect((await world.call("POST", `/docs/v1/uploads/${row?.id}/reprocess`, { token: team.token })).status).toBe(200);
+    await world.drain();
+    expect(await rowsOf(team.teamId)).toMatchObject([{ status: "failed", failure_code: "bytes_altered" }]);
+  });
+
+  test("that expires without a byte releases its quota without a call to R2 for it", async () => {
+    const { world, team } = await begin();
+    await beginUpload(world, team);
+    world.aheadMilliseconds += DAY + 1;
+    const bindings = new ProxiedBindings();
+    expect(await must(world.recover(bindings))).toMatchObject({ uploadsExpired: 1, uploadsRemoved: 1, erased: 1 });
+    expect(bindings.calls.filter((call) => call.startsWith("R2"))).toEqual(["R2 delete"]);
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+
+  test("that cannot be assembled ends after six days", async () => {
+    const { world, team } = await begin();
+    const { id } = await beginUpload(world, team);
+    const [file] = await rowsOf(team.teamId);
+    const dropped = await env.BUCKET.createMultipartUpload(`${team.teamId}/${id}-${file?.original_name}`);
+    await dropped.abort();
+    await env.DB.batch([
+      env.DB.prepare("update uploads set offset_bytes = size_bytes, multipart_id = ? where file_id = ?").bind(
+        dropped.uploadId,
+        id,
+      ),
+      env.DB.prepare("insert into upload_parts values (?, 1, 'etag', 'md5')").bind(id),
+    ]);
+    for (let days = 0; days < 9; days++) {
+      world.aheadMilliseconds += DAY;
+      await world.recover();
+      await world.deliver(world.messages.pop() ?? "");
+    }
+    world.aheadMilliseconds += 20 * MINUTE;
+    await world.recover();
+    expect(await uploadRows(team)).toBe(0);
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
 });
 
-/** Inserts encrypted keys of the team, or login keys if they have a user. */
+describe("a backlog", () => {
+  test("of a day is cleared in six runs, and urgent work is done in the first", { timeout: 300_000 }, async () => {
+    const { world, team } = await begin();
+    // A tenth of 120,000 uploads, 400,000 events and 400,000 deliveries, with a tenth of the queries.
+    const limits = { ...RUN_LIMITS, queries: RUN_LIMITS.queries / 10 };
+    await insertFinishedUploads(team.teamId, 12_000);
+    await insertEvents(team.teamId, 40_000);
+    await insertDeliveries(team.teamId, "f".repeat(24), 40_000);
+    const id = await world.leave(team, "pending", -1);
+    const client = new Uploader(world, team, patternOf(1000));
+    await must(client.create());
+    await env.DB.prepare("update uploads set offset_bytes = size_bytes, due_at = ? where file_id = ?")
+      .bind(world.system.now() - 1, client.id)
+      .run();
+
+    expect(await must(world.recover(undefined, limits))).toMatchObject({ sent: 1, assemblies: 1 });
+    expect(world.messages.sort()).toEqual([id, client.id].sort());
+    for (let run = 2; run <= 6; run++) await must(world.recover(undefined, limits));
+    expect(await countOf("uploads", "is_finished = 1 and team_id = ?", team.teamId)).toBe(0);
+    expect(await countOf("events", "seq <= 40000 and team_id = ?", team.teamId)).toBe(0);
+    expect(await countOf("deliveries", "team_id = ?", team.teamId)).toBe(0);
+  });
+
+  test("above a team's limit of events is deleted with its deliveries, oldest first", async () => {
+    const { world, team } = await begin();
+    const recent = world.system.now() * 1000;
+    const webhookId = "e".repeat(24);
+    await insertEvents(team.teamId, 1500, recent);
+    await insertDeliveries(team.teamId, webhookId, 1500, recent);
+    const limited = (maxTeamEvents: number) => {
+      const deps = world.deps();
+      return recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
+    };
+    expect(await limited(1501)).toMatchObject({ purged: 0 });
+    // Deliveries may wait one run for the events before them.
+    const purged = (await limited(300)).purged + (await limited(300)).purged;
+    expect(purged).toBe(1201 + 1200);
+    const { data } = (await team.call("GET", "/docs/v1/usage")).body;
+    expect(data.events).toBe(await countOf("events", "team_id = ?", team.teamId));
+    expect(data.events).toBe(300);
+    expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
+  });
+
+  test("of one team does not delay the purge of others", async () => {
+    const { world, team } = await begin();
+    const limits = { ...RUN_LIMITS, queries: 40 };
+    const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
+    await insertEvents(team.teamId, 30_000);
+    await env.DB.prepare(
+      "insert into events select value, 1, 'user.created', 1, '{}', 'x', 0, '{}', 1 from json_each(?)",
+    )
+      .bind(JSON.stringify(others))
+      .run();
+    await must(world.recover(undefined, limits));
+    expect(await countOf("events", "team_id like 'ffff%'")).toBe(0);
+    expect(await countOf("events", "seq <= 30000 and team_id = ?", team.teamId)).toBeGreaterThan(0);
+  });
+});
+
+/** API keys of the team; session keys if `userId` is given. */
 async function insertKey(team: Team, { userId = null as string | null, expiresAt = 4e12 } = {}, count = 1) {
   const { secrets } = new World().deps();
   const keys = Array.from({ length: count }, () => {
@@ -288,39 +476,37 @@ describe("Keys", () => {
   });
 });
 
-describe("a file that waits", () => {
-  const waiting = async (world: World) => {
-    const team = await world.newTeam();
+describe("a file whose message is late", () => {
+  const waiting = async () => {
+    const { world, team } = await begin();
     const id = await world.store(team, "a.txt", "text");
     world.messages = [];
-    const row = () =>
-      env.DB.prepare("select status, version, created_at, updated_at from files where id = ?").bind(id).first();
-    return { team, id, row };
+    return { world, team, id };
   };
 
-  test("Recovery sends the message of a waiting file again and changes nothing that shows.", async () => {
-    const world = new World();
-    const { team, id, row } = await waiting(world);
+  test("changes nothing that its team can see when it is sent again", async () => {
+    const { world, team, id } = await waiting();
+    const row = () =>
+      env.DB.prepare("select status, version, created_at, updated_at from files where id = ?").bind(id).first();
     const [before, shown] = [await row(), await team.call("GET", `/docs/v1/uploads/${id}/metadata`)];
-    world.aheadMilliseconds += 3 * 60_000;
+    world.aheadMilliseconds += 3 * MINUTE;
     await world.recover();
     expect(world.messages).toContain(id);
     expect(await row()).toEqual(before);
     expect((await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).text).toBe(shown.text);
   });
 
-  test("A message that is merely late is sent again ever less often, four times an hour at most.", async () => {
-    const world = new World();
-    const { id } = await waiting(world);
-    const sentIn = async (minutes: number) => {
+  test("is sent again with backoff, at most four times an hour", async () => {
+    const { world, id } = await waiting();
+    const sentInAnHour = async () => {
       world.messages = [];
-      for (let i = 0; i < minutes; i++) {
-        world.aheadMilliseconds += 60_000;
+      for (let minutes = 0; minutes < 60; minutes += 5) {
+        world.aheadMilliseconds += 5 * MINUTE;
         await world.recover();
       }
       return world.messages.filter((message) => message === id).length;
     };
-    expect(await sentIn(60)).toBeLessThanOrEqual(7);
-    for (let hour = 0; hour < 3; hour++) expect(await sentIn(60)).toBe(4);
+    expect(await sentInAnHour()).toBeLessThanOrEqual(7);
+    for (let hour = 0; hour < 3; hour++) expect(await sentInAnHour()).toBe(4);
   });
 });

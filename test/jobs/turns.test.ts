@@ -41,7 +41,7 @@ async function happenOften(world: World, { teamId }: Team, { _id }: Hook, count:
   const last = "(select max(seq) from events where team_id = ?1)";
   const [, inserted] = await env.DB.batch<{ seq: number }>([
     env.DB.prepare(
-      `${numbers} insert into events select ?1, ${last} + i, 'apikey.created', 1, '{}', 'x', null, '{}' from n`,
+      `${numbers} insert into events select ?1, ${last} + i, 'apikey.created', 1, '{}', 'x', null, '{}', i from n`,
     ).bind(teamId, count),
     env.DB.prepare(
       `insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)

@@ -5,10 +5,11 @@ import { createApp } from "../../src/app.ts";
 import { PATIENCE_MILLISECONDS } from "../../src/domain/events/sending.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
-import { recover } from "../../src/domain/recovery.ts";
+import { type Recovered, recover } from "../../src/domain/recovery.ts";
+import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
 import { Arrivals } from "../../src/platform/arrivals.ts";
 import { createDb } from "../../src/platform/db.ts";
-import { type DeliveryJob, type FileJob, type ReceivedJob, receiveJobs } from "../../src/platform/jobs.ts";
+import { type DeliveryJob, type FileJob, type Job, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
@@ -241,11 +242,9 @@ export class World {
     const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
     const untold = state === "receiving" || state === "deleting";
     await env.DB.batch([
-      env.DB.prepare(`update files set status = ?, due_at = ?${unknown} where id = ?`).bind(
-        state,
-        this.system.now() + dueInMilliseconds,
-        id,
-      ),
+      env.DB.prepare(
+        `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
+      ).bind(state, this.system.now() + dueInMilliseconds, id),
       env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(untold)),
     ]);
   }
@@ -255,8 +254,7 @@ export class World {
    * done with it. A message whose consumer died is for the caller to deliver again, or to forget.
    */
   deliver(fileId: string, bindings?: ProxiedBindings, queue = "stowage-jobs"): Promise<Ended<number | null>> {
-    const teamId = this.#teams.get(fileId);
-    return this.#handle({ fileId, ...(teamId && { teamId }) }, queue, bindings);
+    return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
   /** The same of a webhook's delivery. */
@@ -264,7 +262,7 @@ export class World {
     return this.#handle(job, "stowage-webhooks", bindings);
   }
 
-  async #handle(body: ReceivedJob, queue: string, bindings = new ProxiedBindings()): Promise<Ended<number | null>> {
+  async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Ended<number | null>> {
     let again: number | null = null;
     const message = {
       id: "1",
@@ -305,8 +303,8 @@ export class World {
     }
   }
 
-  async recover(bindings = new ProxiedBindings()): Promise<Ended<Record<string, number>>> {
-    return this.#invoke(bindings, undefined, recover);
+  async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Ended<Recovered>> {
+    return this.#invoke(bindings, undefined, (deps) => recover(deps, limits));
   }
 
   /** The bindings are well again and days go by, with recovery at work, until nothing is left to do. */

@@ -69,7 +69,7 @@ export function renderEvent({ teamId, seq, type, createdAt, actor, subjectId, su
   };
 }
 
-export type EventValues = Omit<EventRow, "seq">;
+export type EventValues = Omit<EventRow, "seq" | "position">;
 
 /** Where the query before, in the same batch, has changed a row. */
 const WHERE_CHANGED = sql`where changes() > 0`;
@@ -85,10 +85,13 @@ export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion
   const last = sql`(select max(seq) from events where team_id = ${given("teamId")})`;
   // Microseconds, so that a team has room for a thousand events in a millisecond.
   const seq = sql`max(coalesce(${last}, 0) + 1, ${given("createdAt")} * 1000)`;
+  const lastPosition = sql`(select position from events where team_id = ${given("teamId")} order by seq desc limit 1)`;
   const facts = sql`${given("type")}, ${given("createdAt")}, ${given("actor")}, ${given("subjectId")}`;
   return db
     .insert(events)
-    .select(sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data} ${source}`);
+    .select(
+      sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data}, coalesce(${lastPosition}, 0) + 1 ${source}`,
+    );
 }
 
 const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>

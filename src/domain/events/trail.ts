@@ -1,18 +1,13 @@
-import { and, asc, desc, eq, gt, lt, type SQL, sql } from "drizzle-orm";
-import type { SQLiteTable } from "drizzle-orm/sqlite-core";
+import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { deliveries, events } from "../../platform/schema.ts";
+import type { Db, Param } from "../../platform/db.ts";
+import { events } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
 import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, splitScan } from "../paging.ts";
 import { ABOVE_ALL, type Event, type EventType, eventId, isEventId, renderEvent, seqOf } from "./events.ts";
 
 /* The trail of a team: its events of some days, read in both orders, and on from any of them. */
-
-/** Of each kind, in one batch. */
-export const PURGE_ROWS = 500;
-const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 
 export interface TrailRequest {
   limit: number;
@@ -96,37 +91,4 @@ async function checkNamedTeam(deps: Deps, credential: Credential, teamId: string
   await refuseNamedTeam(deps, credential, teamId);
   if (credential.tokenHash !== null || teamId !== undefined) return;
   throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "The operator has to name a team." }] });
-}
-
-/**
- * Which rows are the oldest of their owners, found by one look into the key for each owner: an index by time would cost
- * a row written for every event.
- */
-function isOldest(table: SQLiteTable, owner: SQL, endSeq: unknown): SQL {
-  const next = sql`select min(${owner}) from ${table}`;
-  const owners = sql`${next} union all select (${next} where ${owner} > one.id) from one where one.id is not null`;
-  return sql`(${owner}, seq) in (with recursive one(id) as (${owners})
-    select one.id, old.seq from one join ${table} old on old.${owner} = one.id and old.seq < ${endSeq}
-    limit ${PURGE_ROWS})`;
-}
-const purgeEvents = preparedQuery((db, param: Param<{ endSeq: number }>) =>
-  db
-    .delete(events)
-    .where(isOldest(events, sql`team_id`, param("endSeq")))
-    .returning({ seq: events.seq }),
-);
-const purgeDeliveries = preparedQuery((db, param: Param<{ endSeq: number }>) =>
-  db
-    .delete(deliveries)
-    .where(isOldest(deliveries, sql`webhook_id`, param("endSeq")))
-    .returning({ seq: deliveries.seq }),
-);
-
-/** Removes a batch of what is older than `EVENT_DAYS`. @returns how many that were of the kind with more */
-export async function purgeTrail(deps: Deps): Promise<number> {
-  const endSeq = (deps.system.now() - deps.settings.eventDays * DAY_MILLISECONDS) * 1000;
-  const [events, deliveries] = await write(deps, [purgeEvents({ endSeq }), purgeDeliveries({ endSeq })], {
-    isIdempotent: true,
-  });
-  return Math.max(events.length, deliveries.length);
 }

@@ -231,7 +231,8 @@ export class Appending {
       ...progress.type,
     };
     row.dueAt = dueTime(row, this.#deps.system.now());
-    const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting) };
+    const hasLeftovers = Number(row.stash !== null || this.#writer.part.isSpilled);
+    const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting), hasLeftovers };
     const along = part ? [savePart({ ...values, ...part })] : [];
     const queries = [saveResumable(values), savedState(values), ...along] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });

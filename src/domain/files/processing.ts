@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
-import { files, uploads } from "../../platform/schema.ts";
+import { files } from "../../platform/schema.ts";
 import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/work-budget.ts";
@@ -58,9 +58,8 @@ type JobValues = FileKey & { updatedAt: number };
 /** `version` is the fencing token of a claim. */
 type ClaimValues = JobValues & { version: number };
 
-/** The lease has expired. (The previous release stored the end of the lease in due_at.) */
-export const isAbandoned = (param: Param<{ updatedAt: number }>) =>
-  lte(sql`coalesce(${files.leaseEndsAt}, ${files.dueAt})`, param("updatedAt"));
+/** The lease has expired. */
+export const isAbandoned = (param: Param<{ updatedAt: number }>) => lte(files.leaseEndsAt, param("updatedAt"));
 /** The file is pending, or its worker's lease has expired. */
 const isClaimable = (param: Param<JobValues>) =>
   and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), isAbandoned(param))));
@@ -128,14 +127,6 @@ const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string
     .set(given(param, "sha256", "leaseEndsAt"))
     .where(isHeld(param))
     .returning({ id: files.id }),
-);
-
-/** The SHA-256 that the client of a resumable upload stated. */
-const statedHash = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ sha256: uploads.sha256 })
-    .from(uploads)
-    .where(eq(uploads.fileId, param("id"))),
 );
 
 /**
@@ -219,8 +210,7 @@ async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise
     await hold(deps, renew({ ...heldBy(deps, file), leaseEndsAt: now + LEASE_MILLISECONDS }));
   });
   if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
-  const [[stated]] = await read(deps, [statedHash({ id: file.id })]);
-  if ((stated?.sha256 ?? sha256) !== sha256) return null;
+  if ((file.statedSha256 ?? sha256) !== sha256) return null;
   // Stored at once: from now on it identifies the object, even if the object is stored again and this worker dies.
   const held = heldBy(deps, file);
   await hold(deps, storeHash({ ...held, sha256, leaseEndsAt: held.updatedAt + LEASE_MILLISECONDS }));

@@ -1,4 +1,4 @@
-import { eq } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, read } from "../../platform/db.ts";
@@ -12,15 +12,30 @@ export interface Usage {
   bytes: number;
   maxFiles: number;
   maxBytes: number;
+  /** Stored events. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
+  events: number;
+  maxEvents: number;
 }
 
-const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({ query: db.select().from(teamUsage).$dynamic() }));
+const positionAt = (end: SQL) =>
+  sql`(select position from events where team_id = team_usage.team_id order by seq ${end} limit 1)`;
+const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({
+  query: db
+    .select({
+      files: teamUsage.files,
+      bytes: teamUsage.bytes,
+      events: sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`,
+    })
+    .from(teamUsage)
+    .$dynamic(),
+}));
 
 /** The team's usage and limits. Uploads in progress count. */
 export async function fetchUsage(deps: Deps, credential: Credential<"team">): Promise<Usage> {
-  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes } = deps.settings;
+  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes, maxTeamEvents: maxEvents } = deps.settings;
   const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
-  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, maxFiles, maxBytes };
+  const { files, bytes, events } = usage ?? {};
+  return { files: files ?? 0, bytes: bytes ?? 0, events: events ?? 0, maxFiles, maxBytes, maxEvents };
 }
 
 const usageById = preparedQuery((db, param: Param<{ teamId: string }>) =>

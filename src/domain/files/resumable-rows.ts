@@ -1,10 +1,9 @@
-import { and, asc, eq, exists, getTableColumns, gt, inArray, lt, lte, notExists, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import { and, asc, eq, exists, getTableColumns, gt, lt, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
 import { teamRead } from "../accounts/authorization.ts";
-import { type FileKey, fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
+import { isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
 
@@ -16,13 +15,8 @@ export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
 /** R2's limit. */
 const MAX_PART_NUMBER = 10_000;
-/** A request that was writing when its upload was deleted has found out by then: the slowest client that is let takes 11 min for 5 MiB. */
+/** A request that was writing when its upload ended has noticed by then: the slowest client allowed takes 11 minutes for 5 MiB. */
 export const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
-/** What recovery could not bring to its end is tried again. */
-const RETRY_MILLISECONDS = 5 * 60 * 1000;
-const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
-/** Of one batch of recovery: each upload takes several calls, of which an invocation has a thousand. */
-export const MAX_OVERDUE_UPLOADS = 10;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
@@ -101,6 +95,7 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
     .set({
       epoch: sql`${uploads.epoch} + 1`,
       nextPart: sql`${uploads.nextPart} + case when is_writing then 1 else 0 end`,
+      hasLeftovers: sql`has_leftovers or is_writing`,
       isWriting: true,
       // As `dueTime` says.
       dueAt: sql`case when ${uploads.offsetBytes} = 0
@@ -132,6 +127,8 @@ export interface SavedValues {
   mimeType: string | null;
   fileType: string | null;
   isWriting: number;
+  /** 1 if the request has stored a partial part in R2. Once set, the row keeps it. */
+  hasLeftovers: number;
   dueAt: number;
 }
 const isOwn = (param: Param<SavedValues>) => and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch")));
@@ -140,7 +137,10 @@ const isOwn = (param: Param<SavedValues>) => and(eq(uploads.fileId, param("id"))
 export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
   db
     .update(uploads)
-    .set(given(param, "offsetBytes", "nextPart", "stash", "multipartId", "mimeType", "fileType", "isWriting", "dueAt"))
+    .set({
+      ...given(param, "offsetBytes", "nextPart", "stash", "multipartId", "mimeType", "fileType", "isWriting", "dueAt"),
+      hasLeftovers: sql`has_leftovers or ${param("hasLeftovers")}`,
+    })
     .where(and(isOwn(param), isUnfinished, isReceiving(db))),
 );
 /** A part, where that was saved. */
@@ -232,64 +232,4 @@ export async function eraseResumable(
   if (keepsRow) return;
   const { id } = file;
   await write(deps, [deleteResumable({ id }), deleteParts({ id })], { isIdempotent: true });
-}
-
-const endWriting = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
-  db
-    .update(uploads)
-    .set({ isWriting: false, ...given(param, "dueAt") })
-    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")))),
-);
-
-/** An upload that has expired under a request that writes, or died, is erased once that has found out. */
-export async function waitForWriter(deps: Deps, { id, teamId }: FileKey): Promise<void> {
-  const dueAt = deps.system.now() + MAX_FENCED_MILLISECONDS;
-  await write(deps, [endWriting({ id, teamId, dueAt })], { isIdempotent: true });
-}
-
-type OverdueValues = { now: number };
-const overdue = (db: Db, param: Param<OverdueValues>, columns: Record<string, SQLiteColumn> = { id: uploads.fileId }) =>
-  db
-    .select(columns)
-    .from(uploads)
-    .where(lte(uploads.dueAt, param("now")))
-    .orderBy(asc(uploads.dueAt))
-    .limit(MAX_OVERDUE_UPLOADS);
-
-/** An upload that has expired ends here; one that is whole and was not put together does not. */
-const hideExpired = preparedQuery((db, param: Param<OverdueValues>) => {
-  const incomplete = db
-    .select({ one: sql`1` })
-    .from(uploads)
-    .where(and(isFileOfUpload, isUnfinished, lt(uploads.offsetBytes, uploads.sizeBytes)));
-  return db
-    .update(files)
-    .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("now")} + ${RETRY_MILLISECONDS}` })
-    .where(
-      and(
-        sql`${fileKey} in ${overdue(db, param, { teamId: uploads.teamId, id: uploads.fileId })}`,
-        eq(files.status, "receiving"),
-        exists(incomplete),
-      ),
-    );
-});
-const postpone = preparedQuery((db, param: Param<OverdueValues>) =>
-  db
-    .update(uploads)
-    .set({
-      dueAt: sql`${param("now")} + case when is_finished then ${DAY_MILLISECONDS} else ${RETRY_MILLISECONDS} end`,
-    })
-    .where(inArray(uploads.fileId, overdue(db, param)))
-    .returning({
-      ...getTableColumns(uploads),
-      status: sql<string | null>`(select status from files where team_id = uploads.team_id and id = file_id)`,
-      originalName: sql<string>`(select original_name from files where team_id = uploads.team_id and id = file_id)`,
-    }),
-);
-
-/** The uploads that recovery is to look at; they are due again should it not bring them to their end. */
-export async function takeOverdue(deps: Deps) {
-  const values = { now: deps.system.now() };
-  const [, rows] = await write(deps, [hideExpired(values), postpone(values)], { isIdempotent: false });
-  return rows;
 }

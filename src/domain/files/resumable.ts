@@ -7,16 +7,13 @@ import { files, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
-import { SYSTEM } from "../events/events.ts";
 import { type Append, Appending, finish, tooLong } from "./appending.ts";
-import { deleteFile, removeRows } from "./files.ts";
+import { deleteFile } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
-import { cleanName, storedKeys } from "./names.ts";
+import { cleanName } from "./names.ts";
 import {
   type AddressValues,
   claimResumable,
-  eraseResumable,
-  fileOf,
   isWhole,
   MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
@@ -25,9 +22,7 @@ import {
   type ResumableUpload,
   resumableAt,
   resumableOfTeam,
-  takeOverdue,
   view,
-  waitForWriter,
 } from "./resumable-rows.ts";
 import { canReserve, maxPublicBytes, type ReservationValues, reservationError, reservedByTeam } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
@@ -132,7 +127,7 @@ async function insertResumable(
   const id = newId(deps.system);
   const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
   const file = { id, teamId, originalName: cleanName(input.name) };
-  const values = uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS);
+  const values = { ...uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS), statedSha256: sha256 };
   const row: ResumableRow = {
     fileId: id,
     teamId,
@@ -143,7 +138,6 @@ async function insertResumable(
     offsetBytes: 0,
     partBytes: Math.max(PART_BYTES, Math.ceil(sizeBytes / MAX_PARTS / MEBIBYTE) * MEBIBYTE),
     metadata,
-    sha256,
     multipartId: null,
     mimeType: null,
     fileType: null,
@@ -152,6 +146,7 @@ async function insertResumable(
     epoch: 0,
     isWriting: false,
     isFinished: false,
+    hasLeftovers: false,
     createdAt: values.createdAt,
     dueAt: values.createdAt + MAX_EMPTY_MILLISECONDS,
   };
@@ -253,29 +248,4 @@ export async function appendToUpload(
   if (isWhole(row)) return finish(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");
   return new Appending(deps, actor, { ...row, ...claimed }, append).run();
-}
-
-/** From recovery. @returns how many uploads were looked at */
-export async function recoverUploads(deps: Deps): Promise<number> {
-  const rows = await takeOverdue(deps);
-  for (const { status, ...row } of rows) {
-    const { fileId, isFinished, isWriting } = row;
-    const file = fileOf(row);
-    try {
-      if (status === "receiving") await finish(deps, SYSTEM, row);
-      else if (isWriting && !isFinished) await waitForWriter(deps, file);
-      else {
-        // The file may be processed again, and its SHA-256 is compared with what the row says.
-        const isNeeded = isFinished && status !== null && status !== "deleting" && status !== "completed";
-        await eraseResumable(deps, file, row, { keepsRow: isNeeded });
-        if (status === "deleting") {
-          await deps.bytes.remove(storedKeys(file));
-          await removeRows(deps, [file]);
-        }
-      }
-    } catch (cause) {
-      deps.log("error", "recovery step failed", { outcome: "uploads", fileId, cause });
-    }
-  }
-  return rows.length;
 }

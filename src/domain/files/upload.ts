@@ -92,6 +92,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
 export type UploadValues = Named & {
   reservedBytes: number;
   idempotencyKey: string | null;
+  statedSha256: string | null;
   dueAt: number;
   now: number;
   createdAt: number;
@@ -111,7 +112,17 @@ export function uploadValues(
   const dueAt = now + receivingMilliseconds;
   // By the clock of the id: lists look for times of creation among the ids.
   const createdAt = instantOf(upload.id);
-  return { ...upload, reservedBytes, idempotencyKey: null, dueAt, now, createdAt, maxTeamFiles, maxTeamBytes };
+  return {
+    ...upload,
+    reservedBytes,
+    idempotencyKey: null,
+    statedSha256: null,
+    dueAt,
+    now,
+    createdAt,
+    maxTeamFiles,
+    maxTeamBytes,
+  };
 }
 
 /** The same query decides whether there is room, and reserves it: a race overdraws nothing. */
@@ -123,6 +134,7 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = s
     status: "receiving" as const,
     reservedBytes: param("reservedBytes"),
     idempotencyKey: param("idempotencyKey"),
+    statedSha256: param("statedSha256"),
     dueAt: param("dueAt"),
     createdAt: param("createdAt"),
     updatedAt: param("now"),

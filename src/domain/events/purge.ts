@@ -1,0 +1,110 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { deliveries, events } from "../../platform/schema.ts";
+import { ABOVE_ALL } from "./events.ts";
+
+/*
+ * Deletes events older than EVENT_DAYS, a team's oldest events above MAX_TEAM_EVENTS, and the deliveries of deleted
+ * events. What a team loses is always the beginning of its log, so one lookup in the key finds a team's first row: an
+ * index by time would cost one more row written for every event.
+ *
+ * Teams take turns. A round visits all owners of rows (teams, or webhooks for deliveries) and deletes at most an equal
+ * share of a statement for each. An owner with a large backlog gets more rounds, and never delays another owner's turn.
+ */
+
+/** Rows of one statement. D1 runs one statement at a time, and API requests wait while this one runs. */
+export const PURGED_ROWS = 1000;
+/** Owners of one statement. Each has a share of at least 10 rows. */
+const OWNERS_PER_DELETE = 100;
+/** Owners that one query checks, by one lookup in the key for each. */
+export const OWNERS_PER_CHECK = 1000;
+const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
+
+type PurgeValues = { endSeq: number; maxEvents: number };
+type CheckValues = PurgeValues & { after: string };
+type DeleteValues = PurgeValues & { owners: string; rows: number };
+
+/** `isExpired` is a condition on a row named `oldest` that holds for the first rows of an owner, and for no later ones. */
+function purgeQueries(
+  table: typeof events | typeof deliveries,
+  owner: SQL,
+  isExpired: (param: Param<PurgeValues>) => SQL,
+) {
+  const check = preparedQuery((db, param: Param<CheckValues>) => {
+    const next = sql`select min(${owner}) from ${table}`;
+    const owners = sql`with recursive one(id) as (${next} where ${owner} > ${param("after")}
+      union all select (${next} where ${owner} > one.id) from one where one.id is not null limit ${OWNERS_PER_CHECK})`;
+    const first = sql`select ${isExpired(param)} from ${table} oldest where oldest.${owner} = one.id order by oldest.seq limit 1`;
+    return db
+      .select({
+        last: sql<string | null>`last`,
+        checked: sql<number>`checked`,
+        expired: sql<string>`expired`,
+      })
+      .from(sql`(${owners} select max(id) as last, count(*) as checked,
+        json_group_array(id) filter (where (${first})) as expired from one where id is not null) page`);
+  });
+  const remove = preparedQuery((db, param: Param<DeleteValues>) => {
+    const first = sql`select * from ${table} where ${owner} = json_each.value order by seq limit ${param("rows")}`;
+    const rows = sql`select value, d.seq from json_each(${param("owners")}) join ${table} d
+      on d.${owner} = value and d.seq in (select oldest.seq from (${first}) oldest where ${isExpired(param)})`;
+    return db.delete(table).where(sql`(${owner}, seq) in (${rows})`);
+  });
+  return { check, remove };
+}
+
+const isOld = (param: Param<PurgeValues>) => sql`oldest.seq < ${param("endSeq")}`;
+const lastPosition = sql`(select position from events where team_id = oldest.team_id order by seq desc limit 1)`;
+const EVENTS = purgeQueries(
+  events,
+  sql`team_id`,
+  (param) => sql`(${isOld(param)} or oldest.position <= ${lastPosition} - ${param("maxEvents")})`,
+);
+const firstKept = sql`(select min(seq) from events where team_id = oldest.team_id)`;
+const DELIVERIES = purgeQueries(
+  deliveries,
+  sql`webhook_id`,
+  (param) => sql`(${isOld(param)} or oldest.seq < coalesce(${firstKept}, ${ABOVE_ALL}))`,
+);
+
+/** What one batch did, and whether it was the last one that finds work. */
+export interface Batch {
+  rows: number;
+  isLast: boolean;
+}
+
+/** The purge of one run. Each call takes one batch of at most two queries. */
+function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batch> {
+  const { eventDays, maxTeamEvents: maxEvents } = deps.settings;
+  const values = { endSeq: (deps.system.now() - eventDays * DAY_MILLISECONDS) * 1000, maxEvents };
+  let after = "";
+  let owners: string[] = [];
+  let isLastPage = false;
+  /** An owner of this round may have more rows than its share. */
+  let isAnyLeft = false;
+  return async () => {
+    if (owners.length === 0) {
+      const [[page]] = await read(deps, [check({ ...values, after })]);
+      after = page?.last ?? "";
+      owners = JSON.parse(page?.expired ?? "[]");
+      isLastPage = (page?.checked ?? 0) < OWNERS_PER_CHECK;
+    }
+    const turn = owners.splice(0, OWNERS_PER_DELETE);
+    let deleted = 0;
+    if (turn.length > 0) {
+      const rows = Math.floor(PURGED_ROWS / turn.length);
+      const query = remove({ ...values, owners: JSON.stringify(turn), rows });
+      const [{ meta }] = await write(deps, [query], { isIdempotent: true });
+      deleted = meta.changes;
+      if (deleted === rows * turn.length) owners.push(...turn);
+      else if (deleted >= rows) isAnyLeft = true;
+    }
+    const isLast = isLastPage && owners.length === 0 && !isAnyLeft;
+    if (isLastPage && owners.length === 0) [after, isAnyLeft, isLastPage] = ["", false, false];
+    return { rows: deleted, isLast };
+  };
+}
+
+export const purgeEvents = (deps: Deps) => purge(deps, EVENTS);
+export const purgeDeliveries = (deps: Deps) => purge(deps, DELIVERIES);

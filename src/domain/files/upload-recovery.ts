@@ -1,0 +1,185 @@
+import { and, asc, eq, getTableColumns, inArray, lte, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
+import type { Deps } from "../../deps.ts";
+import { type Db, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import type { FileJob } from "../../platform/jobs.ts";
+import {
+  files,
+  isAwaitingAssembly,
+  isFinishedAndClean,
+  isFinishedWithLeftovers,
+  isIncomplete,
+  isUnfinished,
+  uploadParts,
+  uploads,
+} from "../../platform/schema.ts";
+import { SYSTEM } from "../events/events.ts";
+import { finish } from "./appending.ts";
+import { type FileKey, fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
+import { isWhole, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+
+/*
+ * How the recovery job finishes resumable uploads. Each unfinished or remembered upload is in exactly one of four
+ * partial indexes by `due_at`, so no kind of work waits behind another:
+ *
+ *   complete, not assembled     a message asks a queue consumer to assemble it
+ *   incomplete and expired      its file is hidden, and the upload becomes a finished one
+ *   finished, nothing in R2     rows that only answer late clients: deleted by one statement
+ *   finished, with leftovers    R2 may hold partial parts: deleted there first
+ *
+ * A row that must not be lost gets a later `due_at` in the statement that selects it, so an interrupted run is repeated.
+ */
+
+/** Uploads of one statement that returns them, and of one statement that deletes them in D1 alone. */
+export const UPLOAD_ROWS = 500;
+export const FINISHED_ROWS = 1000;
+/** Uploads whose objects one batch deletes in R2. */
+export const LEFTOVER_ROWS = 50;
+/** An upload takes up to three calls: abort the multipart upload, list the partial parts, delete them. */
+export const CALLS_PER_LEFTOVER = 3;
+/** A Worker keeps six connections open at once. */
+const PARALLEL_UPLOADS = 6;
+const RETRY_MILLISECONDS = 5 * 60 * 1000;
+
+type DueValues = { now: number };
+
+const UPLOAD_ID: Record<string, SQLiteColumn> = { id: uploads.fileId };
+const dueUploads = (db: Db, param: Param<DueValues>, state: SQL, limit: number, columns = UPLOAD_ID) =>
+  db
+    .select(columns)
+    .from(uploads)
+    .where(and(state, lte(uploads.dueAt, param("now"))))
+    .orderBy(asc(uploads.dueAt))
+    .limit(limit);
+
+const takeUnassembled = preparedQuery((db, param: Param<DueValues>) =>
+  db
+    .update(uploads)
+    .set({ dueAt: sql`${param("now")} + ${RETRY_MILLISECONDS}` })
+    .where(inArray(uploads.fileId, dueUploads(db, param, isAwaitingAssembly, UPLOAD_ROWS)))
+    .returning({ teamId: uploads.teamId, fileId: uploads.fileId }),
+);
+
+/** Asks queue consumers to assemble uploads whose last request died. @returns how many */
+export async function enqueueAssemblies(deps: Deps): Promise<number> {
+  const [rows] = await write(deps, [takeUnassembled({ now: deps.system.now() })], { isIdempotent: true });
+  await deps.jobs.sendAll(rows);
+  return rows.length;
+}
+
+const uploadOfFile = preparedQuery((db, param: Param<FileKey>) =>
+  db
+    .select({ ...getTableColumns(uploads), originalName: files.originalName, status: files.status })
+    .from(uploads)
+    .innerJoin(files, isFileOfUpload)
+    .where(and(eq(uploads.teamId, param("teamId")), eq(uploads.fileId, param("id")), isUnfinished)),
+);
+
+/**
+ * For a message that found nothing to process: assembles the upload if all of its bytes are stored. What could not be
+ * assembled for six days ends here, because by then its file has been hidden, and R2 soon drops the parts.
+ */
+export async function assembleUpload(deps: Deps, { teamId, fileId: id }: FileJob): Promise<"assembled" | "not ours"> {
+  const [[upload]] = await read(deps, [uploadOfFile({ id, teamId })]);
+  if (!upload || !isWhole(upload)) return "not ours";
+  if (upload.status === "receiving") {
+    await finish(deps, SYSTEM, upload);
+    return "assembled";
+  }
+  deps.log("error", "upload_unassembled", { fileId: id, teamId });
+  await write(deps, [endOne({ id, teamId, now: deps.system.now() })], { isIdempotent: true });
+  return "not ours";
+}
+
+/** A request that still writes saves nothing from now on, and has noticed that when the upload is due again. */
+const ending = (param: Param<DueValues>) => ({
+  isFinished: true,
+  hasLeftovers: sql`has_leftovers or is_writing`,
+  isWriting: false,
+  dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
+});
+
+/** A hidden file holds no quota. A later step deletes its row. */
+const hideExpired = preparedQuery((db, param: Param<DueValues>) => {
+  const expired = dueUploads(db, param, isIncomplete, UPLOAD_ROWS, { teamId: uploads.teamId, id: uploads.fileId });
+  return db
+    .update(files)
+    .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("now")}` })
+    .where(and(sql`${fileKey} in ${expired}`, eq(files.status, "receiving")));
+});
+const endExpired = preparedQuery((db, param: Param<DueValues>) =>
+  db
+    .update(uploads)
+    .set(ending(param))
+    .where(inArray(uploads.fileId, dueUploads(db, param, isIncomplete, UPLOAD_ROWS))),
+);
+
+const endOne = preparedQuery((db, param: Param<DueValues & FileKey>) =>
+  db
+    .update(uploads)
+    .set(ending(param))
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), isUnfinished)),
+);
+
+/** Ends incomplete uploads that have expired. @returns how many */
+export async function expireUploads(deps: Deps): Promise<number> {
+  const values = { now: deps.system.now() };
+  const [, ended] = await write(deps, [hideExpired(values), endExpired(values)], { isIdempotent: true });
+  return ended.meta.changes;
+}
+
+const deleteFinished = preparedQuery((db, param: Param<DueValues>) =>
+  db.delete(uploads).where(inArray(uploads.fileId, dueUploads(db, param, isFinishedAndClean, FINISHED_ROWS))),
+);
+
+/** Deletes the rows of finished uploads that have nothing in R2. @returns how many */
+export async function deleteFinishedUploads(deps: Deps): Promise<number> {
+  const [deleted] = await write(deps, [deleteFinished({ now: deps.system.now() })], { isIdempotent: true });
+  return deleted.meta.changes;
+}
+
+const takeLeftovers = preparedQuery((db, param: Param<DueValues>) =>
+  db
+    .update(uploads)
+    .set({ dueAt: sql`${param("now")} + ${RETRY_MILLISECONDS}` })
+    .where(inArray(uploads.fileId, dueUploads(db, param, isFinishedWithLeftovers, LEFTOVER_ROWS)))
+    .returning({
+      id: uploads.fileId,
+      teamId: uploads.teamId,
+      multipartId: uploads.multipartId,
+      originalName: sql<
+        string | null
+      >`(select original_name from files where team_id = uploads.team_id and id = file_id)`,
+    }),
+);
+/** The ids are one parameter, however many there are: D1 allows 100 parameters. */
+const listed = (param: Param<{ ids: string }>) => sql`(select value from json_each(${param("ids")}))`;
+const deleteUploads = preparedQuery((db, param: Param<{ ids: string }>) =>
+  db.delete(uploads).where(and(sql`${uploads.fileId} in ${listed(param)}`, eq(uploads.isFinished, true))),
+);
+const deletePartsOf = preparedQuery((db, param: Param<{ ids: string }>) =>
+  db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${listed(param)}`),
+);
+
+/** Deletes what finished uploads left in R2, and then their rows. @returns how many uploads were selected */
+export async function deleteLeftovers(deps: Deps): Promise<number> {
+  const [rows] = await write(deps, [takeLeftovers({ now: deps.system.now() })], { isIdempotent: true });
+  const deleted: string[] = [];
+  const waiting = rows.values();
+  const deleteNext = async () => {
+    for (const { multipartId, originalName, ...file } of waiting) {
+      try {
+        if (multipartId !== null && originalName !== null)
+          await deps.bytes.abort(objectKey({ ...file, originalName }), multipartId);
+        await deps.bytes.removeAll(stashPrefix(file));
+        deleted.push(file.id);
+      } catch (cause) {
+        deps.log("error", "recovery_step_failed", { outcome: "leftovers", fileId: file.id, cause });
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: PARALLEL_UPLOADS }, deleteNext));
+  const ids = JSON.stringify(deleted);
+  if (deleted.length > 0) await write(deps, [deleteUploads({ ids }), deletePartsOf({ ids })], { isIdempotent: true });
+  return rows.length;
+}
