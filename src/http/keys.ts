@@ -26,7 +26,7 @@ const apiKeySchema = z
     name: z.string(),
     teamId: id,
     uuid: z.uuid(),
-    isPublic: z.boolean().meta({ description: "A public key may upload files, and nothing else." }),
+    isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
     createdAt: timestamp,
     expiresAt: timestamp,
   })
@@ -63,11 +63,11 @@ export const create = write(
       expiresAt: timestamp
         .optional()
         .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
-      teamId: id.optional().meta({ description: "The operator's alone." }),
+      teamId: id.optional().meta({ description: "Only the operator can send it." }),
     }),
     bodyExample: { name: "Web player", isPublic: false },
     success: {
-      description: "The key that was made.",
+      description: "The new key.",
       schema: one,
       example: { message: "API key created.", data: example },
     },
@@ -85,12 +85,12 @@ export const list = read(
     tag: "API keys",
     summary: "List API keys",
     description: "Newest first. Login keys are not listed.",
-    query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "The operator's alone." }) }),
+    query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
     success: {
       description: "A page of keys.",
       schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
       example: { message: "API keys: 1.", data: [example] },
-      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
     },
   },
   async ({ c, deps, credential, query }) => {
@@ -121,7 +121,7 @@ export const remove = write(
     description:
       "The key stops working immediately. A key can delete itself: a login logs out that way. Any secret key of the team can also delete a login key, whose ID is in the event `user.logged_in`.",
     success: {
-      description: "The key that was deleted.",
+      description: "The deleted key.",
       schema: one,
       example: { message: "API key deleted.", data: example },
     },

@@ -83,7 +83,7 @@ function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>):
 const OF_THE_REQUEST: Code[] = ["invalid_input", "unsupported_version", "not_found"];
 
 /**
- * An operation that only reads: the domain authorises the caller in the same round trip as it reads, so what `handle`
+ * An operation that only reads: the domain authorizes the caller in the same round trip as it reads, so what `handle`
  * gets is a credential and not yet an actor. A caller hears what is wrong with the request only if they may ask it.
  */
 export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema = undefined>(
@@ -108,7 +108,7 @@ export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema
   };
 }
 
-/** An operation that writes: the caller is authorised before the body is looked at. */
+/** An operation that writes: the caller is authorized before the body is looked at. */
 export function write<
   R extends Right,
   S extends z.ZodType,

@@ -20,7 +20,7 @@ const created = z.strictObject({
   firstName: z.string(),
   lastName: z.string(),
   email: z.string(),
-  password: z.string().meta({ description: "A hash: the password as sent is never shown." }),
+  password: z.string().meta({ description: "A hash. The submitted password is never returned." }),
   createdAt: timestamp,
   updatedAt: timestamp,
 });
@@ -59,24 +59,24 @@ const LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
 const email = z
   .string()
   .trim()
-  .max(254, "Must have 254 characters at most.")
+  .max(254, "Must have at most 254 characters.")
   .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
   .meta({ format: "email" });
 const password = text(8, 256);
-/** Two names of 100 and a space. */
+/** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
 
 const versionHeaders = { ETag: "The user's version, quoted." };
 const ifMatch = {
   "If-Match": {
-    description: "Versions (ETags) of which the user must still have one, or `*`; otherwise 412.",
+    description: "Acceptable versions (ETags), or `*`. If the user has none of them, the response is 412.",
     schema: { type: "string" },
   },
 };
 
 const etag = (user: User) => ({ ETag: `"${user.version}"` });
 
-/** RFC 9110, section 13.1.1: strong comparison, so a weak tag never matches; `*` matches whatever is there. */
+/** Strong comparison (RFC 9110, section 13.1.1): a weak tag never matches, and `*` matches any version. */
 function expectedVersions(header: string | undefined): ExpectedVersions {
   if (header === undefined || header.trim() === "*") return undefined;
   return header.split(",").flatMap((tag) => {
@@ -99,7 +99,7 @@ export const create = write(
       password: "correct horse battery",
     },
     success: {
-      description: "The user that was made.",
+      description: "The new user.",
       schema: z.strictObject({ message: z.string(), data: created.meta({ id: "CreatedUser" }) }),
       example: { message: "User created.", data: createdExample },
       headers: versionHeaders,
@@ -119,18 +119,18 @@ export const list = read(
     tag: "Users",
     summary: "List users",
     description:
-      "Oldest first: the whole team, streamed; a page of it where any parameter is given. By name where `name` is given.",
+      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name.",
     query: pageQuery("users").extend({
-      email: email.optional().meta({ description: "The whole of it, in any case." }),
+      email: email.optional().meta({ description: "The whole email, in any case." }),
       name: namePrefix(MAX_FULL_NAME_LENGTH)
         .optional()
-        .meta({ description: "What first and last name, written as one, begin with; case as stored." }),
+        .meta({ description: "A prefix of first and last name, joined by a space. Case-sensitive." }),
     }),
     success: {
       description: "The users.",
       schema: z.array(userSchema),
       example: [example],
-      headers: { Link: 'Of a page: the next one, `rel="next"`; absent on the last.' },
+      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
     },
   },
   async ({ c, deps, credential, query }) => {
@@ -146,7 +146,7 @@ export const list = read(
   },
 );
 
-/** Writes a step when the reader asks for one. If a step fails the body breaks off, as JSON that does not end. */
+/** Writes each step on demand. If a step fails, the body ends early, as incomplete JSON. */
 function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => void): ReadableStream<Uint8Array> {
   const iterator = steps[Symbol.asyncIterator]();
   const encoder = new TextEncoder();
@@ -207,14 +207,14 @@ export const update = write(
         password,
       })
       .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Give at least one field to change.")
+      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
       .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
         path: ["firstname"],
-        message: "Given twice: as firstname and as firstName.",
+        message: "Sent twice: as firstname and as firstName.",
       })
       .refine((changes) => changes.lastname === undefined || changes.lastName === undefined, {
         path: ["lastname"],
-        message: "Given twice: as lastname and as lastName.",
+        message: "Sent twice: as lastname and as lastName.",
       })
       .meta({
         minProperties: 1,
@@ -223,7 +223,7 @@ export const update = write(
     bodyExample: { lastname: "King" },
     requestHeaders: ifMatch,
     success: {
-      description: "The user, bare.",
+      description: "The user, without a wrapper.",
       schema: userSchema,
       example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
       headers: versionHeaders,
@@ -250,7 +250,7 @@ export const remove = write(
     description: "Also deletes the user's logins, and the API keys created with them.",
     requestHeaders: ifMatch,
     success: {
-      description: "The user is gone.",
+      description: "The user was deleted.",
       schema: z.strictObject({ message: z.string() }),
       example: { message: "User deleted." },
     },

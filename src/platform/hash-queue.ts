@@ -5,11 +5,11 @@ import type { System } from "./system.ts";
 export const HASHES_AT_ONCE = 1;
 /** About three seconds of hashing, a wait that a login form can show. */
 export const MAX_WAITING_HASHES = 32;
-/** Four teams fill the queue; one alone leaves room for the others. */
+/** A quarter of the queue, so one team leaves room for others. */
 export const MAX_WAITING_HASHES_PER_TEAM = 8;
 /** The longest wait for a full queue to drain. */
 const RETRY_AFTER_SECONDS = 4;
-/** The pause after each hash, in which other requests run. Short beside a hash, long beside a request. */
+/** The pause after each hash, in which other requests run. It is short compared to a hash. */
 const PAUSE_MILLISECONDS = 20;
 const POLL_MILLISECONDS = 10;
 /** A request whose client disconnects may never run again. Its place is free after this time: ten hashes. */

@@ -133,7 +133,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
   const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
-  /** What each authenticated token counts for. */
+  /** The subject that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   return {
     token: (tokenHash) => tokens.take(authenticated.get(tokenHash) ?? tokenHash),

@@ -10,24 +10,24 @@ import {
 import type { System } from "./system.ts";
 
 /**
- * All that is made from MASTER_KEY. HKDF-SHA-256 derives one sub-key for each use, so that none helps against another.
- * MASTER_KEY may hold several keys: the first makes new values, the others decrypt what they made before.
+ * Everything that depends on MASTER_KEY. HKDF-SHA-256 derives one subkey per purpose, so a leaked subkey reveals no other.
+ * MASTER_KEY can contain several keys: the first makes new values, the others decrypt their older values.
  * Each value names its key by `keyId`, 8 hex characters derived from the key.
  */
 export interface Secrets {
-  /** The key that new values are made with. */
+  /** The key of new values. */
   readonly currentKeyId: string;
-  /** The others, whose values are to be made anew. */
+  /** The older keys, whose values should be re-encrypted. */
   readonly olderKeyIds: string[];
-  /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated beside the text. */
+  /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated with the text. */
   encrypt(text: string, context: string): string;
-  /** Throws `DecryptionError` when the key is gone, or value or context was changed. */
+  /** @throws DecryptionError if the key is missing, or the value or context was changed */
   decrypt(encrypted: string, context: string): string;
-  /** A PHC string: scrypt, its output under HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
+  /** Returns a PHC string: scrypt, then HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
   hashPassword(password: string): Promise<string>;
-  /** Whether the hash was made with the current key; if not, it is to be made anew once the password is known. */
+  /** Whether the hash was made with the current key. If not, rehash the password at the next login. */
   isCurrentHash(hash: string): boolean;
-  /** Costs the same whatever the outcome; with `null` (no such user) it does the same work and answers false. */
+  /** Costs the same whatever the result. With `null` (no such user) it does the same work and returns false. */
   verifyPassword(password: string, hash: string | null): Promise<boolean>;
 }
 
@@ -48,12 +48,12 @@ interface MasterKey {
   pepper: Buffer;
 }
 
-/** SHA-256 in lower-case hex: what a token is looked up by. */
+/** SHA-256 in lower-case hex. Tokens are looked up by it. */
 export function fingerprint(text: string): string {
   return createHash("sha256").update(text).digest("hex");
 }
 
-/** Compares in time that tells nothing of where the texts differ. */
+/** Compares in constant time. */
 export function sameSecret(a: string, b: string): boolean {
   return timingSafeEqual(createHash("sha256").update(a).digest(), createHash("sha256").update(b).digest());
 }

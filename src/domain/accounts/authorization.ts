@@ -24,7 +24,7 @@ export interface TeamActor {
 /** The permission that an operation needs: to manage keys, to act for a team, or to upload for it. */
 export type Right = "keys" | "team" | "upload";
 
-/** Who may have a permission. The operator only manages keys. */
+/** The callers that can have a permission. The operator only manages keys. */
 export type ActorWith<R extends Right> = R extends "keys" ? Actor : TeamActor;
 
 export const RIGHTS: Record<Actor["kind"], readonly Right[]> = {

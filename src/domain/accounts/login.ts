@@ -17,13 +17,14 @@ export interface Login {
 }
 
 /**
- * A key named after the user that lives 12 hours and dies with the user or the password. A wrong password, an unknown
- * email and an unknown team get the same answer after the same work (OWASP, Authentication Cheat Sheet).
- * @throws `login_failed`
+ * Returns a key named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
+ * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
+ * Authentication Cheat Sheet).
+ * @throws `login_failed`, `rate_limited`
  */
 export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
-  // Where the stored hash changed in between, it is looked at once more: another login may have renewed it.
-  const key = (await tryLogIn(deps, login)) ?? (await tryLogIn(deps, login));
+  // If the stored hash changed meanwhile, retry once: another login may have rehashed the password.
+  const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
   if (!key) throw new AppError("login_failed");
   return key;
 }
@@ -37,7 +38,7 @@ const userByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: 
 
 type LoginKeyValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: string; password: string };
 
-/** Only while the password is still the one that was checked: hashing took long enough for a change to slip in. */
+/** Inserts only if the password is still the verified one, because hashing takes long enough for a change in between. */
 const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
   const sameUser = db
     .select({ id: users.id })
@@ -46,14 +47,14 @@ const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
   return insertWhere(db, apiKeys, rowOf(apiKeys, param), exists(sameUser));
 });
 
-/** @returns null where the stored hash changed while it was being checked */
-async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
+/** @returns null if the stored hash changed during the check */
+async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
   const { secrets, system } = deps;
   const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
-  const isRight = await verifyPassword(deps, teamId, password, user?.password ?? null);
-  if (!user || !isRight) throw new AppError("login_failed");
+  const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
+  if (!user || !isCorrect) throw new AppError("login_failed");
 
-  const hash = secrets.isCurrentHash(user.password) ? user.password : await renewHash(deps, user, password);
+  const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   const now = system.now();
   const [key, row] = newLoginKey(
     deps,
@@ -66,8 +67,8 @@ async function tryLogIn(deps: Deps, { teamId, email, password }: Login): Promise
     user.id,
   );
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
-  const doer = { kind: "user" as const, keyId: key.id, userId: user.id };
-  const event = newEvent(deps, "user.logged_in", doer, user, { keyId: key.id });
+  const initiator = { kind: "user" as const, keyId: key.id, userId: user.id };
+  const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: key.id });
   const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
   return stored.length > 0 ? key : null;
 }
@@ -80,8 +81,8 @@ const replaceHash = preparedQuery((db, param: Param<HashValues>) =>
     .where(and(eq(users.id, param("id")), eq(users.password, param("before")))),
 );
 
-/** A hash can't be moved to another master key; the password, which only a login brings, can be hashed again. */
-async function renewHash(
+/** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */
+async function rehash(
   deps: Deps,
   user: { id: string; teamId: string; password: string },
   password: string,

@@ -2,7 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 
 /*
- * Passwords are hashed here only: a hash costs 0.1 s of CPU, in which the isolate serves nobody. The queue of an isolate
+ * Passwords are hashed here only: a hash costs 0.1 s of CPU, and blocks the isolate meanwhile. The queue of an isolate
  * bounds how many requests wait for a hash, and the limit of a team how many it may ask for in a minute.
  */
 

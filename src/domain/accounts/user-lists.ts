@@ -40,21 +40,21 @@ const usersByName = teamRead(users.teamId, (db, param: Param<NameKeysetValues>) 
   const { where, ...page } = nameKeyset(users.fullName, users.id, param);
   return { query: selectPage(db, page), where };
 });
-/** One at most: an email is unique in its team. */
+/** Finds at most one user, because an email is unique in its team. */
 const usersByEmail = teamRead(users.teamId, (db, param: Param<KeysetValues & { emailKey: string }>) => {
   const { where, ...page } = keyset(users.id, "oldest first", param);
   return { query: selectPage(db, page), where: and(eq(users.emailKey, param("emailKey")), where) };
 });
 
-/** Filters on a list of users; all of them must hold. */
+/** Filters of a list of users. A user must match all of them. */
 export interface UserFilters {
-  /** The whole of it, compared as emails are. */
+  /** The whole email, in any case. */
   email?: string | undefined;
-  /** What the full name begins with. */
+  /** A prefix of the full name. */
   name?: string | undefined;
 }
 
-/** Oldest first; in the order of full names where those are filtered. @throws `invalid_input` for a foreign cursor */
+/** Lists users, oldest first, or by full name if `name` is given. @throws `invalid_input` for a cursor of another list */
 export async function listUsers(
   deps: Deps,
   credential: Credential<"team">,
@@ -78,8 +78,8 @@ export async function listUsers(
 }
 
 /**
- * The whole team, oldest first, in steps: the caller is authorised, and the first step read, before this resolves;
- * each further step is read when it is asked for.
+ * Streams the whole team, oldest first, in steps. Authorizes the caller and reads the first step before it resolves, and
+ * each further step on demand.
  */
 export async function streamUsers(deps: Deps, credential: Credential<"team">): Promise<AsyncIterable<User[]>> {
   const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
@@ -87,7 +87,7 @@ export async function streamUsers(deps: Deps, credential: Credential<"team">): P
   return (async function* () {
     let page = first;
     yield page.items;
-    // The key may expire or be revoked meanwhile: then the stream breaks off, as every request of it would be refused.
+    // If the key expires or is revoked meanwhile, the stream fails, because the key's requests are rejected.
     while (page.next !== null) {
       page = await listUsers(deps, credential, {}, { ...request, cursor: page.next });
       yield page.items;

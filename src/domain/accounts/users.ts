@@ -22,21 +22,21 @@ export type UserRow = StoredRow<typeof users>;
 /** `password` is its PHC string. Instants are milliseconds since the epoch. */
 export type User = Omit<UserRow, "emailKey">;
 
-/** As an email is compared within its team. */
+/** The form in which emails are compared within a team. */
 export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
 
-/** As people write it. */
+/** The name as people write it. */
 export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
   `${firstName} ${lastName}`.trim();
 
 export const viewUser = ({ emailKey: _, ...user }: UserRow): User => user;
 
-/** The versions that will do, from `If-Match`; undefined asks for none. */
+/** The acceptable versions, from `If-Match`. Undefined accepts any. */
 export type ExpectedVersions = number[] | undefined;
 
 type TargetValues = { id: string; teamId: string; versions: string | null };
 
-/** `versions` is one parameter, however many there are: D1 takes 100 in a query. */
+/** All versions are one parameter, because D1 allows only 100 in a query. */
 const targetOf = (actor: TeamActor, id: string, versions: ExpectedVersions): TargetValues => ({
   id,
   teamId: actor.teamId,
@@ -110,7 +110,7 @@ export async function fetchUser(deps: Deps, credential: Credential<"team">, id: 
   return viewUser(user);
 }
 
-/** What may change; null leaves a field as it is. `password` is a hash. */
+/** The new values. Null leaves a field unchanged. `password` is a hash. */
 type ChangeValues = { [F in "firstName" | "lastName" | "email" | "emailKey" | "password"]: string | null };
 
 const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues & { updatedAt: number }>) => {
@@ -133,8 +133,8 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
 const isKeyOfUser = (param: Param<TargetValues>) =>
   and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
 
-/** The salt makes a new hash unique: it is there only if the update took place. */
-const endLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { password: string }>) => {
+/** The salt makes a new hash unique, so it exists only if the update happened. */
+const revokeLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { password: string }>) => {
   const changed = db
     .select({ id: users.id })
     .from(users)
@@ -147,22 +147,22 @@ const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "su
   return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` });
 });
 
-/** It names the fields that were given, and holds none of their values. */
+/** The event names the changed fields without their values. */
 export function updatedEvent(
   deps: Deps,
-  doer: Doer,
+  initiator: Doer,
   { teamId, id }: { teamId: string; id: string },
   given: Record<string, unknown>,
 ): NewEvent {
   const fields = Object.keys(given).filter((name) => given[name] !== undefined);
   const data = JSON.stringify({ _id: id, fields });
-  return { teamId, insert: insertUpdatedEvent({ ...eventValues(deps, "user.updated", doer, { teamId, id }), data }) };
+  return {
+    teamId,
+    insert: insertUpdatedEvent({ ...eventValues(deps, "user.updated", initiator, { teamId, id }), data }),
+  };
 }
 
-/**
- * A new password ends the keys that logging in with the old one gave.
- * @throws `not_found`, `version_mismatch`, `email_taken`
- */
+/** A new password revokes the user's logins. @throws `not_found`, `version_mismatch`, `email_taken`, `rate_limited` */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,
@@ -181,9 +181,9 @@ export async function updateUser(
     password: hash,
     updatedAt: deps.system.now(),
   });
-  const endLogins = hash === null ? [] : [endLoginsOfNewPassword({ ...target, password: hash })];
+  const revokeLogins = hash === null ? [] : [revokeLoginsOfNewPassword({ ...target, password: hash })];
   const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password });
-  const queries = [update, targetExists(target), ...endLogins] as const;
+  const queries = [update, targetExists(target), ...revokeLogins] as const;
   const [[user], existing] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
@@ -199,7 +199,7 @@ const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
     .returning({ id: users.id }),
 );
 
-const endLoginsOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
+const revokeKeysOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
   const remaining = db
     .select({ id: users.id })
     .from(users)
@@ -223,7 +223,7 @@ export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versi
   const data = JSON.stringify({ _id: id });
   const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target), data });
   const event = { teamId: actor.teamId, isBefore: true, insert };
-  const queries = [deleteTarget(target), targetExists(target), endLoginsOfDeleted(target)] as const;
+  const queries = [deleteTarget(target), targetExists(target), revokeKeysOfDeleted(target)] as const;
   const [deleted, remaining] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (deleted.length > 0) return;
   throw new AppError(remaining.length > 0 ? "version_mismatch" : "not_found");
