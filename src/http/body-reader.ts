@@ -6,10 +6,10 @@ import type { AppEnv } from "./app-env.ts";
 
 const READ_BYTES = 256 * 1024;
 
-/** Of a body that is refused so much is still read: a client that is answered midway often sees a reset instead. */
+/** How much of a rejected body is still read. A client that gets a response while it sends often sees a reset instead. */
 export const MAX_DRAINED_BYTES = 1024 * 1024;
 
-/** Reads a body into a buffer of ours: by default workerd gives 4 KiB at a time, at three times the cost. */
+/** Reads a body into its own buffer. By default workerd returns 4 KiB at a time, at three times the cost. */
 export class BodyReader {
   readonly #idleMilliseconds: number;
   readonly #broken: (cause: unknown) => Error;
@@ -17,10 +17,10 @@ export class BodyReader {
   #buffer: Uint8Array = new Uint8Array(READ_BYTES);
   #bytes = 0;
   #waitedMilliseconds = 0;
-  /** Whether more may come: not after the end, an error of the stream or a silence. */
+  /** False after the end, an error, or a timeout. */
   #isOpen = true;
 
-  /** `broken` makes the error of a body that breaks off. */
+  /** @param broken makes the error for an interrupted body */
   constructor(body: ReadableStream<Uint8Array>, idleMilliseconds: number, broken: (cause: unknown) => Error) {
     this.#idleMilliseconds = idleMilliseconds;
     this.#broken = broken;
@@ -31,20 +31,20 @@ export class BodyReader {
     }
   }
 
-  /** The next bytes, in memory that the next read takes back; undefined at the end. */
+  /** Returns the next bytes, or undefined at the end. The next read reuses their memory. */
   async read(): Promise<Buffer | undefined> {
     this.#isOpen = false;
-    // The reader of a stream that is not of bytes takes no buffer and gives one of its own.
+    // A default reader ignores the buffer and returns one of its own.
     const next = this.#reader.read(this.#buffer).catch((cause: unknown) => {
       throw this.#broken(cause);
     });
-    const silence = Promise.withResolvers<never>();
-    const timer = setTimeout(() => silence.reject(new AppError("upload_timeout")), this.#idleMilliseconds);
-    const askedAt = Date.now();
-    const { done, value } = await Promise.race([next, silence.promise]).finally(() => clearTimeout(timer));
+    const idle = Promise.withResolvers<never>();
+    const timer = setTimeout(() => idle.reject(new AppError("upload_timeout")), this.#idleMilliseconds);
+    const startedAt = Date.now();
+    const { done, value } = await Promise.race([next, idle.promise]).finally(() => clearTimeout(timer));
     if (done) return undefined;
     this.#bytes += value.length;
-    this.#waitedMilliseconds += Date.now() - askedAt;
+    this.#waitedMilliseconds += Date.now() - startedAt;
     const allowedMilliseconds = this.#idleMilliseconds + (this.#bytes / MIN_BYTES_PER_SECOND) * 1000;
     if (this.#waitedMilliseconds > allowedMilliseconds) throw new AppError("upload_timeout");
     this.#isOpen = true;
@@ -52,7 +52,7 @@ export class BodyReader {
     return Buffer.from(value.buffer, value.byteOffset, value.byteLength);
   }
 
-  /** Reads on and throws away, to the end of the read that reaches `maxBytes`. What ends the body only ends this. */
+  /** Reads and discards up to `maxBytes`, rounded up to a read. Never throws. */
   async drain(maxBytes: number): Promise<void> {
     for (let bytes = 0; this.#isOpen && bytes < maxBytes; ) {
       bytes += (await this.read().catch(() => undefined))?.length ?? 0;
@@ -63,30 +63,31 @@ export class BodyReader {
     try {
       this.#reader.releaseLock();
     } catch {
-      // workerd doesn't release a reader that still waits for bytes, as it does after a timeout.
+      // workerd can't release a reader that is still waiting for bytes, as after a timeout.
     }
   }
 }
 
-/** Gives the body's bytes to `take`, which may leave some. */
+/** Passes the body to `take`, which may leave some of it unread. */
 export async function withBody<T>(
   { req: { raw }, var: { deps } }: Context<AppEnv>,
   take: (bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
   async function* none() {}
   if (raw.body === null) return take(none());
-  const broken = (cause: unknown) => new AppError("upload_timeout", { message: "The body broke off.", cause });
+  const broken = (cause: unknown) =>
+    new AppError("upload_timeout", { message: "The body ended early. Retry the upload.", cause });
   const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
-  async function* pieces() {
+  async function* chunks() {
     for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;
   }
-  const taken = take(pieces())
+  const taken = take(chunks())
     .catch(async (error) => {
       await reader.drain(MAX_DRAINED_BYTES);
       throw error;
     })
     .finally(() => reader.release());
-  // A client that goes away must not end the invocation before what came of the body is stored.
+  // A disconnect must not end the invocation before the received bytes are stored.
   deps.after(taken.catch(() => undefined));
   return taken;
 }

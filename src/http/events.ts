@@ -8,17 +8,17 @@ const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
 export const eventSchema = z
   .strictObject({
-    _id: eventId.meta({ description: "Ids ascend as the changes were committed." }),
+    _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
     type: z.enum(EVENT_TYPES),
     createdAt: timestamp,
     actor: z.strictObject({
       kind: z.enum(["secret", "public", "operator", "user", "system"]).meta({
         description:
-          "Which kind of token did it, a login's being `secret`; `user` for logging in, `system` for the service itself.",
+          "The kind of token (`secret` for a login), `user` for a login itself, or `system` for the service.",
       }),
       keyId: id.nullable(),
-      userId: id.nullable().meta({ description: "Of a login, and of a key that a login made." }),
+      userId: id.nullable().meta({ description: "Set for a login and for actions with its key." }),
       requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
@@ -28,7 +28,7 @@ export const eventSchema = z
     }),
     data: z.record(z.string(), z.unknown()).meta({
       description:
-        "Of a file its metadata without `path` and `tags`, as it was then; of others ids, and the names of changed fields.",
+        "For files, the metadata at that time, without `path` and `tags`. For other records, ids and the names of changed fields.",
     }),
   })
   .meta({ id: "Event" });
@@ -48,7 +48,7 @@ const example: Event = {
   data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
 };
 
-const teamId = id.optional().meta({ description: "The operator's alone, who has to name a team." });
+const teamId = id.optional().meta({ description: "Operator tokens only; required for them." });
 
 export const list = read(
   "keys",
@@ -56,15 +56,15 @@ export const list = read(
     tag: "Events",
     summary: "List events",
     description:
-      "What happened in the team, newest first, or oldest first with `order=asc`. Who reads on behind the id of the last event misses none. " +
-      "The keys of a user's logins end with `user.deleted`, and with a `user.updated` of the password.",
+      "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
+      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's login keys.",
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
-      type: z.enum(EVENT_TYPES).optional().meta({ description: "Events of this type alone." }),
-      after: eventId.optional().meta({ description: "Only events later than the one of this id." }),
-      before: eventId.optional().meta({ description: "Only events earlier than the one of this id." }),
+      type: z.enum(EVENT_TYPES).optional().meta({ description: "Only events of this type." }),
+      after: eventId.optional().meta({ description: "Only events after this event id." }),
+      before: eventId.optional().meta({ description: "Only events before this event id." }),
       teamId,
     }),
     success: {

@@ -7,7 +7,7 @@ import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
 import { write } from "./operation.ts";
 
-/** Printable ASCII without white space at its ends, which HTTP takes off. */
+/** Printable ASCII. HTTP removes white space at both ends. */
 const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
 
 function contentLengthOf(header = ""): number | null {
@@ -20,13 +20,13 @@ export const upload = write(
     tag: "Files",
     summary: "Upload a file",
     description:
-      "One part `file` with a file name; up to ten text parts of 1 KiB are ignored, and so is `limit` in the query. " +
-      "The file is listed once its bytes are stored, and is processed after the answer. A public key may do this.",
+      "Send one part `file` with a file name. Up to ten text parts of 1 KiB are ignored. The file is listed once its " +
+      "bytes are stored, and processed after the response. Public keys can upload.",
     takesFile: true,
     query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
     requestHeaders: {
       "Idempotency-Key": {
-        description: `The same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and get the first answer.`,
+        description: `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
         schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
       },
     },
@@ -59,7 +59,9 @@ export const upload = write(
   async ({ c, deps, actor }) => {
     const contentType = c.req.header("Content-Type") ?? "";
     if (!/^multipart\/form-data\s*(;|$)/i.test(contentType)) {
-      throw new AppError("unsupported_media_type", { message: "Send the file as multipart/form-data." });
+      throw new AppError("unsupported_media_type", {
+        message: "Send the file with Content-Type: multipart/form-data.",
+      });
     }
     const idempotencyKey = c.req.header("Idempotency-Key");
     if (idempotencyKey !== undefined && !(IDEMPOTENCY_KEY.test(idempotencyKey) && idempotencyKey.length <= 255)) {
@@ -69,17 +71,19 @@ export const upload = write(
     const { maxUploadBytes, uploadIdleMilliseconds } = deps.settings;
     const contentLength = contentLengthOf(c.req.header("Content-Length"));
     if ((contentLength ?? 0) > maxUploadBytes + MAX_OVERHEAD_BYTES) {
-      throw new AppError("file_too_large", { message: `A file may have ${maxUploadBytes} bytes at most.` });
+      throw new AppError("file_too_large", {
+        message: `The file can have at most ${maxUploadBytes} bytes. Use a resumable upload for larger files.`,
+      });
     }
     const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
-    // No more is taken than is reserved: a stated length that is too short must not get past the quota.
+    // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
     const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds };
-    // The form around the file counts too, and seldom takes so much.
+    // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, (name, bytes) =>
       uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey }),
     );
-    // A client that goes away must not end the invocation before the upload is undone.
+    // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
     const file = await uploaded;
     const body = { message: "File uploaded. It will be processed shortly.", data: renderFile(file) };

@@ -3,7 +3,7 @@ import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
-/* What OpenAPI says of the API as a whole, in CommonMark. */
+/* The introduction of the OpenAPI document, in CommonMark. */
 
 export function inHours(milliseconds: number): string {
   const hours = milliseconds / 3_600_000;
@@ -52,22 +52,20 @@ a minute for each team. Above that, the response is 429. \`Retry-After\` gives t
 may have set other limits.
 `
   .trim()
-  // Each paragraph on one line.
+  // Puts each paragraph on one line.
   .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
 
-/** Operations are grouped by these, in this order. */
+/** The groups of operations, in display order. */
 const TAGS = {
-  Files: "Audio files, or any others: uploaded, processed, listed, and opened by signed addresses.",
+  Files: "Upload, process, list and download audio files, or files of any other type.",
   "Resumable uploads":
-    "tus 1.0.0, for large files and lines that break: what is stored stays stored, and the upload goes on from there.",
+    "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
   Links: "Revocable download URLs on this service, for people without a token.",
   "API keys":
     "Tokens of a team. A secret key does everything for it; a public key uploads, and may ship in a web page.",
-  Users: "People of a team, who can log in with a password.",
-  Events:
-    "What happened in a team, to look at and to catch up from. Kept for 30 days, unless the service is set otherwise.",
-  Webhooks:
-    "Events posted to an address of yours, signed after Standard Webhooks 1.0, and tried again where that fails.",
+  Users: "People in a team, who sign in with an email and password.",
+  Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
+  Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
 };
 
 export type Tag = keyof typeof TAGS;
@@ -82,8 +80,7 @@ const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   },
   operator: {
     name: "operatorToken",
-    description:
-      "The token of whoever runs the service: it manages keys and reads events, of any team, and nothing else.",
+    description: "The operator token. It manages keys and reads events of any team, and does nothing else.",
   },
 };
 
@@ -91,7 +88,7 @@ export const securitySchemes = Object.fromEntries(
   Object.values(TOKENS).map(({ name, description }) => [name, { type: "http", scheme: "bearer", description }]),
 );
 
-/** Any one of the tokens that have the right is enough. */
+/** The tokens with the permission; any of them is enough. */
 export function securityOf(access: Right | "public"): Record<string, string[]>[] {
   const kinds = Object.keys(TOKENS) as Actor["kind"][];
   return access === "public"

@@ -5,7 +5,7 @@ import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
 import { RESUMABLE } from "./resumable.ts";
 
-/** The log's one line for each request. */
+/** Logs one line per request. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();
   await next();
@@ -21,11 +21,11 @@ export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   });
 };
 
-/** OWASP's headers for an API: nothing here is a page, to be kept, framed, or sniffed into one. */
+/** OWASP's headers for an API: responses are not pages and must not be framed or sniffed as pages. */
 export const apiSecureHeaders = secureHeaders({
   contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
   strictTransportSecurity: "max-age=63072000",
-  // For pages only; the answers are for pages of any origin.
+  // These protect pages only. Pages of any origin may read API responses.
   crossOriginResourcePolicy: false,
   crossOriginOpenerPolicy: false,
   originAgentCluster: false,
@@ -41,8 +41,8 @@ const EXPOSED_HEADERS =
   "Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires";
 
 /**
- * The other headers of every response. Any origin may read it: callers authenticate by header, so a page has no more
- * rights than its visitor's token.
+ * The other headers of every response. Any origin may read responses: callers authenticate by header, so a page can do only
+ * what its token allows.
  */
 export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
@@ -53,7 +53,7 @@ export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
 };
 
-const answerPreflight = cors({
+const respondToPreflight = cors({
   origin: "*",
   allowMethods: ["GET", "POST", "PUT", "PATCH", "DELETE"],
   allowHeaders: [
@@ -64,10 +64,10 @@ const answerPreflight = cors({
   maxAge: 86_400,
 });
 
-/** Only preflights: on every other request the middleware would build a response just to set two headers. */
+/** Runs the CORS middleware for preflights only. On other requests it would build a response just to set two headers. */
 export const preflight: MiddlewareHandler<AppEnv> = (c, next) => {
   if (c.req.method !== "OPTIONS") return next();
-  // What the server of resumable uploads can do is asked by OPTIONS too; a preflight names the method that is to follow.
-  const isQuestion = c.req.path === RESUMABLE && !c.req.header("Access-Control-Request-Method");
-  return isQuestion ? next() : answerPreflight(c, next);
+  // tus clients also send OPTIONS to get the capabilities. Only a preflight names the next method.
+  const isCapabilityRequest = c.req.path === RESUMABLE && !c.req.header("Access-Control-Request-Method");
+  return isCapabilityRequest ? next() : respondToPreflight(c, next);
 };

@@ -8,7 +8,7 @@ import { type Api, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
 
-/** Zod's JSON Schema, its named schemas moved to `components`. */
+/** Converts a Zod schema to JSON Schema and moves its named schemas to `components`. */
 function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): Json {
   const {
     $schema: _,
@@ -17,10 +17,10 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
   } = z.toJSONSchema(schema, {
     io,
     override: ({ jsonSchema }) => {
-      // Query parameters come as text, and the document tells what the text stands for. Our patterns are JavaScript's,
-      // which other languages' validators can't all read: where a format says the same, it is enough.
+      // Query parameters arrive as text; the document describes their meaning. Zod's patterns use JavaScript syntax that
+      // other validators can't read, so a `format` replaces them.
       if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
-      // Zod's bound of whole numbers in general says nothing of a field.
+      // Zod's bound for all integers says nothing about a field.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       delete jsonSchema.id;
     },
@@ -31,7 +31,7 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
   return moved(json);
 }
 
-/** Every code that an operation can answer. */
+/** Every error code of an operation. */
 function codesOf(operation: Operation, path: string): Code[] {
   const codes = new Set<Code>(operation.refusals);
   if (operation.access !== "public") {
@@ -97,8 +97,8 @@ function requestOf(operation: Operation, components: Json): Json {
 }
 
 const IN_PATH: Record<string, string> = {
-  id: "The record's id.",
-  upload: "`{id}.{secret}`, as `Location` gave it.",
+  id: "The id of the record.",
+  upload: "`{id}.{secret}` from `Location`.",
   link: "`{id}.{secret}`, from the link's `url`.",
   name: "The download name. It is not checked.",
 };
@@ -159,7 +159,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
   };
 }
 
-/** The OpenAPI 3.1 document of the table of operations, from the very schemas that validate its requests. */
+/** Describes the API in OpenAPI 3.1, from the same schemas that validate requests. */
 export function describeApi(api: Api): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);

@@ -12,13 +12,13 @@ import { type BodySchema, type Output, type QuerySchema, readBody, readQuery } f
 interface Request<Q, B> {
   c: Context<AppEnv>;
   deps: Deps;
-  /** The path's `{id}`; empty where the path has none. */
+  /** The path's `{id}`; empty if the path has none. */
   id: string;
   query: Output<Q>;
   body: Output<B>;
 }
 
-/** A request header that an operation honours, with the schema of its value. */
+/** A request header of an operation. */
 export interface HeaderContract {
   description: string;
   required?: true;
@@ -26,16 +26,16 @@ export interface HeaderContract {
 }
 
 interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
-  /** The group that the description has it in. */
+  /** Its group in the OpenAPI document. */
   tag: Tag;
   summary: string;
   description?: string;
   query?: Q;
   /** A JSON body. */
   body?: B;
-  /** It may be left out: all of its fields may. */
+  /** The body can be absent, and so can all of its fields. */
   isBodyOptional?: true;
-  /** Where the JSON body may be larger than others. */
+  /** The limit of a JSON body; by default `JSON_BODY_BYTES`. */
   maxBodyBytes?: number;
   /** An example of the JSON body. */
   bodyExample?: B extends z.ZodType ? z.input<B> : never;
@@ -43,22 +43,22 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
-  /** It answers so instead of 429, 500 and 503, which its clients can't take. */
+  /** Replaces 429 and 503, on which its clients would start over. */
   codeOfFailures?: Code;
   requestHeaders?: Record<string, HeaderContract>;
   success: {
-    /** 200 alone where it says nothing else. */
+    /** Default: 200. */
     statuses?: (200 | 201 | 204 | 206 | 304)[];
     description: string;
-    /** Absent where the answer has no body. */
+    /** Absent if the response has no body. */
     schema?: S;
     example?: z.input<S>;
     /** The body is the bytes of a file. */
     isFile?: true;
-    /** Response headers beside those of every response. */
+    /** Response headers besides the common ones. */
     headers?: Record<string, string>;
   };
-  /** Codes it may answer beside those that follow from its other properties. */
+  /** Error codes besides those that follow from the other properties. */
   refusals?: Code[];
 }
 
@@ -79,7 +79,7 @@ function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>):
   return { c, deps: c.var.deps, id: c.req.param("id") ?? "", query, body };
 }
 
-/** What can be wrong with a request that reads, before the database is asked. */
+/** Errors of a read that are found before the database is queried. */
 const OF_THE_REQUEST: Code[] = ["invalid_input", "unsupported_version", "not_found"];
 
 /**

@@ -3,7 +3,7 @@ import { except } from "hono/combine";
 import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
 
-/** No script but ours, no text that becomes one, and no other host but the store's, whose sound is played. */
+/** Allows only our own scripts, no script from text, and no other host except the file storage, for playback. */
 const pageHeaders = secureHeaders({
   contentSecurityPolicy: {
     defaultSrc: ["'none'"],
@@ -23,8 +23,8 @@ const pageHeaders = secureHeaders({
 });
 
 /**
- * The pages for people, which src/console/build.js makes: each address answers one static file. What they link to under
- * /assets never reaches the Worker.
+ * Serves the pages that src/console/build.js builds: one static file per URL. Their files under /assets never reach the
+ * Worker.
  */
 export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
@@ -35,7 +35,7 @@ export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<App
   };
   app.get("/console/*", provideDeps, pageHeaders, servePage("/console.html"));
   app.on("GET", ["/reference", "/reference/"], provideDeps, pageHeaders, servePage("/reference.html"));
-  // At `/` only a browser gets a page: whoever calls the API there hears that there is nothing, in its one shape.
-  const isNoBrowser = (c: Context) => !c.req.header("Accept")?.includes("text/html");
-  app.get("/", except(isNoBrowser, provideDeps, pageHeaders, servePage("/home.html")));
+  // Only browsers get a page at `/`. API clients get 404 in the error shape.
+  const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
+  app.get("/", except(isApiClient, provideDeps, pageHeaders, servePage("/home.html")));
 }

@@ -129,24 +129,24 @@ async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
   }
 }
 
-// SQLite cuts text at NUL, and no UTF-8 exists for a lone surrogate.
+// SQLite truncates text at NUL, and unpaired surrogates have no UTF-8 encoding.
 const isStorable = (text: string) => text.isWellFormed() && !text.includes("\0");
-/** In code points, as JSON Schema counts them. */
+/** Counts code points, like JSON Schema. */
 const length = (text: string) => [...text].length;
 
-// In the document a pattern is written so that every language's regular expressions read it alike.
+// Patterns in the OpenAPI document use only syntax that regular expressions of every language share.
 const NO_NUL = "^[^\\u0000]*$";
 const CONTROL = "\\u0000-\\u001f\\u007f-\\u009f";
 const SPACE = " \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff";
 const VISIBLE = `[^${CONTROL}${SPACE}]`;
-/** What `trim` takes off. */
+/** The characters that `trim` removes. */
 const WHITE = `[\\t-\\r${SPACE}]*`;
 
-/** Text of so many characters (code points), stored as it is. */
+/** Text that is stored unchanged. Lengths are in code points. */
 export function text(minLength: number, maxLength: number) {
   return z
     .string()
-    .refine(isStorable, "Must not hold NUL or half a surrogate pair.")
+    .refine(isStorable, "Must not contain NUL or unpaired surrogates.")
     .refine(
       (value) => length(value) >= minLength && length(value) <= maxLength,
       `Must have ${minLength} to ${maxLength} characters.`,
@@ -156,12 +156,12 @@ export function text(minLength: number, maxLength: number) {
 
 const hasNoControls = (text: string) => !/\p{Cc}/u.test(text);
 
-/** What a name begins with, as it is stored. */
+/** A prefix of a stored name. */
 export function namePrefix(maxLength: number) {
   return z
     .string()
-    .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
-    .refine(hasNoControls, "Must not hold control characters.")
+    .refine(isStorable, { message: "Must not contain NUL or unpaired surrogates.", abort: true })
+    .refine(hasNoControls, "Must not contain control characters.")
     .refine((value) => length(value) >= 1 && length(value) <= maxLength, `Must have 1 to ${maxLength} characters.`)
     .meta({ minLength: 1, maxLength, pattern: `^[^${CONTROL}]*$` });
 }
@@ -169,28 +169,28 @@ export function namePrefix(maxLength: number) {
 const MAX_NAME_LENGTH = 100;
 const NAME = `${VISIBLE}([^${CONTROL}]{0,${MAX_NAME_LENGTH - 2}}${VISIBLE})?`;
 
-/** A name: trimmed, on one line. */
+/** A name on one line. It is trimmed. */
 export function name(minLength: 0 | 1) {
   const limits = `${minLength} to ${MAX_NAME_LENGTH} characters`;
   return z
     .string()
     .trim()
-    .refine(isStorable, { message: "Must not hold NUL or half a surrogate pair.", abort: true })
-    .refine(hasNoControls, "Must not hold control characters.")
+    .refine(isStorable, { message: "Must not contain NUL or unpaired surrogates.", abort: true })
+    .refine(hasNoControls, "Must not contain control characters.")
     .refine((value) => length(value) >= minLength && length(value) <= MAX_NAME_LENGTH, `Must have ${limits}.`)
     .meta({
-      description: `On one line, of ${limits} without the white space around it.`,
+      description: `One line of ${limits}. Surrounding white space is removed.`,
       pattern: `^${WHITE}(${NAME})${minLength === 0 ? "?" : ""}${WHITE}$`,
     });
 }
 
-/** An instant as the interface writes it. */
+/** An ISO 8601 date-time. */
 export const timestamp = z.iso.datetime({ offset: true, error: "Must be an ISO 8601 date-time with an offset or Z." });
 
-/** The same in a query, as milliseconds since the epoch; half of one stands for whatever lies between two. */
+/** The same as milliseconds since the epoch. A half stands for any fraction between two milliseconds. */
 export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0));
 
-/** The same from milliseconds since the epoch. */
+/** Renders milliseconds since the epoch as an ISO 8601 date-time. */
 export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();
 
 export const id = z
@@ -216,14 +216,14 @@ export const pageLimit = positiveInteger({
   clampTo: MAX_LIMIT,
 });
 
-/** `list` is the list's name in cursors. */
+/** @param list the list's name in cursors */
 export const cursorOf = (list: string) =>
   z
     .string()
     .optional()
-    .meta({ pattern: cursorPattern(list), description: "Opaque, from the `Link` of the page before." });
+    .meta({ pattern: cursorPattern(list), description: "From the `Link` of the previous page. Opaque." });
 
-/** The parameters of a list with pages. */
+/** The query parameters of a list. */
 export const pageQuery = (list: string) =>
   z.object({
     limit: pageLimit,
@@ -241,7 +241,7 @@ export const pageRequest = ({
   cursor,
 }: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
 
-/** A page's `Link` to the next (RFC 8288), with the same limit and filters; none on the last page, where `cursor` is null. */
+/** The `Link` header to the next page (RFC 8288), with the same limit and filters. The last page (`cursor` null) has none. */
 export function nextLink(c: Context<AppEnv>, cursor: string | null): Record<string, string> {
   if (cursor === null) return {};
   const url = new URL(c.req.url);

@@ -45,6 +45,7 @@ const DOCUMENTED: Record<string, string[]> = {
   // keys.test.ts tests that a team's key can't name a team.
   "POST /auth/v1/apikeys": ["isPublic", "expiresAt", "teamId"],
   "POST /auth/v1/login": ["teamId"],
+  "POST /docs/v1/uploads/{id}/links": ["expiresAt"],
 };
 
 describe.each(jsonRoutes)("The JSON body of $name", (route) => {

@@ -21,7 +21,7 @@ import {
 } from "../support/harness.ts";
 
 /*
- * What holds of every list: by limit and page, and by the cursor in Link. And what filters make of it.
+ * Pagination of every list, by limit and page and by the cursor in Link, and the filters of files and users.
  */
 
 type Table = Parameters<typeof fill>[1];
@@ -48,7 +48,7 @@ async function* pages(team: Team, path: string) {
 }
 
 describe.each(lists)("$path", ({ path, table, newestFirst }) => {
-  /** All that the list holds, in its order, as the database has it. */
+  /** The ids in the database, in list order. */
   async function allIds(team: Team): Promise<string[]> {
     const order = newestFirst ? "desc" : "asc";
     const { results } = await env.DB.prepare(`select id from ${table} where team_id = ? order by id ${order}`)
@@ -62,7 +62,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     return [team, await allIds(team)];
   }
 
-  test("The list gives pages of 20, or of limit, at most 100.", async () => {
+  test("returns 20 items, or limit, at most 100", async () => {
     const [team, all] = await filled(120);
     for (const [query, count] of [
       ["page=1", 20],
@@ -110,7 +110,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     }
   });
 
-  test("The list is read to its end by following Link, everything once and in order.", async () => {
+  test("returns every item once and in order if Link is followed to the end", async () => {
     const [team, all] = await filled(40);
     const seen: string[] = [];
     for await (const page of pages(team, `${path}?limit=7`)) {
@@ -121,20 +121,20 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(seen).toEqual(all);
   });
 
-  test("The list has no Link on its last page, also where that is full.", async () => {
+  test("has no Link on the last page, even if that page is full", async () => {
     const [team, all] = await filled(8);
     expect(nextOf(await team.call("GET", `${path}?limit=${all.length}`))).toBeUndefined();
     expect(nextOf(await team.call("GET", `${path}?limit=${all.length - 1}`))).toBeDefined();
   });
 
-  test("The list shows what stays once, while other rows come and go.", async () => {
+  test("returns each remaining item once while others are added and deleted", async () => {
     const [team, all] = await filled(40);
     const seen: string[] = [];
     const gone: string[] = [];
     let added = 100;
     for await (const page of pages(team, `${path}?limit=6`)) {
       seen.push(...idsOf(page));
-      // Of those already seen the last, on which the cursor stands, and one still to come; and some are added.
+      // Deletes the last seen row, which the cursor names, and one not seen yet, and adds some.
       const going = [seen.at(-1), all[seen.length + 3]].filter((id) => id !== undefined && id !== team.keyId);
       for (const id of going) await env.DB.prepare(`delete from ${table} where id = ?`).bind(id).run();
       gone.push(...(going as string[]));
@@ -145,7 +145,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     for (const id of all.filter((one) => !gone.includes(one))) expect(seen).toContain(id);
   });
 
-  test("The list refuses a cursor that is another list's or malformed.", async () => {
+  test("rejects a cursor of another list, or a malformed one", async () => {
     const [team] = await filled(12);
     const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
     const others = lists.filter((list) => list.path !== path);
@@ -181,7 +181,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(idsOf(await team.call("GET", withCursor(path, cursor)))).toHaveLength(5);
   });
 
-  test("The list shows nothing of another team by that team's cursor, as it is or changed.", async () => {
+  test("returns nothing of another team for that team's cursor, unchanged or modified", async () => {
     const [[team, own], [other]] = await Promise.all([filled(12), filled(12)]);
     const cursor = cursorOf(await other.call("GET", `${path}?limit=5`));
     const changed = Array.from(cursor, (c, i) => cursor.slice(0, i) + (c === "0" ? "1" : "0") + cursor.slice(i + 1));
@@ -195,7 +195,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     }
   });
 
-  test("The list counts pages from the cursor, and refuses two cursors.", async () => {
+  test("counts pages from the cursor, and rejects two cursors", async () => {
     const [team] = await filled(12);
     const cursor = cursorOf(await team.call("GET", `${path}?limit=5`));
     const third = idsOf(await team.call("GET", `${path}?limit=5&page=3`));
@@ -205,7 +205,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     await refused(team, 400, "invalid_input", both, ["cursor"]);
   });
 
-  test("The list reads no more rows of the database deep in it than at its start, by cursor.", async () => {
+  test("reads no more rows at depth than at the start if it is followed by cursor", async () => {
     const [team] = await filled(300);
     const costs: number[] = [];
     for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {
@@ -220,7 +220,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
   });
 });
 
-test("A cursor of the operator's list of a team is refused by the list of all.", async () => {
+test("The operator's list of all keys rejects a cursor of the list of one team.", async () => {
   const team = await newTeam();
   await fill(team, "api_keys", 3);
   const link = new URL(
@@ -265,10 +265,10 @@ const NAMES = [
   "take 1.wav",
 ];
 
-/** Random, and the same in every run. */
+/** Pseudorandom, the same in every run. */
 const pick = <T>(from: readonly T[], n: number): T => from[(Math.imul(n + 1, 0x9e3779b1) >>> 8) % from.length] as T;
 
-/** Files of every kind, two in a millisecond. */
+/** Files of every kind, two per millisecond. */
 async function insertFiles(team: Team, numbers: number[], change: Partial<FileRow> = {}): Promise<FileRow[]> {
   const rows = numbers.map((n) => ({
     id: (FIRST_MILLISECOND + (n >> 1)).toString(16).padStart(12, "0") + n.toString(16).padStart(12, "0"),
@@ -294,7 +294,7 @@ const timeOf = ({ id }: FileRow) => Number.parseInt(id.slice(0, 12), 16);
 const byName = (a: FileRow, b: FileRow) =>
   Buffer.compare(Buffer.from(a.original_name), Buffer.from(b.original_name)) || (a.id < b.id ? -1 : 1);
 
-/** What a list is to give: a plain filter over all rows. */
+/** The expected list: a plain filter over all rows. */
 const expected = (rows: FileRow[], { status, fileType, name, createdAfter, createdBefore }: Filters): FileRow[] =>
   rows
     .filter((row) => row.status !== "receiving" && row.status !== "deleting")
@@ -321,7 +321,7 @@ describe("Filters of files", () => {
     { requiredKeys: [] },
   );
 
-  test("Pages by any filters give what a filter over all rows gives, once and in order, while rows come and go.", async () => {
+  test("return what a filter over all rows returns, once and in order, while rows are added and deleted", async () => {
     const [team, other] = await Promise.all([newTeam(), newTeam()]);
     const numbers = Array.from({ length: 1600 }, (_, n) => n);
     const present = new Map((await insertFiles(team, numbers)).map((row) => [row.id, row]));
@@ -362,7 +362,7 @@ describe("Filters of files", () => {
     );
   });
 
-  test("A page of several filters may be empty and have a Link, which leads to what matches.", async () => {
+  test("can return an empty page with a Link that leads to the matches", async () => {
     const team = await newTeam();
     await insertFiles(
       team,
@@ -378,7 +378,7 @@ describe("Filters of files", () => {
     }
   });
 
-  test("The pages of filters have numbers, also from a cursor.", async () => {
+  test("can be paged by number, also from a cursor", async () => {
     const team = await newTeam();
     const rows = await insertFiles(
       team,
@@ -403,7 +403,7 @@ describe("Filters of files", () => {
     }
   });
 
-  test("A page number beyond the examined rows is rejected if filters are combined; the Link before it goes on.", async () => {
+  test("reject a page number beyond the examined rows, which Link reaches", async () => {
     const team = await newTeam();
     const numbers = Array.from({ length: 599 }, (_, n) => n);
     const rows = await insertFiles(team, numbers, { status: "completed", original_name: "a" });
@@ -417,7 +417,7 @@ describe("Filters of files", () => {
     expect(idsOf(last)).toHaveLength(100);
   });
 
-  test("A file was created at the instant that its id tells, and the bounds of dates lie outside.", async () => {
+  test("compare exclusive dates with the time in the file's id", async () => {
     let now = Date.parse("2026-02-03T04:05:06.789Z");
     const ticking = startWorker(
       compose(withoutJobs, (deps) => ({ ...deps, system: { ...deps.system, now: () => (now += 7) } })),
@@ -469,12 +469,12 @@ describe("Filters of files", () => {
     ["name", "%FF"],
     ["name", "%"],
     ["name", "a".repeat(201)],
-  ])("The list refuses %s=%s, naming it.", async (name, value) => {
+  ])("rejects %s=%s by name", async (name, value) => {
     const team = await newTeam();
     await refused(team, 400, "invalid_input", () => team.call("GET", `${FILES}?${name}=${value}`), [name]);
   });
 
-  test("Link repeats the filters, and its cursor is refused with any others.", async () => {
+  test("are repeated in Link, whose cursor is rejected with other filters", async () => {
     const team = await newTeam();
     await insertFiles(
       team,
@@ -527,7 +527,7 @@ describe("Filters of users", () => {
     return team;
   }
 
-  test("Users are found by what their names begin with, in the order of names, page by page.", async () => {
+  test("find users by name prefix, ordered by name", async () => {
     const [team, other] = await Promise.all([staff(), staff()]);
     const wanted = ["3@example.com", "1@example.com", "7@example.com", "0@example.com", "2@example.com"];
     for (const limit of [1, 2, 5, 100]) {
@@ -546,7 +546,7 @@ describe("Filters of users", () => {
     expect(emailsOf(await team.call("GET", `${USERS}?name=Nobody`))).toEqual([]);
   });
 
-  test("A changed name is found as it is now.", async () => {
+  test("find a user by the current name", async () => {
     const team = await staff();
     const [{ _id }] = (await team.call("GET", `${USERS}?name=Grace`)).body;
     await team.call("PATCH", `${USERS}/${_id}`, { json: { firstName: "Rear Admiral Grace" } });
@@ -554,7 +554,7 @@ describe("Filters of users", () => {
     expect(emailsOf(await team.call("GET", `${USERS}?name=Rear%20Admiral%20Grace%20H`))).toEqual(["4@example.com"]);
   });
 
-  test("A user is found by the whole email, compared as emails are, in the own team alone.", async () => {
+  test("find a user of the own team by the full email, compared like emails", async () => {
     const [team, other] = await Promise.all([staff(), newTeam()]);
     for (const email of ["4@example.com", "4@EXAMPLE.com", "%EF%BC%94@example.com"]) {
       expect(emailsOf(await team.call("GET", `${USERS}?email=${email}`)), email).toEqual(["4@example.com"]);
@@ -576,12 +576,12 @@ describe("Filters of users", () => {
     ["name", "a%00"],
     ["name", "%ED%A0%80"],
     ["name", "a".repeat(202)],
-  ])("The list refuses %s=%s, naming it.", async (name, value) => {
+  ])("rejects %s=%s by name", async (name, value) => {
     const team = await newTeam();
     await refused(team, 400, "invalid_input", () => team.call("GET", `${USERS}?${name}=${value}`), [name]);
   });
 
-  test("Link repeats the filter, and its cursor is refused with any other.", async () => {
+  test("are repeated in Link, whose cursor is rejected with another filter", async () => {
     const team = await staff();
     const next = new URL(nextOf(await team.call("GET", `${USERS}?name=Ada&limit=2`)) ?? "");
     expect([next.searchParams.get("name"), next.searchParams.get("limit")]).toEqual(["Ada", "2"]);

@@ -6,8 +6,8 @@ import { call } from "../support/harness.ts";
 import { mountedRoutes, PAGES, routeNamed } from "../support/routes.ts";
 
 /*
- * GET /openapi.json says all that a client needs, and says nothing that is not so. That every answer seen in any test
- * is one that it describes is checked where the tests send their requests (support/client.ts).
+ * GET /openapi.json is complete and correct. support/client.ts checks every response in every test against it, and
+ * fuzz.test.ts compares the accepted bodies.
  */
 
 interface Parameter {
@@ -57,28 +57,28 @@ const PARAMETERS: Record<string, string[]> = {
 };
 
 describe("GET /openapi.json", () => {
-  test("The document is answered without a token, as JSON.", async () => {
+  test("is served without a token, as JSON", async () => {
     expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "application/json"]);
   });
 
-  test("The document is OpenAPI 3.1, of the interface's version, at the address it was asked of.", () => {
+  test("is OpenAPI 3.1 with version 1.0.0, relative to its own URL", () => {
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: "1.0.0" });
     expect(document.servers).toEqual([{ url: "/" }]);
   });
 
-  test("The document has every route of the router, and no other.", () => {
+  test("describes exactly the routes of the router", () => {
     const routed = mountedRoutes(createApp()).filter((route) => !PAGES.includes(route) && !hasOwnTests(route));
     expect(operations.map(({ route }) => route).sort()).toEqual(routed);
   });
 
-  test("The document names every operation once.", () => {
+  test("has a unique id for every operation", () => {
     const ids = operations.map(({ described }) => described.operationId);
     expect(new Set(ids).size).toBe(ids.length);
     for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z0-9]*$/);
   });
 
-  test("The document has what it refers to.", () => {
+  test("resolves every reference and uses every schema", () => {
     const references = [...answer.text.matchAll(/"\$ref":"([^"]+)"/g)].map(([, reference]) => reference ?? "");
     expect(references.length).toBeGreaterThan(0);
     for (const reference of new Set(references)) {
@@ -105,7 +105,7 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("The document describes the groups of operations, and each has one.", () => {
+  test("describes every tag and uses it", () => {
     const tags = document.tags as { name: string; description: string }[];
     for (const { description, name } of tags) expect(description, name).toMatch(/^\S.*\.$/);
     const used = Object.values(document.paths as Record<string, Record<string, Described>>).flatMap((item) =>
@@ -114,12 +114,12 @@ describe("GET /openapi.json", () => {
     expect([...new Set(used)].sort()).toEqual(tags.map(({ name }) => name).sort());
   });
 
-  test("The document introduces authentication, errors, lists, retries and rate limits.", () => {
+  test("introduces authentication, errors, lists, retries and rate limits", () => {
     const headings = [...document.info.description.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
     expect(headings).toEqual(["Authentication", "Errors", "Lists", "Retries and versions", "Rate limits"]);
   });
 
-  test("The document tells the status and the meaning of every error code.", () => {
+  test("gives the status and meaning of every error code", () => {
     const { code } = document.components.schemas.Error.properties;
     const told = Object.entries(STATUS).map(([name, status]) => [
       name,
@@ -137,12 +137,12 @@ describe("GET /openapi.json", () => {
 describe.each(operations)("$route", ({ route, path, described, operation }) => {
   const { parameters, requestBody, responses } = described;
 
-  test("The operation has a summary and a tag.", () => {
+  test("has a summary and a tag", () => {
     expect(described.summary).toMatch(/^[A-Z]/);
     expect(described.tags).toHaveLength(1);
   });
 
-  test("The operation describes its parameters: those of its path, required, and what else it takes.", () => {
+  test("describes its path, query and header parameters", () => {
     const inPath = parameters.filter((parameter) => parameter.in === "path");
     expect(inPath.map(({ name }) => `{${name}}`)).toEqual(path.match(/\{\w+\}/g) ?? []);
     expect(inPath.every(({ required }) => required)).toBe(true);
@@ -151,7 +151,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     for (const { schema, name } of parameters) expect(schema, name).toHaveProperty("type");
   });
 
-  test("The operation describes its body, where it takes one, with an example that fits.", () => {
+  test("describes its body, with a valid example", () => {
     if (operation.takesFile) {
       expect(requestBody?.content["multipart/form-data"]?.schema).toMatchObject({ required: ["file"] });
     } else if (operation.body) {
@@ -163,7 +163,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("The operation describes every answer, with an example that fits.", () => {
+  test("describes every response, with a valid example", () => {
     for (const [status, { description, content }] of Object.entries(responses)) {
       expect(description, status).not.toBe("");
       const { schema, example, examples } = content["application/json"] ?? {};
@@ -173,7 +173,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("The operation has one shape for every failure, and one success.", () => {
+  test("has one success, and the error shape for everything else", () => {
     const { 200: success, ...failures } = responses;
     expect(success).toBeDefined();
     for (const [status, { content }] of Object.entries(failures)) {
@@ -186,7 +186,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     }
   });
 
-  test("The operation names every status that it can answer.", () => {
+  test("lists every status it can return", () => {
     const { access, body, takesFile } = operation;
     const wanted = [
       ...["200", "400", "401", "429", "500", "503"],
@@ -201,7 +201,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     expect(Object.keys(responses)).toEqual([...new Set(wanted)].sort());
   });
 
-  test("The operation tells of the headers that go with its answers.", () => {
+  test("describes the headers of its responses", () => {
     expect(responses[401]?.headers).toHaveProperty("WWW-Authenticate");
     for (const status of [429, 503]) expect(responses[status]?.headers).toHaveProperty("Retry-After");
     const headers = Object.keys(responses[200]?.headers ?? {});
@@ -212,7 +212,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   });
 });
 
-test("The update of a user describes that it needs a field, and no name in both spellings.", () => {
+test("The update of a user requires a field and forbids a name in both spellings.", () => {
   const update = document.paths["/auth/v1/users/{id}"].patch.requestBody.content["application/json"].schema;
   const bothNames = [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }];
   expect(update).toMatchObject({ minProperties: 1, not: { anyOf: bothNames } });

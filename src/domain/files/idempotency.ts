@@ -8,17 +8,17 @@ import { SHOWN, type StoredFile, view } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
 /*
- * An upload that is repeated with the same idempotency key: one file is stored, and both get its answer. The unique
- * index decides, also where both arrive at once.
+ * Repeated uploads with the same idempotency key store one file, and each returns it. A unique index decides, even if
+ * they arrive at once.
  */
 
 export const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
-/** An upload with an idempotency key says so often that it goes on. */
+/** How often an upload with an idempotency key records its progress. */
 const PROGRESS_MILLISECONDS = 60 * 1000;
-/** One that has not said so for this long is given up for the one that repeats it: its Worker may have died. */
-const MAX_STANDSTILL_MILLISECONDS = 10 * 60 * 1000;
-/** How often, once a second, a repeated upload looks whether the first has ended. */
-const MAX_REPLAY_LOOKS = 10;
+/** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
+const MAX_IDLE_MILLISECONDS = 10 * 60 * 1000;
+/** A repetition polls the first upload once a second. Ten seconds cover most requests that a client sends twice at once. */
+const MAX_REPLAY_POLLS = 10;
 
 export type EarlierUpload = FileKey;
 
@@ -33,9 +33,9 @@ export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
 type KeyValues = {
   teamId: string;
   idempotencyKey: string;
-  /** Uploads from before then have lost their key. */
+  /** Uploads created earlier lose their key. */
   expired: number;
-  /** And so have those that have stood still since before then. */
+  /** So do unfinished uploads without progress since then. */
   abandoned: number;
 };
 const hasSameKey = (param: Param<KeyValues>) =>
@@ -61,17 +61,22 @@ const uploadWithSameKey = preparedQuery((db, param: Param<KeyValues>) =>
 );
 
 /**
- * The queries around the insert of an upload with an idempotency key: the first takes the key from an upload that is too
- * old, or that has stood still for minutes and was given up; the second finds the upload that has it then.
+ * The queries before and after the insert of an upload with an idempotency key. The first takes the key from an expired or
+ * abandoned upload. The second finds the upload that has the key.
  */
 export function claimKey({ settings, system }: Deps, teamId: string, idempotencyKey: string) {
   const now = system.now();
-  const standstill = Math.max(MAX_STANDSTILL_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
-  const values = { teamId, idempotencyKey, expired: now - IDEMPOTENCY_MILLISECONDS, abandoned: now - standstill };
+  const maxIdleMilliseconds = Math.max(MAX_IDLE_MILLISECONDS, 2 * settings.uploadIdleMilliseconds);
+  const values = {
+    teamId,
+    idempotencyKey,
+    expired: now - IDEMPOTENCY_MILLISECONDS,
+    abandoned: now - maxIdleMilliseconds,
+  };
   return [freeOldKey(values), uploadWithSameKey(values)] as const;
 }
 
-/** A repeated upload is read to its end, to tell whether it is the same, and stored nowhere. */
+/** Reads a repeated upload to its end to compare it with the first. Nothing is stored. */
 export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> {
   const digest = createHash("sha256");
   for await (const chunk of bytes) digest.update(chunk);
@@ -80,7 +85,7 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
 
 /** If both requests arrive at once, waits a little for the first upload to end. @returns the file of the first upload */
 export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<StoredFile> {
-  for (let looks = 0; ; looks++) {
+  for (let polls = 0; ; polls++) {
     const [[row]] = await read(deps, [uploadState(earlier)]);
     if (!row || row.status === "deleting") {
       const message = "The first upload with this Idempotency-Key failed. Retry.";
@@ -90,7 +95,7 @@ export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: s
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
       return view(deps, row);
     }
-    if (looks === MAX_REPLAY_LOOKS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
+    if (polls === MAX_REPLAY_POLLS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
     await deps.system.sleep(1000);
   }
 }
@@ -102,14 +107,14 @@ const touchUpload = preparedQuery((db, param: Param<FileKey & { updatedAt: numbe
     .where(and(isFile(param), eq(files.status, "receiving"))),
 );
 
-/** Passes the bytes on, and lets a repetition of the upload know that it still goes on. */
+/** Yields the bytes and records progress, so that a repetition does not take the key. */
 export async function* reportProgress(deps: Deps, { teamId, id }: FileKey, bytes: AsyncIterable<Uint8Array>) {
   let reportedAt = deps.system.now();
   for await (const chunk of bytes) {
     const now = deps.system.now();
     if (now - reportedAt >= PROGRESS_MILLISECONDS) {
       reportedAt = now;
-      // An upload does not fail for this: the next report may reach the database.
+      // The upload continues: the next report may reach the database.
       await write(deps, [touchUpload({ teamId, id, updatedAt: now })], { isIdempotent: true }).catch((cause) =>
         deps.log("warn", "upload progress not stored", { fileId: id, cause }),
       );
