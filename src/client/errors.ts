@@ -21,7 +21,7 @@ export class StowageError extends Error {
   readonly requestId: string | null;
   /** The fields of invalid input, with the reasons. */
   readonly errors: { path: string; message: string }[];
-  /** How long to wait before a retry, if the service says so. */
+  /** Seconds to wait before a retry, from `Retry-After`. */
   readonly retryAfterSeconds: number | undefined;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {

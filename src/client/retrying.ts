@@ -9,7 +9,7 @@ const MAX_SERVER_ERROR_RETRIES = 4;
 
 const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
 
-/** Transient errors that their status alone does not identify. */
+/** Transient errors whose status does not identify them. */
 const TRANSIENT_CODES = ["connection_failed", "idempotency_in_progress"];
 
 /** @throws the signal's reason */

@@ -42,7 +42,7 @@ interface StartOptions {
   script?: string;
 }
 
-/** Collects what is written. */
+/** A stream that collects its text. */
 function sink(isTTY: boolean) {
   const chunks: Buffer[] = [];
   const writable = new Writable({
@@ -56,7 +56,7 @@ function sink(isTTY: boolean) {
 
 const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** `script` gives a program a terminal of its own; it spells its arguments otherwise on macOS. */
+/** The `script` tool gives a program its own terminal. Its arguments differ on macOS. */
 function onTerminal(command: string[]): string[] {
   if (process.platform === "darwin") return ["script", "-q", "/dev/null", ...command];
   return ["script", "-qec", command.map(quoted).join(" "), "/dev/null"];

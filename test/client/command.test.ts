@@ -29,7 +29,7 @@ const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 
-/** A service with one file, whose digest it tells, and another one later; `step` sends the bytes. */
+/** A service with one file. It reports `digest` first and `later` afterwards; `step` sends the bytes. */
 async function storing(
   bytes: Uint8Array | string,
   digest: string | null,
@@ -37,18 +37,18 @@ async function storing(
   step?: Step,
   name = "song.txt",
 ) {
-  let asked = 0;
+  let requests = 0;
   const service = await scripted((request, response) => {
     const metadata = { _id: "1", originalName: name, size: bytes.length };
     if (request.url?.endsWith("/metadata")) {
-      response.end(JSON.stringify({ data: { ...metadata, sha256: asked++ === 0 ? digest : later } }));
+      response.end(JSON.stringify({ data: { ...metadata, sha256: requests++ === 0 ? digest : later } }));
     } else if (request.url === "/bytes") step ? step(request, response) : response.end(bytes);
     else response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` }));
   });
   return service;
 }
 
-describe("Each command", () => {
+describe("every command", () => {
   const commands: [string, (ids: Record<string, string>) => string[]][] = [
     ["upload", () => ["upload", "new.bin"]],
     ["ls", () => ["ls"]],
@@ -76,13 +76,13 @@ describe("Each command", () => {
       types: ["user.created"],
     });
     const event = (await collect(team.stowage.events.list({ order: "asc" })))[0]?._id ?? "";
-    // Creates the one delivery that is listed.
+    // Creates the one delivery in the list.
     await team.stowage.users.create({ email: "bob@example.com", password: "correct horse battery" });
     const ids = { file: await upload(team, "old.bin", bytesOf(2000)), doomed: await upload(team, "x", bytesOf(9)) };
     return { machine, ids: { ...ids, webhook, event } };
   }
 
-  test("prints lines with tabs, or objects with --json, where there is no terminal.", async () => {
+  test("prints fields with tabs, or JSON with --json, without a terminal", async () => {
     const { machine, ids } = await prepared();
     for (const [name, argsOf] of commands) {
       const shown = name === "rm" ? { code: 0, stdout: "\t", stderr: "" } : await machine.run(argsOf(ids));
@@ -96,7 +96,7 @@ describe("Each command", () => {
     }
   });
 
-  test("that changes users, keys and webhooks does what it says.", async () => {
+  test("creates, edits, and deletes users, keys, and webhooks", async () => {
     const { key, stowage } = await newTeam();
     const machine = new Machine(key);
     const json = async (args: string[], input?: string) => {
@@ -148,7 +148,7 @@ describe("Each command", () => {
     service.close();
   });
 
-  test("that lists shows as many as it is asked for, and no token.", async () => {
+  test("lists at most --limit items, without tokens", async () => {
     const { key, stowage } = await newTeam();
     const { key: token } = await stowage.keys.create({ name: "Player" });
     for (const json of [[], ["--json"]]) {
@@ -159,7 +159,7 @@ describe("Each command", () => {
     }
   });
 
-  test("prints columns on a terminal.", async () => {
+  test("prints columns on a terminal", async () => {
     const { machine, ids } = await prepared();
     for (const [name, argsOf] of commands) {
       const { code, stdout } = await machine.run(argsOf(ids), { isTerminal: true });
@@ -169,7 +169,7 @@ describe("Each command", () => {
     }
   });
 
-  test("tells by --help what it takes, with examples.", async () => {
+  test("describes its arguments with --help, with examples", async () => {
     const machine = new Machine();
     const overview = await machine.run(["--help"]);
     expect(overview).toMatchObject({ code: 0, stderr: "" });
@@ -184,7 +184,7 @@ describe("Each command", () => {
 });
 
 describe("stowage upload", () => {
-  test("sends folders, skips what was sent already, and sends again what was changed or deleted.", async () => {
+  test("sends folders, skips sent files, and resends changed and deleted ones", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in/deeper"), { recursive: true });
@@ -214,10 +214,10 @@ describe("stowage upload", () => {
   });
 
   test.for(["SIGKILL", "SIGINT"] as const)(
-    "goes on where %s ended it, and sends few bytes twice.",
+    "resumes after %s, and resends less than 5.1 MiB",
     async (signal, { annotate }) => {
       const team = await newTeam();
-      // Stands still behind the first parts, so that there is something left to send.
+      // Stalls after the first parts, so that bytes are left to send.
       const passedBytes = 23 * MEBIBYTE;
       let isBroken = true;
       const line = await Line.open(url, () => ({ fault: isBroken ? "stall" : "none", afterBytes: passedBytes }));
@@ -246,17 +246,17 @@ describe("stowage upload", () => {
     },
   );
 
-  test("stores a form once that was killed before its answer came, by a journal that its owner alone can read.", async () => {
+  test("stores a small file once if it is killed before the response, with a journal that only its owner can read", async () => {
     const team = await newTeam();
-    let isHeard = true;
-    const line = await Line.open(url, () => ({ fault: isHeard ? "none" : "drop the answer", afterBytes: 50_000 }));
+    let isAnswered = true;
+    const line = await Line.open(url, () => ({ fault: isAnswered ? "none" : "drop the answer", afterBytes: 50_000 }));
     const machine = new Machine(team.key, line.url);
     writeFileSync(machine.path("other.bin"), "bytes");
     await machine.run(["upload", "other.bin"]);
     const journal = machine.path(`state/stowage/${readdirSync(machine.path("state/stowage"))[0]}`);
-    // As a power cut may leave it: the next line is to be one of its own.
+    // A power failure may leave half a line, which must not swallow the next.
     appendFileSync(journal, '["cut sh');
-    isHeard = false;
+    isAnswered = false;
     writeFileSync(machine.path("small.bin"), bytesOf(60_000));
     const first = machine.start(["upload", "small.bin"]);
     await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
@@ -264,13 +264,13 @@ describe("stowage upload", () => {
     await first.ended;
     expect(statSync(journal).mode & 0o777).toBe(0o600);
     expect(statSync(machine.path("state/stowage")).mode & 0o777).toBe(0o700);
-    isHeard = true;
+    isAnswered = true;
     expect(await machine.run(["upload", "small.bin"])).toMatchObject({ code: 0, stderr: "" });
     expect(await stored(team)).toHaveLength(2);
     await line.close();
   });
 
-  test("shows bars with speed and time left on a terminal.", async () => {
+  test("shows progress bars with speed and time left on a terminal", async () => {
     const machine = new Machine((await newTeam()).key);
     writeFileSync(machine.path("a.bin"), bytesOf(70_000));
     const { code, stdout } = await machine.start(["upload", "a.bin"], { isTerminal: true }).ended;
@@ -279,7 +279,7 @@ describe("stowage upload", () => {
     expect(linesOf(stdout).at(-1)).toMatch(/[0-9a-f]{24} {2}a\.bin$/);
   });
 
-  test("takes a public key, which may not look at what it sent.", async () => {
+  test("works with a public key, which can't read files", async () => {
     const team = await newTeam();
     const { key } = await team.stowage.keys.create({ name: "public", isPublic: true });
     const machine = new Machine(key);
@@ -294,7 +294,7 @@ describe("stowage upload", () => {
     expect(linesOf(waiting.stderr)).toEqual([expect.stringContaining("This key can't read whether it was processed.")]);
   });
 
-  test("tells of a file that is not there, of an empty one, and sends the others.", async () => {
+  test("reports missing and empty files, and sends the others", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     writeFileSync(machine.path("a.bin"), bytesOf(500));
@@ -309,11 +309,11 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("sends what can be read of a folder, and tells of what can't, and of links.", async () => {
+  test("sends the readable files of a folder, and reports links and the unreadable", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in/deeper"), { recursive: true });
-    // No text spells this name, so that nobody finds it again: as a folder that may not be opened, for whoever is root.
+    // The name is not valid UTF-8, so the file can't be opened again, not even by root.
     writeFileSync(Buffer.concat([Buffer.from(machine.path("in/b")), Buffer.from([0xff])]), "lost");
     for (const name of ["in/a.bin", "in/deeper/c.bin", "in/z.bin"]) writeFileSync(machine.path(name), bytesOf(100));
     symlinkSync("a.bin", machine.path("in/link.bin"));
@@ -332,7 +332,7 @@ describe("stowage upload", () => {
     expect(await machine.run(["upload", "in/link.bin"])).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("sends again what was changed in place, with another time or another size.", async () => {
+  test("resends files that changed in place, in time or size", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const [name, other] = [machine.path("a.bin"), machine.path("b.bin")];
@@ -362,7 +362,7 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(2);
   });
 
-  test("sends again what is not stored as it was sent.", async () => {
+  test("resends a file whose stored bytes are damaged", async () => {
     const bytes = Buffer.from("bytes");
     let digest = sha256(bytes);
     const service = await scripted((request, response) => {
@@ -379,7 +379,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("fails where the file is changed while it is sent, whoever reads it then.", async () => {
+  test("fails if the file changes during the upload", async () => {
     const machine = new Machine("key");
     const path = machine.path("recording.wav");
     writeFileSync(path, Buffer.alloc(9_000_000));
@@ -405,7 +405,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("tells with --wait of a file that is stored and can't be processed, and fails.", async () => {
+  test("reports failed processing with --wait, and exits with 1", async () => {
     const bytes = Buffer.from("bytes");
     const failure = { code: "audio_unreadable", message: "The audio can't be read." };
     const service = await scripted((request, response) => {
@@ -420,7 +420,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("stores a file once that two runs send at once.", async () => {
+  test("stores small files once that three runs send at the same time", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in"));
@@ -535,7 +535,7 @@ describe("stowage upload", () => {
     for (const journal of [third, fourth]) journal.close();
   });
 
-  test.skipIf(!existsSync("/dev/full"))("tells once of a journal that it can't write, and sends nothing.", async () => {
+  test.skipIf(!existsSync("/dev/full"))("reports a full disk of its journal once, and sends nothing", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in"));
@@ -552,7 +552,7 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("fails where something in the way says that what was sent may not be looked at.", async () => {
+  test("exits with 3 if another server forbids the check, and doesn't resend the file", async () => {
     const service = await scripted((request, response) => {
       if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
       if (request.url?.endsWith("/metadata")) response.statusCode = 403;
@@ -563,13 +563,13 @@ describe("stowage upload", () => {
     const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(linesOf(stderr)).toHaveLength(1);
-    // It is in the journal now, and not sent again for an answer that is not the service's.
+    // The journal has it now. It must not resend the file because of another server.
     expect(await machine.run(["upload", "a.bin"])).toMatchObject({ code: 3, stdout: "" });
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(1);
     service.close();
   });
 
-  test("fails where what is stored has another digest than what was sent.", async () => {
+  test("exits with 6 if the stored checksum differs", async () => {
     const service = await scripted((request, response) => {
       if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
       const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
@@ -585,7 +585,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("fails where the trail tells another digest of one of many files, and looks at none with --no-check.", async () => {
+  test("reads the checksums of many files from the event log, and none with --no-check", async () => {
     const ids = ["1", "2", "3", "4", "5", "6"];
     let sent = 0;
     const service = await scripted((request, response) => {
@@ -618,7 +618,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("sends as many files at a time as it is asked to, and refuses numbers that are none.", async () => {
+  test("sends --parallel files at a time, and rejects other values than 1 to 64", async () => {
     let open = 0;
     let most = 0;
     const service = await scripted((request, response) => {
@@ -641,7 +641,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("ends with 1 where files fail for different reasons.", async () => {
+  test("exits with 1 if files fail for different reasons", async () => {
     const service = await scripted((request, response) => {
       if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
       const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
@@ -650,14 +650,14 @@ describe("stowage upload", () => {
     const machine = new Machine("key", service.url);
     writeFileSync(machine.path("a.bin"), "bytes");
     writeFileSync(machine.path("empty.bin"), "");
-    // One after the other: the first alone would end with 6.
+    // Without the second file, the command would exit with 6.
     const args = ["upload", "a.bin", "empty.bin", "--parallel", "1", "--wait"];
     expect((await machine.run(args)).code).toBe(1);
     expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
     service.close();
   });
 
-  test("sends and checks many files at a time, each once.", async () => {
+  test("sends and checks many files in parallel, each once", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in"));
@@ -668,7 +668,7 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(120);
   });
 
-  test("gives up the other files where one finds the service out of reach.", async () => {
+  test("stops if the service is unreachable", async () => {
     const away = refusal(503, "unavailable", { "Retry-After": "0" });
     const service = await scripted((request, response) => {
       if (request.method === "POST") away(request, response);
@@ -683,7 +683,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("tells once of a key that is refused, however many files there are.", async () => {
+  test("reports a rejected key once for many files", async () => {
     const machine = new Machine("stow_sk_wrong");
     mkdirSync(machine.path("in"));
     for (let count = 0; count < 20; count++) writeFileSync(machine.path(`in/${count}.bin`), "bytes");
@@ -696,7 +696,7 @@ describe("stowage upload", () => {
 });
 
 describe("stowage get", () => {
-  test("writes a file under its name, and leaves one alone that is there.", async () => {
+  test("writes a file under its name, and replaces existing ones only with --force", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const bytes = bytesOf(300_000);
@@ -705,16 +705,16 @@ describe("stowage get", () => {
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
     expect(await machine.run(["get", id])).toMatchObject({ code: 0, stdout: "song.bin\talready there\n" });
     writeFileSync(machine.path("song.bin"), "mine");
-    const refused = await machine.run(["get", id]);
-    expect(refused).toMatchObject({ code: 1, stdout: "" });
-    expect(linesOf(refused.stderr)).toHaveLength(1);
+    const rejected = await machine.run(["get", id]);
+    expect(rejected).toMatchObject({ code: 1, stdout: "" });
+    expect(linesOf(rejected.stderr)).toHaveLength(1);
     expect(readFileSync(machine.path("song.bin"), "utf8")).toBe("mine");
     expect(await machine.run(["get", id, "--force"])).toMatchObject({ code: 0 });
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
     expect(readdirSync(machine.folder).filter((name) => name.endsWith(".part"))).toEqual([]);
   });
 
-  test("goes on from a part that is there, and keeps nothing where that was altered.", async () => {
+  test("resumes a partial file, and deletes it if its checksum differs", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const bytes = bytesOf(300_000);
@@ -723,7 +723,7 @@ describe("stowage get", () => {
     writeFileSync(part, bytes.subarray(0, 200_000));
     expect(await machine.run(["get", id, "-o", "song.bin"])).toMatchObject({ code: 0 });
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
-    // Only because the rest alone is fetched does the altered beginning show.
+    // Only the rest is downloaded, so the damaged beginning stays.
     writeFileSync(machine.path(`other.bin.${id}.part`), Buffer.alloc(200_000, 1));
     const altered = await machine.run(["get", id, "-o", "other.bin"]);
     expect(altered).toMatchObject({ code: 6, stdout: "" });
@@ -732,12 +732,12 @@ describe("stowage get", () => {
   });
 
   test.skipIf(process.platform === "win32")(
-    "says so where there is no room, and leaves nothing under the name.",
+    "reports a full disk, and leaves no incomplete file under the name",
     async () => {
       const team = await newTeam();
       const machine = new Machine(team.key);
       const id = await upload(team, "song.bin", bytesOf(300_000));
-      // A limit of 50 or 100 KiB for each file, as shells count it: unlike a full disk, it needs no file system of its own.
+      // Limits each file to 50 or 100 KiB, depending on the shell. A full disk would need its own file system.
       const { code, stdout, stderr } = await machine.start(["get", id], { script: 'ulimit -f 100 && exec "$@"' }).ended;
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       expect(stderr).toMatch(/^stowage: song\.bin\.[0-9a-f]{24}\.part exceeds the file size limit of this system\.\n$/);
@@ -746,7 +746,7 @@ describe("stowage get", () => {
     },
   );
 
-  test("follows no link under the names that it writes, to wherever it leads.", async () => {
+  test("never writes through a link", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const bytes = bytesOf(3000);
@@ -769,7 +769,7 @@ describe("stowage get", () => {
     expect(existsSync(machine.path("outside.bin"))).toBe(false);
   });
 
-  test("writes to stdout with -o -, and checks that too.", async () => {
+  test("writes to stdout with -o -, and checks the checksum", async () => {
     const team = await newTeam();
     const id = await upload(team, "song.txt", Buffer.from("la la la"));
     expect(await new Machine(team.key).run(["get", id, "-o", "-"])).toMatchObject({ code: 0, stdout: "la la la" });
@@ -790,7 +790,7 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("writes no name that leads out of the folder, and begins anew behind a part that is too long.", async () => {
+  test("writes no file outside of the folder, and discards a partial file that is too long", async () => {
     const service = await storing("la la la", sha256(Buffer.from("la la la")), undefined, undefined, "../..\\song.txt");
     const machine = new Machine("key", service.url);
     writeFileSync(machine.path("_.._.._song.txt.1.part"), "la la la la la");
@@ -799,7 +799,7 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("writes no name that a shell or another program reads by itself: whoever uploads chooses it.", async () => {
+  test("writes no hidden file, because the uploader chooses the name", async () => {
     const service = await storing("la", sha256(Buffer.from("la")), undefined, undefined, ".bashrc");
     const machine = new Machine("key", service.url);
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.bashrc\n" });
@@ -807,7 +807,7 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("checks a file that was not processed yet when it began.", async () => {
+  test("checks a file that is processed during the download", async () => {
     const service = await storing("la la la", null, sha256(Buffer.from("lo lo lo")));
     const machine = new Machine("key", service.url);
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 6, stdout: "" });
@@ -815,7 +815,7 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("goes on where the line breaks, to a file and to stdout.", async () => {
+  test("resumes after a disconnect, to a file and to stdout", async () => {
     const bytes = Buffer.from("la la la");
     for (const output of ["song.txt", "-"]) {
       let isBroken = true;
@@ -835,7 +835,7 @@ describe("stowage get", () => {
     }
   });
 
-  test("is out of reach where the line always breaks, and fails where the store sends again what is there.", async () => {
+  test("exits with 5 if the connection always breaks, and with 1 if the server ignores ranges", async () => {
     const bytes = Buffer.from("la la la");
     const service = await storing(bytes, null, null, (request, response) => {
       if (request.headers.range === undefined) {
@@ -859,7 +859,7 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("replaces no file that has come up under the name meanwhile.", async () => {
+  test("replaces no file that appears under the name during the download", async () => {
     const machine = new Machine("key");
     const service = await storing("la", sha256(Buffer.from("la")), undefined, (_, response) => {
       writeFileSync(machine.path("song.txt"), "mine");
@@ -874,24 +874,24 @@ describe("stowage get", () => {
     service.close();
   });
 
-  test("takes several files into a folder, and into no one file.", async () => {
+  test("writes several files into a folder, but not into one file", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     const name = "\ud83d\udc68\u200d\ud83d\udc67 \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645.txt";
     const ids = [await upload(team, "a.txt", Buffer.from("a")), await upload(team, name, Buffer.from("b"))];
-    const refused = await machine.run(["get", ...ids, "-o", "one.txt", "--force"]);
-    expect(refused).toMatchObject({ code: 2, stdout: "" });
+    const rejected = await machine.run(["get", ...ids, "-o", "one.txt", "--force"]);
+    expect(rejected).toMatchObject({ code: 2, stdout: "" });
     mkdirSync(machine.path("out"));
     expect(await machine.run(["get", ...ids, "-o", "out"])).toMatchObject({ code: 0, stderr: "" });
     expect(readdirSync(machine.path("out")).toSorted()).toEqual(["a.txt", name].toSorted());
   });
 
-  test("may be run twice at once: none cuts short what the other has written.", async () => {
+  test("never truncates the partial file of a parallel run", async () => {
     const team = await newTeam();
     const bytes = bytesOf(3_000_000);
     const id = await upload(team, "song.bin", bytes);
     const machine = new Machine(team.key);
-    // As the other has left it at that moment: complete, and about to get its name.
+    // The other run has completed the file and is about to rename it.
     const partial = machine.path(`song.bin.${id}.part`);
     writeFileSync(partial, "");
     const other = new Machine(team.key);
@@ -912,7 +912,7 @@ describe("stowage get", () => {
   });
 });
 
-test("A bar shows no more than all of a transfer, and no speed for what an earlier run has sent.", () => {
+test("a progress bar stops at 100%, and counts no speed for resumed bytes", () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
   const terminal = new PassThrough();
   const drawn = vi.spyOn(terminal, "write").mockReturnValue(true);
@@ -932,7 +932,7 @@ test("A bar shows no more than all of a transfer, and no speed for what an earli
   }
 });
 
-describe("What goes wrong", () => {
+describe("a failure", () => {
   test.each([
     ["an unknown command", ["nope"], 2],
     ["an unknown option", ["ls", "--nope"], 2],
@@ -944,15 +944,15 @@ describe("What goes wrong", () => {
     ["a number for a date", ["ls", "--after", "5"], 2],
     ["a local time for a date", ["ls", "--after", "2026-11-01T08:00"], 2],
     ["several files into one", ["get", "1", "2", "-o", "one.bin"], 2],
-    ["an unknown id", ["info", "0".repeat(24)], 4],
-    ["an unknown id of a file to delete", ["rm", "0".repeat(24)], 4],
-  ])("%s ends with one line on stderr and a code of its own.", async (_, args, expected) => {
+    ["an unknown ID", ["info", "0".repeat(24)], 4],
+    ["an unknown ID of a file to delete", ["rm", "0".repeat(24)], 4],
+  ])("of %s prints one line on stderr, and has its exit code", async (_, args, expected) => {
     const { code, stdout, stderr } = await new Machine((await newTeam()).key).run(args);
     expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
     expect(stderr).toMatch(/^stowage: .+\n$/);
   });
 
-  test("a misspelled command is answered with the right one", async () => {
+  test("of a misspelled command suggests the right one", async () => {
     const { code, stderr } = await new Machine().run(["uplaod", "a.bin"]);
     expect({ code, stderr }).toEqual({
       code: 2,
@@ -960,7 +960,7 @@ describe("What goes wrong", () => {
     });
   });
 
-  test("a longer outage is reported once, and events are followed after it", async () => {
+  test("of a longer outage is reported once, and events are followed after it", async () => {
     const away = refusal(503, "unavailable", { "Retry-After": "0" });
     const event = json(200, { data: [{ _id: "2", createdAt: "", type: "file.completed", subject: { id: "1" } }] });
     const service = await scripted(away, away, away, away, away, away, away, event);
@@ -972,7 +972,7 @@ describe("What goes wrong", () => {
     service.close();
   });
 
-  test("A service that is away ends with one line and code 5.", async () => {
+  test("of the connection prints one line, and has exit code 5", async () => {
     const service = await scripted(hangUp);
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
@@ -983,7 +983,7 @@ describe("What goes wrong", () => {
   test.each([
     ["is unavailable", 503, "0"],
     ["asks to wait for an hour", 429, "3600"],
-  ])("A service that %s is out of reach, which is code 5 too.", async (_, status, retryAfter) => {
+  ])("of a service that %s has exit code 5, too", async (_, status, retryAfter) => {
     const service = await scripted(refusal(status, "", { "Retry-After": retryAfter }));
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
@@ -991,7 +991,7 @@ describe("What goes wrong", () => {
     service.close();
   });
 
-  test("A key that no request can carry is refused, and tried with no service.", async () => {
+  test("of a key with invalid characters sends no request", async () => {
     const service = await scripted(hangUp);
     const { code, stdout, stderr } = await new Machine("sch\u00f6n\u2026", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
@@ -1000,19 +1000,19 @@ describe("What goes wrong", () => {
     service.close();
   });
 
-  test.skipIf(!existsSync("/dev/full"))("A full disk behind stdout ends with one line.", async () => {
+  test.skipIf(!existsSync("/dev/full"))("of writing stdout to a full disk prints one line", async () => {
     const machine = new Machine();
     const { code, stderr } = await machine.start(["--help"], { script: 'exec "$@" > /dev/full' }).ended;
     expect({ code, stderr }).toEqual({ code: 1, stderr: "stowage: stdout can't be written: the disk is full.\n" });
   });
 
-  test("A reader of stdout that has seen enough is no failure.", async () => {
+  test("does not occur if the reader of stdout closes the pipe", async () => {
     const { child, ended } = new Machine().start(["--help"]);
     child.stdout.destroy();
     expect(await ended).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("A failure is one line on stderr with --json too, without the control characters of whoever answers.", async () => {
+  test("is one line on stderr also with --json, without control characters of the response", async () => {
     const message = "No such file: \u001b]0;owned\u0007\u202e";
     const service = await scripted(json(404, { code: "not_found", message }));
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["info", "1", "--json"]);
@@ -1021,7 +1021,7 @@ describe("What goes wrong", () => {
     service.close();
   });
 
-  test.each(["SIGINT", "SIGTERM"] as const)("%s ends a command that waits, with one line and 130.", async (signal) => {
+  test.each(["SIGINT", "SIGTERM"] as const)("by %s prints one line, and has exit code 130", async (signal) => {
     const service = await scripted(() => {});
     const { child, ended } = new Machine("key", service.url).start(["usage"]);
     await vi.waitUntil(() => service.requests.length > 0, { timeout: 60_000 });
@@ -1030,7 +1030,7 @@ describe("What goes wrong", () => {
     service.close();
   });
 
-  test("A name's control characters reach no terminal.", async () => {
+  test("control characters of a file name never reach a terminal", async () => {
     const service = await scripted((_, response) => {
       const file = {
         _id: "1",
@@ -1054,7 +1054,7 @@ describe("What goes wrong", () => {
 });
 
 describe("stowage login", () => {
-  test("keeps address and key where only their owner can read them.", async () => {
+  test("saves URL and key where only their owner can read them", async () => {
     const { key } = await newTeam();
     const machine = new Machine();
     expect(await machine.run(["login", url], { input: `${key}\n` })).toMatchObject({ code: 0, stderr: "" });
@@ -1063,12 +1063,12 @@ describe("stowage login", () => {
     expect(statSync(machine.path("config/stowage")).mode & 0o777).toBe(0o700);
     expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
     chmodSync(file, 0o644);
-    const refused = await machine.run(["usage"]);
-    expect(refused).toMatchObject({ code: 2, stdout: "" });
-    expect(refused.stderr).toContain("Other users can read");
+    const rejected = await machine.run(["usage"]);
+    expect(rejected).toMatchObject({ code: 2, stdout: "" });
+    expect(rejected.stderr).toContain("Other users can read");
   });
 
-  test("asks for a key on a terminal, and does not show it.", async () => {
+  test("prompts for a key on a terminal without showing it", async () => {
     const { key } = await newTeam();
     const machine = new Machine();
     const { child, ended, output } = machine.start(["login", url], { isTerminal: true, input: null });
@@ -1078,7 +1078,7 @@ describe("stowage login", () => {
     expect(await machine.run(["usage"])).toMatchObject({ code: 0, stderr: "" });
   });
 
-  test("says that a key would travel unencrypted to another machine, and asks on a terminal before it takes the key.", async () => {
+  test("warns if the URL is not encrypted, and on a terminal asks whether to continue", async () => {
     const danger = (at: string) => `stowage: ${at} is not encrypted. Others on the network can read your key.`;
     const open = "http://stowage.invalid";
     const { code, stderr } = await new Machine().run(["login", open]);
@@ -1103,13 +1103,13 @@ describe("stowage login", () => {
     }
   });
 
-  test("keeps no key that is refused.", async () => {
+  test("saves no rejected key", async () => {
     const machine = new Machine();
     expect(await machine.run(["login", url], { input: "stow_sk_wrong\n" })).toMatchObject({ code: 3 });
     expect(existsSync(machine.path("config/stowage/config.json"))).toBe(false);
   });
 
-  test("logs in as a user by a password, which is shown nowhere.", async () => {
+  test("logs in a user with a password, which is shown nowhere", async () => {
     const { stowage, teamId } = await newTeam();
     await stowage.users.create({ email: "ada@example.com", password: "correct horse battery" });
     const machine = new Machine();
@@ -1120,7 +1120,7 @@ describe("stowage login", () => {
     expect(await machine.run(["ls"])).toMatchObject({ code: 0, stdout: "" });
   });
 
-  test("takes a password as it is, with the spaces around it.", async () => {
+  test("keeps the spaces around a password", async () => {
     const { key, stowage, teamId } = await newTeam();
     const password = "  correct horse battery ";
     await new Machine(key).run(["users", "create", "ada@example.com"], { input: `${password}\n` });
@@ -1130,7 +1130,7 @@ describe("stowage login", () => {
   });
 
   test.each(["null", "[]", '{"url":5}', '{"url": "https://stowage.example", "key": "stow_sk_secret"'])(
-    "says of a config file that is not its own what to do, and nothing of what is in it: %s.",
+    "names the remedy for a damaged config file, without showing its content: %s",
     async (text) => {
       const machine = new Machine();
       mkdirSync(machine.path("config/stowage"), { recursive: true });
@@ -1142,7 +1142,7 @@ describe("stowage login", () => {
     },
   );
 
-  test("leaves nothing half-written where the config file can't be replaced.", async () => {
+  test("leaves no draft if the config file can't be replaced", async () => {
     const { key } = await newTeam();
     const machine = new Machine();
     mkdirSync(machine.path("config/stowage/config.json"), { recursive: true });
@@ -1152,7 +1152,7 @@ describe("stowage login", () => {
     expect(readdirSync(machine.path("config/stowage"))).toEqual(["config.json"]);
   });
 
-  test("A kept key goes to no address but the one that it was kept with.", async () => {
+  test("sends a saved key only to the URL that it was saved with", async () => {
     const { key } = await newTeam();
     const machine = new Machine();
     await machine.run(["login", url], { input: `${key}\n` });

@@ -15,11 +15,11 @@ const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFi
 const sha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
   Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
 
-describe("Files", () => {
+describe("files", () => {
   test.each([
     ["below 8 MB is sent as a form", 70_000, 1],
     ["above 8 MB is sent as a resumable upload", 9 * MEBIBYTE, 2],
-  ])("A file %s, listed, waited for, downloaded whole and in part, and deleted.", async (_, size, requests) => {
+  ])("a file %s, listed, processed, downloaded completely and in part, and deleted", async (_, size, requests) => {
     const { stowage } = await newTeam();
     const bytes = bytesOf(size);
     const progress: number[] = [];
@@ -44,7 +44,7 @@ describe("Files", () => {
     await expect(stowage.files.get(id)).rejects.toMatchObject({ code: "not_found", status: 404 });
   });
 
-  test("A waveform is null until it is set, then comes back as bytes tell it, and is null again without its file.", async () => {
+  test("a waveform is null until it is set, is rounded to bytes, and is null again without its file", async () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
     expect(await stowage.files.waveform(id)).toBeNull();
@@ -60,7 +60,7 @@ describe("Files", () => {
     await expect(wrong.files.waveform(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
-  test.each(["completed", "failed"])("A file is waited for until it is %s.", async (status) => {
+  test.each(["completed", "failed"])("waitFor resolves when the file is %s", async (status) => {
     const statuses = ["pending", "processing", status].map((status) => json(200, { data: { status } }));
     const service = await scripted(...statuses);
     expect(await new Stowage({ url: service.url }).files.waitFor("1")).toEqual({ status });
@@ -68,7 +68,7 @@ describe("Files", () => {
     service.close();
   });
 
-  test("A list is followed over its pages, with its filters, and ends where its reader stops.", async () => {
+  test("a list follows its pages with its filters, and stops with its reader", async () => {
     const { stowage } = await newTeam();
     const names = ["a1.txt", "a2.txt", "a3.txt", "b.txt"];
     for (const name of names) await stowage.files.upload(new File(["text"], name));
@@ -94,20 +94,20 @@ describe("Files", () => {
     }
   });
 
-  test("A list is read page by page, each with what asks for the next, wherever the reader left off.", async () => {
+  test("a list can be read page by page, from any page", async () => {
     const { stowage } = await newTeam();
     for (const name of ["a1.txt", "a2.txt", "a3.txt", "b.txt"]) await stowage.files.upload(new File(["text"], name));
     const names = ({ items }: Page<StoredFile>) => items.map((file) => file.originalName);
     const first = await stowage.files.list({ name: "a", limit: 2 }).page();
     expect(names(first)).toEqual(["a1.txt", "a2.txt"]);
-    // Another list: its filters are those of the page.
+    // The filters are those of the first page, not of this list.
     const second = await stowage.files.list().page(first.next);
     expect({ names: names(second), next: second.next }).toEqual({ names: ["a3.txt"], next: undefined });
     for (const name of ["one", "two"]) await stowage.keys.create({ name });
     expect((await stowage.keys.list({ limit: 2 }).page()).items.map(({ name }) => name)).toEqual(["two", "one"]);
   });
 
-  test("A form whose answer is lost is sent again under the same key, and stored once.", async () => {
+  test("a form upload whose response is lost is retried with the same key, and stored once", async () => {
     const { key, stowage } = await newTeam();
     const line = await Line.open(url, (connection) =>
       connection === 0 ? { fault: "drop the answer", afterBytes: 1000 } : { fault: "none", afterBytes: 0 },
@@ -118,7 +118,7 @@ describe("Files", () => {
     await line.close();
   });
 
-  test("A resumable upload goes on over a line that is cut, and repeats no more than the service asks for.", async () => {
+  test("a resumable upload survives disconnects", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(20 * MEBIBYTE);
     const line = await Line.open(url, (connection) =>
@@ -130,7 +130,7 @@ describe("Files", () => {
     await line.close();
   });
 
-  test("A resumable upload goes on for as long as the line lets some of it through.", async () => {
+  test("a resumable upload continues as long as each connection stores some bytes", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(12 * MEBIBYTE);
     const line = await Line.open(url, () => ({ fault: "cut", afterBytes: 1.5 * MEBIBYTE }));
@@ -140,34 +140,34 @@ describe("Files", () => {
     await line.close();
   });
 
-  test("A small file is resumable too where that is asked for, and tells how far it is.", async () => {
+  test("a small file can be resumable, and then reports progress", async () => {
     const { stowage } = await newTeam();
-    const told: number[] = [];
+    const progress: number[] = [];
     let address = "";
     const { id } = await stowage.files.upload(new File(["Hello"], "small.txt"), {
       resumableFromBytes: 1,
       onResumable: (one) => {
         address = one;
       },
-      onProgress: (sentBytes) => told.push(sentBytes),
+      onProgress: (sentBytes) => progress.push(sentBytes),
     });
     expect(address).toContain(`/docs/v1/uploads/resumable/${id}.`);
-    expect(told.at(-1)).toBe(5);
+    expect(progress.at(-1)).toBe(5);
     expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", size: 5 });
   });
 
-  test("An upload that was aborted is resumed by another client from the address that was told.", async () => {
+  test("another client resumes an aborted upload by its URL", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(24 * MEBIBYTE);
     const stop = new AbortController();
     let address = "";
-    // Nothing goes out behind the first part, so that there is something left to send.
+    // Stalls after the first part, so that bytes are left to send.
     const line = await Line.open(url, () => ({ fault: "stall", afterBytes: 13 * MEBIBYTE }));
     const lineUrl = line.url;
     const aborted = new Stowage({ url: lineUrl, key }).files.upload(new File([bytes], "twice.bin"), {
       signal: stop.signal,
-      onResumable: (told) => {
-        address = told;
+      onResumable: (uploadUrl) => {
+        address = uploadUrl;
       },
     });
     await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
@@ -185,13 +185,13 @@ describe("Files", () => {
     await second.close();
   });
 
-  test("An upload is resumed with no file of another size, and at no other service than the client's.", async () => {
+  test("an upload is resumed only with a file of the same size, and only at the client's service", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(9 * MEBIBYTE);
     const stop = new AbortController();
     let address = "";
-    const onResumable = (told: string) => {
-      address = told;
+    const onResumable = (uploadUrl: string) => {
+      address = uploadUrl;
       stop.abort(new Error("enough"));
     };
     const begun = stowage.files.upload(new File([bytes], "a.bin"), { signal: stop.signal, onResumable });
@@ -207,12 +207,12 @@ describe("Files", () => {
     thief.close();
   });
 
-  test("An upload that was given up leaves nothing behind, and can be given up twice.", async () => {
+  test("discard deletes an unfinished upload, and can be repeated", async () => {
     const { stowage } = await newTeam();
     const stop = new AbortController();
     let address = "";
-    const onResumable = (told: string) => {
-      address = told;
+    const onResumable = (uploadUrl: string) => {
+      address = uploadUrl;
       stop.abort(new Error("enough"));
     };
     const file = new File([bytesOf(9 * MEBIBYTE)], "a.bin");
@@ -221,31 +221,31 @@ describe("Files", () => {
     const [id, secret] = address.slice(address.lastIndexOf("/") + 1).split(".");
     await expect(stowage.files.get(id ?? "")).rejects.toMatchObject({ code: "not_found" });
     await stowage.files.discard(`/docs/v1/uploads/resumable/${id}.${secret}`);
-    // It was not resumed: another one is begun.
-    const { id: anew } = await stowage.files.upload(file, { resumeFrom: address });
-    expect(anew).not.toBe(id);
+    // The upload is gone, so a new one starts.
+    const { id: restarted } = await stowage.files.upload(file, { resumeFrom: address });
+    expect(restarted).not.toBe(id);
   });
 
-  test("An upload whose address is gone begins anew.", async () => {
+  test("an upload whose URL is gone starts again", async () => {
     const { stowage } = await newTeam();
     const gone = `${url}/docs/v1/uploads/resumable/${"0".repeat(24)}.${"0".repeat(32)}`;
-    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "anew.bin"), { resumeFrom: gone });
+    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "restarted.bin"), { resumeFrom: gone });
     expect(await stowage.files.get(id)).toMatchObject({ size: 9 * MEBIBYTE });
   });
 
-  test.each([1, 9 * MEBIBYTE])("An upload of %i bytes with a wrong key is refused at once.", async (size) => {
+  test.each([1, 9 * MEBIBYTE])("an upload of %i bytes with an invalid key fails immediately", async (size) => {
     const stowage = new Stowage({ url, key: "stow_sk_wrong" });
     const refused = stowage.files.upload(new File([new Uint8Array(size)], "refused.bin"));
     await expect(refused).rejects.toMatchObject({ name: "StowageError", code: "token_invalid", status: 401 });
   });
 
-  test("A resumable upload that is stored with other bytes than its digest says is waited for, and has failed.", async () => {
+  test("a resumable upload with the wrong checksum ends as failed", async () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "a"), { sha256: "0".repeat(64) });
     expect(await stowage.files.waitFor(id)).toMatchObject({ status: "failed", failure: { code: "bytes_altered" } });
   });
 
-  test("A file that can't be read any more fails its upload, and not the process.", async () => {
+  test("an unreadable file fails its upload, but not the process", async () => {
     const { stowage } = await newTeam();
     const broken = new File([new Uint8Array(9 * MEBIBYTE)], "broken.bin");
     const slice = () => ({ size: broken.size, stream: () => failing });
@@ -255,8 +255,8 @@ describe("Files", () => {
   });
 });
 
-describe("Users, keys and events", () => {
-  test("A user is created, changed under a version, logged in, listed and deleted.", async () => {
+describe("users, keys, and events", () => {
+  test("a user is created, updated by version, logged in, listed, and deleted", async () => {
     const { stowage, teamId } = await newTeam();
     const credentials = { email: "ada@example.com", password: "correct horse battery" };
     const { _id: id } = await stowage.users.create({ firstName: "Ada", ...credentials });
@@ -273,7 +273,7 @@ describe("Users, keys and events", () => {
     expect(await collect(stowage.users.list())).toEqual([]);
   });
 
-  test("A key is created, listed, and refused once it is deleted.", async () => {
+  test("a key is created, listed, and rejected after its deletion", async () => {
     const { stowage } = await newTeam();
     const { id, key } = await stowage.keys.create({ name: "Player", isPublic: true });
     expect((await collect(stowage.keys.list())).map(({ name }) => name)).toEqual(["Player", "test"]);
@@ -283,7 +283,7 @@ describe("Users, keys and events", () => {
     await expect(refused).rejects.toMatchObject({ code: "token_invalid" });
   });
 
-  test("Invalid input is an error that names the fields.", async () => {
+  test("an error for invalid input names the fields", async () => {
     const { stowage } = await newTeam();
     const error = await stowage.users.create({ email: "nobody", password: "short" }).catch((caught) => caught);
     expect(error).toBeInstanceOf(StowageError);
@@ -295,7 +295,7 @@ describe("Users, keys and events", () => {
     expect(error.errors.map(({ path }: { path: string }) => path)).toEqual(["email", "password"]);
   });
 
-  test("Events are followed from a given one on, each once, until the signal aborts.", async () => {
+  test("follow yields each event after the given one once, until the signal aborts", async () => {
     const { stowage } = await newTeam();
     await stowage.keys.create({ name: "before" });
     const [latest] = await collect(stowage.events.list({ limit: 1 }));
@@ -311,7 +311,7 @@ describe("Users, keys and events", () => {
     await expect(never).rejects.toThrow("enough");
   });
 
-  test("Events are followed from the latest on where none is given.", async () => {
+  test("follow starts after the latest event by default", async () => {
     const event = (_id: string) => json(200, { data: [{ _id }] });
     const service = await scripted(event("1"), event("2"), json(200, { data: [] }), event("3"));
     const following = new Stowage({ url: service.url }).events.follow({ teamId: "one" });
@@ -323,8 +323,8 @@ describe("Users, keys and events", () => {
   });
 });
 
-describe("Webhooks", () => {
-  test("A message that the service sends is verified by its secret, and by no other.", async () => {
+describe("webhooks", () => {
+  test("a message is verified only with its signing secret", async () => {
     const { stowage } = await newTeam();
     const messages: { body: string; headers: Record<string, string | string[] | undefined> }[] = [];
     const receiver = createServer(async (request, response) => {
@@ -373,14 +373,14 @@ describe("Webhooks", () => {
   });
 });
 
-describe("What fails for a passing reason", () => {
+describe("after a transient error", () => {
   const file = () => new File(["x"], "x.txt");
 
   test.each([
     ["is away for a moment", refusal(503, "unavailable", { "Retry-After": "0" })],
     ["hangs up", hangUp],
-    ["stands behind something that answers in its place", json(502, "Bad gateway")],
-  ])("A read is repeated where the service %s.", async (_, step) => {
+    ["is behind a proxy that fails", json(502, "Bad gateway")],
+  ])("a read is retried if the service %s", async (_, step) => {
     const service = await scripted(step, step, json(200, USAGE));
     expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
     expect(service.requests).toHaveLength(3);
@@ -400,7 +400,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("A waveform is sent again whose answer was lost: twice does no harm.", async () => {
+  test("a waveform whose response was lost is sent again", async () => {
     const channels = [Array(16).fill(0)];
     const service = await scripted(hangUp, json(200, { message: "", data: { channels } }));
     expect(await new Stowage({ url: service.url }).files.setWaveform("1", channels)).toEqual(channels);
@@ -408,7 +408,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("Retry-After is waited for.", async () => {
+  test("a retry waits for Retry-After", async () => {
     const service = await scripted(refusal(429, "rate_limited", { "Retry-After": "1" }), json(200, USAGE));
     await new Stowage({ url: service.url }).usage();
     const [first, second] = service.requests.map(({ at }) => at);
@@ -419,7 +419,7 @@ describe("What fails for a passing reason", () => {
   test.each([
     [true, [408, 423, 429, 500, 502, 503, 504, 520, 526, 530]],
     [false, [400, 401, 404, 409, 410, 501]],
-  ])("retries a read (%s) after the statuses %j", async (isPassing, statuses) => {
+  ])("a read is retried (%s) for the statuses %j", async (isPassing, statuses) => {
     for (const status of statuses) {
       const service = await scripted(json(status, {}, { "Retry-After": "0" }), json(200, USAGE));
       const read = new Stowage({ url: service.url }).usage();
@@ -430,7 +430,7 @@ describe("What fails for a passing reason", () => {
     }
   });
 
-  test("A call that hears nothing for a minute is repeated.", async () => {
+  test("a call without response for a minute is retried", async () => {
     const minute = new AbortController();
     const timeout = vi.spyOn(AbortSignal, "timeout").mockReturnValueOnce(minute.signal);
     const service = await scripted(() => minute.abort(new DOMException("", "TimeoutError")), json(200, USAGE));
@@ -444,29 +444,26 @@ describe("What fails for a passing reason", () => {
   test.each([
     ["PATCH", refusal(409, "offset_mismatch")],
     ["HEAD", refusal(503, "unavailable", { "Retry-After": "0" })],
-  ])(
-    "A resumable upload asks for its offset again, and begins none anew, where %s is refused for a passing reason.",
-    async (refused, step) => {
-      const size = String(9 * MEBIBYTE);
-      const told = { "Tus-Resumable": "1.0.0", "Upload-Length": size };
-      let isRefused = false;
-      const service = await scripted((request, response) => {
-        if (request.method === refused && !isRefused) {
-          isRefused = true;
-          return step(request, response);
-        }
-        if (request.method === "HEAD") response.writeHead(200, { ...told, "Upload-Offset": "5" }).end();
-        else response.writeHead(204, { "Upload-Offset": size, "Content-Location": "/docs/v1/uploads/1" }).end();
-      });
-      const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
-      const resumeFrom = "/docs/v1/uploads/resumable/1.2";
-      expect(await new Stowage({ url: service.url }).files.upload(file, { resumeFrom })).toEqual({ id: "1" });
-      expect(service.requests.map(({ method }) => method)).not.toContain("POST");
-      service.close();
-    },
-  );
+  ])("a resumable upload asks for its offset again instead of restarting if %s fails", async (refused, step) => {
+    const size = String(9 * MEBIBYTE);
+    const headers = { "Tus-Resumable": "1.0.0", "Upload-Length": size };
+    let isRefused = false;
+    const service = await scripted((request, response) => {
+      if (request.method === refused && !isRefused) {
+        isRefused = true;
+        return step(request, response);
+      }
+      if (request.method === "HEAD") response.writeHead(200, { ...headers, "Upload-Offset": "5" }).end();
+      else response.writeHead(204, { "Upload-Offset": size, "Content-Location": "/docs/v1/uploads/1" }).end();
+    });
+    const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
+    const resumeFrom = "/docs/v1/uploads/resumable/1.2";
+    expect(await new Stowage({ url: service.url }).files.upload(file, { resumeFrom })).toEqual({ id: "1" });
+    expect(service.requests.map(({ method }) => method)).not.toContain("POST");
+    service.close();
+  });
 
-  test("Who is to wait for longer than two minutes is told so instead.", async () => {
+  test("a Retry-After above two minutes fails the call", async () => {
     for (const retryAfter of ["3600", new Date(Date.now() + 3_600_000).toUTCString()]) {
       const service = await scripted(refusal(429, "rate_limited", { "Retry-After": retryAfter }));
       const error = await new Stowage({ url: service.url }).usage().catch((caught) => caught);
@@ -481,7 +478,7 @@ describe("What fails for a passing reason", () => {
   test.each([
     ["unavailable", refusal(503, "unavailable", { "Retry-After": "0" }), "unavailable"],
     ["out of reach", hangUp, "connection_failed"],
-  ])("A user is not created twice where the service is %s.", async (_, step, code) => {
+  ])("no user is created twice if the service is %s", async (_, step, code) => {
     const service = await scripted(step);
     const refused = new Stowage({ url: service.url }).users.create({ email: "a@example.com", password: "12345678" });
     await expect(refused).rejects.toMatchObject({ code });
@@ -489,7 +486,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("retries a request that always fails with 500 four times, whatever else the client is set to", async () => {
+  test("a request that always fails with 500 is retried four times, whatever the number of retries", async () => {
     const service = await scripted(json(500, {}, { "Retry-After": "0" }));
     const attempts: number[] = [];
     const onRetry = (_: StowageError, attempt: number) => void attempts.push(attempt);
@@ -499,7 +496,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("What the rate limit refused is sent again whatever it is: nothing was done.", async () => {
+  test("any request is retried after a rate limit, because nothing was executed", async () => {
     const limited = refusal(429, "rate_limited", { "Retry-After": "0" });
     const service = await scripted(limited, json(200, { message: "", data: { _id: "1" } }));
     const user = { email: "a@example.com", password: "12345678" };
@@ -507,7 +504,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("A delete whose answer was lost has succeeded where the second finds nothing.", async () => {
+  test("a delete whose response was lost succeeds if the retry finds nothing", async () => {
     const service = await scripted(hangUp, refusal(404, "not_found"));
     await new Stowage({ url: service.url }).files.delete("1");
     const never = await scripted(refusal(404, "not_found"));
@@ -520,11 +517,11 @@ describe("What fails for a passing reason", () => {
     never.close();
   });
 
-  test("A resumable upload is given up after so many tries that brought nothing, whatever was stored before.", async () => {
-    const told = { "Tus-Resumable": "1.0.0", "Upload-Length": String(9 * MEBIBYTE), "Upload-Offset": "5" };
+  test("a resumable upload fails after its retries store nothing", async () => {
+    const headers = { "Tus-Resumable": "1.0.0", "Upload-Length": String(9 * MEBIBYTE), "Upload-Offset": "5" };
     const service = await scripted((request, response) => {
       if (request.method === "PATCH") refusal(503, "unavailable", { "Retry-After": "0" })(request, response);
-      else response.writeHead(200, told).end();
+      else response.writeHead(200, headers).end();
     });
     const upload = new Stowage({ url: service.url, retries: 2 }).files.upload(
       new File([new Uint8Array(9 * MEBIBYTE)], "x"),
@@ -535,7 +532,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("A resumable upload asks anew, and then gives up, where the service falls silent.", async () => {
+  test("a resumable upload retries, then fails, if the service stops responding", async () => {
     const service = await scripted(() => {});
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
@@ -557,14 +554,14 @@ describe("What fails for a passing reason", () => {
   test.each([
     ["in its body", [cutShort(200), json(200, USAGE)]],
     ["in the body of a refusal", [cutShort(503), json(200, USAGE)]],
-  ])("A read is repeated where the line breaks %s.", async (_, steps) => {
+  ])("a read is retried if the connection breaks %s", async (_, steps) => {
     const service = await scripted(...steps);
     expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
     expect(service.requests).toHaveLength(2);
     service.close();
   });
 
-  test("It is given up after so many tries as were asked for.", async () => {
+  test("a call fails after the configured retries", async () => {
     const service = await scripted(hangUp);
     await expect(new Stowage({ url: service.url, retries: 1 }).usage()).rejects.toMatchObject({
       code: "connection_failed",
@@ -580,12 +577,12 @@ describe("What fails for a passing reason", () => {
     ["a text", json(200, "OK")],
     ["an empty object", json(200, {})],
     ["a redirection", json(307, {}, { Location: "/docs/v1/usage" })],
-    ["errors that are none", json(400, { code: "", message: "", errors: "many" })],
-  ])("An answer that is not the service's is an error of its own: %s.", async (name, step) => {
+    ["malformed errors", json(400, { code: "", message: "", errors: "many" })],
+  ])("a response of another server is unexpected_answer: %s", async (name, step) => {
     const service = await scripted(step);
     const stowage = new Stowage({ url: service.url });
     const { files, keys, users } = stowage;
-    const code = name.startsWith("errors") ? "" : "unexpected_answer";
+    const code = name.startsWith("malformed") ? "" : "unexpected_answer";
     const user = { email: "a@example.com", password: "12345678" };
     for (const call of [
       () => stowage.usage(),
@@ -602,7 +599,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("A form that can't be read is no failure of the line, and not tried again.", async () => {
+  test("a form upload of an unreadable file is not retried", async () => {
     const service = await scripted(hangUp);
     const folder = mkdtempSync(join(tmpdir(), "stowage changed "));
     const path = join(folder, "changed.bin");
@@ -615,7 +612,7 @@ describe("What fails for a passing reason", () => {
     service.close();
   });
 
-  test("What the caller's functions throw ends a resumable upload at once.", async () => {
+  test("an error of a callback ends a resumable upload immediately", async () => {
     const { stowage } = await newTeam();
     const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
     for (const name of ["onProgress", "onResumable"]) {
@@ -629,7 +626,7 @@ describe("What fails for a passing reason", () => {
     }
   });
 
-  test("An address is taken with a path, and without what follows; a key that no header can carry is refused.", async () => {
+  test("the URL keeps its path without query and fragment, and a key that no header can carry is rejected", async () => {
     const service = await scripted(json(200, USAGE));
     await new Stowage({ url: `${service.url}/proxied/?a=b#c` }).usage();
     expect(service.requests[0]?.url).toBe("/proxied/docs/v1/usage");
@@ -638,23 +635,23 @@ describe("What fails for a passing reason", () => {
   });
 
   test.each(["localhost:8787", "stowage.example", "/api", "ftp://stowage.example", ""])(
-    "rejects the url %j, which has no http scheme",
+    "the URL %j without http scheme is rejected",
     (url) => {
       expect(() => new Stowage({ url, key: "secret" })).toThrow("must start with https:// or http://");
     },
   );
 });
 
-describe("An abort", () => {
-  test("A call that waits for an answer, or for its next try, ends with the signal's reason.", async () => {
+describe("an abort", () => {
+  test("rejects a call that waits for a response or a retry, with the signal's reason", async () => {
     for (const isSilent of [true, false]) {
       const service = await scripted(isSilent ? () => {} : refusal(503, "unavailable", { "Retry-After": "60" }));
       const stop = new AbortController();
-      // A minute that does not pass by itself.
+      // Stops the minute of Retry-After from passing.
       vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
       const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
       const ended = expect(call).rejects.toThrow("enough");
-      // It has asked; where it was refused it sleeps, too.
+      // The request was sent; after an error, the call also waits.
       const isReached = () => service.requests.length > 0 && (isSilent || vi.getTimerCount() > 0);
       while (!isReached()) await vi.advanceTimersByTimeAsync(1);
       stop.abort(new Error("enough"));
@@ -664,7 +661,7 @@ describe("An abort", () => {
     }
   });
 
-  test("A call that reads an answer ends with the signal's reason, even where nothing tells the reader.", async () => {
+  test("rejects a call that reads a response, even if the reader never settles", async () => {
     const service = await scripted((_, response) => void response.writeHead(200).write("{"));
     const stop = new AbortController();
     const deaf = vi.spyOn(Response.prototype, "text").mockReturnValue(new Promise(() => {}));
@@ -676,7 +673,7 @@ describe("An abort", () => {
     service.close();
   });
 
-  test("A download whose store is silent ends with the signal's reason.", async () => {
+  test("rejects a download whose server does not respond", async () => {
     const service = await scripted(
       (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` })),
       () => {},
@@ -689,7 +686,7 @@ describe("An abort", () => {
     service.close();
   });
 
-  test("sends nothing if it aborts while a resumable upload still loads its library", async () => {
+  test("sends nothing while a resumable upload still loads its library", async () => {
     const service = await scripted(hangUp);
     const stop = new AbortController();
     const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
@@ -700,7 +697,7 @@ describe("An abort", () => {
     service.close();
   });
 
-  test("Nothing is sent by who has aborted before, whatever is called.", async () => {
+  test("sends nothing if the signal has aborted before any call", async () => {
     const service = await scripted(refusal(400, "invalid_input"));
     const stowage = new Stowage({ url: service.url });
     const { files, users, keys, events, webhooks } = stowage;
@@ -770,7 +767,7 @@ describe("An abort", () => {
   });
 });
 
-test("The token goes to the service alone, never to the store of signed addresses or to a page's next address.", async () => {
+test("the token goes only to the service, never to signed URLs or another host of the next page", async () => {
   const store = await scripted(json(200, {}));
   const service = await scripted(
     (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${store.url}/file` })),

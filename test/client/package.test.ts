@@ -8,7 +8,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { newTeam, url } from "../support/team.ts";
 
-/* The packed client, in a folder that knows nothing of the project. */
+/* Installs the packed client in a folder outside of the project. */
 
 const root = join(import.meta.dirname, "../..");
 const MAX_GZIP_BYTES = 6000;
@@ -21,7 +21,7 @@ beforeAll(async () => {
   const { stdout } = await run("npm", ["pack", join(root, "dist/client"), "--silent"], { cwd: folder });
   mkdirSync(installed, { recursive: true });
   await run("tar", ["-xzf", stdout.trim(), "-C", installed, "--strip-components=1"], { cwd: folder });
-  // Without the network: what npm would fetch.
+  // Dependencies that npm would install from the network.
   for (const name of ["tus-js-client", "commander", "@types/node", "undici-types"]) {
     mkdirSync(join(folder, "node_modules", name, ".."), { recursive: true });
     symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "junction");
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-describe("The package", () => {
+describe("the package", () => {
   test("has only its two dependencies, and contains the files that it names", () => {
     const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
     expect(Object.keys(manifest.dependencies)).toEqual(["commander", "tus-js-client"]);
@@ -41,7 +41,7 @@ describe("The package", () => {
     expect(texts.join()).not.toMatch(/zod|hono|drizzle|\.\.\//);
   });
 
-  test("runs its command, for a form and for a resumable upload.", async () => {
+  test("runs its CLI, for a form and for a resumable upload", async () => {
     const { key } = await newTeam();
     const env = { ...process.env, STOWAGE_URL: url, STOWAGE_KEY: key, XDG_STATE_HOME: folder, HOME: folder };
     const stowage = (...args: string[]) =>
@@ -58,7 +58,7 @@ describe("The package", () => {
     }
   });
 
-  test("runs in a page whose policy forbids code from text, and markup from text, tus-js-client included.", async () => {
+  test("runs under a strict content security policy, including tus-js-client", async () => {
     const { outputFiles } = await build({
       stdin: { contents: 'export * from "stowage"', resolveDir: folder },
       bundle: true,
@@ -75,7 +75,7 @@ describe("The package", () => {
     );
   });
 
-  test("types the programs of others, and refuses a wrong field.", async () => {
+  test("has types for other programs, with and without DOM, which reject an unknown field", async () => {
     const program = (code: string) => `import { Stowage, StowageError } from "stowage";
       const stowage = new Stowage({ url: "https://stowage.example", key: "key" });
       export const size: number = (await stowage.files.get("1")).size;
@@ -98,7 +98,7 @@ describe("The package", () => {
     expect(await check("await stowage.files.delete('1');", "es2023", "node")).toBe("");
   });
 
-  test(`has ${MAX_GZIP_BYTES} bytes in a browser at most, compressed, and nothing of Node.`, async () => {
+  test(`has at most ${MAX_GZIP_BYTES} bytes in a browser, compressed, and no Node modules`, async () => {
     const result = await build({
       stdin: { contents: 'export * from "stowage"', resolveDir: folder },
       bundle: true,

@@ -6,13 +6,13 @@ interface Described {
   "x-codeSamples"?: { lang: string; label: string; source: string }[];
 }
 
-test("The samples of the client in the API's document call what the client has.", async () => {
+test("the client samples of the OpenAPI document call existing methods", async () => {
   const { paths } = (await (await fetch(`${url}/openapi.json`)).json()) as {
     paths: Record<string, Record<string, Described>>;
   };
   const operations = Object.values(paths).flatMap((methods) => Object.values(methods));
   const samples = operations.flatMap((described) => described["x-codeSamples"] ?? []);
-  // All but those of tus that the client asks on its own.
+  // Every operation except those that the client calls by itself.
   expect(samples).toHaveLength(operations.length - 3);
   for (const { lang, label, source } of samples) {
     expect([lang, label]).toEqual(["JavaScript", "Client"]);

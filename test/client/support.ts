@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 
 export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** A service that takes requests by a script, its last step for all that follow: what a real one can't be made to do. */
+/** A service that responds by a script, for what a real one never does. The last step repeats. */
 export async function scripted(...steps: Step[]) {
   const requests: { method: string; url: string; headers: IncomingMessage["headers"]; at: number }[] = [];
   const server = createServer((request, response) => {
@@ -35,7 +35,7 @@ export const refusal = (status: number, code: string, headers: Record<string, st
 
 export const hangUp: Step = (_, response) => void response.destroy();
 
-/** An answer whose body breaks off. */
+/** A response whose body is interrupted. */
 export const cutShort =
   (status: number): Step =>
   (_, response) => {

@@ -1,33 +1,33 @@
 import { isFileEvent, type Stowage } from "../../src/client/stowage.ts";
 
-/* What must not compile, and what must: `npm run check` reads this file, nothing runs it. */
+/* `npm run check` compiles this file. Nothing runs it. */
 
 export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
-  // @ts-expect-error: users have no such field.
+  // @ts-expect-error: users don't have this field.
   await stowage.users.create({ email: "ada@example.com", password: "correct horse", role: "admin" });
   // @ts-expect-error: a password is required.
   await stowage.users.create({ email: "ada@example.com" });
-  // @ts-expect-error: there is no such status.
+  // @ts-expect-error: the status does not exist.
   stowage.files.list({ status: "done" });
-  // @ts-expect-error: there is no such filter.
+  // @ts-expect-error: the filter does not exist.
   stowage.files.list({ owner: "ada" });
-  // @ts-expect-error: there is no such type of event.
+  // @ts-expect-error: the event type does not exist.
   stowage.events.follow({ type: "file.renamed" });
-  // @ts-expect-error: a webhook has an address.
+  // @ts-expect-error: the URL is required.
   await stowage.webhooks.create({ types: ["file.completed"] });
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");
-  // @ts-expect-error: metadata has no such field.
+  // @ts-expect-error: metadata doesn't have this field.
   file.sizeInBytes;
-  // @ts-expect-error: a digest may be missing.
+  // @ts-expect-error: the digest may be null.
   file.sha256.length;
 }
 
 export async function eventsOfFilesTellMetadata(stowage: Stowage): Promise<number | undefined> {
   const event = await stowage.events.get("0193477c0a5e2b7f4d1c8e90");
   if (!isFileEvent(event)) return undefined;
-  // @ts-expect-error: an event does not tell where the file is.
+  // @ts-expect-error: events contain no URLs.
   event.data.path;
-  // @ts-expect-error: nor what its tags are.
+  // @ts-expect-error: events contain no tags.
   event.data.audio?.tags;
   return event.data.size;
 }

@@ -9,26 +9,23 @@ import { facts } from "../audio/facts.ts";
 import { form, processed, upload } from "../support/client.ts";
 import { Server, type TestTeam } from "../support/server.ts";
 
-/*
- * One real server, over HTTP: what it stores and serves, bodies that fetch would not send, and at last what it keeps when
- * it is killed.
- */
+/* One real server over HTTP: what it stores and serves, bodies that fetch can't send, and what survives kills. */
 
-/** How long an upload may stand still. Nothing that must not be given up comes near it, on a slow machine neither. */
+/** The server's timeout of a stalled upload. Even on a slow machine, only uploads that stall on purpose reach it. */
 const IDLE_SECONDS = 15;
-/** So slow, and all together longer than an upload may stand still. */
+/** Together they take longer than the timeout. */
 const SLOW_PIECES = 6;
 const PIECE_SECONDS = 3;
 
 let server: Server;
 let team: TestTeam;
-/** These take as long as an upload may stand still, and go on while the other tests run. */
+/** These wait for the timeout while the other tests run. */
 let still: OpenUpload;
 let slow: Promise<OpenUpload>;
 let tooLong: Promise<OpenUpload>;
 
 beforeAll(async () => {
-  // Otherwise wrangler reads what a refusal left unread before it lets the answer go. Production does not.
+  // Otherwise wrangler reads the rest of a rejected body before it sends the response. Production doesn't.
   const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
   server = await Server.start(["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`], env);
   team = await server.newTeam();
@@ -43,14 +40,14 @@ const usageOf = async ({ call }: TestTeam) => (await call("GET", "/docs/v1/usage
 const sample = (file: string) => readFileSync(join(import.meta.dirname, "../audio", file));
 const bytesOf = async (answer: Response) => Buffer.from(await answer.arrayBuffer());
 
-/** The name that a client saves a download under (RFC 6266: `filename*` before `filename`). */
+/** Returns the name that a client saves a download under (RFC 6266: `filename*` wins over `filename`). */
 function savedName(answer: Response): string {
   const header = answer.headers.get("Content-Disposition") ?? "";
   expect(header).toMatch(/^attachment; filename="[\x20-\x7e]*"; filename\*=UTF-8''[\w.~%!#$&+^`|-]*$/);
   return decodeURIComponent(header.replace(/.*filename\*=UTF-8''/, ""));
 }
 
-describe("The whole life of a file over HTTP", () => {
+describe("a file", () => {
   const some = facts.filter(({ file }) => /^(tone-vbr\.mp3|tone-audio-only\.mp4|silent\.mp4|pixel\.png)$/.test(file));
   test.each(some)("uploads, processes, describes, and opens $file with equal bytes", async (fact) => {
     const bytes = sample(fact.file);
@@ -73,13 +70,13 @@ describe("The whole life of a file over HTTP", () => {
     }
     const opened = await fetch(await team.sign(id));
     expect(opened.status).toBe(200);
-    // Bytes are served as what their first 4 KiB look like; that this one has no picture is found later.
+    // The content type is detected from the first 4 KiB.
     expect(opened.headers.get("Content-Type")).toBe(fact.mimeType);
     expect(savedName(opened)).toBe(fact.file);
     expect(bytes.equals(await bytesOf(opened))).toBe(true);
   });
 
-  test("A file of 20 MB of random bytes comes back identical.", async () => {
+  test("of 20 MB of random bytes is downloaded unchanged", async () => {
     const bytes = randomBytes(20_000_000);
     const id = await upload(team, "noise.bin", bytes);
     expect(await processed(team, id)).toMatchObject({ status: "completed", fileType: "other file", audio: null });
@@ -88,7 +85,7 @@ describe("The whole life of a file over HTTP", () => {
   });
 });
 
-describe("A signed address", () => {
+describe("a signed URL", () => {
   let id: string;
   const bytes = sample("tone-vbr.mp3");
   beforeAll(async () => {
@@ -100,7 +97,7 @@ describe("A signed address", () => {
     ["a middle", "bytes=1000-1999", [1000, 2000]],
     ["an open end", "bytes=9000-", [9000, bytes.length]],
     ["the last bytes", "bytes=-17", [bytes.length - 17, bytes.length]],
-  ])("A signed address opens %s of the file by Range.", async (_, range, [from, to]) => {
+  ])("returns %s of the file by Range", async (_, range, [from, to]) => {
     const opened = await fetch(await team.sign(id), { headers: { Range: range } });
     expect(opened.status).toBe(206);
     expect(opened.headers.get("Content-Range")).toBe(`bytes ${from}-${Number(to) - 1}/${bytes.length}`);
@@ -117,7 +114,7 @@ describe("A signed address", () => {
         url.pathname += "x";
       },
     ],
-  ])("A signed address with a changed %s is refused.", async (_, change) => {
+  ])("with a changed %s is rejected", async (_, change) => {
     const url = new URL(await team.sign(id));
     change(url);
     const opened = await fetch(url);
@@ -125,13 +122,13 @@ describe("A signed address", () => {
     expect(await opened.text()).not.toContain("ID3");
   });
 
-  test("An address without a signature is refused.", async () => {
+  test("without a signature is rejected", async () => {
     const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
-    // R2's answer to a request without any credential.
+    // R2 responds 400 to a request without credentials.
     expect((await fetch(data.path)).status).toBe(400);
   });
 
-  test("A signed address is refused once it has expired.", async () => {
+  test("is rejected after it expires", async () => {
     const url = await team.sign(id, 1);
     const refused = await vi.waitUntil(
       async () => {
@@ -143,7 +140,7 @@ describe("A signed address", () => {
     expect(refused).toMatch(/expired/i);
   });
 
-  test("A signed address opens nothing once the file is deleted.", async () => {
+  test("returns 404 after the file is deleted", async () => {
     const doomed = await upload(team, "doomed.mp3", bytes);
     const url = await team.sign(doomed);
     expect((await fetch(url)).status).toBe(200);
@@ -153,7 +150,7 @@ describe("A signed address", () => {
   });
 });
 
-describe("The name of a file", () => {
+describe("a file name", () => {
   const family = "👩‍👩‍👧‍👦";
   test.each([
     ["accents, Chinese and signs", "Ünïcødé 录音 (1)+final's #3 100%.mp3"],
@@ -165,7 +162,7 @@ describe("The name of a file", () => {
     ["a path", "../../etc/пароль.mp3", "пароль.mp3"],
     ["a Windows path", "C:\\music\\song.mp3", "song.mp3"],
     ["255 bytes, cut to 200 with its extension", `${"ü".repeat(125)}a.mp3`, `${"ü".repeat(98)}.mp3`],
-  ])("A file name with %s survives upload, list and download.", async (_, sent, kept = sent) => {
+  ])("with %s survives upload, list, and download", async (_, sent, kept = sent) => {
     const own = await server.newTeam();
     const id = await upload(own, sent, sample("tone.opus"));
     const { data } = (await own.call("GET", "/docs/v1/uploads")).body;
@@ -177,7 +174,7 @@ describe("The name of a file", () => {
   });
 });
 
-/** Another digit at the end: still well formed. */
+/** Replaces a digit, so that the value stays well-formed. */
 function flip(url: URL, parameter: string): void {
   const value = url.searchParams.get(parameter) ?? "";
   const at = parameter === "X-Amz-Date" ? value.length - 2 : value.length - 1;
@@ -196,7 +193,7 @@ interface OpenUpload {
   answer: Promise<string>;
 }
 
-/** Opens a connection and sends an upload's head, with the header lines given. */
+/** Opens a connection and sends the head of an upload with these header lines. */
 async function openUpload(...headers: string[]): Promise<OpenUpload> {
   const team = await server.newTeam();
   const { hostname, port } = new URL(server.url);
@@ -205,13 +202,13 @@ async function openUpload(...headers: string[]): Promise<OpenUpload> {
     let text = "";
     socket.on("data", (chunk) => {
       text += chunk.toString();
-      // Every answer of ours is one JSON object.
+      // Each response is one JSON object.
       if (text.endsWith("}")) resolve(text);
     });
     socket.on("close", () => resolve(text));
     socket.on("error", (error) => (text === "" ? reject(error) : resolve(text)));
   });
-  // Some tests never ask.
+  // Some tests never await it.
   answer.catch(() => undefined);
   const lines = [
     "POST /docs/v1/uploads HTTP/1.1",
@@ -224,7 +221,7 @@ async function openUpload(...headers: string[]): Promise<OpenUpload> {
   return { team, socket, answer };
 }
 
-/** Sends more, as fast as the server takes it. */
+/** Sends more bytes, with backpressure. */
 async function send(socket: Socket, bytes: string | Uint8Array): Promise<void> {
   if (socket.write(bytes)) return;
   const either = new AbortController();
@@ -239,7 +236,7 @@ async function sendChunk(socket: Socket, bytes: Uint8Array): Promise<void> {
   await send(socket, "\r\n");
 }
 
-/** Neither listed nor counted: rows are counted in whatever state they are. */
+/** Expects that nothing is listed or counted. The usage counts rows in any status. */
 async function expectNothingKept(team: TestTeam): Promise<void> {
   await vi.waitUntil(async () => (await usageOf(team)).files === 0, { timeout: 100_000 });
   expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
@@ -262,7 +259,7 @@ async function uploadSlowly(): Promise<OpenUpload> {
   return upload;
 }
 
-/** More than the limit, of no stated length, and it does not end. */
+/** Sends more than the limit without Content-Length, and never ends. */
 async function uploadTooLong(): Promise<OpenUpload> {
   const upload = await openUpload("Transfer-Encoding: chunked");
   await sendChunk(upload.socket, Buffer.from(PART));
@@ -273,8 +270,8 @@ async function uploadTooLong(): Promise<OpenUpload> {
   return upload;
 }
 
-describe("A body that fetch would not send", () => {
-  test("A Content-Length over the limit is refused before the body is sent.", async () => {
+describe("an upload that fetch can't send", () => {
+  test("is rejected by its Content-Length before the body", async () => {
     const { team, socket, answer } = await openUpload("Content-Length: 200000000");
     await send(socket, PART);
     expect(await answer).toMatch(/^HTTP\/1\.1 413 .*"code":"file_too_large"/s);
@@ -282,7 +279,7 @@ describe("A body that fetch would not send", () => {
     await expectNothingKept(team);
   });
 
-  test("A client that goes away in the middle of a small file leaves nothing.", async () => {
+  test("leaves nothing if the client disconnects during a small file", async () => {
     const { team, socket } = await openUpload("Content-Length: 1000000");
     await send(socket, PART + "x".repeat(100_000));
     await hasRow(team);
@@ -290,7 +287,7 @@ describe("A body that fetch would not send", () => {
     await expectNothingKept(team);
   });
 
-  test("A client that goes away when parts are stored already leaves nothing.", async () => {
+  test("leaves nothing if the client disconnects after some parts are stored", async () => {
     const { team, socket } = await openUpload("Content-Length: 40000000");
     await send(socket, PART);
     await send(socket, Buffer.alloc(20_000_000));
@@ -299,7 +296,7 @@ describe("A body that fetch would not send", () => {
     await expectNothingKept(team);
   });
 
-  test("A client that closes a chunked body before its last boundary leaves nothing.", async () => {
+  test("leaves nothing if a chunked body ends before the last boundary", async () => {
     const { team, socket, answer } = await openUpload("Transfer-Encoding: chunked");
     await sendChunk(socket, Buffer.from(`${PART}some bytes`));
     await send(socket, "0\r\n\r\n");
@@ -308,7 +305,7 @@ describe("A body that fetch would not send", () => {
     await expectNothingKept(team);
   });
 
-  test("An upload under way is not listed.", async () => {
+  test("is not listed while it is in flight", async () => {
     const { team, socket } = await openUpload("Content-Length: 1000000");
     await send(socket, PART + "x".repeat(1000));
     await hasRow(team);
@@ -317,37 +314,37 @@ describe("A body that fetch would not send", () => {
     await expectNothingKept(team);
   });
 
-  test("A body that stands still is refused with 408.", async () => {
+  test("is rejected with 408 if it stalls", async () => {
     expect(await still.answer).toMatch(/^HTTP\/1\.1 408 .*"code":"upload_timeout"/s);
     still.socket.destroy();
     await expectNothingKept(still.team);
   });
 
-  test("A body of no stated length is refused at the limit, though it has not ended.", async () => {
+  test("is rejected at the limit if it has no length and never ends", async () => {
     const { team, socket, answer } = await tooLong;
     expect(await answer).toMatch(/^HTTP\/1\.1 413 .*"code":"file_too_large"/s);
     socket.destroy();
     await expectNothingKept(team);
   });
 
-  test("A body that is slow but moves on is stored.", async () => {
+  test("is stored if it is slow but never stalls", async () => {
     const { team, socket, answer } = await slow;
     expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
     socket.destroy();
     expect((await team.call("GET", "/docs/v1/uploads")).body.data).toMatchObject([{ originalName: "a.bin" }]);
   });
 
-  test("The server goes on as before after all of this.", async () => {
+  test("leaves the server working", async () => {
     const team = await server.newTeam();
     const id = await upload(team, "after.txt", "still here");
     expect(await (await fetch(await team.sign(id))).text()).toBe("still here");
   });
 });
 
-test("Sixteen slow uploads at once, of which an isolate's memory holds nine, are all taken, by form and by tus.", async () => {
+test("sixteen slow uploads at once complete, although the isolate's memory holds nine", async () => {
   const team = await server.newTeam();
   const gate = Promise.withResolvers<void>();
-  /** Comes but for its end, and waits there. */
+  /** Holds back the last bytes until the gate opens. */
   const slow = (bytes: Buffer) => {
     let at = 0;
     return new ReadableStream<Uint8Array>({
@@ -395,31 +392,31 @@ test("Sixteen slow uploads at once, of which an isolate's memory holds nine, are
 });
 
 /*
- * The server is killed with everything that belongs to it while uploads run, and started again on the same state. An
- * answer of 200 is a promise that outlives it; whatever got no such answer is there whole, or not at all.
+ * Kills the server and all its processes during uploads, and restarts it on the same state. An upload with a 200 response
+ * must survive; any other must be stored completely or not at all.
  */
 
 const KILLS = inject("isExhaustive") ? 4 : 2;
-/** At once. From one byte to several parts. */
+/** Sizes of the parallel uploads, from one byte to several parts. */
 const SENDERS = [1, 20_000, 300_000, 2_000_000, 9_000_000, 12_000_000];
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 
-/** Random bytes, and a name that holds their digest. */
+/** Returns random bytes, and a name with their digest. */
 function nameByDigest(size: number) {
   const bytes = randomBytes(size);
-  // By chance they might begin as an MP3 does, and fail as one.
+  // Random bytes could look like a damaged MP3.
   bytes[0] = 0;
   return { bytes, name: `${sha256(bytes)}.bin` };
 }
 
-/** Uploads one file after another until the server is gone. */
+/** Uploads one file after another until the server is killed. */
 async function keepUploading(team: TestTeam, size: number, acknowledged: Map<string, string>): Promise<number> {
   for (let sent = 1; ; sent++) {
     const { bytes, name } = nameByDigest(size);
     try {
       const answer = await team.send("POST", "/docs/v1/uploads", { body: form(name, bytes) });
-      // The head of the answer is the promise; its body may be cut off.
+      // The status is the promise. The body may be interrupted.
       expect(answer.status).toBe(200);
       acknowledged.set(answer.headers.get("Location")?.split("/").at(-1) ?? "", name);
       await answer.arrayBuffer();
@@ -430,8 +427,8 @@ async function keepUploading(team: TestTeam, size: number, acknowledged: Map<str
   }
 }
 
-/** The ids of the files that a webhook of the team has told of as completed. */
-async function tellOfCompleted(team: TestTeam): Promise<Set<string>> {
+/** Returns the growing set of files that a webhook reports as completed. */
+async function collectCompleted(team: TestTeam): Promise<Set<string>> {
   const ids = new Set<string>();
   const receiver = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
@@ -450,18 +447,18 @@ async function tellOfCompleted(team: TestTeam): Promise<Set<string>> {
   return ids;
 }
 
-/** Of the files that are sent by resumable uploads, with how much of them in one request. */
+/** Resumable uploads: file size and bytes per request. */
 const RESUMED = [
-  { size: 700_000, pieceBytes: 100_000 },
-  { size: 12_000_345, pieceBytes: 1_500_000 },
-  { size: 12_000_345, pieceBytes: Number.POSITIVE_INFINITY },
+  { size: 700_000, chunkBytes: 100_000 },
+  { size: 12_000_345, chunkBytes: 1_500_000 },
+  { size: 12_000_345, chunkBytes: Number.POSITIVE_INFINITY },
 ];
 const RESUMABLE = "/docs/v1/uploads/resumable";
 
-/** What happens to the server, as its clients find out. */
-class Fate {
+/** Lets clients wait for kills and restarts of the server. */
+class ServerState {
   kills = 0;
-  /** Resolves when the server is back. */
+  /** Resolves when the server is up again. */
   isUp = Promise.withResolvers<void>();
   isDown = Promise.withResolvers<void>();
 
@@ -477,22 +474,22 @@ class Fate {
   }
 }
 
-/** A client of resumable uploads, which outlives the server: it asks how far an upload has come, and goes on. */
+/** A client that resumes its uploads after each restart of the server. */
 class Resumer {
   readonly #team: TestTeam;
-  readonly #fate: Fate;
-  /** How often an upload went on that a kill had found under way. */
+  readonly #serverState: ServerState;
+  /** How often an upload resumed after a kill. */
   resumed = 0;
-  isUnderWay = false;
-  told = 0;
+  isInFlight = false;
+  offset = 0;
 
-  constructor(team: TestTeam, fate: Fate) {
+  constructor(team: TestTeam, serverState: ServerState) {
     this.#team = team;
-    this.#fate = fate;
+    this.#serverState = serverState;
   }
 
-  /** The answer; undefined where the server went away. */
-  async #ask(
+  /** Returns the response; undefined if the server was killed. */
+  async #request(
     method: string,
     path: string,
     headers: Record<string, string>,
@@ -503,49 +500,49 @@ class Resumer {
       return await this.#team.send(method, path, { headers: all, ...(body !== undefined && { body }) });
     } catch (error) {
       if (!(error instanceof TypeError)) throw error;
-      await this.#fate.isUp.promise;
+      await this.#serverState.isUp.promise;
       return undefined;
     }
   }
 
-  /** Sends one file, whatever happens meanwhile. @returns its id */
-  async send(bytes: Buffer, name: string, pieceBytes: number): Promise<string> {
+  /** Uploads one file across kills. @returns its id */
+  async send(bytes: Buffer, name: string, chunkBytes: number): Promise<string> {
     const headers = { "Upload-Length": `${bytes.length}`, "Upload-Metadata": `filename ${btoa(name)}` };
     let made: Response | undefined;
-    while (!made) made = await this.#ask("POST", RESUMABLE, headers);
+    while (!made) made = await this.#request("POST", RESUMABLE, headers);
     expect(made.status).toBe(201);
     const path = made.headers.get("Location") ?? "";
-    this.told = 0;
-    this.isUnderWay = true;
-    for (let kills = this.#fate.kills; this.told < bytes.length; ) {
-      const to = Math.min(bytes.length, this.told + pieceBytes);
-      const part = { "Upload-Offset": `${this.told}`, "Content-Type": "application/offset+octet-stream" };
-      const piece = bytes.subarray(this.told, to);
-      const body = pieceBytes === Number.POSITIVE_INFINITY ? this.#untilKilled(piece) : piece;
-      const sent = await this.#ask("PATCH", path, part, body as BodyInit);
+    this.offset = 0;
+    this.isInFlight = true;
+    for (let kills = this.#serverState.kills; this.offset < bytes.length; ) {
+      const to = Math.min(bytes.length, this.offset + chunkBytes);
+      const part = { "Upload-Offset": `${this.offset}`, "Content-Type": "application/offset+octet-stream" };
+      const piece = bytes.subarray(this.offset, to);
+      const body = chunkBytes === Number.POSITIVE_INFINITY ? this.#untilKilled(piece) : piece;
+      const sent = await this.#request("PATCH", path, part, body as BodyInit);
       if (sent) expect([204, 409]).toContain(sent.status);
       if (sent?.status === 204) this.#learn(sent);
       for (let answer = sent; answer?.status !== 204 && answer?.status !== 200; ) {
-        answer = await this.#ask("HEAD", path, {});
+        answer = await this.#request("HEAD", path, {});
         if (answer) expect([200, 423]).toContain(answer.status);
         if (answer?.status === 200) this.#learn(answer);
       }
-      if (this.#fate.kills > kills) this.resumed += 1;
-      kills = this.#fate.kills;
+      if (this.#serverState.kills > kills) this.resumed += 1;
+      kills = this.#serverState.kills;
     }
-    this.isUnderWay = false;
+    this.isInFlight = false;
     return made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
   }
 
   #learn(answer: Response): void {
     const offset = Number(answer.headers.get("Upload-Offset"));
-    expect(offset, "an offset that was told does not fall").toBeGreaterThanOrEqual(this.told);
-    this.told = offset;
+    expect(offset, "a reported offset never decreases").toBeGreaterThanOrEqual(this.offset);
+    this.offset = offset;
   }
 
-  /** Comes but for its end as long as there are kills to come. */
+  /** Holds back the second half until the next kill. */
   #untilKilled(bytes: Buffer): ReadableStream<Uint8Array> {
-    const { kills, isDown } = this.#fate;
+    const { kills, isDown } = this.#serverState;
     let at = 0;
     return new ReadableStream({
       async pull(controller) {
@@ -572,36 +569,36 @@ async function listAll(team: TestTeam): Promise<Listed[]> {
   }
 }
 
-test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none half done.`, {
+test(`the server loses no acknowledged upload in ${KILLS} kills, and stores none partially`, {
   timeout: 600_000,
 }, async () => {
   const team = await server.newTeam();
-  const completed = await tellOfCompleted(team);
+  const completed = await collectCompleted(team);
   const acknowledged = new Map<string, string>();
   let sent = 0;
   let brokenOff = 0;
-  const fate = new Fate();
-  const resumers = RESUMED.map(() => new Resumer(team, fate));
+  const serverState = new ServerState();
+  const resumers = RESUMED.map(() => new Resumer(team, serverState));
   let sentResumably = 0;
-  const resuming = RESUMED.map(async ({ size, pieceBytes }, i) => {
+  const resuming = RESUMED.map(async ({ size, chunkBytes }, i) => {
     do {
       const { bytes, name } = nameByDigest(size);
-      acknowledged.set((await resumers[i]?.send(bytes, name, pieceBytes)) ?? "", name);
+      acknowledged.set((await resumers[i]?.send(bytes, name, chunkBytes)) ?? "", name);
       sentResumably += 1;
-    } while (fate.kills < KILLS);
+    } while (serverState.kills < KILLS);
   });
-  // Of one that fails it is told at the end.
+  // Failures are reported at the end.
   const resumed = Promise.allSettled(resuming);
 
   for (let kill = 1; kill <= KILLS; kill++) {
     const enough = acknowledged.size + randomInt(3, 30);
     const senders = SENDERS.map((size) => keepUploading(team, size, acknowledged));
-    // In full flow, at a moment of chance.
-    await vi.waitUntil(() => acknowledged.size >= enough && resumers.at(-1)?.isUnderWay, {
+    // At a random moment, with uploads in flight.
+    await vi.waitUntil(() => acknowledged.size >= enough && resumers.at(-1)?.isInFlight, {
       timeout: 100_000,
       interval: 1,
     });
-    fate.down();
+    serverState.down();
     await server.kill();
     for (const count of await Promise.all(senders)) sent += count;
     brokenOff += server.sql(
@@ -609,19 +606,19 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
       `select id from files where status = 'receiving' and team_id = '${team.teamId}'
        and id not in (select file_id from uploads)`,
     ).length;
-    // Stands in for the day that recovery waits before it takes an upload by a form for dead.
+    // The recovery job cleans up dead form uploads only after hours.
     server.sql(
       "D1Database",
       "update files set due_at = 0, lease_ends_at = 0 where due_at is not null and id not in (select file_id from uploads where not is_finished)",
     );
     server.sql("D1Database", "update deliveries set due_at = 0 where due_at is not null");
     await server.restart();
-    fate.up();
+    serverState.up();
     await server.recover();
   }
   await resumed;
   await Promise.all(resuming);
-  const goneOn = resumers.reduce((sum, { resumed }) => sum + resumed, 0);
+  const resumedUploads = resumers.reduce((sum, { resumed }) => sum + resumed, 0);
 
   const listed = await listAll(team);
   for (const { _id: id } of listed) {
@@ -631,14 +628,14 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
 
   const ids = new Set(listed.map((file) => file._id));
   const lost = [...acknowledged.keys()].filter((id) => !ids.has(id));
-  // Not by console.log, which the test command shows of failing tests alone.
+  // The test command shows console.log only for failing tests.
   writeSync(
     process.stdout.fd,
     `kills: ${KILLS}, uploads sent: ${sent}, acknowledged: ${acknowledged.size}, lost: ${lost.length}, ` +
       `dead midway: ${brokenOff}, stored without an answer: ${listed.length - acknowledged.size + lost.length}; ` +
-      `by resumable uploads: ${sentResumably}, gone on after a kill: ${goneOn} times\n`,
+      `by resumable uploads: ${sentResumably}, resumed after a kill: ${resumedUploads} times\n`,
   );
-  expect(goneOn).toBeGreaterThanOrEqual(KILLS);
+  expect(resumedUploads).toBeGreaterThanOrEqual(KILLS);
   expect(lost).toEqual([]);
 
   for (const { _id: id, originalName } of listed) {
@@ -648,13 +645,13 @@ test(`The server loses no acknowledged upload by ${KILLS} kills, and leaves none
     expect([originalName, undefined]).toContain(acknowledged.get(id));
   }
   await server.stop();
-  // Stands in for the day after which what is left of resumable uploads is cleared away, which a start does first.
+  // The recovery job, which each start runs first, cleans up finished uploads only after a day.
   server.sql("D1Database", "update uploads set due_at = 0");
   server.sql("D1Database", "update deliveries set due_at = 0 where due_at is not null");
   await server.restart();
-  // Of every file that is completed its team was told.
+  // The webhook reports every completed file.
   await vi.waitUntil(() => listed.every(({ _id: id }) => completed.has(id)), { timeout: 100_000, interval: 50 });
-  // What broke off has left nothing behind, neither row nor object.
+  // Interrupted uploads leave neither rows nor objects.
   expect((await usageOf(team)).files).toBe(listed.length);
   await server.stop();
   expect(server.sql("D1Database", "select file_id from uploads union all select file_id from upload_parts")).toEqual(

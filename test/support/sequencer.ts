@@ -1,11 +1,11 @@
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** Those that compute for the longest. */
+/** The files that need the most CPU time. */
 const COMPUTING = ["test/jobs/resumable-faults.test.ts", "test/jobs/crash-points.test.ts"];
 
 /**
- * Vitest goes from one project to the next, and those of pages and servers mostly wait: what computes for the longest
- * is done meanwhile. All else keeps its order, in which files of one project follow each other and share a Worker.
+ * Starts the files that need the most CPU time first: the tests of pages and servers, which run at the same time, mostly wait.
+ * All other files keep their order, in which files of one project follow each other and share a Worker.
  */
 export default class ComputingFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {

@@ -15,7 +15,7 @@ process.once("exit", () => {
   for (const child of running) killGroup(child);
 });
 
-/** Wrangler and workerd are in the group of the process that started them. */
+/** Signals the process and its children, wrangler and workerd. @returns whether any of them runs */
 function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals | 0 = "SIGKILL"): boolean {
   try {
     return process.kill(-(pid ?? Number.NaN), signal);
@@ -24,18 +24,18 @@ function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals | 0 = "SIGKILL"
   }
 }
 
-const PATIENCE_MILLISECONDS = 170_000;
+const TIMEOUT_MILLISECONDS = 170_000;
 
-/** As `vi.waitUntil` does, which a set-up for all files can't call. @throws `problem` where it does not come to pass */
+/** Like `vi.waitUntil`, which a global setup can't call. @throws `problem` after the timeout */
 async function until(condition: () => boolean, problem: () => string): Promise<void> {
-  const end = Date.now() + PATIENCE_MILLISECONDS;
+  const end = Date.now() + TIMEOUT_MILLISECONDS;
   while (!condition()) {
     if (Date.now() > end) throw new Error(problem());
     await sleep(50);
   }
 }
 
-/** What a fresh clone has after `npm install`: no secrets, no state, and nobody who edits it while a test runs. */
+/** Copies the project as a fresh clone after `npm install`, without secrets and state. */
 export function cloneProject(): string {
   const folder = mkdtempSync(join(tmpdir(), "stowage "));
   for (const name of ["src", "migrations", "test/audio", "wrangler.toml", "package.json", "tsconfig.json"]) {
@@ -65,7 +65,7 @@ export const runNpmDev = (folder: string, env: Record<string, string>) => run("n
 export const isGroupAlive = (child: ChildProcess): boolean => killGroup(child, 0);
 
 function run(file: string, args: string[], cwd: string, env: Record<string, string>) {
-  // A process group of its own, so that no test leaves anything running.
+  // Its own process group, so that no test leaves anything running.
   const child = spawn(file, args, {
     cwd,
     // The tests may themselves run under npm, which the server must not mistake for its own.
@@ -85,9 +85,9 @@ function run(file: string, args: string[], cwd: string, env: Record<string, stri
 }
 
 export interface TestTeam extends Team {
-  /** The same request without reading its answer. */
+  /** Sends a request without reading the response. */
   send(method: string, path: string, options?: CallOptions): Promise<Response>;
-  /** A signed address of the file. */
+  /** Returns a signed URL of the file. */
   sign(id: string, expiresIn?: number): Promise<string>;
 }
 
@@ -121,7 +121,7 @@ export class Server {
     return `http://localhost:${this.#port}`;
   }
 
-  /** All that it printed since its last start. */
+  /** The output since the last start. */
   get output(): string {
     return this.#run.output();
   }
@@ -130,7 +130,7 @@ export class Server {
     return parseEnv(readFileSync(join(this.folder, ".dev.vars"), "utf8")).OPERATOR_TOKEN ?? "";
   }
 
-  /** As Ctrl-C does. @throws where a process is left over */
+  /** Stops it like Ctrl-C. @throws if a process is left over */
   async stop(): Promise<void> {
     if (!running.has(this.#run.child)) return;
     this.#run.child.kill("SIGTERM");
@@ -141,7 +141,7 @@ export class Server {
     if (code !== 0) throw new Error(`The server ended with code ${code}:\n${this.output}`);
   }
 
-  /** As a power cut does: nothing gets to say goodbye. */
+  /** Kills all its processes at once, like a power failure. */
   async kill(): Promise<void> {
     killGroup(this.#run.child);
     await until(
@@ -151,24 +151,24 @@ export class Server {
     running.delete(this.#run.child);
   }
 
-  /** Starts again on the same port and state. */
+  /** Starts it again on the same port and state. */
   async restart(): Promise<void> {
     this.#run = this.#start();
     await this.#ready();
   }
 
-  /** Ends it and leaves nothing on the disk. */
+  /** Stops it and deletes its folder. */
   async remove(): Promise<void> {
     await this.stop().finally(() => rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 }));
   }
 
-  /** Triggers the cron's recovery. */
+  /** Runs the recovery job. */
   async recover(): Promise<void> {
     const answer = await fetch(`${this.url}/cdn-cgi/local/scheduled`);
     if (!answer.ok) throw new Error(`Recovery answered ${answer.status}: ${await answer.text()}`);
   }
 
-  /** Looks into the store of a server that is down, or changes it: `D1Database` with our tables, or `R2Bucket`. */
+  /** Runs SQL on the local files of a stopped server: those of D1 or of R2. */
   sql(store: "D1Database" | "R2Bucket", statement: string): Record<string, unknown>[] {
     const folder = join(this.folder, `.wrangler/state/v3/${store.slice(0, 2).toLowerCase()}/miniflare-${store}Object`);
     const [file, ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
@@ -181,7 +181,7 @@ export class Server {
     }
   }
 
-  /** A request to the server. */
+  /** Sends a request to the server. */
   get call(): Call {
     return createCall(fetch, this.url);
   }
@@ -200,7 +200,7 @@ export class Server {
     return runDev(this.folder, { ...this.#env, PORT: this.#port, STATE_DIR: "" }, this.#args);
   }
 
-  /** Until the first recovery: its line of counts is the last thing that a start prints. */
+  /** Waits for the log line of the first recovery job, the last line of a start. */
   async #ready(): Promise<void> {
     const { exited, output } = this.#run;
     let code: number | null | undefined;

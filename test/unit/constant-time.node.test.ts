@@ -4,8 +4,8 @@ import { loadSecrets, sameSecret } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 
 /*
- * How long a comparison takes must not tell what it found. No time is measured here, which a busy machine would falsify:
- * what is counted is the work. It runs in Node, since in workerd a module of the platform can't be watched.
+ * The duration of a comparison must not depend on its result. These tests count the work instead of measuring time,
+ * which varies on a busy machine. They run in Node, because workerd can't mock its own modules.
  */
 
 vi.mock("node:crypto", async (original) => {
@@ -16,7 +16,7 @@ vi.mock("node:crypto", async (original) => {
 const load = (fill: string) => loadSecrets(btoa(fill.repeat(32)), realSystem);
 const secrets = load("a");
 
-/** The cost of every scrypt and the lengths of every comparison since the test began. */
+/** Returns the cost of each scrypt and the lengths of each comparison since the test began. */
 const work = () => ({
   hashed: vi
     .mocked(scrypt)
@@ -25,13 +25,13 @@ const work = () => ({
 });
 beforeEach(() => void vi.clearAllMocks());
 
-describe("Checking a password", () => {
+describe("a password check", () => {
   test.each<[string, (hash: string) => Promise<boolean>]>([
     ["a wrong password", (hash) => secrets.verifyPassword("wrong-canary-password", hash)],
     ["an unknown user", () => secrets.verifyPassword("wrong-canary-password", null)],
     ["a hash of another master key", (hash) => load("b").verifyPassword("canary-password", hash)],
-    ["a hash that is none", () => secrets.verifyPassword("canary-password", "plain")],
-  ])("A login with %s costs the same work as the right one.", async (_, verify) => {
+    ["a malformed hash", () => secrets.verifyPassword("canary-password", "plain")],
+  ])("with %s costs the same work as with the right password", async (_, verify) => {
     const hash = await secrets.hashPassword("canary-password");
     vi.clearAllMocks();
     expect(await secrets.verifyPassword("canary-password", hash)).toBe(true);
@@ -44,13 +44,13 @@ describe("Checking a password", () => {
   });
 });
 
-describe("Comparing secrets", () => {
+describe("a comparison of secrets", () => {
   test.each([
-    ["equal ones", "secret", true],
-    ["another of the same length", "sacred", false],
-    ["a longer one", "secret and more", false],
-    ["none", "", false],
-  ])("A secret is compared in constant time with %s.", (_, other, isSame) => {
+    ["equal secrets", "secret", true],
+    ["a different secret of the same length", "sacred", false],
+    ["a longer secret", "secret and more", false],
+    ["an empty secret", "", false],
+  ])("takes constant time for %s", (_, other, isSame) => {
     expect(sameSecret("secret", other)).toBe(isSame);
     const { compared } = work();
     expect(compared).toHaveLength(1);

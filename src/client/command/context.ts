@@ -5,13 +5,13 @@ import { complain, Results } from "./output.ts";
 
 const DEFAULT_RETRY_SECONDS = 300;
 /** The library's own retries, which take about 3 s: shorter outages are not worth a message. */
-const SILENT_RETRIES = 4;
+const UNREPORTED_RETRIES = 4;
 /** Parallel transfers meet the same outage. */
 const RETRY_MESSAGE_MILLISECONDS = 60_000;
 
 type Output = Writable & { isTTY?: boolean; columns?: number };
 
-/** What a command needs from the process that runs it. */
+/** The streams and settings of the process that runs a command. */
 export interface Io {
   stdin: Readable & { isTTY?: boolean };
   stdout: Output;
@@ -32,7 +32,7 @@ function retriesFor(seconds: number): number {
   return retries;
 }
 
-/** What one command works with. */
+/** Gives one command its input, output, and client. */
 export class Context {
   readonly io: Io;
   readonly signal: AbortSignal;
@@ -58,7 +58,7 @@ export class Context {
     const seconds = Number(this.io.env.STOWAGE_RETRY_SECONDS || DEFAULT_RETRY_SECONDS);
     const onRetry = (error: Error, attempt: number) => {
       const now = performance.now();
-      if (attempt < SILENT_RETRIES || now - this.#lastMessageAt < RETRY_MESSAGE_MILLISECONDS) return;
+      if (attempt < UNREPORTED_RETRIES || now - this.#lastMessageAt < RETRY_MESSAGE_MILLISECONDS) return;
       this.#lastMessageAt = now;
       this.above(() => this.complain(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`));
     };

@@ -24,13 +24,13 @@ const MAX_AGE_MILLISECONDS = 400 * 24 * 60 * 60 * 1000;
 const BOOT_TOLERANCE_SECONDS = 60;
 const CLAIM_POLL_MILLISECONDS = 250;
 
-/** What we know about the upload of one version of a file. */
+/** The upload of one version of a file. */
 export interface Entry {
-  /** Of a form upload that may have been sent. */
+  /** Set if a form upload may have been sent. */
   idempotencyKey?: string;
-  /** Of a resumable upload that may be resumed. It holds a secret. */
+  /** Set if a resumable upload may be resumed. The URL contains a secret. */
   uploadUrl?: string;
-  /** Of a finished upload. */
+  /** Set once the upload has finished. */
   id?: string;
   sha256?: string;
 }
@@ -41,7 +41,7 @@ interface Saved extends Entry {
   savedAt: number;
 }
 
-/** Identifies a run of the command, so that other runs can tell whether it still lives. */
+/** Identifies a run of the command, so that other runs can detect whether it is alive. */
 interface Run {
   id: string;
   host: string;
@@ -59,7 +59,7 @@ type Line =
 const bootSeconds = () => Math.round(Date.now() / 1000 - uptime());
 
 /**
- * What this machine has uploaded to one team. Each line is appended before the request or after the response that it
+ * Records the uploads from this machine to one team. Each line is appended before the request or after the response that it
  * is about, so a run that dies can be resumed. Later lines replace earlier ones; a line that was cut off is ignored.
  *
  * Runs that share a journal read each other's lines. A large file is claimed first: the earliest claim of a live run
@@ -90,13 +90,13 @@ export class Journal {
     this.#compact();
   }
 
-  /** Returns what is known of exactly this version of the file. */
+  /** Returns the entry of exactly this version of the file, or an empty one. */
   find({ path, size, changedAt }: LocalFile): Entry {
     const entry = this.#entries.get(path);
     return entry?.size === size && entry.changedAt === changedAt ? entry : {};
   }
 
-  /** Returns what is known of a version with another modification time, which may have the same content. */
+  /** Returns the entry of a version with another modification time, which may have the same content. */
   findTouched({ path, size, changedAt }: LocalFile): Entry {
     const entry = this.#entries.get(path);
     return entry?.size === size && entry.changedAt !== changedAt ? entry : {};

@@ -24,7 +24,7 @@ interface Transfer {
   name: string;
   doneBytes: number;
   totalBytes: number;
-  /** Those of doneBytes that an earlier run transferred. */
+  /** The part of doneBytes that an earlier run transferred. */
   skippedBytes: number;
   speed: Speed;
 }

@@ -14,7 +14,7 @@ export interface Sent {
   isSkipped: boolean;
 }
 
-/** What all uploads of one command share. */
+/** The state that all uploads of one command share. */
 export interface Run {
   context: Context;
   stowage: Stowage;

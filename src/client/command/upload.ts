@@ -15,7 +15,7 @@ const DEFAULT_PARALLEL = 8;
 const MAX_PARALLEL = 64;
 /** Bounds the memory of files that are sent but not checked yet. */
 const MAX_FINISHING = 500;
-/** So many server errors in a row mean that the service is broken, and not that it can't take a file. */
+/** More server errors in a row mean that the service is broken, not that it can't take one file. */
 const MAX_SERVER_ERRORS_IN_A_ROW = 16;
 
 interface UploadCommandOptions {

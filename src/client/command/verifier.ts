@@ -2,7 +2,7 @@ import { type FileMetadata, type Stowage, StowageError } from "../stowage.ts";
 
 /** One page of events has this many digests. */
 const BATCH_FILES = 100;
-/** So few files are requested one by one. */
+/** Up to this many files are requested one by one. */
 const MAX_SINGLE_FILES = 4;
 const MAX_DELAY_MILLISECONDS = 1000;
 
@@ -27,7 +27,7 @@ export class Verifier {
   #timer: NodeJS.Timeout | undefined;
   #after: Promise<string | undefined>;
 
-  /** `files` is how many digests will be looked up at most. */
+  /** `files` is the maximum number of lookups. */
   constructor(stowage: Stowage, signal: AbortSignal, files: number) {
     this.#stowage = stowage;
     this.#signal = signal;

@@ -17,20 +17,20 @@ const limitOf = (name: string): number => {
   return simple?.limit ?? 0;
 };
 
-test("The description tells the rate limits that wrangler.toml sets.", () => {
+test("the description states the rate limits of wrangler.toml", () => {
   const requests = (limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT).toLocaleString("en");
   const logins = limitOf("LOGIN_LIMIT");
-  for (const told of [
+  for (const sentence of [
     `${requests} requests a minute for each team, and as many for its public keys`,
     `${limitOf("ADDRESS_LIMIT")} a minute for each client IP without`,
     `${logins} logins a minute`,
     `${limitOf("HASH_LIMIT")} new passwords of users`,
     `${logins} tests and ${logins} replays of webhooks a minute`,
   ])
-    expect(DESCRIPTION).toContain(told);
+    expect(DESCRIPTION).toContain(sentence);
   for (const { description } of [again, sendTest]) expect(description).toContain(` ${logins} a minute.`);
 });
 
-test("The description tells for how many days events are kept.", () => {
+test("the description states how long events are kept", () => {
   expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
 });
