@@ -15,7 +15,7 @@ import {
 } from "../support/harness.ts";
 import { must, World } from "../support/world.ts";
 
-/* The trail: what happened in a team, once each, in the order in which it was committed. */
+/* The event log: every change of a team, once, in commit order. */
 
 interface Event {
   _id: string;
@@ -26,17 +26,17 @@ interface Event {
   data: Record<string, unknown>;
 }
 
-async function trail(team: Pick<Team, "call">, query = "order=asc&limit=100"): Promise<Event[]> {
+async function readLog(team: Pick<Team, "call">, query = "order=asc&limit=100"): Promise<Event[]> {
   const { status, body, text } = await team.call("GET", `/auth/v1/events?${query}`);
   expect(status, text).toBe(200);
   return body.data;
 }
 const typesOf = (events: Event[]) => events.map(({ type }) => type);
-/** What a team's trail has got since, by what was done. */
-async function toldOf<T>(team: Team, act: () => Promise<T>): Promise<{ result: T; told: Event[] }> {
-  const last = (await trail(team)).at(-1)?._id ?? "";
+/** Runs `act`, and returns the events that it recorded. */
+async function eventsOf<T>(team: Team, act: () => Promise<T>): Promise<{ result: T; events: Event[] }> {
+  const last = (await readLog(team)).at(-1)?._id ?? "";
   const result = await act();
-  return { result, told: await trail(team, `order=asc&limit=100&after=${last}`) };
+  return { result, events: await readLog(team, `order=asc&limit=100&after=${last}`) };
 }
 const only = (events: Event[]): Event => {
   const [event, ...others] = events;
@@ -44,10 +44,10 @@ const only = (events: Event[]): Event => {
   return event;
 };
 
-describe("Each change is told by exactly one event", () => {
-  test("A new team begins with the key that the operator created.", async () => {
+describe("The event log", () => {
+  test("starts with the creation of the team's first key", async () => {
     const team = await newTeam();
-    const event = only(await trail(team));
+    const event = only(await readLog(team));
     expect(event).toMatchObject({
       teamId: team.teamId,
       type: "apikey.created",
@@ -58,61 +58,65 @@ describe("Each change is told by exactly one event", () => {
     expect(fieldsOf(event)).toEqual(["_id", "actor", "createdAt", "data", "subject", "teamId", "type"]);
   });
 
-  test("A key is created and revoked, also by the operator.", async () => {
+  test("records the creation and revocation of a key, also by the operator", async () => {
     const team = await newTeam();
     const json = { name: "a name that is nobody's business", isPublic: true };
-    const created = await toldOf(team, () => team.call("POST", "/auth/v1/apikeys", { json }));
+    const created = await eventsOf(team, () => team.call("POST", "/auth/v1/apikeys", { json }));
     const { id } = created.result.body.data;
-    expect(only(created.told)).toMatchObject({ type: "apikey.created", subject: { id }, data: { _id: id } });
-    expect(only(created.told).actor).toMatchObject({ kind: "secret", keyId: team.keyId });
-    const revoked = await toldOf(team, () => call("DELETE", `/auth/v1/apikeys/${id}`, { token: OPERATOR }));
-    expect(only(revoked.told)).toMatchObject({ type: "apikey.revoked", subject: { id }, actor: { kind: "operator" } });
-    const again = await toldOf(team, () => team.call("DELETE", `/auth/v1/apikeys/${id}`));
-    expect([again.result.status, again.told]).toEqual([404, []]);
+    expect(only(created.events)).toMatchObject({ type: "apikey.created", subject: { id }, data: { _id: id } });
+    expect(only(created.events).actor).toMatchObject({ kind: "secret", keyId: team.keyId });
+    const revoked = await eventsOf(team, () => call("DELETE", `/auth/v1/apikeys/${id}`, { token: OPERATOR }));
+    expect(only(revoked.events)).toMatchObject({
+      type: "apikey.revoked",
+      subject: { id },
+      actor: { kind: "operator" },
+    });
+    const again = await eventsOf(team, () => team.call("DELETE", `/auth/v1/apikeys/${id}`));
+    expect([again.result.status, again.events]).toEqual([404, []]);
   });
 
-  test("A user is created, updated, logs in, and is deleted; what they do is told as theirs.", async () => {
+  test("records the life of a user, and names the user as the actor of their calls", async () => {
     const team = await newTeam();
     const email = `${crypto.randomUUID()}@example.com`;
-    const created = await toldOf(team, () => newUser(team, { email }));
+    const created = await eventsOf(team, () => newUser(team, { email }));
     const user = created.result._id;
-    expect(only(created.told)).toMatchObject({ type: "user.created", subject: { id: user, version: 0 } });
+    expect(only(created.events)).toMatchObject({ type: "user.created", subject: { id: user, version: 0 } });
 
     const json = { firstName: "Ada", email: `new.${email}` };
-    const updated = await toldOf(team, () => team.call("PATCH", `/auth/v1/users/${user}`, { json }));
-    expect(only(updated.told)).toMatchObject({
+    const updated = await eventsOf(team, () => team.call("PATCH", `/auth/v1/users/${user}`, { json }));
+    expect(only(updated.events)).toMatchObject({
       type: "user.updated",
       subject: { kind: "user", id: user, version: 1 },
       data: { _id: user, fields: ["firstName", "email"] },
     });
 
     const credentials = { teamId: team.teamId, email: json.email, password: PASSWORD };
-    const login = await toldOf(team, () => call("POST", "/auth/v1/login", { json: credentials }));
+    const login = await eventsOf(team, () => call("POST", "/auth/v1/login", { json: credentials }));
     const { id: keyId, key: token } = login.result.body.data;
-    expect(only(login.told)).toMatchObject({
+    expect(only(login.events)).toMatchObject({
       type: "user.logged_in",
       subject: { kind: "user", id: user },
       actor: { kind: "user", keyId, userId: user },
     });
-    const byUser = await toldOf(team, () => call("POST", "/auth/v1/apikeys", { token, json: { name: "theirs" } }));
-    expect(only(byUser.told).actor).toMatchObject({ kind: "secret", keyId, userId: user });
+    const byUser = await eventsOf(team, () => call("POST", "/auth/v1/apikeys", { token, json: { name: "theirs" } }));
+    expect(only(byUser.events).actor).toMatchObject({ kind: "secret", keyId, userId: user });
 
-    const deleted = await toldOf(team, () => team.call("DELETE", `/auth/v1/users/${user}`));
-    expect(only(deleted.told)).toMatchObject({
+    const deleted = await eventsOf(team, () => team.call("DELETE", `/auth/v1/users/${user}`));
+    expect(only(deleted.events)).toMatchObject({
       type: "user.deleted",
       subject: { id: user, version: 1 },
       data: { _id: user },
     });
   });
 
-  test("A refused change is told by none.", async () => {
+  test("records no rejected change", async () => {
     const team = await newTeam();
     const user = await newUser(team);
     const json = { firstName: "Ada" };
     const headers = { "If-Match": '"7"' };
     const path = `/auth/v1/users/${user._id}`;
     const credentials = { teamId: team.teamId, email: user.email, password: "not the password" };
-    const { told } = await toldOf(team, async () => {
+    const { events } = await eventsOf(team, async () => {
       await refused(team, 412, "version_mismatch", () => team.call("PATCH", path, { json, headers }));
       await refused(team, 412, "version_mismatch", () => team.call("DELETE", path, { headers }));
       const twin = { email: user.email, password: PASSWORD };
@@ -120,12 +124,12 @@ describe("Each change is told by exactly one event", () => {
       await refused(team, 401, "login_failed", () => call("POST", "/auth/v1/login", { json: credentials }));
       await refused(team, 404, "not_found", () => team.call("DELETE", `/docs/v1/uploads/${"0".repeat(24)}`));
     });
-    expect(told).toEqual([]);
+    expect(events).toEqual([]);
   });
 });
 
 describe("The events of a file", () => {
-  test("A recording is uploaded, completed, processed again, and deleted, with its metadata of each moment.", async () => {
+  test("contain the file's metadata at each step of its life", async () => {
     const world = new World();
     const team = await world.newTeam();
     const id = await world.store(team, "tone.mp3", sample("tone-cbr.mp3").bytes);
@@ -136,11 +140,11 @@ describe("The events of a file", () => {
     await world.call("DELETE", `/docs/v1/uploads/${id}`, { token: team.token });
     await world.call("DELETE", `/docs/v1/uploads/${id}`, { token: team.token });
 
-    const told = (await trail(team)).slice(1);
-    expect(typesOf(told)).toEqual([
+    const events = (await readLog(team)).slice(1);
+    expect(typesOf(events)).toEqual([
       ...["file.uploaded", "file.completed", "file.reprocessed", "file.completed", "file.deleted"],
     ]);
-    const [uploaded, , , completed, deleted] = told;
+    const [uploaded, , , completed, deleted] = events;
     expect(uploaded?.data).toMatchObject({ _id: id, status: "pending", audio: null, size: metadata.size, __v: 1 });
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, requestId: null });
@@ -151,42 +155,42 @@ describe("The events of a file", () => {
     expect(deleted?.data).toEqual(completed?.data);
   });
 
-  test("A file that can't be read is told to have failed, and why.", async () => {
+  test("contain the reason of a failure", async () => {
     const world = new World();
     const team = await world.newTeam();
     await world.store(team, "broken.m4a", sample("tone.m4a").bytes.slice(0, 600));
     await world.drain();
-    const failed = (await trail(team)).at(-1);
+    const failed = (await readLog(team)).at(-1);
     expect(failed).toMatchObject({
       type: "file.failed",
       data: { status: "failed", failure: { code: "audio_unreadable", message: expect.any(String) } },
     });
   });
 
-  test("A visitor's upload is told as done with the public key.", async () => {
+  test("name the public key of an upload", async () => {
     const team = await newTeam();
     const json = { name: "page", isPublic: true };
     const { id: keyId, key } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
     const visitor: Team = { ...team, call: (method, path, options) => call(method, path, { ...options, token: key }) };
-    const { told } = await toldOf(team, () => upload(visitor, "note.txt", "hello"));
-    expect(told[0]).toMatchObject({ type: "file.uploaded", actor: { kind: "public", keyId } });
+    const { events } = await eventsOf(team, () => upload(visitor, "note.txt", "hello"));
+    expect(events[0]).toMatchObject({ type: "file.uploaded", actor: { kind: "public", keyId } });
   });
 
-  test("An upload that breaks off is not told of.", async () => {
+  test("omit an interrupted upload", async () => {
     const team = await newTeam();
     const body = "--b\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\nhalf";
     const headers = { "Content-Type": "multipart/form-data; boundary=b" };
-    const { told } = await toldOf(team, () => team.call("POST", "/docs/v1/uploads", { body, headers }));
-    expect(told).toEqual([]);
+    const { events } = await eventsOf(team, () => team.call("POST", "/docs/v1/uploads", { body, headers }));
+    expect(events).toEqual([]);
   });
 });
 
-describe("Reading the trail", () => {
-  test("Events come newest first, or oldest first, in pages that follow by Link.", async () => {
+describe("Reading the event log", () => {
+  test("returns pages in both orders, linked by `Link`", async () => {
     const team = await newTeam();
     for (let i = 0; i < 7; i++) await newUser(team, { email: `${i}@example.com` });
-    const all = await trail(team);
-    expect((await trail(team, "limit=100")).map(({ _id }) => _id)).toEqual(all.map(({ _id }) => _id).reverse());
+    const all = await readLog(team);
+    expect((await readLog(team, "limit=100")).map(({ _id }) => _id)).toEqual(all.map(({ _id }) => _id).reverse());
     for (const order of ["asc", "desc"]) {
       const seen: Event[] = [];
       for (let path = `/auth/v1/events?order=${order}&limit=3`; path !== ""; ) {
@@ -199,27 +203,27 @@ describe("Reading the trail", () => {
     }
   });
 
-  test("Events are narrowed by type, and by the events that they are to be later and earlier than, whatever the order.", async () => {
+  test("filters by type and between two events, in both orders", async () => {
     const team = await newTeam();
     for (let i = 0; i < 4; i++) await newUser(team, { email: `${i}@example.com` });
     await upload(team, "note.txt", "hello");
-    const all = await trail(team);
+    const all = await readLog(team);
     const users = all.filter(({ type }) => type === "user.created");
-    expect(await trail(team, "order=asc&type=user.created")).toEqual(users);
+    expect(await readLog(team, "order=asc&type=user.created")).toEqual(users);
     const between = `after=${users[0]?._id}&before=${users[3]?._id}`;
-    expect(await trail(team, `order=asc&${between}`)).toEqual(users.slice(1, 3));
-    expect(await trail(team, between)).toEqual(users.slice(1, 3).toReversed());
-    expect(await trail(team, "type=webhook.disabled")).toEqual([]);
+    expect(await readLog(team, `order=asc&${between}`)).toEqual(users.slice(1, 3));
+    expect(await readLog(team, between)).toEqual(users.slice(1, 3).toReversed());
+    expect(await readLog(team, "type=webhook.disabled")).toEqual([]);
   });
 
-  test("Who follows by the last id misses nothing and sees nothing twice, while many write at once.", async () => {
+  test("returns every event exactly once to a client that follows by the last id during concurrent writes", async () => {
     const team = await newTeam();
     const seen: Event[] = [];
     let isDone = false;
     const follow = async () => {
       let last = "0".repeat(24);
       for (let wasDone = false; ; ) {
-        const page = await trail(team, `order=asc&limit=7&after=${last}`);
+        const page = await readLog(team, `order=asc&limit=7&after=${last}`);
         seen.push(...page);
         last = page.at(-1)?._id ?? last;
         if (page.length === 0 && wasDone) return;
@@ -237,7 +241,7 @@ describe("Reading the trail", () => {
     expect(ids).toEqual([...new Set(ids)].sort());
   });
 
-  test("Events of a rare type are found behind any number of others, in pages that may be short.", async () => {
+  test("finds rare types behind many other events, in pages that may be short", async () => {
     const team = await newTeam();
     const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1600)";
     const type = "case when i in (3, 499, 500, 998, 999, 1500) then 'user.deleted' else 'file.uploaded' end";
@@ -260,17 +264,17 @@ describe("Reading the trail", () => {
     }
   });
 
-  test("One event is fetched by its id; another team's is not found.", async () => {
+  test("returns one event by its id, and 404 for another team's", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
-    const event = only(await trail(team));
+    const event = only(await readLog(team));
     const path = `/auth/v1/events/${event._id}`;
     expect((await team.call("GET", path)).body).toEqual({ message: "Event found.", data: event });
     await refused(other, 404, "not_found", () => other.call("GET", path));
   });
 
-  test("The operator reads the events of the team that is named, and has to name one.", async () => {
+  test("requires the operator to name a team", async () => {
     const team = await newTeam();
-    const [event] = await trail(team);
+    const [event] = await readLog(team);
     const asked = (query: string) => call("GET", `/auth/v1/events${query}`, { token: OPERATOR });
     expect((await asked(`?teamId=${team.teamId}`)).body.data).toEqual([event]);
     expect((await asked(`/${event?._id}?teamId=${team.teamId}`)).body.data).toEqual(event);
@@ -290,20 +294,20 @@ describe("Reading the trail", () => {
     ["limit", "0"],
     ["cursor", "events-asc-0193477be8a01f9c3ad5e7b2"],
     ["teamId", "x"],
-  ])("A %s that is none is refused.", async (name, value) => {
+  ])("rejects an invalid %s", async (name, value) => {
     const team = await newTeam();
     await refused(team, 400, "invalid_input", () => team.call("GET", `/auth/v1/events?${name}=${value}`), [name]);
   });
 
-  test("A public key reads no events.", async () => {
+  test("is not allowed for a public key", async () => {
     const team = await newTeam();
     const { key } = (await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })).body.data;
     await refused(team, 403, "forbidden", () => call("GET", "/auth/v1/events", { token: key }));
   });
 });
 
-describe("What the trail keeps", () => {
-  test("It holds no personal data, token or hash of users and keys, also after they are gone.", async () => {
+describe("A stored event", () => {
+  test("contains no personal data, token or hash, also after the user is deleted", async () => {
     const team = await newTeam();
     const email = `${crypto.randomUUID()}@example.com`;
     const fields = { email, firstName: "Augusta Ada", lastName: "King-Noel" };
@@ -322,17 +326,17 @@ describe("What the trail keeps", () => {
     }
   });
 
-  test("Events older than EVENT_DAYS are purged, in every team, and younger ones are kept.", async () => {
+  test("is purged after EVENT_DAYS, in every team", async () => {
     const world = new World();
     const teams = await Promise.all([world.newTeam(), world.newTeam(), world.newTeam()]);
     world.aheadMilliseconds += 20 * 24 * 60 * 60 * 1000;
     for (const { token } of teams) await world.call("POST", "/auth/v1/apikeys", { token, json: { name: "later" } });
     world.aheadMilliseconds += 10 * 24 * 60 * 60 * 1000 + 1000;
     await must(world.recover());
-    for (const team of teams) expect(typesOf(await trail(team))).toEqual(["apikey.created"]);
+    for (const team of teams) expect(typesOf(await readLog(team))).toEqual(["apikey.created"]);
   });
 
-  test("More than a batch of old events is purged in one run of recovery.", async () => {
+  test("is purged together with more than one batch of others in one run", async () => {
     const world = new World();
     const team = await world.newTeam();
     const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1200)";
@@ -340,10 +344,10 @@ describe("What the trail keeps", () => {
       .bind(team.teamId)
       .run();
     await must(world.recover());
-    expect(typesOf(await trail(team))).toEqual(["apikey.created"]);
+    expect(typesOf(await readLog(team))).toEqual(["apikey.created"]);
   });
 
-  test("Ids ascend also where the clock stands still, or goes back.", async () => {
+  test("has a larger id than the one before, even if the clock stops or goes back", async () => {
     const world = new World();
     const team = await world.newTeam();
     const make = () => world.call("POST", "/auth/v1/apikeys", { token: team.token, json: { name: "key" } });
@@ -351,16 +355,16 @@ describe("What the trail keeps", () => {
     await make();
     world.aheadMilliseconds -= 60_000;
     await make();
-    const ids = (await trail(team)).map(({ _id }) => _id);
+    const ids = (await readLog(team)).map(({ _id }) => _id);
     expect(ids).toEqual([...new Set(ids)].sort());
     expect(ids).toHaveLength(4);
   });
 
-  test("An event's id is 24 hex digits: its number, and the end of its team's id.", () => {
+  test("has an id of 24 hex digits: its number and the end of its team's id", () => {
     expect(eventId("0193477be89f4d2e6b8a0c13", 1_795_295_034_321_000)).toBe("0660cfb2c9a8682e6b8a0c13");
   });
 
-  test("Every type of event is documented in the description of the API.", async () => {
+  test("has a type that the OpenAPI document lists", async () => {
     const { body } = await call("GET", "/openapi.json");
     expect(body.components.schemas.Event.properties.type.enum).toEqual([...EVENT_TYPES]);
   });

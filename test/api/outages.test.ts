@@ -17,11 +17,11 @@ import {
 } from "../support/world.ts";
 
 /*
- * What a client sees while D1, R2 or the Queue fails, on every route. A transient failure is hidden by a retry or answered
- * with 503 `unavailable` and `Retry-After`; a 500 after one fails any call that goes through `World`.
+ * Outages of D1, R2 and the Queue, on every route. A transient failure is hidden by a retry or returned as 503
+ * `unavailable` with `Retry-After`. A 500 after a transient failure fails every call that goes through `World`.
  */
 
-/** Their write may not be repeated: done twice it would say that the email is taken, or that there is no such record. */
+/** Writes that must not be repeated. A second attempt would return `email_taken` or `not_found`. */
 const UNREPEATABLE = [
   "PATCH /auth/v1/webhooks/{id}",
   "DELETE /auth/v1/webhooks/{id}",
@@ -33,13 +33,13 @@ const UNREPEATABLE = [
 
 const isLogin = ({ name }: Route) => name === "POST /auth/v1/login";
 
-/** Sends the route's request, right in every way, each time about another record. */
+/** Sends a valid request of the route, each time for another record. */
 async function sender(route: Route) {
   const world = new World();
   const team = await world.newTeam();
   const login = { teamId: team.teamId, email: "ada@example.com", password: PASSWORD };
   if (isLogin(route)) await team.call("POST", "/auth/v1/users", { json: { email: login.email, password: PASSWORD } });
-  // What is asked of the record is tested elsewhere; without hashing it is made at once.
+  // Creating the record is not under test, so skip hashing.
   const quick = {
     ...team,
     call: (...[method, path, options]: Parameters<typeof team.call>) =>
@@ -72,14 +72,14 @@ describe.each(routes)("$name", (route) => {
   const at = (call: number, moment: (typeof MOMENTS)[number], failure: "transient" | "permanent" | "outage") =>
     new ProxiedBindings({ call, moment, failure });
 
-  test("The operation is unavailable while D1 is away, and works once it is back.", async () => {
+  test("responds 503 while D1 is down, and works afterwards", async () => {
     const { send } = await sender(route);
     expectUnavailable(await send(at(1, "before", "outage")));
     expectPermanentFailure(await send(at(1, "before", "permanent")));
     expect((await send()).status).toBe(200);
   });
 
-  test("The operation is done or refused, whichever of its calls fails for good.", async () => {
+  test("either takes effect or fails, whichever call fails permanently", async () => {
     const { world, team, send } = await sender(route);
     const peace = new ProxiedBindings();
     expect((await send(peace)).status).toBe(200);
@@ -88,7 +88,7 @@ describe.each(routes)("$name", (route) => {
       for (const moment of MOMENTS) {
         for (const failure of ["permanent", "outage"] as const) {
           const answer = await send(at(i + 1, moment, failure));
-          // Recovery sees to the message, and to the row of a file whose bytes are gone.
+          // The recovery job sends the message, and deletes the row of a file whose bytes are deleted.
           const isLate = name.startsWith("Queue") || (route.method === "DELETE" && i === peace.calls.length - 1);
           if (isLate && answer.status === 200) continue;
           if (failure === "permanent") expectPermanentFailure(answer);
@@ -102,7 +102,7 @@ describe.each(routes)("$name", (route) => {
   });
 
   const isRepeatable = !UNREPEATABLE.includes(route.name);
-  test(`The operation ${isRepeatable ? "is done" : "is done or unavailable"} when one of its calls fails once.`, async () => {
+  test(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
     const { send } = await sender(route);
     const peace = new ProxiedBindings();
     await send(peace);
@@ -117,7 +117,7 @@ describe.each(routes)("$name", (route) => {
   });
 });
 
-describe("A transient failure", () => {
+describe("After a transient failure", () => {
   const usage = async (dice: number): Promise<{ calls: string[]; pauses: number[] }> => {
     const world = new World();
     const team = await world.newTeam();
@@ -135,12 +135,12 @@ describe("A transient failure", () => {
     return { calls: bindings.calls, pauses };
   };
 
-  test("A call is tried three times, with a random pause up to a growing bound of at most 2 s between.", async () => {
+  test("a read is attempted three times, with random delays up to a growing bound of 2 s", async () => {
     expect(await usage(0)).toEqual({ calls: Array(3).fill("D1 batch"), pauses: [0, 0] });
     expect(await usage(255)).toEqual({ calls: Array(3).fill("D1 batch"), pauses: [400, 1600] });
   });
 
-  test("An upload whose commit is tried three times, since its answers are lost, stores one file.", async () => {
+  test("an upload whose commit is retried twice stores one file", async () => {
     const world = new World();
     const team = await world.newTeam();
     const bindings = new ProxiedBindings(
@@ -153,14 +153,14 @@ describe("A transient failure", () => {
   });
 });
 
-describe("While the queue is away", () => {
-  const queueAway = () => new ProxiedBindings(outageOf("Queue"));
+describe("While the queue is down", () => {
+  const queueDown = () => new ProxiedBindings(outageOf("Queue"));
 
-  test("An upload is stored while the queue is away, and recovery has it processed.", async () => {
+  test("an upload is stored, and the recovery job has it processed", async () => {
     const world = new World();
     const team = await world.newTeam();
     const form = await encodeForm("note.txt", "note");
-    const { status, id } = await must(world.upload(team, form, {}, { bindings: queueAway() }));
+    const { status, id } = await must(world.upload(team, form, {}, { bindings: queueDown() }));
     expect(status).toBe(200);
     expect(world.messages).toEqual([]);
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
@@ -168,13 +168,13 @@ describe("While the queue is away", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 
-  test("A reprocessing is taken while the queue is away, and recovery carries it out.", async () => {
+  test("a reprocessing is accepted, and the recovery job starts it", async () => {
     const world = new World();
     const team = await world.newTeam();
     const id = await world.store(team, "note.txt", "note");
     await world.drain();
     const path = `/docs/v1/uploads/${id}/reprocess`;
-    const { status } = await must(world.ask("POST", path, { token: team.token }, { bindings: queueAway() }));
+    const { status } = await must(world.ask("POST", path, { token: team.token }, { bindings: queueDown() }));
     expect(status).toBe(200);
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
     await world.heal([team.teamId]);
@@ -182,7 +182,7 @@ describe("While the queue is away", () => {
   });
 });
 
-test("An upload while the bucket is away is unavailable, and leaves nothing that is listed.", async () => {
+test("an upload while R2 is down responds 503 and leaves nothing listed", async () => {
   const world = new World();
   const team = await world.newTeam();
   const bindings = new ProxiedBindings(outageOf("R2"));
@@ -201,7 +201,7 @@ test.each([
   ["D1_ERROR: D1 DB storage operation exceeded timeout which caused object to be reset.", 503],
   ["D1_ERROR: D1 DB reset because its code was updated.", 503],
   ["D1_ERROR: D1 DB is overloaded. Requests queued for too long.", 503],
-])("A database that fails with “%s” is answered with %i.", async (message, status) => {
+])("a D1 error “%s” results in %i", async (message, status) => {
   const world = new World();
   const team = await world.newTeam();
   const batch = async () => {
@@ -210,7 +210,7 @@ test.each([
   const DB = { prepare: (sql: string) => env.DB.prepare(sql), batch } as unknown as D1Database;
   const change: Change = (deps) => ({ ...deps, db: createDb(DB) });
   const broken = new ProxiedBindings({ call: 1, moment: "before", failure: "permanent" });
-  broken.calls.push("D1 batch"); // The proxy is not in the way here, and a 500 is expected.
+  broken.calls.push("D1 batch"); // Marks the fault as permanent, because a 500 is expected here.
   const answer = await must(world.ask("GET", "/docs/v1/usage", { token: team.token }, { bindings: broken, change }));
   expect([answer.status, answer.headers.has("Retry-After")]).toEqual([status, status === 503]);
   expect(answer.text).not.toContain(message);

@@ -6,9 +6,9 @@ import { buildRequest } from "../support/client.ts";
 import { newTeam, upload } from "../support/harness.ts";
 import { rowsOf } from "../support/world.ts";
 
-/* What the Worker makes of its bindings and settings. */
+/* How the Worker validates its bindings and settings. */
 
-/** Every binding and setting but the operator's token, which may be missing; one that is new does not compile until here. */
+/** Every required binding and setting. A new one does not compile until it is listed here. */
 const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${string}` | `STOWAGE_${string}`>, true> = {
   DB: true,
   BUCKET: true,
@@ -34,8 +34,8 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   DEAD_LETTER_QUEUE: true,
 };
 
-/** What the Worker answers under the environment, and the lines of its log. */
-async function answerUnder(environment: Env) {
+/** The Worker's response with this environment, and its log lines. */
+async function respondWith(environment: Env) {
   const lines: string[] = [];
   const spy = vi.spyOn(console, "error").mockImplementation((line: string) => void lines.push(line));
   const request = buildRequest("GET", "/docs/v1/usage", { token: "none" });
@@ -44,20 +44,17 @@ async function answerUnder(environment: Env) {
   return { status: response.status, headers: response.headers, body: (await response.json()) as object, lines };
 }
 
-test.each(Object.keys(NEEDED))(
-  "A Worker without %s answers 503 to every request, and its log says which.",
-  async (name) => {
-    const { status, headers, body, lines } = await answerUnder({ ...env, [name]: undefined });
-    expect([status, headers.get("Retry-After")]).toEqual([503, expect.any(String)]);
-    expect(body).toMatchObject({ code: "unavailable" });
-    expect(JSON.stringify(body)).not.toContain(name);
-    expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
-  },
-);
+test.each(Object.keys(NEEDED))("a Worker without %s responds 503, and logs which is missing", async (name) => {
+  const { status, headers, body, lines } = await respondWith({ ...env, [name]: undefined });
+  expect([status, headers.get("Retry-After")]).toEqual([503, expect.any(String)]);
+  expect(body).toMatchObject({ code: "unavailable" });
+  expect(JSON.stringify(body)).not.toContain(name);
+  expect(lines.join()).toContain(`The Worker is not set up. ${name}: `);
+});
 
-test("A Worker that lacks several bindings names them all, and the value of none.", async () => {
+test("a Worker without several bindings logs all names and no values", async () => {
   const missing = { DB: undefined, ADDRESS_LIMIT: undefined } as unknown as Env;
-  const { status, lines } = await answerUnder({ ...env, ...missing, S3_ENDPOINT: "canary endpoint" });
+  const { status, lines } = await respondWith({ ...env, ...missing, S3_ENDPOINT: "canary endpoint" });
   expect(status).toBe(503);
   expect(lines.join()).toMatch(/DB: .* ADDRESS_LIMIT: .* S3_ENDPOINT: /);
   expect(lines.join()).not.toContain("canary endpoint");
@@ -71,16 +68,16 @@ test.each([
 ])(
   "the setting %s=%j makes the Worker respond %i to a request with an invalid token",
   async (name, value, expected) => {
-    const { status, lines } = await answerUnder({ ...env, [name]: value });
+    const { status, lines } = await respondWith({ ...env, [name]: value });
     expect(status).toBe(expected);
     if (expected === 503) expect(lines.join()).toContain(`${name}: Must be `);
   },
 );
 
 test.each([
-  ["given-up", "failed", "the queue that the setting names is that of dead letters, whatever it is called"],
-  ["jobs-dead", "completed", "another queue is one of jobs, whatever it is called"],
-])("Of a message of the queue %s the file is %s: %s.", async (queue, status) => {
+  ["given-up", "failed"],
+  ["jobs-dead", "completed"],
+])("a message of the queue %s makes the file %s if DEAD_LETTER_QUEUE is given-up", async (queue, status) => {
   const team = await newTeam();
   const fileId = await upload(team, "a.txt", "text");
   await env.DB.prepare("update files set attempts = 1 where id = ?").bind(fileId).run();

@@ -6,13 +6,13 @@ import { expectDelivered, expectTold, readTold } from "../support/told.ts";
 import { World } from "../support/world.ts";
 
 /*
- * Every crash point of what changes users, keys and webhooks: each call that a request makes fails, or its Worker dies
- * over it, before and after the call took effect. Whatever took place is told by exactly one event, and is delivered.
+ * Every crash point of changes to users, keys and webhooks: each call of a request fails, or its Worker dies, before and
+ * after the call took effect. Exactly one event records and delivers each change that took place.
  */
 
 interface Change {
   method: string;
-  /** The path and body, once what they need is there. */
+  /** Creates what the request needs. @returns its path and body */
   prepare(world: World, team: Team): Promise<{ path: string; options?: CallOptions }>;
 }
 
@@ -79,7 +79,7 @@ const changes: Record<string, Change> = {
 };
 
 test.each(Object.entries(changes))(
-  "A request that %s is told by one event where it took place, whichever call fails or dies.",
+  "a request that %s is recorded once if it took place, whichever call fails",
   async (_, { method, prepare }) => {
     const runOnce = async (bindings: ProxiedBindings) => {
       const world = new World();

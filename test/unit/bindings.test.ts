@@ -7,19 +7,19 @@ const faultsOf = (bindings: ProxiedBindings) =>
 const all = (call: number, moment: string) => FAILURES.map((failure) => `${call} ${moment} ${failure}`);
 const allButDeath = (call: number) => all(call, "before").filter((fault) => !fault.endsWith("death"));
 
-describe("The faults that are gone through", () => {
-  test("Of a call that changes something all are, before it and after it.", async () => {
+describe("The fault enumeration", () => {
+  test("has every fault before and after a call that changes something", async () => {
     const bindings = new ProxiedBindings();
     await bindings.bucket(env.BUCKET).put("one", "1");
     expect(faultsOf(bindings)).toEqual([...all(1, "before"), ...all(1, "after")]);
   });
 
-  test("Of a call that changes nothing those before it are, in D1 and in R2.", async () => {
+  test("has only faults before a call that changes nothing, in D1 and R2", async () => {
     const bindings = new ProxiedBindings();
     const database = bindings.database(env.DB);
     const [bucket, other] = [bindings.bucket(env.BUCKET), new ProxiedBindings().bucket(env.BUCKET)];
     await database.prepare("select * from files").all();
-    // Without it the next would follow the first.
+    // A call in between, so that the next does not follow the first directly.
     await other.head("none");
     await database.batch([database.prepare("select 1"), database.prepare("delete from files where id = 'none'")]);
     await other.head("none");
@@ -28,7 +28,7 @@ describe("The faults that are gone through", () => {
     expect(faultsOf(bindings)).toEqual([1, 2, 3].flatMap((call) => all(call, "before")));
   });
 
-  test("A write to D1 changes something, also in a batch with a read.", async () => {
+  test("treats a batch with one write as a change", async () => {
     const bindings = new ProxiedBindings();
     const database = bindings.database(env.DB);
     const insert = "insert into rate_limits_of_tests values (1)";
@@ -38,7 +38,7 @@ describe("The faults that are gone through", () => {
     expect(faultsOf(bindings)).toEqual([...all(1, "before"), ...all(1, "after")]);
   });
 
-  test("A death before a call is that after the one before, where nothing lies between.", async () => {
+  test("omits a death before a call that directly follows another", async () => {
     const bindings = new ProxiedBindings();
     const bucket = bindings.bucket(env.BUCKET);
     await bucket.put("one", "1");
@@ -54,7 +54,7 @@ describe("The faults that are gone through", () => {
         bindings.now = () => 1;
       },
     ],
-  ])("A death before a call is one of its own where %s since the one before.", async (_, act) => {
+  ])("has a death before a call if %s in between", async (_, act) => {
     const bindings = new ProxiedBindings();
     const bucket = bindings.bucket(env.BUCKET);
     await bucket.put("one", "1");
@@ -63,7 +63,7 @@ describe("The faults that are gone through", () => {
     expect(faultsOf(bindings).slice(8)).toEqual([...all(2, "before"), ...all(2, "after")]);
   });
 
-  test("A death before a call is one of its own where the one before has not come back.", async () => {
+  test("has a death before a call if the earlier call has not returned", async () => {
     const bindings = new ProxiedBindings();
     const bucket = bindings.bucket(env.BUCKET);
     await Promise.all([bucket.put("one", "1"), bucket.put("two", "2")]);

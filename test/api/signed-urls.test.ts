@@ -4,9 +4,9 @@ import { describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
 import { fieldsOf, newTeam, refused, type Team, upload } from "../support/harness.ts";
 
-/* The signed address of a file, and what is tried with it. The e2e suite tries the same against a server. */
+/* The signed URL of a file, and attempts to abuse it. The e2e suite tests the same against a server. */
 
-describe("The signature", () => {
+describe("A signed URL", () => {
   const settings = {
     endpoint: "https://s3.example",
     bucket: "files",
@@ -17,9 +17,9 @@ describe("The signature", () => {
   const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest();
   const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
-  /** AWS Signature Version 4 for a query, read from Amazon's own description and not from our code. */
-  function isGenuine(address: string, { method = "GET", host = new URL(address).host } = {}): boolean {
-    const url = new URL(address);
+  /** AWS Signature Version 4 for a query, implemented from Amazon's description and not from our code. */
+  function isGenuine(signedUrl: string, { method = "GET", host = new URL(signedUrl).host } = {}): boolean {
+    const url = new URL(signedUrl);
     const signature = url.searchParams.get("X-Amz-Signature");
     const [id, day = "", region = "", service = "", end = ""] = (url.searchParams.get("X-Amz-Credential") ?? "").split(
       "/",
@@ -38,38 +38,38 @@ describe("The signature", () => {
     return id === settings.accessKeyId && date.startsWith(day) && hmac(key, text).toString("hex") === signature;
   }
 
-  const changed = (address: string, change: (url: URL) => void) => {
-    const url = new URL(address);
+  const changed = (signedUrl: string, change: (url: URL) => void) => {
+    const url = new URL(signedUrl);
     change(url);
     return url.href;
   };
 
-  test("A signed address is genuine, and names one key, one method and an end.", async () => {
-    const address = await signer.sign("team/id-Früh (1)'!*+ %41.mp3", 60);
-    expect(isGenuine(address)).toBe(true);
-    const { searchParams } = new URL(address);
+  test("has a valid signature over one key, one method and an expiry", async () => {
+    const signedUrl = await signer.sign("team/id-Früh (1)'!*+ %41.mp3", 60);
+    expect(isGenuine(signedUrl)).toBe(true);
+    const { searchParams } = new URL(signedUrl);
     expect([...searchParams.keys()].sort()).toEqual(
       "Algorithm Credential Date Expires Signature SignedHeaders".split(" ").map((name) => `X-Amz-${name}`),
     );
     expect(searchParams.get("X-Amz-Expires")).toBe("60");
     expect(searchParams.get("X-Amz-SignedHeaders")).toBe("host");
-    expect(address).not.toContain(settings.secretAccessKey);
+    expect(signedUrl).not.toContain(settings.secretAccessKey);
   });
 
   test.each(["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"])(
-    "A signed address is worthless with another X-Amz-%s, or without it.",
+    "is invalid with another X-Amz-%s, or without it",
     async (name) => {
       const parameter = `X-Amz-${name}`;
-      const address = await signer.sign("team/id-a.mp3", 60);
-      const value = new URL(address).searchParams.get(parameter) ?? "";
+      const signedUrl = await signer.sign("team/id-a.mp3", 60);
+      const value = new URL(signedUrl).searchParams.get(parameter) ?? "";
       for (const other of [
         `${value}0`,
         value.slice(0, -1),
         value.replace(/[0-9a-z]/i, (c) => (c === "1" ? "2" : "1")),
       ]) {
-        expect(isGenuine(changed(address, (url) => url.searchParams.set(parameter, other))), other).toBe(false);
+        expect(isGenuine(changed(signedUrl, (url) => url.searchParams.set(parameter, other))), other).toBe(false);
       }
-      expect(isGenuine(changed(address, (url) => url.searchParams.delete(parameter)))).toBe(false);
+      expect(isGenuine(changed(signedUrl, (url) => url.searchParams.delete(parameter)))).toBe(false);
     },
   );
 
@@ -116,20 +116,20 @@ describe("The signature", () => {
         url.host = "evil.example";
       },
     ],
-  ])("A signed address does not open %s.", async (_, change) => {
+  ])("does not open %s", async (_, change) => {
     expect(isGenuine(changed(await signer.sign("team/id-a.mp3", 60), change))).toBe(false);
   });
 
-  test.each(["PUT", "POST", "DELETE", "HEAD"])("A signed address is not one for %s.", async (method) => {
+  test.each(["PUT", "POST", "DELETE", "HEAD"])("is not valid for %s", async (method) => {
     expect(isGenuine(await signer.sign("team/id-a.mp3", 60), { method })).toBe(false);
   });
 });
 
-describe("Asking for a signed address", () => {
+describe("Getting a signed URL", () => {
   const sign = (team: Team, id: string, query = "") => team.call("GET", `/docs/v1/uploads/${id}${query}`);
   const metadata = async (team: Team, id: string) => (await sign(team, id, "/metadata")).body.data;
 
-  test("A signed address is on the storage host, for the file's own path and for an hour, before the file is processed.", async () => {
+  test("returns a URL on the storage host for the file's path, valid for an hour, before the file is processed", async () => {
     const team = await newTeam();
     const id = await upload(team, "my song.mp3", "hello");
     const { body } = await sign(team, id);
@@ -142,7 +142,7 @@ describe("Asking for a signed address", () => {
     expect(url.searchParams.get("X-Amz-Signature")).toMatch(/^[0-9a-f]{64}$/);
   });
 
-  test.each([1, 604_800])("A signed address lives for expiresIn=%d seconds.", async (seconds) => {
+  test.each([1, 604_800])("accepts expiresIn=%d", async (seconds) => {
     const team = await newTeam();
     const { body } = await sign(team, await upload(team, "a.txt", "hello"), `?expiresIn=${seconds}`);
     expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(`${seconds}`);
@@ -162,7 +162,7 @@ describe("Asking for a signed address", () => {
     "99999999999999999999",
     "999999999999",
     "60&expiresIn=9",
-  ])("A signed address is refused for expiresIn=%s.", async (value) => {
+  ])("rejects expiresIn=%s", async (value) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
     await refused(team, 400, "invalid_input", () => sign(team, id, `?expiresIn=${value}`), ["expiresIn"]);
