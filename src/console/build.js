@@ -1,6 +1,6 @@
 /**
- * Builds the pages for people into .wrangler/console: what [assets] of wrangler.toml serves. Wrangler runs it before each
- * build of the Worker. Plain JavaScript, since the Node that runs wrangler may be one that knows no types.
+ * Builds the web pages into .wrangler/console, which [assets] in wrangler.toml serves. Wrangler runs this before each build
+ * of the Worker. It is plain JavaScript, because wrangler may run on a Node version that does not strip types.
  */
 import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -8,28 +8,30 @@ import { build } from "esbuild";
 
 const source = import.meta.dirname;
 const target = join(source, "../../.wrangler/console");
-/** The page `{name}.html` has the script `{name}.js` and the style `{name}.css` of its entry. */
-const ENTRIES = { home: "styles/home.css", console: "main.tsx", reference: "reference/main.tsx" };
+/** The page `{name}.html` has the script `{name}.js` and the stylesheet `{name}.css` of its entry points. */
+const ENTRIES = {
+  home: { entryPoints: ["styles/home.css"] },
+  console: { entryPoints: ["main.tsx"], format: "esm", splitting: true },
+  // A page with an opaque origin can't load modules, which need its origin's permission.
+  reference: { entryPoints: ["reference.js", "styles/reference.css"], format: "iife" },
+};
 
-// Each page by itself: 1 kB less of the console than with files that it shares with the reference.
-const builds = Object.entries(ENTRIES).map(([out, entry]) =>
+const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) =>
   build({
-    entryPoints: [{ in: join(source, entry), out }],
+    entryPoints: entryPoints.map((entry) => ({ in: join(source, entry), out })),
     outdir: join(target, "assets"),
-    // A new content has a new name. They are kept for a day, not for ever, since so are 404s (headers.txt).
+    // Changed content has a new name. Files are cached for a day and not forever, because 404s are too (headers.txt).
     entryNames: "[name]-[hash]",
     chunkNames: "[name]-[hash]",
     bundle: true,
-    splitting: true,
-    format: "esm",
     target: ["es2022", "chrome123", "firefox125", "safari17.5"],
     jsx: "automatic",
     jsxImportSource: "preact",
     conditions: ["browser"],
-    alias: { "tus-js-client": join(source, "uploads/tus.ts") },
     minify: true,
     legalComments: "none",
     metafile: true,
+    ...options,
   }),
 );
 const outputs = (await Promise.all(builds)).flatMap(({ metafile }) => Object.keys(metafile.outputs));
@@ -49,7 +51,7 @@ for (const page of Object.keys(ENTRIES)) {
 copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));
 copyFileSync(join(source, "headers.txt"), join(target, "_headers"));
 
-// What earlier builds left goes last: a page that is being served may still name it.
+// Files of earlier builds are deleted last, because a page that is being served may still refer to them.
 for (const name of readdirSync(join(target, "assets"))) {
   if (name !== "icon.svg" && !built.includes(name)) rmSync(join(target, "assets", name));
 }

@@ -3,14 +3,19 @@ import { except } from "hono/combine";
 import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
 
-/** Allows only our own scripts, no script from text, and no other host except the file storage, for playback. */
+const commonHeaders = {
+  strictTransportSecurity: "max-age=63072000",
+  referrerPolicy: "no-referrer",
+} as const;
+
+/** Allows our own scripts, no text as script, and no other host except storage, from which files are played. */
 const pageHeaders = secureHeaders({
   contentSecurityPolicy: {
     defaultSrc: ["'none'"],
     scriptSrc: ["'self'"],
     styleSrc: ["'self'"],
     imgSrc: ["'self'"],
-    connectSrc: ["'self'"],
+    connectSrc: ["'self'", (c) => c.var.deps.settings.storeOrigin],
     mediaSrc: [(c) => c.var.deps.settings.storeOrigin],
     baseUri: ["'none'"],
     formAction: ["'none'"],
@@ -18,24 +23,42 @@ const pageHeaders = secureHeaders({
     requireTrustedTypesFor: ["'script'"],
     trustedTypes: ["'none'"],
   },
-  strictTransportSecurity: "max-age=63072000",
-  referrerPolicy: "no-referrer",
+  ...commonHeaders,
 });
 
 /**
- * Serves the pages that src/console/build.js builds: one static file per URL. Their files under /assets never reach the
- * Worker.
+ * The reference runs Swagger UI, which does not work with Trusted Types and sets inline styles. The sandbox gives the page
+ * an opaque origin, so its scripts can't reach the console's session.
+ */
+const referenceHeaders = secureHeaders({
+  contentSecurityPolicy: {
+    sandbox: ["allow-scripts", "allow-forms", "allow-downloads"],
+    defaultSrc: ["'none'"],
+    scriptSrc: ["'self'"],
+    styleSrc: ["'self'", "'unsafe-inline'"],
+    imgSrc: ["'self'", "data:"],
+    connectSrc: ["'self'"],
+    baseUri: ["'none'"],
+    formAction: ["'none'"],
+    frameAncestors: ["'none'"],
+  },
+  ...commonHeaders,
+});
+
+/**
+ * The web pages, built by src/console/build.js: each route serves one static file. Requests for their scripts and styles
+ * under /assets never reach the Worker.
  */
 export function mountPages(app: Hono<AppEnv>, provideDeps: MiddlewareHandler<AppEnv>): void {
   const servePage = (file: string) => async (c: Context<AppEnv>) => {
     const { body, status, headers } = await c.var.deps.pages.fetch(new URL(file, c.req.url), c.req.raw);
-    const answer = new Response(body, { status, headers });
-    answer.headers.set("Cache-Control", "no-cache");
-    return answer;
+    const response = new Response(body, { status, headers });
+    response.headers.set("Cache-Control", "no-cache");
+    return response;
   };
   app.get("/console/*", provideDeps, pageHeaders, servePage("/console.html"));
-  app.on("GET", ["/reference", "/reference/"], provideDeps, pageHeaders, servePage("/reference.html"));
-  // Only browsers get a page at `/`. API clients get 404 in the error shape.
+  app.on("GET", ["/reference", "/reference/"], provideDeps, referenceHeaders, servePage("/reference.html"));
+  // Only browsers get a page at `/`. API clients get a 404 in the shape of every error.
   const isApiClient = (c: Context) => !c.req.header("Accept")?.includes("text/html");
   app.get("/", except(isApiClient, provideDeps, pageHeaders, servePage("/home.html")));
 }
