@@ -1,54 +1,55 @@
 import { announce } from "./parts/announce.tsx";
-import { askFirst } from "./parts/dialog.tsx";
+import { confirmFirst } from "./parts/dialog.tsx";
 import { messageOf } from "./parts/failure.tsx";
+import { countOf } from "./parts/format.ts";
 import { signOut } from "./session.ts";
-import { forgetUnfinished } from "./uploads/queue.ts";
-import { unfinished } from "./uploads/upload.ts";
+import { discardUnfinished } from "./uploads/queue.ts";
+import { unfinishedUploads } from "./uploads/upload.ts";
 
-async function signOutAloud(): Promise<void> {
+async function signOutAndAnnounce(): Promise<void> {
   try {
     await signOut();
-    announce("Signed out.");
+    announce("Signed out");
   } catch (error) {
-    announce(`Signed out here, but the key could not be revoked: ${messageOf(error)}`);
+    announce(`You're signed out, but this session's key couldn't be revoked: ${messageOf(error)}`);
   }
 }
 
-/** Signs out. Where this browser keeps something of uploads that is asked first, and where `asked` is to be. */
-export function leave(asked?: { title: string; text: string; action: string }): void {
-  const count = unfinished.peek().length;
-  if (count === 0 && !asked) return void signOutAloud();
-  let isForgetting = false;
-  askFirst({
+/** Signs out. Asks first if uploads are unfinished, or if the caller passes a question. */
+export function leave(question?: { title: string; text: string; action: string }): void {
+  const count = unfinishedUploads().length;
+  if (count === 0 && !question) return void signOutAndAnnounce();
+  let isDiscarding = false;
+  confirmFirst({
     title: "Sign out with unfinished uploads?",
     action: "Sign out",
-    isDangerous: asked !== undefined,
-    ...asked,
+    isDangerous: question !== undefined,
+    ...question,
     text: (
       <>
-        {asked && <p>{asked.text}</p>}
+        {question && <p>{question.text}</p>}
         {count > 0 && (
           <>
             <p>
-              {count === 1 ? "One upload is" : `${count} uploads are`} not finished. This browser keeps what is needed
-              to go on for 24 hours: sign in again as you did today, and they go on from where they are.
+              {countOf(count, "upload")} {count === 1 ? "is" : "are"} still in progress. Sign in to the same account
+              within 24 hours to continue {count === 1 ? "it" : "them"}.
             </p>
             <label>
               <input
                 type="checkbox"
                 onChange={({ currentTarget }) => {
-                  isForgetting = currentTarget.checked;
+                  isDiscarding = currentTarget.checked;
                 }}
               />{" "}
-              Forget them
+              Discard unfinished uploads
             </label>
           </>
         )}
       </>
     ),
     onConfirm: () => {
-      if (isForgetting) forgetUnfinished();
-      return signOutAloud();
+      if (isDiscarding) discardUnfinished();
+      return signOutAndAnnounce();
     },
   });
 }

@@ -1,21 +1,32 @@
 import { effect, signal } from "@preact/signals";
 import type { Event } from "../client/stowage.ts";
-import { hasEnded, noteFailure, session } from "./session.ts";
+import { isExpired, noteFailure, session } from "./session.ts";
 
 type Listener = (event: Event) => void;
 
 const listeners = new Set<Listener>();
 const RETRY_MILLISECONDS = 5000;
+/** After a longer absence, reloading the page is cheaper than replaying every event in between. */
+const MAX_CATCH_UP_MILLISECONDS = 3_600_000;
+/** A page that cannot learn its place in the event log loads without it, and reloads once it is known. */
+const MAX_POSITION_WAIT_MILLISECONDS = 3000;
 
-/** Whether events are being followed: false until the place to begin at is known, and while the service is out of reach. */
+/** Whether events are arriving: false until the position in the event log is known, and while offline. */
 export const isLive = signal(false);
-/** Whether the service was lost from sight while events were followed, and is not there again. */
+/** Whether the connection was lost after events had been followed. */
 export const isLost = signal(false);
-/** So often events began to be followed: what was loaded before may be old. */
-export const beginnings = signal(0);
+/** Incremented when events may have been missed: whatever was loaded before is loaded again. */
+export const gaps = signal(0);
+/** Incremented when the connection returns: whatever failed to load is loaded again. */
+export const reconnects = signal(0);
 
-/** One listener's mistake is no other's, and no failure of the line. */
-function tell(listener: Listener, event: Event): void {
+let position: { teamId: string; eventId: string | undefined } | undefined;
+/** Whether something was loaded before the position was known. */
+let hasGap = false;
+let waiting: (() => void)[] = [];
+
+/** A failing listener must not affect other listeners or the connection. */
+function notify(listener: Listener, event: Event): void {
   try {
     listener(event);
   } catch (error) {
@@ -23,43 +34,72 @@ function tell(listener: Listener, event: Event): void {
   }
 }
 
-/** Tells each event of the team from now on. @returns what ends it */
+/** Calls the listener with each event of the team from now on. @returns a function that unsubscribes */
 export function onEvent(listener: Listener): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
 }
 
-/** One reader of the trail for all pages, while somebody looks. It goes on where it stopped: nothing is missed. */
+/**
+ * Waits until the position in the event log is known. What is loaded after that needs no second load: every later change
+ * arrives as an event.
+ */
+export async function waitForPosition(): Promise<void> {
+  const teamId = session.peek()?.team?.id;
+  if (!teamId || position?.teamId === teamId) return;
+  await new Promise<void>((resolve) => {
+    waiting.push(resolve);
+    setTimeout(resolve, MAX_POSITION_WAIT_MILLISECONDS);
+  });
+  hasGap ||= position?.teamId !== teamId;
+}
+
+function release(): void {
+  for (const resolve of waiting) resolve();
+  waiting = [];
+}
+
+/** Follows the event log for all pages while the tab is visible, and resumes after the last event it received. */
 export function followEvents(): void {
-  let last: { teamId: string; eventId: string | undefined } | undefined;
   const isVisible = signal(!document.hidden);
+  let hiddenAt = 0;
   document.addEventListener("visibilitychange", () => {
+    if (document.hidden) hiddenAt = Date.now();
+    else if (position && Date.now() - hiddenAt > MAX_CATCH_UP_MILLISECONDS) {
+      position = undefined;
+      hasGap = true;
+    }
     isVisible.value = !document.hidden;
   });
   effect(() => {
     const current = session.value;
-    if (!current?.team || hasEnded.value || !isVisible.value) return;
+    if (!current?.team || isExpired.value || !isVisible.value) return;
     const { client, team } = current;
-    if (last?.teamId !== team.id) last = undefined;
+    if (position?.teamId !== team.id) position = undefined;
     const stop = new AbortController();
     const { signal } = stop;
+    const locate = async () => {
+      const { items } = await client.events.list({ limit: 1 }, { signal }).page();
+      position = { teamId: team.id, eventId: items[0]?._id };
+      release();
+      if (hasGap) gaps.value = gaps.peek() + 1;
+      hasGap = false;
+    };
     const follow = async () => {
       while (!signal.aborted) {
         try {
-          if (!last) {
-            const { items } = await client.events.list({ limit: 1 }, { signal }).page();
-            last = { teamId: team.id, eventId: items[0]?._id };
-          }
+          if (!position) await locate();
+          if (isLost.peek()) reconnects.value = reconnects.peek() + 1;
           isLive.value = true;
           isLost.value = false;
-          beginnings.value = beginnings.peek() + 1;
-          for await (const event of client.events.follow({ after: last.eventId }, { signal })) {
-            last = { teamId: team.id, eventId: event._id };
-            for (const listener of listeners) tell(listener, event);
+          for await (const event of client.events.follow({ after: position?.eventId }, { signal })) {
+            position = { teamId: team.id, eventId: event._id };
+            for (const listener of listeners) notify(listener, event);
           }
         } catch (error) {
           if (signal.aborted) return;
           noteFailure(error, client);
+          release();
           isLost.value ||= isLive.peek();
           isLive.value = false;
           await new Promise((resolve) => setTimeout(resolve, RETRY_MILLISECONDS));

@@ -2,14 +2,16 @@ import { render } from "preact";
 import { followEvents } from "./live.ts";
 import { followLinks } from "./router.ts";
 import { Shell } from "./shell.tsx";
+import { startPlayback } from "./sound/playback.ts";
 import { reloadOnReturn } from "./token.ts";
 import "./styles/console.css";
 import { followProcessing } from "./uploads/processing.ts";
-import { followQueue } from "./uploads/queue.ts";
+import { startQueue } from "./uploads/queue.ts";
 
 reloadOnReturn();
 followLinks();
 followEvents();
-followQueue();
+startQueue();
 followProcessing();
+startPlayback();
 render(<Shell />, document.getElementById("page") as HTMLElement);

@@ -2,13 +2,13 @@ import { computed, signal } from "@preact/signals";
 
 const BASE = "/console";
 
-/** The address within the console, such as `/files/01a2…`. */
+/** The path within the console, such as `/files/01a2…`. */
 export const path = signal(pathNow());
-/** The team that the address named with which the page was opened: whoever made that link chose it. */
+/** The team in the URL that opened the page. The author of that link chose it, so it is not to be trusted. */
 export const linkedTeam = new URLSearchParams(location.search).get("team");
-/** The part behind the `?`: filters, so that a filtered list can be linked to, and gone back to. */
+/** The query of the URL. It holds the filters, so a filtered list can be linked to and returned to. */
 export const query = signal(new URLSearchParams(location.search));
-/** The path's parts: `["files", "01a2…"]`. One that can't be read is one part, which no page has. */
+/** The segments of the path: `["files", "01a2…"]`. A malformed path is one segment, which matches no page. */
 export const steps = computed(() => {
   try {
     return path.value.split("/").filter(Boolean).map(decodeURIComponent);
@@ -26,23 +26,23 @@ function read(): void {
   query.value = new URLSearchParams(location.search);
 }
 
-/** The address of a page for a link: `href("/files", { status: "failed" })`. Empty values are left out. */
+/** The URL of a page: `href("/files", { status: "failed" })`. Empty values are left out. */
 export function href(to: string, filters: Record<string, string | undefined> = {}): string {
   const given = Object.entries(filters).filter((entry): entry is [string, string] => Boolean(entry[1]));
   const search = new URLSearchParams(given).toString();
   return BASE + to + (search && `?${search}`);
 }
 
-/** Where a file's page leads back to: the list as it was, and in it the file. */
-export const lastList = { address: href("/files"), id: "" };
+/** The last list of files and the file that was opened from it, to return to. */
+export const lastList = { url: href("/files"), id: "" };
 
-export function navigate(address: string, { replace = false } = {}): void {
-  if (replace) history.replaceState(null, "", address);
-  else history.pushState(null, "", address);
+export function navigate(url: string, { replace = false } = {}): void {
+  if (replace) history.replaceState(null, "", url);
+  else history.pushState(null, "", url);
   read();
 }
 
-/** Links within the console change the page without loading it anew: what is being uploaded goes on. */
+/** Makes links within the console change the page without a reload, so that uploads continue. */
 export function followLinks(): void {
   addEventListener("popstate", read);
   document.addEventListener("click", (event) => {
@@ -52,7 +52,7 @@ export function followLinks(): void {
     const isOurs = link.origin === location.origin && `${link.pathname}/`.startsWith(`${BASE}/`);
     if (!isPlain || !isOurs || link.target || link.hasAttribute("download")) return;
     event.preventDefault();
-    // A place in the page, such as "#content", is gone to and is no other page.
+    // A link such as "#content" moves the focus within the page.
     if (link.hash && link.pathname === location.pathname) document.getElementById(link.hash.slice(1))?.focus();
     else navigate(link.href);
   });

@@ -1,120 +1,112 @@
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiKey, Stowage, StowageError } from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
-import { checkToken, type KeptSession, keepSession, readKeptSession } from "./token.ts";
+import { checkToken, readSession, type SavedSession, saveSession } from "./token.ts";
+import { UserError } from "./user-error.ts";
 
-/** Who looks at the console, and with which key it asks. */
 interface Session {
   client: Stowage;
-  /** Null for the operator, who manages the keys of all teams and sees nothing else of them. */
-  team: KeptSession | null;
+  /** Null for the operator, who manages the keys of all teams and can read nothing else. */
+  team: SavedSession | null;
 }
 
-const LIFE_MILLISECONDS = 12 * 3_600_000;
-/** Clocks that are set by a network differ by less. */
-const SKEW_MILLISECONDS = 5 * 60_000;
-const LONGEST_TIMER_MILLISECONDS = 2 ** 31 - 1;
+const LIFETIME_MILLISECONDS = 12 * 3_600_000;
+/** Clocks that are synchronized over a network differ by less. */
+const CLOCK_SKEW_MILLISECONDS = 5 * 60_000;
+/** The longest delay that browsers accept for a timer. */
+const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
-const clientOf = (key?: string) => new Stowage({ url: location.origin, key });
+const clientFor = (key?: string) => new Stowage({ url: location.origin, key });
 
-/** Null while nobody is signed in. */
-export const session = signal<Session | null>(restore());
-/** True when the session's key is refused: its person signs in again, and what is under way is kept. */
-export const hasEnded = signal(false);
-/** The client of whoever is signed in: pages that show nothing to others use it. */
-export const client = computed(() => session.value?.client ?? clientOf());
+/** Null while signed out. */
+export const session = signal<Session | null>(restoreSession());
+/** Whether the session's key was rejected: the user signs in again, and uploads in progress are kept. */
+export const isExpired = signal(false);
+/** The client of the current session. */
+export const client = computed(() => session.value?.client ?? clientFor());
 
-function restore(): Session | null {
-  const team = readKeptSession();
-  return team && { client: clientOf(team.key), team };
+function restoreSession(): Session | null {
+  const team = readSession();
+  return team && { client: clientFor(team.key), team };
 }
 
-const lifeOf = ({ createdAt, expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.parse(createdAt);
+const lifetimeOf = ({ createdAt, expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.parse(createdAt);
 
-/** A key of the console's own for 12 hours by the service's clock, however wrong the browser's is. */
-async function makeKey({ keys }: Stowage): Promise<ApiKey> {
+/** Creates a key that expires in 12 hours by the service's clock, even if the browser's clock is wrong. */
+async function createSessionKey({ keys }: Stowage): Promise<ApiKey> {
   const name = "Console";
-  const until = (now: number) => new Date(now + LIFE_MILLISECONDS).toISOString();
-  const made = await keys.create({ name, expiresAt: until(Date.now()) }).catch((error) => {
+  const expiryFrom = (now: number) => new Date(now + LIFETIME_MILLISECONDS).toISOString();
+  const created = await keys.create({ name, expiresAt: expiryFrom(Date.now()) }).catch((error) => {
     if (!(error instanceof StowageError && error.code === "invalid_input")) throw error;
-    // What ends 12 hours from now has ended already, or lies years ahead: any key tells what time it is.
+    // By the service's clock this expiry is in the past or years ahead. The response contains the correct time.
     return keys.create({ name });
   });
-  if (Math.abs(lifeOf(made) - LIFE_MILLISECONDS) < SKEW_MILLISECONDS) return made;
-  await keys.delete(made.id);
-  return keys.create({ name, expiresAt: until(Date.parse(made.createdAt)) });
+  if (Math.abs(lifetimeOf(created) - LIFETIME_MILLISECONDS) < CLOCK_SKEW_MILLISECONDS) return created;
+  await keys.delete(created.id);
+  return keys.create({ name, expiresAt: expiryFrom(Date.parse(created.createdAt)) });
 }
 
-/** @param proof what its person signed in with */
-async function begin(made: ApiKey, proof: string): Promise<void> {
-  const { id, key, teamId } = made;
-  // Browsers digest only where the connection is secure: elsewhere nobody is known again.
-  const digest = await crypto.subtle?.digest("SHA-256", new TextEncoder().encode(proof));
+/** @param credential identifies the user across sign-ins, so that only the same user resumes the uploads */
+async function startSession(created: ApiKey, credential: string): Promise<void> {
+  const { id, key, teamId } = created;
+  // Without a secure connection browsers provide no digest, and each session has its own uploads.
+  const digest = await crypto.subtle?.digest("SHA-256", new TextEncoder().encode(credential));
   const owner = digest ? btoa(String.fromCharCode(...new Uint8Array(digest))) : id;
-  const team = { id: teamId, key, keyId: id, owner, expiresAt: new Date(Date.now() + lifeOf(made)).toISOString() };
-  keepSession(team);
-  session.value = { client: clientOf(key), team };
-  hasEnded.value = false;
+  const expiresAt = new Date(Date.now() + lifetimeOf(created)).toISOString();
+  const team = { id: teamId, key, keyId: id, owner, expiresAt };
+  saveSession(team);
+  session.value = { client: clientFor(key), team };
+  isExpired.value = false;
 }
 
-/** With a secret key, or the operator's token. @throws StowageError; `forbidden` for a public key */
-export async function signInWithKey(pasted: string): Promise<void> {
-  checkToken(pasted);
-  const client = clientOf(pasted);
-  if (await isAllowed(client.usage())) {
-    await begin(await makeKey(client), pasted);
-  } else if (await isAllowed(client.keys.list({ limit: 1 }).page())) {
-    session.value = { client, team: null };
-    hasEnded.value = false;
-  } else {
-    throw new StowageError("forbidden", "This is a public key: it can upload files, and nothing else.");
-  }
+/** Signs in with a secret key or the operator token. They differ in form, so no request fails on purpose. */
+export async function signInWithKey(token: string): Promise<void> {
+  checkToken(token);
+  if (token.startsWith("stow_pk_"))
+    throw new UserError("Public keys can only upload files. Sign in with a secret key.");
+  const client = clientFor(token);
+  if (token.startsWith("stow_sk_")) return startSession(await createSessionKey(client), token);
+  await client.keys.list({ limit: 1 }).page();
+  session.value = { client, team: null };
+  isExpired.value = false;
 }
 
-export async function signInWithPassword(credentials: {
+interface Credentials {
   teamId: string;
   email: string;
   password: string;
-}): Promise<void> {
-  const { teamId, email } = credentials;
-  await begin(await clientOf().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
 }
 
-/** Revokes the session's key. @throws StowageError where that failed; the browser has forgotten the key all the same */
+export async function signInWithPassword(credentials: Credentials): Promise<void> {
+  const { teamId, email } = credentials;
+  await startSession(await clientFor().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
+}
+
+/** Revokes the session's key. @throws StowageError if that fails; the browser has deleted the key anyway */
 export async function signOut(): Promise<void> {
   const ended = session.value;
-  keepSession(null);
+  saveSession(null);
   session.value = null;
-  hasEnded.value = false;
+  isExpired.value = false;
   if (ended?.team) await ended.client.keys.delete(ended.team.keyId);
 }
 
 /**
- * Whatever asks the service says here what failed, and which client asked: a refused key ends the session, unless it is
- * that of one before. A defect is told to the browser's console.
+ * Handles the failure of a request. A rejected key expires the session, unless the request came from an earlier session.
+ * A defect is reported to the browser's console.
  */
-export function noteFailure(error: unknown, asked: Stowage): void {
+export function noteFailure(error: unknown, caller: Stowage): void {
   if (isDefect(error)) reportError(error);
-  else if (asked === session.peek()?.client && error instanceof StowageError && error.status === 401)
-    hasEnded.value = true;
-}
-
-async function isAllowed(call: Promise<unknown>): Promise<boolean> {
-  try {
-    await call;
-    return true;
-  } catch (error) {
-    if (error instanceof StowageError && error.code === "forbidden") return false;
-    throw error;
-  }
+  else if (caller === session.peek()?.client && error instanceof StowageError && error.status === 401)
+    isExpired.value = true;
 }
 
 effect(() => {
   const team = session.value?.team;
   if (!team) return;
-  const left = Math.min(Date.parse(team.expiresAt) - Date.now(), LONGEST_TIMER_MILLISECONDS);
+  const delay = Math.min(Date.parse(team.expiresAt) - Date.now(), MAX_TIMER_MILLISECONDS);
   const timer = setTimeout(() => {
-    hasEnded.value = true;
-  }, left);
+    isExpired.value = true;
+  }, delay);
   return () => clearTimeout(timer);
 });

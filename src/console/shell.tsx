@@ -14,21 +14,22 @@ import { Users } from "./pages/users.tsx";
 import { WebhookPage } from "./pages/webhook.tsx";
 import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
-import { Questions } from "./parts/dialog.tsx";
+import { ConfirmDialog } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
-import { hasEnded, session } from "./session.ts";
-import { DropZone } from "./uploads/dropping.tsx";
-import { Tray } from "./uploads/tray.tsx";
+import { isExpired, session } from "./session.ts";
+import { PlayerBar } from "./sound/player.tsx";
+import { UploadCard } from "./uploads/card.tsx";
+import { DropZone } from "./uploads/drop-zone.tsx";
 
 interface Section {
   label: string;
-  /** By the number of steps behind its own: the list, and one thing of it. */
+  /** The pages by the number of further path segments: the list, and one of its records. */
   pages: ComponentType<{ id: string }>[];
 }
 
-/** By the first step of the address. */
+/** The sections by the first segment of the path. */
 const TEAM_SECTIONS: Record<string, Section> = {
   files: { label: "Files", pages: [Files, FilePage] },
   keys: { label: "Keys", pages: [Keys] },
@@ -41,14 +42,14 @@ const OPERATOR_SECTIONS: Record<string, Section> = { keys: { label: "Keys", page
 
 export function Shell() {
   const current = session.value;
-  const isSignedIn = current !== null && !hasEnded.value;
+  const isSignedIn = current !== null && !isExpired.value;
   return (
     <>
       <a class="skip" href="#content">
-        Skip to the content
+        Skip to content
       </a>
       {isSignedIn ? (
-        <Workplace sections={current.team ? TEAM_SECTIONS : OPERATOR_SECTIONS} team={current.team?.id} />
+        <Workspace sections={current.team ? TEAM_SECTIONS : OPERATOR_SECTIONS} team={current.team?.id} />
       ) : (
         <>
           <header class="bar">
@@ -57,7 +58,7 @@ export function Shell() {
           <SignIn />
         </>
       )}
-      <Questions />
+      <ConfirmDialog />
       <Announcements />
     </>
   );
@@ -72,22 +73,23 @@ function Brand() {
   );
 }
 
-/** Where a page can't be shown, that is said in its place, and the rest goes on. */
-function Guard({ children }: { children: ComponentChildren }) {
+/** Shows an error in place of a page that can't be rendered. The rest of the console keeps working. */
+function ErrorBoundary({ children }: { children: ComponentChildren }) {
   const [error, reset] = useErrorBoundary((thrown) => reportError(thrown));
   if (!error) return <>{children}</>;
   return (
-    <Page title="This page failed">
+    <Page title="Something went wrong">
       <Failure error={error} onRetry={reset} />
     </Page>
   );
 }
 
-function Workplace({ sections, team }: { sections: Record<string, Section>; team: string | undefined }) {
+function Workspace({ sections, team }: { sections: Record<string, Section>; team: string | undefined }) {
   const [first = Object.keys(sections)[0] ?? "", ...rest] = steps.value;
+  const isOffline = team !== undefined && isLost.value;
   const Shown = (Object.hasOwn(sections, first) && sections[first]?.pages[rest.length]) || NotFound;
   return (
-    <div class="workplace">
+    <div class="workspace">
       <header class="bar">
         <Brand />
         <nav aria-label="Sections">
@@ -116,15 +118,18 @@ function Workplace({ sections, team }: { sections: Record<string, Section>; team
       </header>
       <div class="place">
         <main id="content" tabIndex={-1}>
-          <p role="status" class={isLost.value ? "quiet" : "visually-hidden"}>
-            {team && !isLive.value && "Connecting …"}
+          <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
+            {isOffline
+              ? "You're offline. Changes will appear when you reconnect."
+              : team && !isLive.value && "Connecting…"}
           </p>
-          <Guard key={steps.value.join("/")}>
+          <ErrorBoundary key={steps.value.join("/")}>
             <Shown id={rest.join("/")} />
-          </Guard>
+          </ErrorBoundary>
         </main>
-        <Tray />
+        {team && <PlayerBar />}
       </div>
+      {team && <UploadCard />}
       {team && <DropZone />}
     </div>
   );

@@ -1,42 +1,41 @@
-/* What the console and the reference know of tokens, each being a page of its own. */
+import { UserError } from "./user-error.ts";
 
-import { Refusal } from "./refusal.ts";
-
-/** The key of a tab in which somebody is signed in. It is one that the console made for itself, and ends by itself. */
-export interface KeptSession {
-  /** The team's. */
+/** The session of a tab. Its key was created for the console and expires on its own. */
+export interface SavedSession {
+  /** The team's id. */
   id: string;
   key: string;
   keyId: string;
-  /** Stands for whoever signed in: a digest of the pasted key, or of team and email. */
+  /** Identifies the user: a digest of the pasted key, or of team and email. */
   owner: string;
   /** By the browser's clock. */
   expiresAt: string;
 }
 
-const KEPT = "stowage.session";
+const STORAGE_KEY = "stowage.session";
 
-/** Null where nobody is signed in, where the key has ended, and where what is kept can't be read. */
-export function readKeptSession(): KeptSession | null {
+/** Null while signed out, if the key has expired, and if the saved text is unreadable. */
+export function readSession(): SavedSession | null {
   try {
-    const kept: KeptSession | null = JSON.parse(sessionStorage.getItem(KEPT) ?? "null");
-    return kept?.owner && Date.parse(kept.expiresAt) > Date.now() ? kept : null;
+    const saved: SavedSession | null = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
+    return saved?.owner && Date.parse(saved.expiresAt) > Date.now() ? saved : null;
   } catch {
     return null;
   }
 }
 
-export function keepSession(kept: KeptSession | null): void {
-  if (kept) sessionStorage.setItem(KEPT, JSON.stringify(kept));
-  else sessionStorage.removeItem(KEPT);
+export function saveSession(saved: SavedSession | null): void {
+  if (saved) sessionStorage.setItem(STORAGE_KEY, JSON.stringify(saved));
+  else sessionStorage.removeItem(STORAGE_KEY);
 }
 
-/** @throws Refusal where no header may hold the token, so that it is none */
+/** @throws UserError if the text can't be sent in a header, so that it can't be a token */
 export function checkToken(token: string): void {
-  if (!/^[!-~]+$/.test(token)) throw new Refusal("This is no key: a key has no spaces and no such letters.");
+  if (!/^[!-~]+$/.test(token))
+    throw new UserError("That doesn't look like a key. Keys contain no spaces or special characters.");
 }
 
-/** A page that "back" brings to life again would have its token still, whoever is there by now: it is loaded anew. */
+/** A page that "back" restores would still hold its token, even for another user: it is reloaded. */
 export function reloadOnReturn(): void {
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 }

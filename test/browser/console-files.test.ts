@@ -1,10 +1,10 @@
-import type { Page } from "@playwright/test";
+import type { Locator, Page } from "@playwright/test";
 import { describe } from "vitest";
 import type { Stowage } from "../../src/client/stowage.ts";
-import { newTeam, sample, type Team, upload } from "../support/team.ts";
-import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
+import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
+import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
 import { openConsole } from "./signed-in.ts";
-import { expect, screenshot, test } from "./support.ts";
+import { expect, test } from "./support.ts";
 
 const tone = sample("tone-vbr.mp3");
 
@@ -14,12 +14,30 @@ async function uploadNamed(team: Team, ...names: string[]): Promise<string[]> {
   return ids;
 }
 
+/** Files as a list returns them, newest first. */
+const fakeFiles = (count: number, first = 1) =>
+  Array.from({ length: count }, (_, place) => ({
+    _id: (0x01a2_0000_0000 + count - place - first).toString(16).padStart(12, "0").padEnd(24, "0"),
+    teamId: "0".repeat(24),
+    originalName: `Recording ${count - place}.mp3`,
+    fileType: "audio file",
+    status: "completed",
+    createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),
+    updatedAt: new Date(1_780_000_000_000).toISOString(),
+    __v: 2,
+    filename: "",
+    path: "",
+    size: 1_500_000,
+    mimeType: "audio/mpeg",
+    durationSeconds: 61,
+  }));
+
 const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.originalName);
 const row = (page: Page, name: string) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) });
 const rowNames = (page: Page) => page.getByRole("rowheader").allTextContents();
 const dialog = (page: Page) => page.getByRole("dialog");
 
-describe("The list of files", () => {
+describe("File list", () => {
   const NAMES = [
     "plain.mp3",
     "Интервью, часть первая.mp3",
@@ -28,58 +46,128 @@ describe("The list of files", () => {
     `${"long".repeat(40)}.txt`,
   ];
 
-  test("It shows each file with its status, type, size and time, newest first.", async ({ openPage }) => {
+  test("shows the duration, type, size, and age of each file, newest first", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, ...NAMES);
-    for (const theme of ["light", "dark"] as const) {
-      const { page } = await openConsole(openPage, { path: "/files", team, theme });
-      await expect(page.getByRole("rowheader")).toHaveText([...NAMES].reverse());
-      await expect(row(page, "plain.mp3").getByRole("cell")).toContainText([
-        "",
-        "completed",
-        "audio file",
-        "9.3 kB",
-        "20",
-      ]);
-      await expectAccessible(page);
-      await screenshot(page, "files");
-      await page.setViewportSize({ width: 320, height: 640 });
-      await expectNoSidewaysScroll(page);
-      await screenshot(page, "files");
-    }
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(page.getByRole("rowheader")).toHaveText([...NAMES].reverse());
+    const cells = row(page, "plain.mp3").getByRole("cell");
+    await expect(cells).toHaveText(["", "0:02", "Audio", "9.3 kB", /now|ago/]);
+    await expectGoodLooks(page, "files");
+    // On a phone, the first file is visible without scrolling.
+    await page.setViewportSize({ width: 375, height: 667 });
+    await expect(row(page, NAMES.at(-1) ?? "")).toBeInViewport({ ratio: 1 });
+    await page.setViewportSize({ width: 1280, height: 800 });
+    // The whole row opens the file.
+    await row(page, "plain.mp3").click({ position: { x: 900, y: 20 } });
+    await expect(page.getByRole("heading", { level: 1, name: "plain.mp3" })).toBeVisible();
   });
 
-  test("A team without files reads what to do.", async ({ openPage }) => {
+  test("shows the sizes of more files than the event log lists", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    await page.route(/\/auth\/v1\/events\?/, (route) => route.fulfill({ json: { message: "", data: [] } }));
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: fakeFiles(3) } }));
+    await page.getByRole("link", { name: "Files" }).click();
+    await expect(page.getByRole("cell").filter({ hasText: "1.5 MB" })).toHaveCount(3);
+  });
+
+  test("sorts a completely loaded list by name and by date", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "b2.txt", "B10.txt", "a.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await page.getByRole("button", { name: "Name" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "b2.txt", "B10.txt"]);
+    await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "ascending");
+    await expect(page).toHaveURL(/sort=name/);
+    await page.getByRole("button", { name: "Uploaded" }).click();
+    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B10.txt", "b2.txt"]);
+  });
+
+  test("plays a file from its row while the user browses", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "song.mp3", "notes.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(row(page, "notes.txt").getByRole("button", { name: "Play" })).toHaveCount(0);
+    await page.getByRole("button", { name: "Play song.mp3" }).click();
+    const player = page.getByRole("region", { name: "Player" });
+    const seconds = () => page.locator("audio").evaluate(({ currentTime }: HTMLAudioElement) => currentTime);
+    await expect.poll(seconds).toBeGreaterThan(0);
+    await page.getByRole("link", { name: "Usage" }).click();
+    await expect(player.getByRole("link", { name: "song.mp3" })).toBeVisible();
+    await expectAccessible(page);
+    await player.getByRole("button", { name: "Close" }).click();
+    await expect(player).toHaveCount(0);
+  });
+
+  test("explains uploads to a team without files", async ({ openPage }) => {
     const { page } = await openConsole(openPage, { path: "/files" });
-    await expect(page.getByRole("heading", { name: "No files yet." })).toBeVisible();
-    await expect(page.getByText("Drop files here or choose them")).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    await expect(page.getByRole("main").getByRole("button", { name: "Upload files" })).toHaveCount(2);
     await expectAccessible(page);
   });
 
-  test("Filters narrow it, stay in the address, and can be cleared.", async ({ openPage }) => {
+  test("keeps the status badge visible on a selected row", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    const files = fakeFiles(2).map((file) => ({ ...file, status: "processing" }));
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: files } }));
+    await page.getByRole("link", { name: "Files" }).click();
+    await page.getByRole("checkbox", { name: "Select Recording 1.mp3" }).check();
+    const background = (locator: Locator) => locator.evaluate((element) => getComputedStyle(element).backgroundColor);
+    const backgrounds = new Set<string>();
+    for (const name of ["accent-soft", "warning-soft", "danger-soft", "selected"])
+      backgrounds.add(
+        await page.evaluate((variable) => {
+          const probe = document.body.appendChild(document.createElement("i"));
+          probe.style.background = `var(--${variable})`;
+          const { backgroundColor } = getComputedStyle(probe);
+          probe.remove();
+          return backgroundColor;
+        }, name),
+      );
+    expect(backgrounds.size).toBe(4);
+    expect(await background(row(page, "Recording 1.mp3"))).toBe([...backgrounds].at(-1));
+  });
+
+  test("loads at most five pages of a link at once", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    const requests: string[] = [];
+    await page.route(/\/docs\/v1\/uploads\?/, (route) => {
+      requests.push(route.request().url());
+      const headers = { Link: `<${url}/docs/v1/uploads?cursor=${requests.length}>; rel="next"` };
+      return route.fulfill({ headers, json: { message: "", data: fakeFiles(1, requests.length) } });
+    });
+    await page.evaluate(() => history.pushState(null, "", "/console/files?pages=100"));
+    await page.goBack();
+    await page.goForward();
+    await expect(page.getByRole("rowheader")).toHaveCount(5);
+    expect(requests).toHaveLength(5);
+  });
+
+  test("filters the list, keeps the filters in the URL, and clears them", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, "song.mp3", "notes.txt", "Other.txt");
     const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
     await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt"]);
-    await page.getByLabel("Name begins with").fill("no");
+    await page.getByLabel("Name starts with").fill("no");
     await expect(page.getByRole("rowheader")).toHaveText(["notes.txt"]);
     await expect(page).toHaveURL(/\/console\/files\?type=text\+file&name=no$/);
-    await page.getByLabel("Status").selectOption("failed");
-    await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
+    await page.getByRole("combobox", { name: "Status" }).selectOption("Failed");
+    await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
     await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
-    await expect(page.getByLabel("Name begins with")).toHaveValue("");
+    await expect(page.getByLabel("Name starts with")).toHaveValue("");
     await expect(page).toHaveURL(/\/console\/files$/);
     const day = await page.evaluate(() => new Date().toLocaleDateString("sv"));
-    await page.getByLabel("Created from").fill(day);
-    await page.getByLabel("Created until").fill(day);
+    await page.getByText("Date", { exact: true }).click();
+    await page.getByLabel("Uploaded after").fill(day);
+    await page.getByLabel("Uploaded before").fill(day);
     await expect(page).toHaveURL(new RegExp(`from=${day}&until=${day}$`));
     await expect(page.getByRole("rowheader")).toHaveCount(3);
-    await page.getByLabel("Created until").fill("2020-02-02");
-    await expect(page.getByRole("heading", { name: "No file is like that." })).toBeVisible();
-    // What is typed while the address changes is not lost.
-    const field = page.getByLabel("Name begins with");
+    await page.getByLabel("Uploaded before").fill("2020-02-02");
+    await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
+    // Text that is typed while the URL changes is not lost.
+    const field = page.getByLabel("Name starts with");
     await field.fill("x");
     await expect(page).toHaveURL(/name=x$/);
     await field.evaluate(
@@ -95,7 +183,7 @@ describe("The list of files", () => {
     await expect(field).toHaveValue("son");
   });
 
-  test("It follows what others do, and keeps the focus where its row goes.", async ({ openPage }) => {
+  test("shows changes by others, and moves the focus if its row disappears", async ({ openPage }) => {
     const team = await newTeam();
     const { stowage } = team;
     const [first = "", second = ""] = await uploadNamed(team, "first.mp3", "second.mp3");
@@ -103,32 +191,32 @@ describe("The list of files", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["second.mp3", "first.mp3"]);
     await page.getByRole("link", { name: "second.mp3" }).focus();
     await uploadNamed(team, "third.mp3");
-    await expect(row(page, "third.mp3")).toContainText("completed");
+    await expect(row(page, "third.mp3")).toContainText("0:02");
     expect(await rowNames(page)).toEqual(["third.mp3", "second.mp3", "first.mp3"]);
     await stowage.files.delete(second);
     await expect(page.getByRole("rowheader")).toHaveText(["third.mp3", "first.mp3"]);
     await expect(page.getByRole("link", { name: "first.mp3" })).toBeFocused();
     await stowage.files.reprocess(first);
     await expect.poll(async () => (await stowage.files.get(first)).status).toBe("completed");
-    await expect(row(page, "first.mp3")).toContainText("completed");
+    await expect(row(page, "first.mp3")).not.toContainText("Queued");
   });
 
-  test("A file comes into a filtered list, and leaves it, as its status changes.", async ({ openPage }) => {
+  test("adds a file to a filtered list when its status matches", async ({ openPage }) => {
     const team = await newTeam();
     const { page } = await openConsole(openPage, { path: "/files?status=completed&name=a", team });
-    const none = page.getByRole("heading", { name: "No file is like that." });
+    const none = page.getByRole("heading", { name: "No matching files" });
     await expect(none).toBeVisible();
-    // That the team has none is said once it is known.
+    // The other empty state appears only once it is certain.
     const held: (() => Promise<void>)[] = [];
     await page.route(/\/docs\/v1\/uploads\?/, (route) => {
       held.push(() => route.continue());
     });
     await page.getByRole("link", { name: "Clear filters" }).first().click();
     await expect.poll(() => held.length).toBe(1);
-    await expect(page.getByRole("heading", { name: "No files yet." })).toHaveCount(0);
+    await expect(page.getByRole("heading", { name: "No files yet" })).toHaveCount(0);
     await expect(none).toBeVisible();
     await held[0]?.();
-    await expect(page.getByRole("heading", { name: "No files yet." })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     await page.unroute(/\/docs\/v1\/uploads\?/);
     await page.goBack();
     await expect(none).toBeVisible();
@@ -136,17 +224,17 @@ describe("The list of files", () => {
     await expect(page.getByRole("rowheader")).toHaveText(["a.mp3", "aa.mp3"]);
   });
 
-  test("Further pages are shown when asked for, and again when one comes back from a file.", async ({ openPage }) => {
+  test("loads more pages, and shows them again when the user returns from a file", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, "1.txt", "2.txt", "3.txt", "4.txt", "5.txt");
     const { page } = await openConsole(openPage, { path: "/usage", team });
-    // Two files on each page.
+    // Two files per page.
     await page.route(/\/docs\/v1\/uploads\?/, (route) =>
       route.continue({ url: route.request().url().replace("limit=100", "limit=2") }),
     );
     await page.getByRole("link", { name: "Files" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["5.txt", "4.txt"]);
-    const more = page.getByRole("button", { name: "Show more" });
+    const more = page.getByRole("button", { name: "Load more" });
     await tabTo(more);
     await page.keyboard.press("Enter");
     await expect(page.getByRole("rowheader")).toHaveText(["5.txt", "4.txt", "3.txt", "2.txt"]);
@@ -161,18 +249,18 @@ describe("The list of files", () => {
     await expect(page.getByRole("link", { name: "1.txt" })).toBeFocused();
   });
 
-  test("A further page that is still to come keeps nobody from leaving.", async ({ openPage }) => {
+  test("lets the user leave while the next page loads", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, "1.txt", "2.txt");
     const { page } = await openConsole(openPage, { path: "/usage", team });
     await page.route(/\/docs\/v1\/uploads\?/, (route) => {
       const asked = route.request().url().replace("limit=100", "limit=1");
-      // The second page never comes.
+      // The second page never arrives.
       return asked.includes("cursor=") ? undefined : route.continue({ url: asked });
     });
     await page.getByRole("link", { name: "Files" }).click();
     const asking = page.waitForRequest(/cursor=/);
-    await page.getByRole("button", { name: "Show more" }).click();
+    await page.getByRole("button", { name: "Load more" }).click();
     await asking;
     const ended = page.waitForEvent("requestfailed", (request) => request.url().includes("cursor="));
     await page.getByRole("link", { name: "Users" }).click();
@@ -182,31 +270,19 @@ describe("The list of files", () => {
     await expect(page.getByRole("heading", { level: 1, name: "Users" })).toBeVisible();
   });
 
-  test("Two thousand files scroll, are reached by keyboard, and are chosen at once.", async ({ openPage }) => {
-    const { page, teamId } = await openConsole(openPage, { path: "/usage" });
-    const files = Array.from({ length: 2000 }, (_, place) => ({
-      _id: (0x01a2_0000_0000 + 2000 - place).toString(16).padStart(12, "0").padEnd(24, "0"),
-      teamId,
-      originalName: `Recording ${2000 - place}.mp3`,
-      fileType: "audio file",
-      status: "completed",
-      createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),
-      updatedAt: new Date(1_780_000_000_000).toISOString(),
-      __v: 2,
-      filename: "",
-      path: "",
-    }));
+  test("handles two thousand files by keyboard, and selects all of them", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    const files = fakeFiles(2000);
     await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data: files } }));
     await page.getByRole("link", { name: "Files" }).click();
     await expect(page.getByRole("rowheader")).toHaveCount(2000);
     const last = page.getByRole("link", { name: "Recording 1.mp3" });
     await last.focus();
     await expect(last).toBeInViewport();
-    await page.keyboard.press("Shift+Tab");
-    await expect(page.getByRole("checkbox", { name: "Select Recording 1.mp3" })).toBeFocused();
+    await tabTo(page.getByRole("checkbox", { name: "Select Recording 1.mp3" }), "Shift+Tab");
     await page.keyboard.press("Space");
     await expect(page.getByRole("button", { name: "Delete 1 file" })).toBeInViewport();
-    await page.getByRole("checkbox", { name: "Select all shown" }).check();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
     await expect(page.getByRole("button", { name: "Delete 2,000 files" })).toBeVisible();
     await page.getByRole("button", { name: "Delete 2,000 files" }).click();
     await expect(dialog(page)).toContainText("and 1,995 more");
@@ -216,7 +292,7 @@ describe("The list of files", () => {
 });
 
 describe("Deleting files", () => {
-  test("It asks first, by keyboard too, and deletes the chosen ones alone.", async ({ openPage }) => {
+  test("asks for confirmation, and deletes only the selected files", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, "keep.txt", "one.txt", "two.txt");
     const { page } = await openConsole(openPage, { path: "/files", team });
@@ -235,18 +311,18 @@ describe("Deleting files", () => {
     await page.keyboard.press("Enter");
     await tabTo(dialog(page).getByRole("button", { name: "Delete 2 files" }));
     await page.keyboard.press("Enter");
-    await expect(page.getByRole("status").filter({ hasText: "Deleted 2 files." })).toBeVisible();
+    await expect(page.getByRole("status").filter({ hasText: "Deleted 2 files" })).toBeVisible();
     await expect(page.getByRole("rowheader")).toHaveText(["keep.txt"]);
     await expect(page.getByRole("heading", { level: 1 })).toBeFocused();
     expect(await namesOf(team.stowage)).toEqual(["keep.txt"]);
   });
 
-  test("What could not be deleted is said, stays chosen, and can be tried again.", async ({ openPage, problems }) => {
+  test("lists the files that could not be deleted, and retries them", async ({ openPage, problems }) => {
     problems.allow(/40[34].*uploads/);
     const team = await newTeam();
     const [gone = "", refused = ""] = await uploadNamed(team, "gone.txt", "refused.txt", "fine.txt");
     const { page } = await openConsole(openPage, { path: "/files", team });
-    await page.getByRole("checkbox", { name: "Select all shown" }).check();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
     await page.getByRole("button", { name: "Delete 3 files" }).click();
     await team.stowage.files.delete(gone);
     await page.route(`**/${refused}`, (route) =>
@@ -257,12 +333,12 @@ describe("Deleting files", () => {
       }),
     );
     await dialog(page).getByRole("button", { name: "Delete 3 files" }).click();
-    const told = dialog(page).getByRole("alert");
-    await expect(told).toContainText("2 files of 3 are gone, 1 file still there.");
-    await expect(told.getByRole("listitem").filter({ hasText: "refused.txt" })).toHaveText(
-      "refused.txt: Not you.Request the-request",
+    const alert = dialog(page).getByRole("alert");
+    await expect(alert).toContainText("Deleted 2 of 3 files. 1 left.");
+    await expect(alert.getByRole("listitem").filter({ hasText: "refused.txt" })).toHaveText(
+      "refused.txt: Not you.Request ID: the-request Copy",
     );
-    await expect(told.getByRole("listitem").filter({ hasText: "gone.txt" })).toContainText("Request");
+    await expect(alert.getByRole("listitem").filter({ hasText: "gone.txt" })).toContainText("Request ID:");
     expect(await namesOf(team.stowage)).toEqual(["refused.txt"]);
     await dialog(page).getByRole("button", { name: "Close" }).click();
     await expect(page.getByRole("rowheader")).toHaveText(["refused.txt"]);
@@ -270,15 +346,15 @@ describe("Deleting files", () => {
     await page.unroute(`**/${refused}`);
     await page.getByRole("button", { name: "Delete 1 file" }).click();
     await dialog(page).getByRole("button", { name: "Delete 1 file" }).click();
-    await expect(page.getByRole("heading", { name: "No files yet." })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
     expect(await namesOf(team.stowage)).toEqual([]);
   });
 
-  test("Four are deleted at once, and it can be stopped.", async ({ openPage }) => {
+  test("deletes four files at a time, and can be stopped", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, ...Array.from({ length: 7 }, (_, place) => `${place}.txt`));
     const { page } = await openConsole(openPage, { path: "/files", team });
-    await page.getByRole("checkbox", { name: "Select all shown" }).check();
+    await page.getByRole("checkbox", { name: "Select all" }).check();
     await page.getByRole("button", { name: "Delete 7 files" }).click();
     const held: (() => Promise<void>)[] = [];
     await page.route(/uploads\/\w+$/, (route) => {
@@ -286,13 +362,13 @@ describe("Deleting files", () => {
     });
     await dialog(page).getByRole("button", { name: "Delete 7 files" }).click();
     await expect.poll(() => held.length).toBe(4);
-    await expect(dialog(page).getByRole("progressbar", { name: "Deleting: 0 of 7" })).toBeVisible();
+    await expect(dialog(page).getByRole("progressbar", { name: "Deleting 0 of 7" })).toBeVisible();
     await dialog(page).getByRole("button", { name: "Stop" }).click();
     for (const release of held) await release();
-    await expect(dialog(page).getByRole("alert")).toContainText("4 files of 7 are gone, 3 files still there.");
+    await expect(dialog(page).getByRole("alert")).toContainText("Deleted 4 of 7 files. 3 left.");
     expect(await namesOf(team.stowage)).toHaveLength(3);
     await page.unroute(/uploads\/\w+$/);
     await dialog(page).getByRole("button", { name: "Try again" }).click();
-    await expect(page.getByRole("heading", { name: "No files yet." })).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
   });
 });

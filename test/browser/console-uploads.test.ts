@@ -7,8 +7,8 @@ import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import { Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
+import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { dragFiles, dropFiles } from "./dragging.ts";
-import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./looks.ts";
 import { openConsole, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, screenshot, test } from "./support.ts";
 
@@ -18,23 +18,31 @@ const UPLOADS = /\/docs\/v1\/uploads\/resumable/;
 type Paths = [string, string, string];
 type OpenPage = (options?: PageOptions) => Promise<Page>;
 
-/** A team of the test's own, and its page of files. */
+/** Opens the list of files of a new team. */
 async function openFiles(openPage: OpenPage, options: PageOptions = {}) {
   const { page, ...team } = await openConsole(openPage, { path: "/files", ...options });
-  return { team, page, tray: page.getByRole("region", { name: "Uploads" }) };
+  return { team, page, card: page.getByRole("region", { name: "Uploads" }) };
 }
 
 async function choose(page: Page, ...files: { name: string; bytes: Uint8Array }[]): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await page.getByRole("button", { name: "Upload files" }).click();
+  await page.getByRole("button", { name: "Upload files" }).first().click();
   const payload = files.map(({ name, bytes }) => ({ name, mimeType: "", buffer: Buffer.from(bytes) }));
   await (await asked).setFiles(payload);
 }
 
-/** Files of this machine keep their time of change, which those made by a test do not. */
+/** Waits until all uploads are processed, and opens the card, which collapses then. */
+async function expectProcessed(card: Locator, count = 1): Promise<void> {
+  await expect(card.getByText(new RegExp(`^${count} of ${count} uploaded$`))).toBeVisible();
+  const toggle = card.getByRole("button", { name: "Uploads" });
+  if ((await toggle.getAttribute("aria-expanded")) === "false") await toggle.click();
+  await expect(card.getByText("Ready")).toHaveCount(count);
+}
+
+/** Chooses files on disk, which keep their modification time. */
 async function chooseFrom(page: Page, paths: string | string[], button = "Upload files"): Promise<void> {
   const asked = page.waitForEvent("filechooser");
-  await page.getByRole("button", { name: button }).click();
+  await page.getByRole("button", { name: button }).first().click();
   await (await asked).setFiles(paths);
 }
 
@@ -44,7 +52,7 @@ async function folder(): Promise<string> {
   return path;
 }
 
-/** Lets the page send so many bytes a second, until the session that is answered is detached. */
+/** Limits the upload speed of the page until the returned session is detached. */
 async function slowDown(page: Page, uploadThroughput: number): Promise<CDPSession> {
   const session = await page.context().newCDPSession(page);
   const conditions = { offline: false, latency: 0, downloadThroughput: -1, uploadThroughput };
@@ -53,30 +61,30 @@ async function slowDown(page: Page, uploadThroughput: number): Promise<CDPSessio
   return session;
 }
 
-/** Lets the page wait for what the service answers to bytes, or to whatever is asked. @returns what lets it through */
-async function holdAnswers(page: Page, pattern = UPLOADS, method = "PATCH"): Promise<() => void> {
-  let answer = () => {};
-  const answered = new Promise<void>((resolve) => {
-    answer = resolve;
+/** Holds responses to the page. @returns a function that releases them */
+async function holdResponses(page: Page, pattern = UPLOADS, method = "PATCH"): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
   });
   await page.route(pattern, async (route) => {
     if (route.request().method() !== method) return route.fallback();
     const response = await route.fetch();
-    await answered;
-    // It may have stopped to wait.
+    await released;
+    // The page may have aborted the request.
     await route.fulfill({ response }).catch(() => undefined);
   });
-  return answer;
+  return release;
 }
 
-async function openLine(plan: Plan): Promise<Line> {
-  const line = await Line.open(url, plan);
-  onTestFinished(() => line.close());
-  return line;
+async function openProxy(plan: Plan): Promise<Line> {
+  const proxy = await Line.open(url, plan);
+  onTestFinished(() => proxy.close());
+  return proxy;
 }
 
-/** Where each request began that carried bytes of a file. */
-function noteOffsets(page: Page): number[] {
+/** Records the offset of each request with bytes of a file. */
+function recordOffsets(page: Page): number[] {
   const offsets: number[] = [];
   page.on("request", (request) => {
     if (request.method() === "PATCH") offsets.push(Number(request.headers()["upload-offset"]));
@@ -84,37 +92,37 @@ function noteOffsets(page: Page): number[] {
   return offsets;
 }
 
-/** How many bytes of a file the browser remembers to have sent. */
-const keptBytesOf = (page: Page, name: string) =>
+/** The number of sent bytes that the browser has saved for a file. */
+const savedBytesOf = (page: Page, name: string) =>
   page.evaluate(async (wanted) => {
-    const ask = <T>(request: IDBRequest<T>) =>
+    const read = <T>(request: IDBRequest<T>) =>
       new Promise<T>((resolve) => {
         request.onsuccess = () => resolve(request.result);
       });
-    const database = await ask(indexedDB.open("stowage"));
-    const records = await ask(database.transaction("records").objectStore("records").getAll());
+    const database = await read(indexedDB.open("stowage"));
+    const records = await read(database.transaction("records").objectStore("records").getAll());
     database.close();
     return records.find((one: { name: string }) => one.name === wanted)?.sentBytes ?? 0;
   }, name);
 
-/** The names of the files whose bytes the browser keeps. */
-const keptFilesOf = (page: Page) =>
+/** The names of the files whose bytes the browser has saved. */
+const savedFilesOf = (page: Page) =>
   page.evaluate(async () => {
-    const ask = <T>(request: IDBRequest<T>) =>
+    const read = <T>(request: IDBRequest<T>) =>
       new Promise<T>((resolve) => {
         request.onsuccess = () => resolve(request.result);
       });
-    const database = await ask(indexedDB.open("stowage"));
+    const database = await read(indexedDB.open("stowage"));
     const isThere = database.objectStoreNames.contains("files");
-    const files: File[] = isThere ? await ask(database.transaction("files").objectStore("files").getAll()) : [];
+    const files: File[] = isThere ? await read(database.transaction("files").objectStore("files").getAll()) : [];
     database.close();
     return files.map(({ name }) => name);
   });
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
-/** Files and bytes that the team keeps or has reserved. */
-const kept = async ({ stowage }: Team) => {
+/** The files and bytes that count toward the team's quota. */
+const usageOf = async ({ stowage }: Team) => {
   const { files, bytes } = await stowage.usage();
   return { files, bytes };
 };
@@ -124,50 +132,47 @@ const percentOf = (page: Page, name: string) =>
     .getByRole("progressbar", { name })
     .evaluate((bar) => Math.floor(((bar as HTMLProgressElement).value / (bar as HTMLProgressElement).max) * 100));
 
-describe("Files that are uploaded in the console", () => {
-  test("Those chosen by a button are sent, processed, and linked to.", async ({ openPage }) => {
-    const { team, page, tray } = await openFiles(openPage);
+describe("Uploads", () => {
+  test("uploads chosen files, and links to them once processed", async ({ openPage }) => {
+    const { team, page, card } = await openFiles(openPage);
     const bytes = bytesOf(300_000);
     await choose(page, { name: "one 🎵 مرحبا.bin", bytes }, { name: "two.txt", bytes: Buffer.from("Hello") });
-    await expect(tray.getByText("2 of 2 uploaded")).toBeVisible();
-    await expect(tray.getByText("completed")).toHaveCount(2);
-    await expect(page.getByRole("status").getByText("2 files were uploaded.")).toBeVisible();
+    await expectProcessed(card, 2);
+    await expect(page.getByRole("status").getByText("2 files uploaded")).toBeVisible();
     const files = await stored(team);
     expect(files.map(({ originalName }) => originalName).sort()).toEqual(["one 🎵 مرحبا.bin", "two.txt"]);
     const one = files.find(({ originalName }) => originalName !== "two.txt");
     expect(await team.stowage.files.get(one?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
-    await expect(tray.getByRole("link", { name: "one" })).toHaveAttribute("href", `/console/files/${one?._id}`);
-    await tray.getByRole("button", { name: "Clear finished" }).click();
-    await expect(tray).toBeHidden();
+    await expect(card.getByRole("link", { name: "one" })).toHaveAttribute("href", `/console/files/${one?._id}`);
+    await card.getByRole("button", { name: "Clear finished" }).click();
+    await expect(card).toBeHidden();
   });
 
-  test("Those of a chosen folder are sent, but for what is hidden.", async ({ openPage }) => {
-    const { team, page, tray } = await openFiles(openPage);
+  test("uploads a chosen folder except hidden files", async ({ openPage }) => {
+    const { team, page, card } = await openFiles(openPage);
     const place = await folder();
     for (const name of ["one/a.txt", "b10.txt", "b9.txt", ".cache/c.txt", ".d"]) {
       mkdirSync(dirname(join(place, name)), { recursive: true });
       writeFileSync(join(place, name), name);
     }
-    await chooseFrom(page, place, "Upload a folder");
-    await expect(page.getByRole("status").getByText("Left out: 2 hidden files.")).toBeVisible();
-    await expect(tray.getByText("completed")).toHaveCount(3);
-    await expect(tray.getByRole("listitem")).toHaveText([/ \w+\/b9.txt/, / \w+\/b10.txt/, / \w+\/one\/a.txt/]);
+    await chooseFrom(page, place, "Upload folder");
+    await expect(page.getByRole("status").getByText("Skipped 2 hidden files")).toBeVisible();
+    await expectProcessed(card, 3);
+    await expect(card.getByRole("listitem")).toHaveText([/ \w+\/b9.txt/, / \w+\/b10.txt/, / \w+\/one\/a.txt/]);
     const names = (await stored(team)).map(({ originalName }) => originalName);
     expect(names.sort()).toEqual(["a.txt", "b10.txt", "b9.txt"]);
   });
 
-  test("Those dropped on any page are sent with what is in folders, but for what is hidden and empty.", async ({
-    openPage,
-  }) => {
-    const { team, page, tray } = await openFiles(openPage);
+  test("uploads files and folders dropped on any page, except hidden and empty ones", async ({ openPage }) => {
+    const { team, page, card } = await openFiles(openPage);
     await page.getByRole("link", { name: "Usage" }).click();
     const text = (value: string) => new TextEncoder().encode(value);
     const main = page.getByRole("main");
     const { leave } = await dragFiles(main, { "a.txt": text("A") });
-    await expect(page.getByText("Drop files or folders")).toBeVisible();
+    await expect(page.getByText("Drop to upload")).toBeVisible();
     await leave();
     await page.mouse.move(400, 300);
-    await expect(page.getByText("Drop files or folders")).toBeHidden();
+    await expect(page.getByText("Drop to upload")).toBeHidden();
     await page.evaluate(() => {
       const { webkitGetAsEntry } = DataTransferItem.prototype;
       DataTransferItem.prototype.webkitGetAsEntry = function () {
@@ -183,7 +188,7 @@ describe("Files that are uploaded in the console", () => {
         return entry;
       };
     });
-    const answer = await holdAnswers(page);
+    const release = await holdResponses(page);
     await dropFiles(main, {
       "a.txt": text("A"),
       "album/b10.txt": text("B10"),
@@ -195,31 +200,31 @@ describe("Files that are uploaded in the console", () => {
       "album/nothing.txt": text(""),
       "album/locked.txt": text("x"),
     });
-    await expect(page.getByText("Drop files or folders")).toBeHidden();
-    const leftOut = "Left out: 2 hidden files, 1 empty folder, and 1 that can't be read.";
-    await expect(page.getByRole("status").getByText(leftOut)).toBeVisible();
-    await expect(tray.getByText("This file is empty: there is nothing to upload.")).toBeVisible();
-    await expect(tray.getByText("0 of 5 uploaded · 1 failed")).toBeVisible();
-    await expect(page.getByRole("status").getByText("uploaded")).toHaveCount(0);
-    answer();
-    await expect(tray.getByText("4 of 5 uploaded")).toBeVisible();
-    await expect(page.getByRole("status").getByText("uploaded")).toHaveText("4 files were uploaded, 1 could not be.");
-    await expect(tray.getByText("completed")).toHaveCount(4);
+    await expect(page.getByText("Drop to upload")).toBeHidden();
+    const skipped = "Skipped 2 hidden files, 1 empty folder, and 1 unreadable item";
+    await expect(page.getByRole("status").getByText(skipped)).toBeVisible();
+    await expect(card.getByText("This file is empty (0 bytes).")).toBeVisible();
+    await expect(card.getByText("0 of 5 uploaded · 1 failed")).toBeVisible();
+    await expect(page.locator(".announcements").getByText("uploaded")).toHaveCount(0);
+    release();
+    await expect(card.getByText("4 of 5 uploaded")).toBeVisible();
+    await expect(page.locator(".announcements").getByText("uploaded")).toHaveText("4 files uploaded, 1 failed");
+    await expect(card.getByText("Ready")).toHaveCount(4);
     const places = ["a.txt", "album/b9.txt", "album/b10.txt", "album/deep/c.txt", "album/nothing.txt"];
-    await expect(tray.getByRole("listitem")).toContainText(places);
+    await expect(card.getByRole("listitem")).toContainText(places);
     const names = (await stored(team)).map(({ originalName }) => originalName);
     expect(names.sort()).toEqual(["a.txt", "b10.txt", "b9.txt", "c.txt"]);
-    // The tray outlives the page.
+    // The card stays on all pages.
     await page.getByRole("link", { name: "Files", exact: true }).click();
-    await expect(tray.getByText("completed")).toHaveCount(4);
+    await expect(card.getByText("Ready")).toHaveCount(4);
   });
 
-  test("One that is cancelled leaves nothing behind, and the focus is at the next.", async ({ openPage, problems }) => {
+  test("cancels uploads without a trace, and moves the focus to the next one", async ({ openPage, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const line = await openLine(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
-    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
-    const addresses = new Set<string>();
-    page.on("request", (request) => request.method() === "PATCH" && addresses.add(request.url()));
+    const proxy = await openProxy(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
+    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
+    const uploadUrls = new Set<string>();
+    page.on("request", (request) => request.method() === "PATCH" && uploadUrls.add(request.url()));
     await slowDown(page, 200_000);
     await choose(
       page,
@@ -228,140 +233,131 @@ describe("Files that are uploaded in the console", () => {
     );
     await expect.poll(() => percentOf(page, "first.bin")).toBeGreaterThan(5);
     await expect.poll(() => percentOf(page, "second.bin")).toBeGreaterThan(5);
-    await expect(tray.getByText(/kB of .* · .*\/s · .* left/).first()).toBeVisible();
+    await expect(card.getByText(/% of .* · .*\/s · .* left/).first()).toBeVisible();
     const [cancelFirst, cancelSecond] = ["first", "second"].map((name) =>
-      tray.getByRole("button", { name: `Cancel ${name}.bin` }),
+      card.getByRole("button", { name: `Cancel ${name}.bin` }),
     ) as [Locator, Locator];
     await tabTo(cancelFirst);
     await page.keyboard.press("Enter");
     await expect(page.getByRole("progressbar", { name: "first.bin" })).toBeHidden();
     await expect(cancelSecond).toBeFocused();
     await page.keyboard.press("Enter");
-    await expect(tray).toBeHidden();
+    await expect(card).toBeHidden();
     await expect(page.getByRole("heading", { name: "Files", level: 1 })).toBeFocused();
-    expect(addresses.size).toBe(2);
-    for (const address of addresses) {
+    expect(uploadUrls.size).toBe(2);
+    for (const uploadUrl of uploadUrls) {
       const headers = { Authorization: `Bearer ${team.key}`, "Tus-Resumable": "1.0.0" };
-      expect((await fetch(address, { method: "HEAD", headers })).status).toBe(404);
+      expect((await fetch(uploadUrl, { method: "HEAD", headers })).status).toBe(404);
     }
-    expect((await kept(team)).bytes).toBe(0);
+    expect((await usageOf(team)).bytes).toBe(0);
     expect(await stored(team)).toEqual([]);
   });
 
-  test("One that was complete before it could be cancelled is kept, and said to be.", async ({
-    openPage,
-    problems,
-  }) => {
+  test("keeps a file that completed before it could be canceled", async ({ openPage, problems }) => {
     problems.allow(/403/);
-    const { team, page, tray } = await openFiles(openPage);
-    // The answer to the last byte is what the page waits for when it is cancelled.
-    const answer = await holdAnswers(page);
-    const tell = await holdAnswers(page, /\/metadata$|\/events\?/, "GET");
+    const { team, page, card } = await openFiles(openPage);
+    // The page is waiting for the response to the last byte when it cancels.
+    const release = await holdResponses(page);
+    const releaseEvents = await holdResponses(page, /\/metadata$|\/events\?/, "GET");
     await choose(page, { name: "late.txt", bytes: Buffer.from("Late") });
-    await expect.poll(() => kept(team)).toEqual({ files: 1, bytes: 4 });
+    await expect.poll(() => usageOf(team)).toEqual({ files: 1, bytes: 4 });
     await expect.poll(async () => (await stored(team)).length).toBe(1);
-    await tray.getByRole("button", { name: "Cancel late.txt" }).click();
-    await expect(page.getByRole("status").getByText("complete before it could be cancelled")).toBeVisible();
-    answer();
-    await expect(tray.getByText("1 of 1 uploaded · 1 processing")).toBeVisible();
-    await expect(tray.getByText("4 B · being processed")).toBeVisible();
-    tell();
-    await expect(tray.getByText("completed")).toBeVisible();
-    await expect(tray.getByText("processing")).toBeHidden();
+    await card.getByRole("button", { name: "Cancel late.txt" }).click();
+    await expect(page.getByRole("status").getByText("had already finished uploading")).toBeVisible();
+    release();
+    await expect(card.getByText("1 of 1 uploaded · 1 processing")).toBeVisible();
+    await expect(card.getByText("4 B · Processing…")).toBeVisible();
+    releaseEvents();
+    await expectProcessed(card);
+    await expect(card.getByText("processing")).toBeHidden();
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("One that failed is tried again: by itself where the reason passes, otherwise by its button.", async ({
-    openPage,
-    problems,
-  }) => {
+  test("retries transient failures automatically, and others by a button", async ({ openPage, problems }) => {
     problems.allow(/500|413|ERR_FAILED|ERR_CONNECTION/);
-    const { team, page, tray } = await openFiles(openPage);
-    const refuse = (status: number, code: string, message: string) =>
+    const { team, page, card } = await openFiles(openPage);
+    const reject = (status: number, code: string, message: string) =>
       page.route(UPLOADS, (route) =>
         route.fulfill({ status, headers: { "X-Request-Id": "request-1" }, json: { status: false, code, message } }),
       );
-    await refuse(413, "quota_exceeded", "The team may keep no more.");
+    await reject(413, "quota_exceeded", "Storage quota exceeded.");
     await choose(page, { name: "again.txt", bytes: Buffer.from("Again") });
-    await expect(tray.getByText("The team may keep no more.")).toBeVisible();
-    await expect(tray.getByText("request-1")).toBeVisible();
+    await expect(card.getByText("Storage quota exceeded.")).toBeVisible();
+    await expect(card.getByText("request-1")).toBeVisible();
     await page.unroute(UPLOADS);
-    await refuse(500, "internal", "Something went wrong here.");
-    await tabTo(tray.getByRole("button", { name: "Retry again.txt" }));
+    await reject(500, "internal", "Something went wrong here.");
+    await tabTo(card.getByRole("button", { name: "Retry again.txt" }));
     await page.keyboard.press("Enter");
-    await expect(tray.getByRole("button", { name: "Cancel again.txt" })).toBeFocused();
-    await expect(tray.getByText("Something went wrong here.")).toBeVisible();
-    await expect(tray.getByText("goes on by itself")).toBeVisible();
+    await expect(card.getByRole("button", { name: "Cancel again.txt" })).toBeFocused();
+    await expect(card.getByText("Something went wrong here.")).toBeVisible();
+    await expect(card.getByText("Will resume automatically.")).toBeVisible();
     await page.unroute(UPLOADS);
-    await expect(tray.getByText("completed")).toBeVisible();
+    await expectProcessed(card);
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("One whose line breaks goes on by itself, from where it was.", async ({ openPage, problems }) => {
-    // The development server may answer 500 for what was cut; 409 where the cut request stored more than was told.
+  test("resumes after a connection failure", async ({ openPage, problems }) => {
+    // The dev server may respond 500 to an interrupted request, and 409 if it stored more than it reported.
     problems.allow(/Another host/, /ERR_/, /status of 500/, /status of 409/);
-    const line = await openLine(() => ({ fault: "cut", afterBytes: 7 * MEBIBYTE }));
-    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
+    const proxy = await openProxy(() => ({ fault: "cut", afterBytes: 7 * MEBIBYTE }));
+    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
     const bytes = bytesOf(10 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
-    await expect(tray.getByText("completed")).toBeVisible();
-    // From zero it would never come to an end: each connection is cut before it is through.
-    expect(line.faults).toBeGreaterThan(0);
+    await expectProcessed(card);
+    // From zero, the upload would never complete, because every connection fails before the end.
+    expect(proxy.faults).toBeGreaterThan(0);
     const [file] = await stored(team);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("One that was cut goes on after the page was loaded anew, from where it was.", async ({
-    openPage,
-    problems,
-  }) => {
+  test("resumes an interrupted upload after a reload", async ({ openPage, problems }) => {
     problems.allow(/Another host/, /ERR_/);
-    const line = await openLine(() => ({ fault: "stall", afterBytes: 8 * MEBIBYTE }));
-    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
+    const proxy = await openProxy(() => ({ fault: "stall", afterBytes: 8 * MEBIBYTE }));
+    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
     const path = join(await folder(), "long.bin");
     const bytes = bytesOf(12 * MEBIBYTE);
     writeFileSync(path, bytes);
     await chooseFrom(page, path);
-    await expect.poll(() => line.faults).toBe(1);
-    // What leaves a page where something is being sent is asked first.
+    await expect.poll(() => proxy.faults).toBe(1);
+    // The browser asks before the page is left during an upload.
     const asked = page.waitForEvent("dialog");
     page.once("dialog", (dialog) => dialog.accept());
-    line.heal();
+    proxy.heal();
     const loading = page.reload();
     expect((await asked).type()).toBe("beforeunload");
     await loading;
-    const sentBytes = line.sentBytes;
-    await expect(tray.getByText("completed")).toBeVisible();
-    expect(line.sentBytes - sentBytes).toBeLessThan(8 * MEBIBYTE);
+    const sentBytes = proxy.sentBytes;
+    await expectProcessed(card);
+    expect(proxy.sentBytes - sentBytes).toBeLessThan(8 * MEBIBYTE);
     const [file, ...others] = await stored(team);
     expect(others).toEqual([]);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes), size: bytes.length });
-    expect(await kept(team)).toEqual({ files: 1, bytes: bytes.length });
+    expect(await usageOf(team)).toEqual({ files: 1, bytes: bytes.length });
   });
 
-  test("One that the service knows no more begins anew.", async ({ openPage, problems }) => {
+  test("starts over if the upload has expired", async ({ openPage, problems }) => {
     problems.allow(/404/);
-    const { team, page, tray } = await openFiles(openPage);
-    const offsets = noteOffsets(page);
+    const { team, page, card } = await openFiles(openPage);
+    const offsets = recordOffsets(page);
     const bytes = bytesOf(3 * MEBIBYTE);
     const slowed = await slowDown(page, MEBIBYTE);
     await choose(page, { name: "old.bin", bytes });
-    await expect.poll(() => keptBytesOf(page, "old.bin")).toBeGreaterThan(0);
+    await expect.poll(() => savedBytesOf(page, "old.bin")).toBeGreaterThan(0);
     await page.route(UPLOADS, (route) =>
       route.request().method() === "HEAD" ? route.fulfill({ status: 404 }) : route.fallback(),
     );
     page.on("dialog", (dialog) => dialog.accept());
     await page.reload();
     await slowed.detach();
-    await expect(tray.getByText("completed")).toBeVisible();
+    await expectProcessed(card);
     expect(offsets).toEqual([0, 0]);
     const [file, ...others] = await stored(team);
     expect(others).toEqual([]);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("One whose bytes the browser did not keep waits for its file, and takes no other.", async ({ openPage }) => {
-    const { team, page, tray } = await openFiles(openPage);
+  test("asks for the file if its bytes are not saved, and accepts no other file", async ({ openPage }) => {
+    const { team, page, card } = await openFiles(openPage);
     const session = await page.context().newCDPSession(page);
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(url).origin, quotaSize: 6_000_000 });
     const place = await folder();
@@ -374,55 +370,58 @@ describe("Files that are uploaded in the console", () => {
     const slowed = await slowDown(page, MEBIBYTE);
     await chooseFrom(page, [path, lost]);
     for (const name of ["tape.bin", "lost.bin"]) await expect.poll(() => percentOf(page, name)).toBeGreaterThan(20);
-    await expect.poll(() => keptBytesOf(page, "tape.bin")).toBeGreaterThan(0);
-    await expect.poll(() => keptBytesOf(page, "lost.bin")).toBeGreaterThan(0);
+    await expect.poll(() => savedBytesOf(page, "tape.bin")).toBeGreaterThan(0);
+    await expect.poll(() => savedBytesOf(page, "lost.bin")).toBeGreaterThan(0);
     page.on("dialog", (dialog) => dialog.accept());
     await page.reload();
-    await expect(tray.getByText(/Interrupted at \d+ % of 8.4 MB/)).toHaveCount(2);
+    await expect(card.getByText(/Interrupted at \d+% of 8.4 MB/)).toHaveCount(2);
     await slowed.detach();
-    await expect(tray.getByText("0 of 2 uploaded · 2 interrupted")).toBeVisible();
-    await expect(tray.getByRole("listitem")).toContainText(["tape.bin", "lost.bin"]);
-    await chooseFrom(page, other, "Choose the file tape.bin");
-    await expect(tray.getByText("“other.bin” is not the file that was begun, or was changed since.")).toBeVisible();
-    await expect(tray.getByRole("button", { name: "Choose the file tape.bin" })).toBeFocused();
-    await tray.getByRole("button", { name: "Remove lost.bin" }).click();
-    await expect(tray.getByRole("listitem")).toHaveCount(1);
-    // Whoever uploads it again, not knowing, goes on as well.
+    await expect(card.getByText("0 of 2 uploaded · 2 interrupted")).toBeVisible();
+    await expect(card.getByRole("listitem")).toContainText(["tape.bin", "lost.bin"]);
+    await chooseFrom(page, other, "Select file to resume tape.bin");
+    await expect(
+      card.getByText("That isn't the same file. Select the original to resume, or start over."),
+    ).toBeVisible();
+    await expect(card.getByRole("button", { name: "Select file to resume tape.bin" })).toBeFocused();
+    await card.getByRole("button", { name: "Remove lost.bin" }).click();
+    await expect(card.getByRole("listitem")).toHaveCount(1);
+    // Uploading the same file again resumes it too.
     await chooseFrom(page, path);
-    await expect(tray.getByText("completed")).toBeVisible();
+    await expectProcessed(card);
     const [file, ...others] = await stored(team);
     expect(others).toEqual([]);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
-    expect((await kept(team)).bytes).toBe(bytes.length);
+    expect((await usageOf(team)).bytes).toBe(bytes.length);
   });
 
-  test("Those whose key was revoked go on with the key of whoever signs in again.", async ({ openPage, problems }) => {
-    problems.allow(/401/, /Another host/, /ERR_/);
-    const line = await openLine(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
-    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
-    const offsets = noteOffsets(page);
+  test("starts over with the new session after the key was revoked", async ({ openPage, problems }) => {
+    problems.allow(/40[14]/, /Another host/, /ERR_/);
+    const proxy = await openProxy(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
+    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
+    const offsets = recordOffsets(page);
     const bytes = bytesOf(8 * MEBIBYTE);
     await choose(page, { name: "long.bin", bytes });
-    await expect.poll(() => line.faults).toBe(1);
-    line.heal();
+    await expect.poll(() => proxy.faults).toBe(1);
+    proxy.heal();
     const [own] = (await collect(team.stowage.keys.list())).filter(({ name }) => name === "Console");
     await team.stowage.keys.delete(own?.id ?? "");
-    await expect(page.getByText("Your key has ended or was revoked.")).toBeVisible();
+    await expect(page.getByText("Your session has expired.")).toBeVisible();
     await signIn(page, team.key);
-    await expect(tray.getByText("completed")).toBeVisible();
-    expect(offsets).toHaveLength(2);
-    expect(offsets[1]).toBeGreaterThan(0);
+    await expectProcessed(card);
+    // Revoking a key cancels its unfinished uploads.
+    expect(offsets).toEqual([0, 0]);
     const [file] = await stored(team);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("Whoever signs out while files are being sent is asked, and alone finds them again.", async ({
+  test("confirms a sign-out during uploads, and resumes them only for the same user", async ({
     openPage,
     problems,
   }) => {
-    problems.allow(/Another host/, /ERR_/);
-    const line = await openLine(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
-    const { team, page, tray } = await openFiles(openPage, { baseURL: line.url });
+    // Signing out revokes the key, which cancels the upload on the service.
+    problems.allow(/404/, /Another host/, /ERR_/);
+    const proxy = await openProxy(() => ({ fault: "stall", afterBytes: MEBIBYTE }));
+    const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
     await choose(page, { name: "mine.bin", bytes: bytesOf(4 * MEBIBYTE) });
     await expect.poll(() => percentOf(page, "mine.bin")).toBeGreaterThan(5);
     const signOut = page.getByRole("button", { name: "Sign out" });
@@ -432,29 +431,26 @@ describe("Files that are uploaded in the console", () => {
     await expect(signOut).toBeFocused();
     await signOut.click();
     await question.getByRole("button", { name: "Sign out" }).click();
-    line.heal();
+    proxy.heal();
     const colleague = await team.stowage.keys.create({ name: "colleague" });
     await signIn(page, colleague.key);
-    await expect(tray).toBeHidden();
+    await expect(card).toBeHidden();
     await page.reload();
     await choose(page, { name: "theirs.txt", bytes: Buffer.from("Theirs") });
-    await expect(tray.getByText("completed")).toBeVisible();
-    await expect(tray.getByRole("listitem")).toHaveCount(1);
+    await expectProcessed(card);
+    await expect(card.getByRole("listitem")).toHaveCount(1);
     await signOut.click();
     await signIn(page, team.key);
-    await expect(tray.getByText("completed")).toBeVisible();
-    await expect(tray.getByRole("listitem")).toHaveText(/mine.bin/);
+    await expectProcessed(card);
+    await expect(card.getByRole("listitem")).toHaveText(/mine.bin/);
     expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["mine.bin", "theirs.txt"]);
   });
 
-  test("Whoever signs out may have those forgotten that failed, also by revoking the console's key.", async ({
-    openPage,
-    problems,
-  }) => {
+  test("discards failed uploads at sign-out, also if the session key is revoked", async ({ openPage, problems }) => {
     problems.allow(/413/);
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
-    // A browser that fails once to open its database is asked again.
+    // The database fails to open once, and is opened again.
     await page.addInitScript(() => {
       const { open } = IDBFactory.prototype;
       IDBFactory.prototype.open = () => {
@@ -464,51 +460,77 @@ describe("Files that are uploaded in the console", () => {
     });
     await page.reload();
     await signIn(page, team.key);
-    const json = { status: false, code: "quota_exceeded", message: "The team may keep no more." };
+    const json = { status: false, code: "quota_exceeded", message: "Storage quota exceeded." };
     await page.route(UPLOADS, (route) => route.fulfill({ status: 413, json }));
     await choose(page, { name: "private.txt", bytes: Buffer.from("Private") });
-    await expect(page.getByText("The team may keep no more.")).toBeVisible();
-    await expect.poll(() => keptFilesOf(page)).toEqual(["private.txt"]);
+    await expect(page.getByText("Storage quota exceeded.")).toBeVisible();
+    await expect.poll(() => savedFilesOf(page)).toEqual(["private.txt"]);
     await page.getByRole("link", { name: "Keys" }).click();
     await page.getByRole("button", { name: "Revoke Console" }).click();
     const question = page.getByRole("dialog");
-    await expect(question).toContainText("One upload is not finished.");
-    await question.getByLabel("Forget them").check();
+    await expect(question).toContainText("1 upload is still in progress.");
+    await question.getByLabel("Discard unfinished uploads").check();
     await question.getByRole("button", { name: "Revoke key" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
-    await expect.poll(() => keptFilesOf(page)).toEqual([]);
+    await expect.poll(() => savedFilesOf(page)).toEqual([]);
     await signIn(page, team.key);
     await expect(page.getByRole("region", { name: "Uploads" })).toBeHidden();
   });
 
-  test("One is sent by one tab at a time, and by another once that is closed.", async ({ openPage, problems }) => {
+  test("sends an upload from one tab at a time, and moves it to another tab once that is closed", async ({
+    openPage,
+    problems,
+  }) => {
     problems.allow(/Another host/, /ERR_/);
-    const line = await openLine(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
-    const { team, page } = await openFiles(openPage, { baseURL: line.url });
+    const proxy = await openProxy(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
+    const { team, page } = await openFiles(openPage, { baseURL: proxy.url });
     const path = join(await folder(), "long.bin");
     const bytes = bytesOf(8 * MEBIBYTE);
     writeFileSync(path, bytes);
     await chooseFrom(page, path);
-    await expect.poll(() => line.faults).toBe(1);
+    await expect.poll(() => proxy.faults).toBe(1);
     const other = await page.context().newPage();
-    const offsets = noteOffsets(other);
+    const offsets = recordOffsets(other);
     await other.goto("/console/files");
     await signIn(other, team.key);
-    // It asks for the lock, and gives up.
+    // The other tab waits for as long as the first one lives.
     await other.waitForFunction(async () => (await navigator.locks.query()).pending?.length === 1);
-    await other.waitForFunction(async () => (await navigator.locks.query()).pending?.length === 0);
     await expect(other.getByRole("region", { name: "Uploads" })).toBeHidden();
     expect(offsets).toEqual([]);
-    line.heal();
+    proxy.heal();
     await page.close();
-    await other.reload();
-    await expect(other.getByRole("region", { name: "Uploads" }).getByText("completed")).toBeVisible();
+    await expectProcessed(other.getByRole("region", { name: "Uploads" }));
     expect(offsets).toHaveLength(1);
     const [file] = await stored(team);
     expect(await team.stowage.files.get(file?._id ?? "")).toMatchObject({ sha256: sha256(bytes) });
   });
 
-  test("They are sent in spite of a deployment after which the page's scripts are gone.", async ({ openPage }) => {
+  test("queues ten thousand files without reading saved files or drawing all rows", async ({ openPage }) => {
+    const { page, card } = await openFiles(openPage);
+    // No request is ever answered.
+    await page.route(UPLOADS, () => {});
+    await page.evaluate(() => {
+      const { getAll } = IDBObjectStore.prototype;
+      Reflect.set(window, "fileReads", 0);
+      IDBObjectStore.prototype.getAll = function () {
+        if (this.name === "files") Reflect.set(window, "fileReads", Number(Reflect.get(window, "fileReads")) + 1);
+        return getAll.call(this);
+      };
+      const transfer = new DataTransfer();
+      for (let number = 0; number < 10_000; number++) transfer.items.add(new File(["x"], `${number}.txt`));
+      const input = document.querySelector("input[multiple]") as HTMLInputElement;
+      input.files = transfer.files;
+      input.dispatchEvent(new Event("change", { bubbles: true }));
+    });
+    await expect(card.getByText(/^0 of 10,000 uploaded/)).toBeVisible();
+    await expect(card.getByRole("listitem")).toHaveCount(101);
+    await expect(card.getByText("and 9,900 more files")).toBeVisible();
+    await expect.poll(async () => (await savedFilesOf(page)).length).toBeGreaterThan(0);
+    // The test's own look at the saved files is the only one.
+    expect(await page.evaluate(() => Number(Reflect.get(window, "fileReads")))).toBeLessThan(10);
+  });
+
+  test("uploads after a deployment has replaced the page's scripts", async ({ openPage }) => {
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
     const loaded = page.waitForResponse(/\/assets\/.*\.js/);
@@ -516,17 +538,17 @@ describe("Files that are uploaded in the console", () => {
     await (await loaded).finished();
     await page.route(/\/assets\/.*\.js/, (route) => route.fulfill({ status: 404 }));
     await choose(page, { name: "after.txt", bytes: Buffer.from("After") });
-    await expect(page.getByRole("region", { name: "Uploads" }).getByText("completed")).toBeVisible();
+    await expectProcessed(page.getByRole("region", { name: "Uploads" }));
   });
 
-  test("The peaks of a sound are stored, and of what the browser can't decode none.", async ({ openPage }) => {
-    const { team, page, tray } = await openFiles(openPage);
+  test("stores the waveform of audio that the browser can decode", async ({ openPage }) => {
+    const { team, page, card } = await openFiles(openPage);
     const audio = join(import.meta.dirname, "../audio");
     await chooseFrom(
       page,
       ["tone.mpc", "tone.flac", "tone-cbr.mp3"].map((name) => join(audio, name)),
     );
-    await expect(tray.getByText("completed")).toHaveCount(3);
+    await expectProcessed(card, 3);
     const waveforms = () =>
       Promise.all(
         (["tone.flac", "tone-cbr.mp3", "tone.mpc"] as const).map(async (name) => {
@@ -543,9 +565,9 @@ describe("Files that are uploaded in the console", () => {
     }
   });
 
-  test.for(["light", "dark"] as const)("Everybody can use the tray in the %s theme.", async (theme, { openPage }) => {
-    const { page, tray } = await openFiles(openPage, { theme, width: 320, height: 640 });
-    const toggle = tray.getByRole("button", { name: "Uploads" });
+  test.for(["light", "dark"] as const)("upload card is accessible in the %s theme", async (theme, { openPage }) => {
+    const { page, card } = await openFiles(openPage, { theme, width: 320, height: 640 });
+    const toggle = card.getByRole("button", { name: "Uploads" });
     await slowDown(page, 100_000);
     const long = `${"Aufnahme der Sitzung vom 14. Februar ".repeat(4)}🎧.wav`;
     await choose(
@@ -553,20 +575,20 @@ describe("Files that are uploaded in the console", () => {
       { name: "done.txt", bytes: Buffer.from("Done") },
       { name: "تسجيل.txt", bytes: Buffer.from("x") },
     );
-    await expect(tray.getByText("2 of 2 uploaded")).toBeVisible();
-    // Of a small window, the tray leaves most to the page.
-    expect(await tray.evaluate((section) => section.clientHeight / innerHeight)).toBeLessThan(0.25);
+    await expect(card.getByText("2 of 2 uploaded")).toBeVisible();
+    // On a small screen the card is collapsed.
+    expect(await card.evaluate((section) => section.clientHeight / innerHeight)).toBeLessThan(0.25);
     await expectAccessible(page);
     await toggle.click();
     await page.setViewportSize({ width: 1280, height: 800 });
-    await expect(tray.getByText("completed")).toHaveCount(2);
+    await expectProcessed(card, 2);
     await choose(
       page,
       { name: long, bytes: bytesOf(3 * MEBIBYTE) },
       ...["a", "b", "c"].map((name) => ({ name: `${name}.flac`, bytes: bytesOf(2 * MEBIBYTE) })),
       { name: "empty.txt", bytes: Buffer.alloc(0) },
     );
-    await expect(tray.getByText(/ left/).first()).toBeVisible();
+    await expect(card.getByText(/ left/).first()).toBeVisible();
     await expectAccessible(page);
     await screenshot(page, "uploads");
     await page.setViewportSize({ width: 320, height: 640 });

@@ -5,13 +5,13 @@ import type { Locator } from "@playwright/test";
 import { onTestFinished } from "vitest";
 
 /**
- * Drags files of this machine over the middle of an element, as from the desktop: the page gets real files and events.
- * @param files their bytes by name; `album/one.mp3` is a file in the folder `album`, which is dragged as a whole,
- * `album/none/` an empty folder
+ * Drags real files over the middle of an element, as from the desktop.
+ * @param files their bytes by path; `album/one.mp3` is in the folder `album`, which is dragged as one item, and
+ * `album/none/` is an empty folder
  */
 export async function dragFiles(target: Locator, files: Record<string, Uint8Array>) {
   const folder = mkdtempSync(join(tmpdir(), "stowage dragged "));
-  // Not before: pages read files as they send them.
+  // Pages read files while they send them, so the folder stays until the test ends.
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   for (const [name, bytes] of Object.entries(files)) {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
@@ -23,7 +23,7 @@ export async function dragFiles(target: Locator, files: Record<string, Uint8Arra
 
   await target.scrollIntoViewIfNeeded();
   const box = await target.boundingBox();
-  if (!box) throw new Error(`${target} is not to be seen.`);
+  if (!box) throw new Error(`${target} is not visible.`);
   const at = { x: box.x + box.width / 2, y: box.y + box.height / 2, data };
   const page = target.page();
   const session = await page.context().newCDPSession(page);

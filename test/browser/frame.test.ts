@@ -1,51 +1,53 @@
 import { describe } from "vitest";
+import { findAccessibilityIssues, findTooWide, tabTo, watchLayoutShift } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
-import { findBarriers, findTooWide, tabTo, watchLayoutShift } from "./looks.ts";
 import { settle } from "./problems.ts";
 import { cutNetwork, expect, failRequests, test } from "./support.ts";
 
-/* That the other tests of pages would see what they look for. */
+/* Shows that the helpers of the browser tests find what they look for. */
 
-describe("What goes wrong in a page", () => {
+describe("Problems", () => {
   const WRONGS: [string, () => unknown, RegExp][] = [
-    ["an error in the console", () => console.error("so it is"), /so it is/],
+    ["an error in the console", () => console.error("on purpose"), /on purpose/],
     [
       "an exception",
       () =>
         void setTimeout(() => {
-          throw new Error("so it is");
+          throw new Error("on purpose");
         }),
-      /Not caught.*so it is/,
+      /Uncaught.*on purpose/,
     ],
-    ["a promise that fails", () => void Promise.reject(new Error("so it is")), /Not caught.*so it is/],
+    ["a promise that fails", () => void Promise.reject(new Error("on purpose")), /Uncaught.*on purpose/],
     ["a request that is refused", () => fetch("/nothing"), /404/],
-    ["a style in the text", () => document.body.setAttribute("style", "color: red"), /Against the policy: style-src/],
-    ["text as HTML", () => Object.assign(document.body, { innerHTML: "<p>" }), /Against the policy: require-trusted/],
-    ["a request to another host", () => fetch("http://other.test/"), /Against the policy: connect-src/],
+    ["a style in the text", () => document.body.setAttribute("style", "color: red"), /Policy violation: style-src/],
+    ["text as HTML", () => Object.assign(document.body, { innerHTML: "<p>" }), /Policy violation: require-trusted/],
+    ["a request to another host", () => fetch("http://other.test/"), /Policy violation: connect-src/],
   ];
-  test.for(WRONGS)("It is noticed: %s.", async ([, act, problem], { openPage, problems }) => {
+  test.for(WRONGS)("reports %s", async ([, act, problem], { openPage, problems }) => {
     const page = await openPage();
     await page.evaluate(act).catch(() => undefined);
     await settle([page]);
     expect(problems.take().join("\n")).toMatch(problem);
   });
 
-  test("A page that leads to another host is noticed.", async ({ openPage, problems }) => {
+  test("reports a navigation to another host", async ({ openPage, problems }) => {
     const page = await openPage();
     await page.goto("http://other.test/").catch(() => undefined);
     expect(problems.take().join("\n")).toContain("Another host: http://other.test/");
   });
 
-  test.fails("It fails the test.", async ({ openPage }) => {
+  test.fails("fails the test", async ({ openPage }) => {
     const page = await openPage();
-    await page.evaluate(() => console.error("so it is"));
+    await page.evaluate(() => console.error("on purpose"));
   });
 });
 
-describe("What keeps people from using a page", () => {
-  test("It is found: no name, no contrast, too small, out of reach, too wide.", async ({ openPage }) => {
+describe("Appearance checks", () => {
+  test("find missing names, low contrast, small targets, unreachable controls, and wide elements", async ({
+    openPage,
+  }) => {
     const page = await openPage({ width: 320 });
-    expect(await findBarriers(page)).toEqual([]);
+    expect(await findAccessibilityIssues(page)).toEqual([]);
     expect(await findTooWide(page)).toEqual([]);
     await page.evaluate(() => {
       const main = document.querySelector("main") as HTMLElement;
@@ -64,15 +66,15 @@ describe("What keeps people from using a page", () => {
       wide.style.width = "400px";
       wide.textContent = "Wide";
     });
-    const barriers = (await findBarriers(page)).join("\n");
-    for (const rule of ["image-alt", "color-contrast", "target-size"]) expect(barriers).toContain(rule);
+    const issues = (await findAccessibilityIssues(page)).join("\n");
+    for (const rule of ["image-alt", "color-contrast", "target-size"]) expect(issues).toContain(rule);
     expect((await findTooWide(page)).join("\n")).toContain("400px");
     await tabTo(page.getByRole("button", { name: "Two" }));
     await expect(tabTo(page.getByRole("button", { name: "Three" }))).rejects.toThrow("can't be reached");
   });
 });
 
-test("What moves a page by itself is found.", async ({ openPage }) => {
+test("layout shifts are measured", async ({ openPage }) => {
   const page = await openPage();
   const shifted = await watchLayoutShift(page);
   await page.reload();
@@ -85,15 +87,15 @@ test("What moves a page by itself is found.", async ({ openPage }) => {
   await expect.poll(shifted).toBeGreaterThan(0.01);
 });
 
-describe("What tests do to a page", () => {
-  test("Files and folders that are dropped arrive with their bytes.", async ({ openPage }) => {
+describe("Simulated input", () => {
+  test("drops files and folders with their bytes", async ({ openPage }) => {
     const page = await openPage();
     await page.evaluate(() => {
       addEventListener("dragover", (event) => event.preventDefault());
       addEventListener("drop", async (event) => {
         event.preventDefault();
         const entries = [...(event.dataTransfer?.items ?? [])].map((item) => item.webkitGetAsEntry());
-        const told: string[] = [];
+        const found: string[] = [];
         for (const entry of entries as (FileSystemFileEntry | FileSystemDirectoryEntry)[]) {
           const files =
             "createReader" in entry
@@ -101,10 +103,10 @@ describe("What tests do to a page", () => {
               : [entry];
           for (const one of files as FileSystemFileEntry[]) {
             const file = await new Promise<File>((done) => one.file(done));
-            told.push(`${one.fullPath}=${await file.text()}`);
+            found.push(`${one.fullPath}=${await file.text()}`);
           }
         }
-        document.body.append(Object.assign(document.createElement("output"), { textContent: told.sort().join(" ") }));
+        document.body.append(Object.assign(document.createElement("output"), { textContent: found.sort().join(" ") }));
       });
     });
     const bytes = (text: string) => new TextEncoder().encode(text);
@@ -116,13 +118,13 @@ describe("What tests do to a page", () => {
     await expect(page.getByRole("status")).toHaveText("/a.txt=A /album/b.txt=B /album/c.txt=C");
   });
 
-  test("A page without a network reaches nothing until it has one again.", async ({ openPage }) => {
+  test("disconnects a page until it is reconnected", async ({ openPage }) => {
     const page = await openPage();
     const reach = () => page.evaluate(() => fetch("/openapi.json").then(({ ok }) => ok, String));
     for (const cut of [() => cutNetwork(page), () => failRequests(page, /openapi/)]) {
-      const mend = await cut();
+      const reconnect = await cut();
       expect(await reach()).toMatch("TypeError");
-      await mend();
+      await reconnect();
       expect(await reach()).toBe(true);
     }
   });

@@ -1,9 +1,9 @@
 import type { BrowserContext, Page } from "@playwright/test";
 
-/** What a test may do on purpose: it is then no problem that the browser tells of it. */
+/** Tests go offline on purpose. */
 const OFFLINE = /net::ERR_INTERNET_DISCONNECTED/;
 
-/** What went wrong in pages, as the browser tells it. */
+/** The problems that the browser reports for the pages of a test. */
 export class Problems {
   readonly #found: string[] = [];
   readonly #allowed = [OFFLINE];
@@ -12,40 +12,40 @@ export class Problems {
     this.#found.push(problem);
   }
 
-  /** From the start of the test to its end: what a test provokes, such as the refusal of a wrong key. */
+  /** Ignores problems that the whole test causes on purpose, such as the rejection of a wrong key. */
   allow(...patterns: RegExp[]): void {
     this.#allowed.push(...patterns);
   }
 
-  /** What was found and not allowed, which is then forgotten. */
+  /** Returns the problems that are not allowed, and clears them. */
   take(): string[] {
     return this.#found.splice(0).filter((problem) => !this.#allowed.some((pattern) => pattern.test(problem)));
   }
 }
 
-/** Notes errors in the console, what nobody caught, violations of the policy, and requests to any other host. */
+/** Records console errors, uncaught exceptions, policy violations, and requests to other hosts. */
 export async function watch(context: BrowserContext, problems: Problems, origins: string[]): Promise<void> {
   context.on("console", (message) => {
     const { url, lineNumber } = message.location();
     if (message.type() === "error") problems.add(`${message.text()} (${url}:${lineNumber + 1})`);
   });
-  context.on("weberror", (error) => problems.add(`Not caught: ${error.error().stack}`));
+  context.on("weberror", (error) => problems.add(`Uncaught: ${error.error().stack}`));
   context.on("page", (page) => page.on("crash", () => problems.add("The page crashed.")));
   context.on("request", (request) => {
     const { origin, protocol } = new URL(request.url());
     if (/^https?:$/.test(protocol) && !origins.includes(origin)) problems.add(`Another host: ${request.url()}`);
   });
-  // Some violations reach no console.
+  // Some violations are not logged to the console.
   await context.addInitScript(() => {
     document.addEventListener("securitypolicyviolation", (event) => {
-      console.error(`Against the policy: ${event.effectiveDirective} of ${event.blockedURI || "this page"}`);
+      console.error(`Policy violation: ${event.effectiveDirective} of ${event.blockedURI || "this page"}`);
     });
   });
 }
 
-/** Until all that a page has told so far is noted. */
+/** Waits until all problems reported so far are recorded. */
 export async function settle(pages: Page[]): Promise<void> {
   const next = () => new Promise((done) => setTimeout(done));
-  // One that has been closed, or is on its way elsewhere, has nothing more to tell.
+  // A page that is closed or navigating reports nothing more.
   await Promise.all(pages.map((page) => page.evaluate(next).catch(() => undefined)));
 }

@@ -2,18 +2,18 @@ import type { Page } from "@playwright/test";
 import { newTeam, type Team } from "../support/team.ts";
 import { expect, type PageOptions } from "./support.ts";
 
-/** Tries to sign in: the key may be refused. */
-export async function giveKey(page: Page, key: string): Promise<void> {
+/** Submits a key that may be rejected. */
+export async function submitKey(page: Page, key: string): Promise<void> {
   await page.getByLabel("Secret key").fill(key);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
 
 export async function signIn(page: Page, key: string): Promise<void> {
-  await giveKey(page, key);
+  await submitKey(page, key);
   await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
 }
 
-/** Opens the console at `path`, such as `/files`, and signs in with the key of a team; of a new one where none is given. */
+/** Opens the console at a path, such as `/files`, and signs in to a team; to a new one if none is given. */
 export async function openConsole(
   openPage: (options: PageOptions) => Promise<Page>,
   { path, team, ...options }: PageOptions & { path: string; team?: Team },

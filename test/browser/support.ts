@@ -15,16 +15,16 @@ import { Problems, settle, watch } from "./problems.ts";
 export const url = inject("url");
 export const storeOrigin = inject("storeOrigin");
 
-/** Only what never comes reaches this: no test is about time, and a machine may be slow and busy. */
-const PATIENCE_MILLISECONDS = 60_000;
+/** Reached only if an expected state never occurs. Machines may be slow and busy. */
+const TIMEOUT_MILLISECONDS = 60_000;
 
-export const expect = standard.configure({ timeout: PATIENCE_MILLISECONDS });
+export const expect = standard.configure({ timeout: TIMEOUT_MILLISECONDS });
 
 export interface PageOptions extends Omit<BrowserContextOptions, "colorScheme" | "viewport" | "reducedMotion"> {
-  /** From the root of the service. */
+  /** The path from the root of the service. */
   path?: string;
   theme?: "light" | "dark";
-  /** Of the window, in CSS pixels. */
+  /** The size of the window in CSS pixels. */
   width?: number;
   height?: number;
   reducedMotion?: boolean;
@@ -33,8 +33,8 @@ export interface PageOptions extends Omit<BrowserContextOptions, "colorScheme" |
 let browser: Promise<Browser> | undefined;
 
 /**
- * `openPage` opens a page in a browser of its own, as far as cookies, storage, cache and address go. At its end the test
- * fails if anything went wrong in one of its pages, but for what it said to `problems.allow`.
+ * `openPage` opens a page with its own cookies, storage, cache, and client IP. At its end, the test fails if one of its
+ * pages had a problem that was not passed to `problems.allow`.
  */
 export const test = base
   .extend("problems", () => new Problems())
@@ -56,12 +56,12 @@ export const test = base
         colorScheme: theme,
         viewport: { width, height },
         reducedMotion: reducedMotion ? "reduce" : "no-preference",
-        // Tests do not share the rate limit of an address.
+        // Tests do not share the rate limit of a client IP.
         extraHTTPHeaders: { "CF-Connecting-IP": `10.${[...randomBytes(3)].join(".")}` },
         ...others,
       });
       contexts.push(context);
-      context.setDefaultTimeout(PATIENCE_MILLISECONDS);
+      context.setDefaultTimeout(TIMEOUT_MILLISECONDS);
       await watch(context, problems, [new URL(url).origin, storeOrigin]);
       const page = await context.newPage();
       await page.goto(path);
@@ -69,7 +69,7 @@ export const test = base
     };
   });
 
-/** Writes how the page looks into the folder that SCREENSHOTS names; without one, nothing. */
+/** Saves a screenshot to the folder in the variable SCREENSHOTS, if it is set. */
 export async function screenshot(page: Page, name: string): Promise<void> {
   const folder = process.env.SCREENSHOTS;
   if (!folder) return;
@@ -79,13 +79,13 @@ export async function screenshot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(folder, file), fullPage: true });
 }
 
-/** Cuts the page off the network. What it had begun to send goes on. @returns what connects it again */
+/** Disconnects the page from the network. Requests in flight continue. @returns a function that reconnects it */
 export async function cutNetwork(page: Page): Promise<() => Promise<void>> {
   await page.context().setOffline(true);
   return () => page.context().setOffline(false);
 }
 
-/** Lets requests fail as if there were no network. @returns what lets them through again */
+/** Makes requests fail as if there were no network. @returns a function that ends this */
 export async function failRequests(page: Page, pattern: string | RegExp): Promise<() => Promise<void>> {
   await page.route(pattern, (route) => route.abort("internetdisconnected"));
   return () => page.unroute(pattern);
@@ -94,8 +94,8 @@ export async function failRequests(page: Page, pattern: string | RegExp): Promis
 const CLIPBOARD = ["clipboard-read", "clipboard-write"];
 
 /**
- * Presses what copies, until the clipboard has what is `expected`: pages of other tests, which share it, may copy
- * meanwhile. @returns all that it has
+ * Clicks a copy button until the clipboard contains the expected text, because the pages of other tests share the
+ * clipboard. @returns its text
  */
 export async function copyBy(button: Locator, expected: string): Promise<string> {
   const page = button.page();
@@ -105,6 +105,6 @@ export async function copyBy(button: Locator, expected: string): Promise<string>
     await button.click();
     text = await page.evaluate(() => navigator.clipboard.readText());
     expect(text).toContain(expected);
-  }).toPass({ timeout: PATIENCE_MILLISECONDS });
+  }).toPass({ timeout: TIMEOUT_MILLISECONDS });
   return text;
 }

@@ -1,97 +1,113 @@
-import { useRef, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
 import { Dialog } from "../parts/dialog.tsx";
 import { messageOf, RequestId } from "../parts/failure.tsx";
+import { countOf, formatCount } from "../parts/format.ts";
 import { isMissing } from "../parts/unloaded.tsx";
-import { formatCount } from "../parts/values.tsx";
-import { client, hasEnded, noteFailure } from "../session.ts";
+import { client, isExpired, noteFailure } from "../session.ts";
 
-interface Named {
+interface NamedFile {
   _id: string;
   originalName: string;
 }
 
-const AT_ONCE = 4;
-const NAMED = 5;
+/** Browsers send at most six requests to a host at a time, and the page needs some. */
+const MAX_IN_FLIGHT = 4;
+const MAX_NAMES = 5;
 
-export const countFiles = (count: number) => `${formatCount(count)} ${count === 1 ? "file" : "files"}`;
-
-function Names({ files }: { files: Named[] }) {
+function Names({ files }: { files: NamedFile[] }) {
   return (
     <ul class="names">
-      {files.slice(0, NAMED).map(({ _id, originalName }) => (
+      {files.slice(0, MAX_NAMES).map(({ _id, originalName }) => (
         <li key={_id}>
           <bdi>{originalName}</bdi>
         </li>
       ))}
-      {files.length > NAMED && <li>and {formatCount(files.length - NAMED)} more</li>}
+      {files.length > MAX_NAMES && <li>and {formatCount(files.length - MAX_NAMES)} more</li>}
     </ul>
   );
 }
 
-/** Asks whether files are to be deleted, deletes them, and says of which that failed: they can be tried again. */
-export function DeleteFiles({
-  files,
-  onGone,
-  onClose,
-}: {
-  files: Named[];
-  /** Of each file that is no more. */
-  onGone: (id: string) => void;
+interface Failed {
+  file: NamedFile;
+  error: unknown;
+}
+
+interface DeleteFilesProps {
+  files: NamedFile[];
+  /** Called at most once per frame with the ids of the deleted files. */
+  onDeleted: (ids: string[]) => void;
   onClose: () => void;
-}) {
+}
+
+/** Confirms, deletes the files, and shows which ones failed, with a retry. */
+export function DeleteFiles({ files, onDeleted, onClose }: DeleteFilesProps) {
   const [left, setLeft] = useState(files);
   const [done, setDone] = useState<number | null>(null);
-  const [failures, setFailures] = useState<{ file: Named; error: unknown }[] | null>(null);
+  const [failures, setFailures] = useState<Failed[] | null>(null);
   const isStopped = useRef(false);
-  const closing = useRef<HTMLButtonElement>(null);
+  const closeButton = useRef<HTMLButtonElement>(null);
+  const deleted = useRef<string[]>([]);
+  const frame = useRef(0);
+  const report = () => {
+    cancelAnimationFrame(frame.current);
+    frame.current = 0;
+    if (deleted.current.length > 0) onDeleted(deleted.current.splice(0));
+  };
+  useEffect(() => () => cancelAnimationFrame(frame.current), []);
   const isRunning = done !== null;
-  const work = async () => {
-    const queue = [...left];
-    const asked = client.peek();
-    const failed: { file: Named; error: unknown }[] = [];
+  const deleteAll = async () => {
+    const caller = client.peek();
+    const failed: Failed[] = [];
+    let started = 0;
     let count = 0;
     isStopped.current = false;
     setFailures(null);
     setDone(0);
     const deleteNext = async () => {
-      for (let file = queue.shift(); file; file = queue.shift()) {
+      for (let file = left[started++]; file; file = left[started++]) {
         try {
-          await asked.files.delete(file._id);
+          await caller.files.delete(file._id);
           count++;
-          onGone(file._id);
+          deleted.current.push(file._id);
         } catch (error) {
-          noteFailure(error, asked);
+          noteFailure(error, caller);
           failed.push({ file, error });
+          // Somebody else has deleted it: there is nothing to retry.
+          if (isMissing(error)) deleted.current.push(file._id);
         }
-        setDone(count + failed.length);
-        if (isStopped.current || hasEnded.value) return;
+        frame.current ||= requestAnimationFrame(() => {
+          setDone(count + failed.length);
+          report();
+        });
+        if (isStopped.current || isExpired.value) return;
       }
     };
-    await Promise.all(Array.from({ length: AT_ONCE }, deleteNext));
+    await Promise.all(Array.from({ length: MAX_IN_FLIGHT }, deleteNext));
+    report();
     setDone(null);
-    announce(
-      `Deleted ${count === left.length ? countFiles(count) : `${formatCount(count)} of ${countFiles(left.length)}`}.`,
-    );
-    if (failed.length + queue.length === 0) return onClose();
-    // What somebody else has deleted is gone all the same: there is nothing to try again.
-    for (const { file, error } of failed) if (isMissing(error)) onGone(file._id);
+    announce(`Deleted ${count === left.length ? "" : `${formatCount(count)} of `}${countOf(left.length, "file")}`);
+    const rest = left.slice(count + failed.length);
+    if (failed.length + rest.length === 0) return onClose();
     setFailures(failed);
-    setLeft([...failed.filter(({ error }) => !isMissing(error)).map(({ file }) => file), ...queue]);
-    closing.current?.focus();
+    setLeft([...failed.filter(({ error }) => !isMissing(error)).map(({ file }) => file), ...rest]);
+    closeButton.current?.focus();
   };
   const stop = () => {
     isStopped.current = true;
   };
   const leave = isRunning ? stop : onClose;
   return (
-    <Dialog title={failures ? "Not all were deleted" : `Delete ${countFiles(files.length)}?`} onClose={leave}>
+    <Dialog
+      title={failures ? "Some files weren't deleted" : `Delete ${countOf(files.length, "file")}?`}
+      onClose={leave}
+    >
       <div class="stack">
         {failures ? (
           <div class="failure" role="alert">
             <p>
-              {countFiles(files.length - left.length)} of {formatCount(files.length)}{" "}
-              {files.length === 1 ? "is" : "are"} gone, {countFiles(left.length)} still there.
+              Deleted {formatCount(files.length - left.length)} of {countOf(files.length, "file")}.{" "}
+              {formatCount(left.length)} left.
             </p>
             <ul class="names">
               {failures.map(({ file, error }) => (
@@ -106,24 +122,28 @@ export function DeleteFiles({
           <>
             <Names files={files} />
             <p>
-              What is stored of {files.length === 1 ? "it" : "them"} is lost for good, and its signed addresses stop
-              working.
+              This can't be undone. Share links to {files.length === 1 ? "this file" : "these files"} will stop working.
             </p>
           </>
         )}
         {isRunning && (
           <label class="stack">
-            Deleting: {formatCount(done)} of {formatCount(left.length)}
+            Deleting {formatCount(done)} of {formatCount(left.length)}
             <progress value={done} max={left.length} />
           </label>
         )}
         <div class="actions">
-          <button ref={closing} type="button" class="button" onClick={leave}>
+          <button ref={closeButton} type="button" class="button" onClick={leave}>
             {isRunning ? "Stop" : failures ? "Close" : "Cancel"}
           </button>
           {left.length > 0 && (
-            <button type="button" class="button danger" aria-disabled={isRunning} onClick={() => isRunning || work()}>
-              {failures ? "Try again" : `Delete ${countFiles(left.length)}`}
+            <button
+              type="button"
+              class="button danger"
+              aria-disabled={isRunning}
+              onClick={() => isRunning || deleteAll()}
+            >
+              {failures ? "Try again" : `Delete ${countOf(left.length, "file")}`}
             </button>
           )}
         </div>

@@ -1,32 +1,33 @@
 import { useEffect, useState } from "preact/hooks";
 import type { Delivery } from "../../client/stowage.ts";
-import { isLive, onEvent } from "../live.ts";
+import { isLive } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
-import { EVENT_WORDS } from "../parts/event-types.ts";
+import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { useListing } from "../parts/loading.ts";
+import { countOf, formatCount } from "../parts/format.ts";
+import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
-import { formatCount, Time } from "../parts/values.tsx";
+import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 
 export type Attempt = Delivery["attempts"][number];
 
 const PAGE_DELIVERIES = 50;
-/** How soon a delivery that is pending is looked at again, and how late. */
-const MIN_LOOK_MILLISECONDS = 2000;
-const MAX_LOOK_MILLISECONDS = 30_000;
+/** The bounds of the poll delay while a delivery is pending. */
+const MIN_POLL_MILLISECONDS = 2000;
+const MAX_POLL_MILLISECONDS = 30_000;
 const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
-  timeout: "No answer within 15 seconds",
-  connection_failed: "The connection failed",
-  address_refused: "The address is not allowed",
-  secret_unreadable: "The secret can't be read",
-  webhook_disabled: "Not sent: the webhook was disabled",
-  event_purged: "Not sent: the event is no longer kept",
+  timeout: "No response within 15 seconds",
+  connection_failed: "Connection failed",
+  address_refused: "URL not allowed",
+  secret_unreadable: "The signing secret can't be decrypted",
+  webhook_disabled: "Not sent because the webhook was disabled",
+  event_purged: "Not sent because the event has expired",
 };
 const STATUSES = {
   pending: <span class="badge busy">Pending</span>,
@@ -34,16 +35,16 @@ const STATUSES = {
   failed: <span class="badge bad">Failed</span>,
 };
 
-/** One try, and what came of it. */
+/** The time and the result of one attempt. */
 export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   const { at, httpStatus, error, durationMilliseconds, responseBody } = attempt;
-  const result = [httpStatus && `Answered ${httpStatus}`, error && ERRORS[error]].filter(Boolean).join(": ");
+  const result = [httpStatus, error && ERRORS[error]].filter(Boolean).join(" · ");
   return (
     <>
       <p>
         <strong>{result}</strong>{" "}
         <span class="quiet">
-          after {formatCount(durationMilliseconds)} ms, <Time at={at} />
+          · {formatCount(durationMilliseconds)} ms · <Time at={at} />
         </span>
       </p>
       {responseBody && <pre class="json">{responseBody}</pre>}
@@ -51,21 +52,21 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   );
 }
 
-/** The log of what was sent to a webhook, newest first. */
+/** The delivery log of a webhook, newest first. */
 export function Deliveries({ id }: { id: string }) {
   const deliveries = useListing(
     (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES, signal }),
     [id],
   );
   const { items, isLoading, reload } = deliveries;
-  /** The event that the dialog replays after, as far as it is known; undefined while there is no dialog. */
-  const [replayed, setReplayed] = useState<string>();
-  useEffect(() => onEvent(reload), [reload]);
+  /** The event that the replay dialog starts after, possibly empty; undefined if the dialog is closed. */
+  const [replayAfter, setReplayAfter] = useState<string>();
+  useEvents(() => true, reload);
   useEffect(() => {
     const pending = items?.filter(({ status }) => status === "pending") ?? [];
     if (isLoading || !isLive.value || pending.length === 0) return;
     const next = Math.min(...pending.map(({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? "") || 0)) - Date.now();
-    const wait = Math.min(Math.max(next, MIN_LOOK_MILLISECONDS), MAX_LOOK_MILLISECONDS);
+    const wait = Math.min(Math.max(next, MIN_POLL_MILLISECONDS), MAX_POLL_MILLISECONDS);
     const timer = setTimeout(reload, wait);
     return () => clearTimeout(timer);
   }, [items, isLoading, reload]);
@@ -73,26 +74,26 @@ export function Deliveries({ id }: { id: string }) {
     <section class="stack" aria-labelledby="deliveries">
       <header class="page-header">
         <h2 id="deliveries">Deliveries</h2>
-        <button type="button" class="button" onClick={() => setReplayed("")}>
-          Replay
+        <button type="button" class="button" onClick={() => setReplayAfter("")}>
+          Replay events
         </button>
       </header>
       <Failure error={deliveries.error} onRetry={reload} />
       {items?.length === 0 && (
-        <Empty title="Nothing was sent yet">
-          <p>Each event that this webhook is told of appears here, with every try and its answer.</p>
+        <Empty title="No deliveries yet">
+          <p>Each event sent to this endpoint appears here with every attempt and response.</p>
         </Empty>
       )}
       {items && items.length > 0 && (
         <ul class="cards">
           {items.map((delivery) => (
-            <Row key={delivery._id} delivery={delivery} onSent={reload} onReplay={setReplayed} />
+            <Row key={delivery._id} delivery={delivery} onSent={reload} onReplay={setReplayAfter} />
           ))}
         </ul>
       )}
       <More of={deliveries} />
-      {replayed !== undefined && (
-        <Replay id={id} since={replayed} onReplayed={reload} onClose={() => setReplayed(undefined)} />
+      {replayAfter !== undefined && (
+        <Replay id={id} since={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
       )}
     </section>
   );
@@ -110,19 +111,20 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
   const redeliver = () =>
     run(async () => {
       await client.value.webhooks.redeliver(_id);
-      announce("It is being sent again.");
+      announce("Resend queued");
       onSent();
     });
   return (
     <li class="card">
       <details>
         <summary>
-          {EVENT_WORDS[type] ?? type} {STATUSES[status]}{" "}
+          {EVENT_LABELS[type] ?? type} {STATUSES[status]}{" "}
           <span class="quiet">
-            {attempts.length === 1 ? "1 try" : `${attempts.length} tries`}
+            {countOf(attempts.length, "attempt")}
             {nextAttemptAt && attempts.length > 0 && (
               <>
-                , next <Time at={nextAttemptAt} />
+                {" "}
+                · next <Time at={nextAttemptAt} isRelative />
               </>
             )}
           </span>
@@ -134,7 +136,7 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
             </div>
           ))}
           <p class="quiet">
-            Event{" "}
+            Event ID:{" "}
             <a href={href(`/events/${eventId}`)}>
               <code>{eventId}</code>
             </a>
@@ -142,10 +144,10 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
           <Failure error={error} />
           <div class="actions">
             <button type="button" class="button small" aria-disabled={isRunning} onClick={redeliver}>
-              Send again
+              Resend
             </button>
             <button type="button" class="button small" onClick={() => onReplay(eventId)}>
-              Replay what came after
+              Replay from here
             </button>
           </div>
         </div>
@@ -161,7 +163,7 @@ interface ReplayProps {
   onClose: () => void;
 }
 
-/** Sends again what happened since an event, in as many steps as the service takes. One that fails is gone on from. */
+/** Resends the events after a given one, in as many requests as the API needs. After a failure it continues from there. */
 function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
   const [{ after, count }, setProgress] = useState({ after: since, count: 0 });
   const replay = async (form: HTMLFormElement) => {
@@ -173,25 +175,25 @@ function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
       from = step.next;
       if (from !== null) setProgress({ after: from, count: sent });
     }
-    announce(sent === 1 ? "1 delivery is being sent again." : `${formatCount(sent)} deliveries are being sent again.`);
+    announce(`${countOf(sent, "event")} queued for resending`);
     onReplayed();
     onClose();
   };
   return (
-    <TaskDialog title="Send again what happened" action="Send again" onRun={replay} onClose={onClose}>
+    <TaskDialog title="Replay events" action="Replay" onRun={replay} onClose={onClose}>
       <TextField
         key={after}
-        label="After the event"
+        label="Starting after event"
         name="after"
         required
         spellcheck={false}
         defaultValue={after}
-        hint="Its id, from the list of events. What came after it is sent, under the same message ids as before."
+        hint="Paste an event ID. Later events are resent with their original message IDs."
       />
       <label>
-        <input type="checkbox" name="failedOnly" /> Only what failed
+        <input type="checkbox" name="failedOnly" /> Failed deliveries only
       </label>
-      {count > 0 && <p role="status">{formatCount(count)} so far.</p>}
+      {count > 0 && <p role="status">{countOf(count, "event")} so far</p>}
     </TaskDialog>
   );
 }

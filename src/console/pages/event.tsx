@@ -1,6 +1,6 @@
 import { Actor, EventDetails, Subject, useNames } from "../parts/event.tsx";
-import { EVENT_WORDS } from "../parts/event-types.ts";
-import { FactList } from "../parts/facts.tsx";
+import { EVENT_LABELS } from "../parts/event-types.ts";
+import { FactCard } from "../parts/facts.tsx";
 import { useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
 import { Unloaded } from "../parts/unloaded.tsx";
@@ -12,20 +12,20 @@ export function EventPage({ id }: { id: string }) {
   const loaded = useLoaded((signal) => client.value.events.get(id, { signal }), [id]);
   useNames();
   const event = loaded.value;
-  if (!event) return <Unloaded what="Event" of={loaded} back={<a href={href("/events")}>All events</a>} />;
+  if (!event) return <Unloaded noun="Event" of={loaded} back={<a href={href("/events")}>Back to events</a>} />;
   const { type, createdAt } = event;
   return (
-    <Page title={EVENT_WORDS[type] ?? type}>
+    <Page title={EVENT_LABELS[type] ?? type}>
       <p class="actions">
-        <a href={href("/events", { after: id })}>Later events</a>
-        <a href={href("/events", { before: id })}>Earlier events</a>
+        <a href={href("/events", { before: id })}>← Older</a>
+        <a href={href("/events", { after: id })}>Newer →</a>
       </p>
-      <FactList
-        title="What happened"
+      <FactCard
+        title="Details"
         facts={{
-          "Of what": <Subject event={event} />,
-          "By whom": <Actor event={event} />,
-          When: <Time at={createdAt} />,
+          Resource: <Subject event={event} />,
+          Actor: <Actor event={event} />,
+          Time: <Time at={createdAt} />,
           Type: <code>{type}</code>,
         }}
       />

@@ -1,17 +1,18 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Event } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
 import { Actor, EventDetails, Subject, useNames } from "../parts/event.tsx";
-import { EVENT_TYPES, EVENT_WORDS, type EventType } from "../parts/event-types.ts";
+import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { SelectField } from "../parts/form.tsx";
-import { useListing } from "../parts/loading.ts";
+import { countOf } from "../parts/format.ts";
+import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
+import { mergeEvents } from "./event-list.ts";
 
 const PAGE_EVENTS = 50;
 
@@ -22,7 +23,7 @@ interface Filters {
   before?: string | undefined;
 }
 
-/** What happened in the team, newest first. */
+/** The event log of the team, newest first. */
 export function Events() {
   const { type, after, before }: Filters = Object.fromEntries(query.value);
   const filters = { type: type || undefined, after: after || undefined, before: before || undefined };
@@ -35,10 +36,10 @@ export function Events() {
           value={type ?? ""}
           onChange={(chosen) => navigate(href("/events", { after, before, type: chosen }), { replace: true })}
         >
-          <option value="">All</option>
-          {EVENT_TYPES.map((one) => (
-            <option key={one} value={one}>
-              {EVENT_WORDS[one]}
+          <option value="">All events</option>
+          {EVENT_TYPES.map((name) => (
+            <option key={name} value={name}>
+              {EVENT_LABELS[name]}
             </option>
           ))}
         </SelectField>
@@ -48,39 +49,35 @@ export function Events() {
         (id) =>
           id && (
             <p key={id} class="quiet">
-              Only what happened {id === after ? "after" : "before"}{" "}
+              Showing events {id === after ? "after" : "before"}{" "}
               <a href={href(`/events/${id}`)}>
-                event <code>{id}</code>
+                <code>{id}</code>
               </a>
             </p>
           ),
       )}
-      <Trail key={query.value.toString()} {...filters} />
+      <EventLog key={query.value.toString()} {...filters} />
     </Page>
   );
 }
 
 const isReading = () => scrollY > 0 || document.querySelector("tbody :focus, tbody [aria-expanded=true]") !== null;
 
-/** What is new appears on top by itself, but for whoever is reading further down, whom a button tells of it. */
-function Trail(filters: Filters) {
+/** New events appear on top. If the user is reading further down, a button announces them instead. */
+function EventLog(filters: Filters) {
   const { type, before } = filters;
   const events = useListing((signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }), []);
   useNames();
   const [, redraw] = useState({});
   const newestShown = useRef<string | undefined>(undefined);
-  useEffect(
-    () =>
-      onEvent((event) => {
-        if (before || (type && event.type !== type)) return;
-        events.change((items) => (items.some(({ _id }) => _id === event._id) ? items : [event, ...items]));
-      }),
-    [events.change],
+  const isComplete = !events.more;
+  useEvents(
+    (event) => !before && (!type || event.type === type),
+    (arrived) => events.change((items) => mergeEvents(items, arrived, isComplete)),
   );
   const items = events.items ?? [];
   const newest = items[0]?._id;
   if (newestShown.current === undefined || !isReading()) newestShown.current = newest;
-  // Ids ascend with time.
   const shown = items.filter(({ _id }) => _id <= (newestShown.current ?? ""));
   const waiting = items.length - shown.length;
   const show = () => {
@@ -89,6 +86,7 @@ function Trail(filters: Filters) {
     scrollTo(0, 0);
     document.querySelector("h1")?.focus({ preventScroll: true });
   };
+  const isFiltered = type || filters.after || before;
   return (
     <>
       <Failure error={events.error} onRetry={events.reload} />
@@ -96,25 +94,19 @@ function Trail(filters: Filters) {
         <div class="fresh" role="status">
           {waiting > 0 && (
             <button type="button" class="button primary" onClick={show}>
-              {waiting === 1 ? "1 new event" : `${waiting} new events`}
+              {countOf(waiting, "new event")}
             </button>
           )}
         </div>
         {events.items?.length === 0 && (
-          <Empty
-            title={
-              events.more ? "None among the latest" : type || filters.after || before ? "No such event" : "No events"
-            }
-          >
+          <Empty title={events.more ? "No matches so far" : isFiltered ? "No matching events" : "No events"}>
             <p>
-              {events.more
-                ? "There may be older ones."
-                : "What happens in the team from now on appears here by itself, and is kept for some weeks."}
+              {events.more ? "Older events may match." : "Activity shows up here in real time and is kept for 30 days."}
             </p>
           </Empty>
         )}
         {shown.length > 0 && (
-          <Table columns={["What", "Of what", "By whom", "When"]} buttons="Details">
+          <Table columns={["Event", "Resource", "Actor", "Time"]} buttons="Details">
             {shown.map((event) => (
               <Row key={event._id} event={event} />
             ))}
@@ -132,14 +124,14 @@ function Row({ event }: { event: Event }) {
   return (
     <>
       <tr>
-        <th scope="row">{EVENT_WORDS[type] ?? type}</th>
-        <td data-label="Of what">
+        <th scope="row">{EVENT_LABELS[type] ?? type}</th>
+        <td data-label="Resource">
           <Subject event={event} />
         </td>
-        <td data-label="By whom">
+        <td data-label="Actor">
           <Actor event={event} />
         </td>
-        <td data-label="When">
+        <td data-label="Time">
           <Time at={createdAt} />
         </td>
         <td class="number">
@@ -148,7 +140,7 @@ function Row({ event }: { event: Event }) {
             class="button small"
             aria-expanded={isOpen}
             aria-controls={isOpen ? _id : undefined}
-            aria-label={`Details of ${EVENT_WORDS[type] ?? type}`}
+            aria-label={`Details of ${EVENT_LABELS[type] ?? type}`}
             onClick={() => setOpen(!isOpen)}
           >
             Details

@@ -1,41 +1,36 @@
-import type { FileEvent, FileFilters, FileMetadata, StoredFile } from "../../client/stowage.ts";
+import type { FileEvent, FileFilters, StoredFile } from "../../client/stowage.ts";
 
-/** What a list shows of a file. The size is known only of files that an event told of. */
-export type FileRow = Pick<StoredFile, "_id" | "originalName" | "fileType" | "status" | "createdAt" | "__v"> &
-  Partial<Pick<FileMetadata, "size">>;
+/* The rows of the list of files. Pure, so that they are tested without a browser. */
 
-/** A type that is new in the API does not compile until it is here. */
-const KNOWN_TYPES: Record<StoredFile["fileType"], 0> = {
-  "audio file": 0,
-  "video file": 0,
-  "image file": 0,
-  "document file": 0,
-  "text file": 0,
-  "archive file": 0,
-  "other file": 0,
-};
-export const FILE_TYPES = Object.keys(KNOWN_TYPES);
+/** What the list shows of a file: fields that both the API's lists and its events contain. */
+export type FileRow = Pick<
+  StoredFile,
+  "_id" | "originalName" | "fileType" | "status" | "createdAt" | "__v" | "size" | "mimeType" | "durationSeconds"
+>;
 
-/** What became of files since the list was loaded; null of a deleted one. */
-export type News = Map<string, FileRow | null>;
+export const SORTS = ["date", "name"] as const;
+export type Sort = (typeof SORTS)[number];
 
-export function note(news: News, { type, subject, data }: FileEvent): void {
-  news.set(subject.id, type === "file.deleted" ? null : data);
+/** The latest state of files since the list was loaded; null if deleted. */
+export type Updates = Map<string, FileRow | null>;
+
+export function applyEvent(updates: Updates, { type, subject, data }: FileEvent): void {
+  updates.set(subject.id, type === "file.deleted" ? null : data);
 }
 
-/** The first instant of a day in the reader's zone, so many days later; undefined where it is none. */
-function startOfDay(day: string | null, later = 0): number | undefined {
+/** Midnight of a day in the reader's time zone, `daysLater`; undefined if the text is not a date. */
+function startOfDay(day: string | null, daysLater = 0): number | undefined {
   if (!day) return undefined;
   const date = new Date(`${day}T00:00`);
-  date.setDate(date.getDate() + later);
+  date.setDate(date.getDate() + daysLater);
   const time = date.getTime();
   return time > 0 ? time : undefined;
 }
 
 const iso = (time: number | undefined) => time && new Date(time).toISOString();
 
-/** The filters that an address asks for: of `from` and `until` both days are part. */
-export function filtersOf(query: URLSearchParams): FileFilters {
+/** The API's filters for the query of the URL. Both the first and the last day are included. */
+export function filtersFrom(query: URLSearchParams): FileFilters {
   const from = startOfDay(query.get("from"));
   const given = {
     status: query.get("status"),
@@ -47,7 +42,7 @@ export function filtersOf(query: URLSearchParams): FileFilters {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as FileFilters;
 }
 
-function isWanted(file: FileRow, { status, fileType, name, createdAfter, createdBefore }: FileFilters): boolean {
+function matches(file: FileRow, { status, fileType, name, createdAfter, createdBefore }: FileFilters): boolean {
   const created = Date.parse(file.createdAt);
   return (
     (!status || file.status === status) &&
@@ -58,27 +53,37 @@ function isWanted(file: FileRow, { status, fileType, name, createdAfter, created
   );
 }
 
+const byDate = (one: FileRow, other: FileRow) => (one._id > other._id ? -1 : 1);
+const byName = (one: FileRow, other: FileRow) => {
+  if (one.originalName === other.originalName) return one._id < other._id ? -1 : 1;
+  return one.originalName < other.originalName ? -1 : 1;
+};
+const { compare } = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
+
 /**
- * A list as it is by now: what was loaded, and what became of it since. A file that is new is part of it where it lies
- * before the last one that was loaded, or where all of them were.
+ * The rows to show: the loaded files with their updates. A new file is included if it belongs before the last loaded one,
+ * or if all files are loaded. @param sort the order if all files are loaded; otherwise that of the API
  */
-export function rowsOf(loaded: FileRow[], news: News, filters: FileFilters, isWhole: boolean): FileRow[] {
-  const byName = filters.name !== undefined;
-  const isBefore = (one: FileRow, other: FileRow) => {
-    if (!byName) return one._id > other._id;
-    return one.originalName === other.originalName ? one._id < other._id : one.originalName < other.originalName;
-  };
+export function mergeRows(
+  loaded: FileRow[],
+  updates: Updates,
+  filters: FileFilters,
+  isComplete: boolean,
+  sort: Sort = "date",
+): FileRow[] {
+  const order = filters.name === undefined ? byDate : byName;
   const known = new Set(loaded.map(({ _id }) => _id));
   const rows = loaded.flatMap((file) => {
-    const now = news.get(file._id);
-    if (now === null) return [];
-    return now && now.__v >= file.__v ? { ...file, ...now } : file;
+    const update = updates.get(file._id);
+    if (update === null) return [];
+    return update && update.__v >= file.__v ? update : file;
   });
   const last = loaded.at(-1);
-  const added = [...news.values()].filter(
+  const added = [...updates.values()].filter(
     (file): file is FileRow =>
-      !!file && !known.has(file._id) && (isWhole || (last !== undefined && isBefore(file, last))),
+      !!file && !known.has(file._id) && (isComplete || (last !== undefined && order(file, last) < 0)),
   );
-  const wanted = [...rows, ...added].filter((file) => isWanted(file, filters));
-  return added.length > 0 ? wanted.sort((one, other) => (isBefore(one, other) ? -1 : 1)) : wanted;
+  const shown = [...rows, ...added].filter((file) => matches(file, filters));
+  if (isComplete && sort === "name") return shown.sort((one, other) => compare(one.originalName, other.originalName));
+  return added.length > 0 ? shown.sort(order) : shown;
 }

@@ -1,52 +1,65 @@
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { FactList } from "../parts/facts.tsx";
+import { Actor, useNames } from "../parts/event.tsx";
+import { EVENT_LABELS } from "../parts/event-types.ts";
+import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
-import { useLoaded } from "../parts/loading.ts";
+import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { useEvents, useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
-import { CopyButton, formatBytes, formatCount, formatDuration, StatusBadge, Time } from "../parts/values.tsx";
+import { CopyButton, StatusBadge, Time } from "../parts/values.tsx";
 import { lastList, navigate } from "../router.ts";
 import { client } from "../session.ts";
-import { Player } from "../sound/player.tsx";
+import { FilePlayer } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
+
+/** The API has no list of a file's events, so the latest events of the team are searched. */
+const SEARCHED_EVENTS = 100;
+/** The API explains these to developers; users need to know what to do. */
+const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
+  audio_unreadable: "We couldn't find any audio in this file. It may be damaged.",
+  retries_exhausted: "Processing failed after several attempts. Try reprocessing the file.",
+  inspection_failed: "We couldn't read this file because of an error on our side.",
+  bytes_altered: "The stored file is corrupted. Upload it again.",
+  bytes_missing: "The stored file is missing. Upload it again.",
+};
 
 export function FilePage({ id }: { id: string }) {
   const loaded = useLoaded((signal) => client.value.files.get(id, { signal }), [id]);
   const { value: file, error, reload } = loaded;
-  useEffect(() => onEvent(({ subject }) => subject.id === id && reload()), [id, reload]);
-  const back = <a href={lastList.address}>All files</a>;
-  if (isMissing(error)) return <Unloaded what="File" of={loaded} back={back} />;
+  useEvents(({ subject }) => subject.id === id, reload);
+  const back = <a href={lastList.url}>← Files</a>;
+  if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={back} />;
   return (
     <Page title={file?.originalName ?? "File"} actions={file && <Actions file={file} />}>
       <p>{back}</p>
       <Failure error={error} onRetry={reload} />
-      {file ? <Details file={file} /> : !error && <p role="status">Loading …</p>}
+      {file ? <Details file={file} /> : !error && <p role="status">Loading…</p>}
     </Page>
   );
 }
 
 function Actions({ file }: { file: FileMetadata }) {
   const { run, isRunning, error } = useTask();
-  const [isAsked, setAsked] = useState(false);
-  const isGone = useRef(false);
-  const isDone = file.status === "completed" || file.status === "failed";
+  const [isDeleting, setDeleting] = useState(false);
+  const isDeleted = useRef(false);
+  const isSettled = file.status === "completed" || file.status === "failed";
   const download = () =>
     run(async () => {
       const link = document.createElement("a");
       link.href = await client.value.files.sign(file._id);
-      // It is stored as an attachment with its own name. So marked, the page stays even where it is not.
+      // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
       link.download = file.originalName;
       link.click();
     });
-  const processAgain = () =>
+  const reprocess = () =>
     run(async () => {
       await client.value.files.reprocess(file._id);
-      announce("The file is processed again.");
+      announce("Reprocessing started");
     });
   return (
     <>
@@ -56,135 +69,173 @@ function Actions({ file }: { file: FileMetadata }) {
       <button
         type="button"
         class="button"
-        aria-disabled={isRunning || !isDone}
-        onClick={() => isDone && processAgain()}
+        aria-disabled={isRunning || !isSettled}
+        onClick={() => isSettled && reprocess()}
       >
-        Process again
+        Reprocess
       </button>
-      <button type="button" class="button danger" onClick={() => setAsked(true)}>
+      <button type="button" class="button danger" onClick={() => setDeleting(true)}>
         Delete file
       </button>
       <Failure error={error} />
-      {isAsked && (
+      {isDeleting && (
         <DeleteFiles
           files={[file]}
-          onGone={() => {
-            isGone.current = true;
+          onDeleted={() => {
+            isDeleted.current = true;
           }}
-          onClose={() => (isGone.current ? navigate(lastList.address) : setAsked(false))}
+          onClose={() => (isDeleted.current ? navigate(lastList.url) : setDeleting(false))}
         />
       )}
     </>
   );
 }
 
-const Copyable = ({ text, what }: { text: string; what: string }) => (
+const Copyable = ({ text, label }: { text: string; label: string }) => (
   <>
-    <code>{text}</code> <CopyButton text={text} what={what} />
+    <code>{text}</code> <CopyButton text={text} label={label} />
   </>
 );
 
+const channelsLabel = (channels: number) => ({ 1: "Mono", 2: "Stereo" })[channels] ?? formatCount(channels);
+
 function Details({ file }: { file: FileMetadata }) {
   const { audio, failure, processedAt, sha256, size } = file;
-  const isHeard = /^(audio|video)\//.test(file.mimeType) && size > 0 && !failure;
-  const kind = { 1: "1, mono", 2: "2, stereo" };
+  const isPlayable = /^(audio|video)\//.test(file.mimeType) && size > 0 && !failure;
   return (
     <>
       {failure && (
         <div class="failure">
-          <p>{failure.message}</p>
+          <p>{FAILURES[failure.code] ?? failure.message}</p>
           <p class="quiet">
-            <code>{failure.code}</code>
+            <code>{failure.code}</code>: {failure.message}
           </p>
         </div>
       )}
-      {isHeard && <Player file={file} />}
+      {isPlayable && <FilePlayer file={file} />}
       <div class="columns">
-        <FactList
-          title="File"
-          facts={{
-            Name: <bdi>{file.originalName}</bdi>,
-            Status: (
-              <span role="status">
-                <StatusBadge status={file.status} />
-              </span>
-            ),
-            Type: file.fileType,
-            "Media type": <code>{file.mimeType}</code>,
-            Size: `${formatBytes(size)}${size < 1000 ? "" : ` (${formatCount(size)} bytes)`}`,
-            Created: <Time at={file.createdAt} />,
-            Changed: <Time at={file.updatedAt} />,
-            Processed: processedAt && <Time at={processedAt} />,
-            Version: file.__v,
-            Id: <Copyable text={file._id} what="id" />,
-            "SHA-256": sha256 && <Copyable text={sha256} what="SHA-256" />,
-            "Stored at": <Copyable text={file.path} what="address" />,
-          }}
-        />
         <div class="stack">
-          <SignedAddress id={file._id} />
+          <FactCard
+            title="File"
+            facts={{
+              Status: (
+                <span role="status">
+                  <StatusBadge status={file.status} />
+                </span>
+              ),
+              Type: TYPE_LABELS[file.fileType],
+              Size: formatBytes(size),
+              Uploaded: <Time at={file.createdAt} />,
+            }}
+          />
           {audio && (
-            <FactList
-              title="Sound"
+            <FactCard
+              title="Audio"
               facts={{
                 Duration: audio.durationSeconds !== null && formatDuration(audio.durationSeconds),
-                Container: audio.container,
                 Codec: audio.codec,
-                "Sample rate": audio.sampleRate && `${formatCount(audio.sampleRate)} Hz`,
-                Channels: audio.channels && (kind[audio.channels as 1 | 2] ?? audio.channels),
+                "Sample rate": audio.sampleRate && `${formatCount(audio.sampleRate / 1000)} kHz`,
+                Channels: audio.channels && channelsLabel(audio.channels),
                 "Bit rate": audio.bitrate && `${formatCount(Math.round(audio.bitrate / 1000))} kbit/s`,
-                Lossless: audio.lossless === null ? null : audio.lossless ? "yes" : "no",
+                Lossless: audio.lossless === null ? null : audio.lossless ? "Yes" : "No",
               }}
             />
           )}
+          {audio && Object.keys(audio.tags).length > 0 && (
+            <section class="card stack">
+              <h2>Tags</h2>
+              <Tags tags={audio.tags} />
+            </section>
+          )}
+        </div>
+        <div class="stack">
+          <ShareLink id={file._id} />
+          <Activity id={file._id} />
+          <details class="card">
+            <summary>Technical details</summary>
+            <Facts
+              facts={{
+                ID: <Copyable text={file._id} label="ID" />,
+                "Media type": <code>{file.mimeType}</code>,
+                Container: audio?.container,
+                Bytes: formatCount(size),
+                "SHA-256": sha256 && <Copyable text={sha256} label="SHA-256" />,
+                Processed: processedAt && <Time at={processedAt} />,
+                "Last modified": <Time at={file.updatedAt} />,
+                Version: file.__v,
+                "Storage path": <Copyable text={file.path} label="storage path" />,
+              }}
+            />
+          </details>
         </div>
       </div>
-      {audio && Object.keys(audio.tags).length > 0 && (
-        <section class="card stack">
-          <h2>Tags</h2>
-          <Tags tags={audio.tags} />
-        </section>
-      )}
     </>
   );
 }
 
-/** The file's own words, shown as text only. */
-function Tags({ tags }: { tags: Record<string, string | number> }) {
+/** The latest events of a file. */
+function Activity({ id }: { id: string }) {
+  const { value: events, reload } = useLoaded(
+    async (signal) => {
+      const { items } = await client.value.events.list({ limit: SEARCHED_EVENTS }, { signal }).page();
+      return items.filter(({ subject }) => subject.id === id);
+    },
+    [id],
+  );
+  useEvents(({ subject }) => subject.id === id, reload);
+  useNames();
+  if (!events || events.length === 0) return null;
   return (
-    <dl class="facts">
-      {Object.entries(tags).map(([name, value]) => (
-        <div key={name}>
-          <dt>
-            <bdi>{name}</bdi>
-          </dt>
-          <dd>
-            <span dir="auto" class="text">
-              {value}
+    <section class="card stack" aria-labelledby="activity">
+      <h2 id="activity">Recent activity</h2>
+      <ul class="activity">
+        {events.map((event) => (
+          <li key={event._id}>
+            {EVENT_LABELS[event.type] ?? event.type}{" "}
+            <span class="quiet">
+              by <Actor event={event} /> · <Time at={event.createdAt} isRelative />
             </span>
-          </dd>
-        </div>
-      ))}
-    </dl>
+          </li>
+        ))}
+      </ul>
+    </section>
   );
 }
 
-const LIVES = { 60: "A minute", 3600: "An hour", 86400: "A day", 604800: "A week", own: "So many seconds" };
+/** The file's own words, shown as text only. */
+const Tags = ({ tags }: { tags: Record<string, string | number> }) => (
+  <dl class="facts">
+    {Object.entries(tags).map(([name, value]) => (
+      <div key={name}>
+        <dt>
+          <bdi>{name}</bdi>
+        </dt>
+        <dd>
+          <span dir="auto" class="text">
+            {value}
+          </span>
+        </dd>
+      </div>
+    ))}
+  </dl>
+);
 
-function SignedAddress({ id }: { id: string }) {
-  const [life, setLife] = useState("3600");
-  const [made, setMade] = useState<{ address: string; endsAt: string } | null>(null);
+const LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
+
+function ShareLink({ id }: { id: string }) {
+  const [lifetime, setLifetime] = useState("3600");
+  const [link, setLink] = useState<{ url: string; expiresAt: string } | null>(null);
   const { run, isRunning, error } = useTask();
-  const make = (form: HTMLFormElement) =>
+  const create = (form: HTMLFormElement) =>
     run(async () => {
-      setMade(null);
-      const expiresIn = Number(textOf(form, life === "own" ? "expiresIn" : "life"));
-      const endsAt = new Date(Date.now() + expiresIn * 1000).toISOString();
-      const address = await client.value.files.sign(id, { expiresIn });
-      setMade({ address, endsAt });
-      // Where the browser does not let it be copied, it is there to be copied by hand.
-      await navigator.clipboard.writeText(address).then(
-        () => announce("Copied signed address."),
+      setLink(null);
+      const expiresIn = Number(textOf(form, lifetime === "custom" ? "expiresIn" : "lifetime"));
+      const expiresAt = new Date(Date.now() + expiresIn * 1000).toISOString();
+      const url = await client.value.files.sign(id, { expiresIn });
+      setLink({ url, expiresAt });
+      // If the browser denies this, the user copies the shown URL.
+      await navigator.clipboard.writeText(url).then(
+        () => announce("Link copied"),
         () => {},
       );
     });
@@ -192,30 +243,30 @@ function SignedAddress({ id }: { id: string }) {
     <Form
       class="card stack"
       error={error}
-      onSend={make}
+      onSubmit={create}
       end={
         <>
           <button type="submit" class="button" aria-disabled={isRunning}>
-            Make signed address
+            Create link
           </button>
-          {made && (
+          {link && (
             <p role="status">
-              <Copyable text={made.address} what="signed address" /> It ends: <Time at={made.endsAt} />
+              <Copyable text={link.url} label="URL" /> Expires <Time at={link.expiresAt} />
             </p>
           )}
         </>
       }
     >
-      <h2>Signed address</h2>
-      <p class="quiet">It opens the file to whoever holds it, without a key, until it ends.</p>
-      <SelectField label="It lives for" name="life" value={life} onChange={setLife}>
-        {Object.entries(LIVES).map(([seconds, label]) => (
+      <h2>Share link</h2>
+      <p class="quiet">Anyone with this link can open the file until it expires.</p>
+      <SelectField label="Expires in" name="lifetime" value={lifetime} onChange={setLifetime}>
+        {Object.entries(LIFETIMES).map(([seconds, label]) => (
           <option key={seconds} value={seconds}>
             {label}
           </option>
         ))}
       </SelectField>
-      {life === "own" && (
+      {lifetime === "custom" && (
         <TextField label="Seconds" name="expiresIn" type="number" min={1} max={604_800} defaultValue="600" required />
       )}
     </Form>

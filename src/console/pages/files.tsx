@@ -1,117 +1,114 @@
-import { type ReadonlySignal, type Signal, useComputed, useSignal } from "@preact/signals";
+import { type Signal, useComputed, useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
-import { isFileEvent } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
+import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
 import { SelectField, TextField } from "../parts/form.tsx";
-import { useListing, useLoaded } from "../parts/loading.ts";
+import { countOf, formatBytes, formatCount, formatDuration, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { formatBytes, formatCount, STATUSES, StatusBadge, Time } from "../parts/values.tsx";
+import { StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList, navigate, query } from "../router.ts";
 import { client } from "../session.ts";
-import { UploadButtons } from "../uploads/dropping.tsx";
-import { countFiles, DeleteFiles } from "./delete-files.tsx";
-import { FILE_TYPES, type FileRow, filtersOf, type News, note, rowsOf } from "./file-rows.ts";
+import { PlayButton } from "../sound/player.tsx";
+import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
+import { DeleteFiles } from "./delete-files.tsx";
+import { applyEvent, type FileRow, filtersFrom, mergeRows, type Sort, type Updates } from "./file-rows.ts";
 
 const PAGE_FILES = 100;
+/** The most pages that a link or "back" loads. More rows at once freeze the tab. */
+const MAX_FIRST_PAGES = 5;
 const TYPING_MILLISECONDS = 250;
 
 function setQuery(changes: Record<string, string>): void {
   navigate(href("/files", { ...Object.fromEntries(query.value), ...changes }), { replace: true });
 }
+/** Other filters make another list, which starts at its first page. */
+const setFilter = (filter: Record<string, string>) => setQuery({ ...filter, pages: "" });
 
 export function Files() {
-  const { pages, ...asked } = Object.fromEntries(query.value);
-  const filters = filtersOf(query.value);
+  const { pages = "1", sort, ...filterQuery } = Object.fromEntries(query.value);
+  const filters = filtersFrom(query.value);
   const { items, more, error, isLoading, reload } = useListing(
     (signal) => client.value.files.list({ ...filters, limit: PAGE_FILES }, { signal }),
-    [new URLSearchParams(asked).toString()],
-    Math.max(1, Math.min(Number(pages) || 1, 100)),
+    [new URLSearchParams(filterQuery).toString()],
+    Math.min(Math.max(Number(pages) || 1, 1), MAX_FIRST_PAGES),
   );
-  const news = useRef<News>(new Map()).current;
-  const [, refresh] = useReducer((round: number) => round + 1, 0);
-  useEffect(() => {
-    let frame = 0;
-    const end = onEvent((event) => {
-      if (!isFileEvent(event)) return;
-      note(news, event);
-      // Once for all that came together.
-      frame ||= requestAnimationFrame(() => {
-        frame = 0;
-        refresh(0);
-      });
-    });
-    return () => {
-      end();
-      cancelAnimationFrame(frame);
-    };
-  }, []);
-  const { value: sizes } = useLoaded(async (signal) => {
-    const { items } = await client.value.events.list({ type: "file.uploaded", limit: PAGE_FILES }, { signal }).page();
-    return new Map(items.filter(isFileEvent).map(({ subject, data }) => [subject.id, data.size]));
-  }, []);
+  const updates = useRef<Updates>(new Map()).current;
+  const [round, refresh] = useReducer((before: number) => before + 1, 0);
+  useEvents(isFileEvent, (events) => {
+    for (const event of events as FileEvent[]) applyEvent(updates, event);
+    refresh(0);
+  });
   const selected = useSignal(new Set<string>());
-  const [deleted, setDeleted] = useState<FileRow[] | null>(null);
-
-  const rows = items && rowsOf(items, news, filters, !more);
+  const [toDelete, setToDelete] = useState<FileRow[] | null>(null);
+  // A list that is filtered by name is in the order of names.
+  const order: Sort = sort === "name" || filters.name !== undefined ? "name" : "date";
+  const rows = useMemo(
+    () => items && mergeRows(items, updates, filters, !more, order),
+    [items, round, query.value.toString()],
+  );
   const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
   useEffect(() => {
-    lastList.address = location.pathname + location.search;
+    lastList.url = location.pathname + location.search;
     if (!rows || !lastList.id) return;
     document.querySelector<HTMLElement>(`a[href="${href(`/files/${lastList.id}`)}"]`)?.focus();
     lastList.id = "";
   });
   const isFiltered = Object.keys(filters).length > 0;
-  // While the list of other filters is loading, this one is shown.
+  // While the list for new filters loads, the previous one stays.
   const wasFiltered = useMemo(() => isFiltered, [items]);
   const showMore = async () => {
-    const here = location.href;
+    const url = location.href;
     await more?.();
-    if (location.href === here) setQuery({ pages: String(Number(pages ?? 1) + 1) });
+    if (location.href === url) setQuery({ pages: String(Number(pages) + 1) });
   };
+  const deleteChosen = () => setToDelete(chosen);
   return (
-    <Page title="Files" actions={<UploadButtons />}>
-      <Filters isFiltered={isFiltered} />
+    <Page
+      title="Files"
+      actions={
+        <>
+          <UploadFilesButton />
+          <UploadFolderButton />
+        </>
+      }
+    >
+      {(isFiltered || wasFiltered || items?.length !== 0) && <Filters isFiltered={isFiltered} />}
       <Failure error={error} onRetry={reload} />
       {rows && rows.length > 0 ? (
-        <>
-          <Selection selected={selected} rows={rows} chosen={chosen} onDelete={() => setDeleted(chosen)} />
-          <table class="table files" aria-busy={isLoading}>
-            <thead>
-              <tr>
-                <th scope="col">
-                  <span class="visually-hidden">Selected</span>
-                </th>
-                <th scope="col">Name</th>
-                <th scope="col">Status</th>
-                <th scope="col">Type</th>
-                <th scope="col" class="number">
-                  Size
-                </th>
-                <th scope="col">Created</th>
-              </tr>
-            </thead>
-            <tbody>
-              {rows.map((file) => (
-                <Row key={file._id} file={file} size={file.size ?? sizes?.get(file._id)} selected={selected} />
-              ))}
-            </tbody>
-          </table>
-        </>
+        <table class="files" aria-busy={isLoading}>
+          <Head
+            rows={rows}
+            chosen={chosen}
+            selected={selected}
+            sort={order}
+            canSort={!more && filters.name === undefined}
+            onDelete={deleteChosen}
+          />
+          <tbody>
+            {rows.map((file) => (
+              <Row key={file._id} file={file} selected={selected} />
+            ))}
+          </tbody>
+        </table>
       ) : (
         rows && !more && <NoFiles isFiltered={wasFiltered} />
       )}
-      {rows?.length === 0 && more && <p class="quiet">None so far, but not all files were looked at yet.</p>}
-      <More of={{ items: rows, isLoading, more: more && showMore }} />
-      {deleted && (
+      {rows?.length === 0 && more && <p class="quiet">No matches so far. Keep searching?</p>}
+      <More
+        of={{ items: rows, isLoading, more: more && showMore }}
+        label={rows?.length ? "Load more" : "Search more"}
+      />
+      {toDelete && (
         <DeleteFiles
-          files={deleted}
-          onGone={(id) => {
-            news.set(id, null);
+          files={toDelete}
+          onDeleted={(ids) => {
+            for (const id of ids) updates.set(id, null);
             refresh(0);
           }}
-          onClose={() => setDeleted(null)}
+          onClose={() => setToDelete(null)}
         />
       )}
     </Page>
@@ -120,13 +117,14 @@ export function Files() {
 
 function NoFiles({ isFiltered }: { isFiltered: boolean }) {
   return isFiltered ? (
-    <Empty title="No file is like that.">
-      <p>No file of the team meets all filters.</p>
+    <Empty title="No matching files">
+      <p>Try a different search or clear the filters.</p>
       <ClearFilters />
     </Empty>
   ) : (
-    <Empty title="No files yet.">
-      <p>Drop files here or choose them with “Upload files”: they are listed as soon as they are stored.</p>
+    <Empty title="No files yet">
+      <p>Drag files here, or choose them.</p>
+      <UploadFilesButton />
     </Empty>
   );
 }
@@ -140,52 +138,68 @@ const ClearFilters = () => (
 function Filters({ isFiltered }: { isFiltered: boolean }) {
   const shown = query.value;
   const value = (name: string) => shown.get(name) ?? "";
+  const options = (labels: Record<string, string>) =>
+    Object.entries(labels).map(([name, label]) => (
+      <option key={name} value={name}>
+        {label}
+      </option>
+    ));
   return (
-    <search class="filters">
+    <search class="files-filters">
       <NameFilter />
-      <SelectField label="Status" name="status" value={value("status")} onChange={(status) => setFilter({ status })}>
-        <option value="">Any</option>
-        {STATUSES.map((status) => (
-          <option key={status}>{status}</option>
-        ))}
-      </SelectField>
-      <SelectField label="Type" name="type" value={value("type")} onChange={(type) => setFilter({ type })}>
-        <option value="">Any</option>
-        {FILE_TYPES.map((type) => (
-          <option key={type}>{type}</option>
-        ))}
-      </SelectField>
-      {(["from", "until"] as const).map((name) => (
-        <TextField
-          key={name}
-          label={`Created ${name}`}
-          name={name}
-          type="date"
-          value={value(name)}
-          onInput={({ currentTarget }) => setFilter({ [name]: currentTarget.value })}
-        />
-      ))}
+      <Chip isActive={value("type") !== ""}>
+        <SelectField label="Type" name="type" value={value("type")} onChange={(type) => setFilter({ type })}>
+          <option value="">All types</option>
+          {options(TYPE_LABELS)}
+        </SelectField>
+      </Chip>
+      <Chip isActive={value("status") !== ""}>
+        <SelectField label="Status" name="status" value={value("status")} onChange={(status) => setFilter({ status })}>
+          <option value="">All statuses</option>
+          {options(STATUS_LABELS)}
+        </SelectField>
+      </Chip>
+      <details class="files-dates" data-active={value("from") !== "" || value("until") !== ""}>
+        <summary>Date</summary>
+        <div class="card stack">
+          {(["from", "until"] as const).map((name) => (
+            <TextField
+              key={name}
+              label={name === "from" ? "Uploaded after" : "Uploaded before"}
+              name={name}
+              type="date"
+              value={value(name)}
+              onInput={({ currentTarget }) => setFilter({ [name]: currentTarget.value })}
+            />
+          ))}
+        </div>
+      </details>
       {isFiltered && <ClearFilters />}
     </search>
   );
 }
 
-const setFilter = (filter: Record<string, string>) => setQuery({ ...filter, pages: "" });
+const Chip = ({ isActive, children }: { isActive: boolean; children: ComponentChildren }) => (
+  <div class="files-chip" data-active={isActive}>
+    {children}
+  </div>
+);
 
-/** Asks when whoever types has stopped. */
+/** Applies the filter when the user pauses typing. */
 function NameFilter() {
-  const asked = query.value.get("name") ?? "";
-  const [typed, setTyped] = useState(asked);
+  const applied = query.value.get("name") ?? "";
+  const [typed, setTyped] = useState(applied);
   const timer = useRef(0);
   useEffect(() => {
-    if (!timer.current) setTyped(asked);
-  }, [asked]);
+    if (!timer.current) setTyped(applied);
+  }, [applied]);
   useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <TextField
-      label="Name begins with"
+      label="Name starts with"
       name="name"
       type="search"
+      placeholder="Name starts with…"
       spellcheck={false}
       value={typed}
       onInput={({ currentTarget: { value } }) => {
@@ -200,56 +214,80 @@ function NameFilter() {
   );
 }
 
-function Selection({
-  selected,
-  rows,
-  chosen,
-  onDelete,
-}: {
-  selected: Signal<Set<string>>;
+interface HeadProps {
   rows: FileRow[];
   chosen: FileRow[];
+  selected: Signal<Set<string>>;
+  sort: Sort;
+  /** Whether all files are loaded, so that they can be sorted. */
+  canSort: boolean;
   onDelete: () => void;
-}) {
+}
+
+/** The column headers; while files are selected, the actions for all of them. */
+function Head({ rows, chosen, selected, sort, canSort, onDelete }: HeadProps) {
   const isAll = chosen.length === rows.length;
   const isSome = chosen.length > 0;
+  const sortable = (label: string, name: Sort) =>
+    canSort ? (
+      <button type="button" class="files-sort" onClick={() => setQuery({ sort: name === "date" ? "" : name })}>
+        {label}
+        <span aria-hidden="true">{sort === name ? (name === "date" ? " ↓" : " ↑") : ""}</span>
+      </button>
+    ) : (
+      label
+    );
+  const sorted = (name: Sort) => (sort === name ? (name === "date" ? "descending" : "ascending") : undefined);
   return (
-    <div class="selection">
-      <label>
-        <input
-          type="checkbox"
-          checked={isAll}
-          indeterminate={isSome && !isAll}
-          onChange={() => {
-            selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
-          }}
-        />
-        Select all shown
-      </label>
-      <p class="quiet" role="status">
-        {isSome ? `${formatCount(chosen.length)} of ${countFiles(rows.length)} selected` : countFiles(rows.length)}
-      </p>
-      {isSome && (
-        <button type="button" class="button danger small" onClick={onDelete}>
-          Delete {countFiles(chosen.length)}
-        </button>
-      )}
-    </div>
+    <thead>
+      <tr>
+        <th scope="col" class="files-choice">
+          <input
+            type="checkbox"
+            aria-label="Select all"
+            checked={isAll}
+            indeterminate={isSome && !isAll}
+            onChange={() => {
+              selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
+            }}
+          />
+        </th>
+        {isSome ? (
+          <th class="files-selection" scope="col">
+            <span role="status">
+              {formatCount(chosen.length)} of {countOf(rows.length, "file")} selected
+            </span>
+            <button type="button" class="button danger small" onClick={onDelete}>
+              Delete {countOf(chosen.length, "file")}
+            </button>
+          </th>
+        ) : (
+          <>
+            <th scope="col" aria-sort={sorted("name")}>
+              {sortable("Name", "name")}
+            </th>
+            <th scope="col" class="number">
+              Duration
+            </th>
+            <th scope="col">Type</th>
+            <th scope="col" class="number">
+              Size
+            </th>
+            <th scope="col" aria-sort={sorted("date")}>
+              {sortable("Uploaded", "date")}
+            </th>
+          </>
+        )}
+      </tr>
+    </thead>
   );
 }
 
-/** It is drawn anew where its file or its selection changes, and not with the list. */
-function Row({
-  file,
-  size,
-  selected,
-}: {
-  file: FileRow;
-  size: number | undefined;
-  selected: ReadonlySignal<Set<string>> & Signal<Set<string>>;
-}) {
-  const { _id, originalName, status, fileType, createdAt } = file;
+/** A file. The link of its name covers the whole row. */
+function Row({ file, selected }: { file: FileRow; selected: Signal<Set<string>> }) {
+  const { _id, originalName, status, fileType, createdAt, durationSeconds, size, mimeType } = file;
   const isSelected = useComputed(() => selected.value.has(_id)).value;
+  const isPlayable = /^(audio|video)\//.test(mimeType) && size > 0 && status !== "failed";
   const toggle = () => {
     const ids = new Set(selected.value);
     if (!ids.delete(_id)) ids.add(_id);
@@ -257,10 +295,11 @@ function Row({
   };
   return (
     <tr>
-      <td class="choice">
+      <td class="files-choice">
         <input type="checkbox" aria-label={`Select ${originalName}`} checked={isSelected} onChange={toggle} />
       </td>
       <th scope="row">
+        {isPlayable && <PlayButton file={file} class="small" />}
         <a
           href={href(`/files/${_id}`)}
           onClick={() => {
@@ -269,16 +308,13 @@ function Row({
         >
           <bdi>{originalName}</bdi>
         </a>
+        {status !== "completed" && <StatusBadge status={status} />}
       </th>
-      <td data-label="Status">
-        <StatusBadge status={status} />
-      </td>
-      <td data-label="Type">{fileType}</td>
-      <td data-label="Size" class="number">
-        {size === undefined ? "–" : formatBytes(size)}
-      </td>
-      <td data-label="Created">
-        <Time at={createdAt} />
+      <td class="number">{durationSeconds === null ? "" : formatDuration(durationSeconds)}</td>
+      <td>{TYPE_LABELS[fileType]}</td>
+      <td class="number">{formatBytes(size)}</td>
+      <td>
+        <Time at={createdAt} isRelative />
       </td>
     </tr>
   );

@@ -3,10 +3,10 @@ import { href } from "../router.ts";
 
 export function NotFound() {
   return (
-    <Page title="Not found">
-      <Empty title="There is nothing at this address.">
+    <Page title="Page not found">
+      <Empty title="This page doesn't exist">
         <p>
-          <a href={href("/")}>Go to the start</a>
+          <a href={href("/")}>Back to Files</a>
         </p>
       </Empty>
     </Page>

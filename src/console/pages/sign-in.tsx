@@ -3,18 +3,18 @@ import { Form, TextField, textOf } from "../parts/form.tsx";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
-import { hasEnded, session, signInWithKey, signInWithPassword } from "../session.ts";
+import { isExpired, session, signInWithKey, signInWithPassword } from "../session.ts";
 
-const WAYS = { key: "With a key", password: "With email and password" };
+const METHODS = { key: "API key", password: "Email and password" };
 
-/** For whoever is not signed in, at every address: what was asked for is shown afterwards. */
+/** Shown at every URL while signed out. Afterward, the requested page appears. */
 export function SignIn() {
   const team = query.value.get("team") ?? session.value?.team?.id ?? "";
-  const [way, setWay] = useState<keyof typeof WAYS>(query.value.has("team") ? "password" : "key");
+  const [method, setMethod] = useState<keyof typeof METHODS>(query.value.has("team") ? "password" : "key");
   const { run, isRunning, error } = useTask();
-  const send = (form: HTMLFormElement) =>
+  const submit = (form: HTMLFormElement) =>
     run(() =>
-      way === "key"
+      method === "key"
         ? signInWithKey(textOf(form, "key"))
         : signInWithPassword({
             teamId: textOf(form, "teamId"),
@@ -25,21 +25,21 @@ export function SignIn() {
   return (
     <main class="sign-in" id="content">
       <Page title="Sign in">
-        {hasEnded.value && (
+        {isExpired.value && (
           <p class="notice" role="status">
-            Your key has ended or was revoked. Sign in as before: what is being uploaded waits for you.
+            Your session has expired. Sign in again to resume your uploads.
           </p>
         )}
         <fieldset class="segments">
           <legend class="visually-hidden">How to sign in</legend>
-          {Object.entries(WAYS).map(([value, label]) => (
+          {Object.entries(METHODS).map(([value, label]) => (
             <label key={value}>
               <input
                 type="radio"
-                name="way"
+                name="method"
                 value={value}
-                checked={way === value}
-                onChange={() => setWay(value as keyof typeof WAYS)}
+                checked={method === value}
+                onChange={() => setMethod(value as keyof typeof METHODS)}
               />
               {label}
             </label>
@@ -47,26 +47,34 @@ export function SignIn() {
         </fieldset>
         <Form
           error={error}
-          onSend={send}
+          onSubmit={submit}
           end={
             <button type="submit" class="button primary" aria-disabled={isRunning}>
               Sign in
             </button>
           }
         >
-          {way === "key" ? (
+          {method === "key" ? (
             <TextField
               key="key"
-              label="Secret key, or the operator's token"
+              label="Secret key or operator token"
               name="key"
               type="password"
               required
               spellcheck={false}
-              hint="It is not kept: this tab makes a key of its own from it, which ends after 12 hours or when you sign out."
+              hint="We don't store your key. This tab uses a temporary one that expires in 12 hours or when you sign out."
             />
           ) : (
             <>
-              <TextField key="team" label="Team" name="teamId" defaultValue={team} required spellcheck={false} />
+              <TextField
+                key="team"
+                label="Team ID"
+                name="teamId"
+                defaultValue={team}
+                required
+                spellcheck={false}
+                hint="Ask your admin, or use your team's sign-in link."
+              />
               <TextField key="email" label="Email" name="email" type="email" autocomplete="username" required />
               <TextField
                 key="password"

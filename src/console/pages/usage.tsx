@@ -1,19 +1,16 @@
-import { useEffect, useId } from "preact/hooks";
-import { onEvent } from "../live.ts";
+import { useId } from "preact/hooks";
 import { Failure } from "../parts/failure.tsx";
-import { useLoaded } from "../parts/loading.ts";
+import { formatBytes, formatCount, formatPercent } from "../parts/format.ts";
+import { useEvents, useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
-import { formatBytes, formatCount } from "../parts/values.tsx";
 import { client } from "../session.ts";
-
-const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumFractionDigits: 1 });
 
 export function Usage() {
   const { value: usage, error, reload } = useLoaded((signal) => client.value.usage({ signal }), []);
-  useEffect(() => onEvent(({ subject }) => subject.kind === "file" && reload()), [reload]);
+  useEvents(({ subject }) => subject.kind === "file", reload);
   return (
     <Page title="Usage">
-      <p class="quiet">What the team keeps, and may keep. Uploads that are not finished yet count in full.</p>
+      <p class="quiet">Your team's storage. Unfinished uploads count toward the limit.</p>
       <Failure error={error} onRetry={reload} />
       {usage && (
         <div class="stack">
@@ -39,7 +36,7 @@ function Bar({ label, used, limit, format }: BarProps) {
       <h2 id={id}>{label}</h2>
       <meter aria-labelledby={id} min={0} max={limit} high={limit * 0.9} value={used} />
       <p>
-        {format(used)} of {format(limit)} ({percent.format(used / limit)})
+        {format(used)} of {format(limit)} used ({formatPercent(used, limit)})
       </p>
     </section>
   );

@@ -1,11 +1,10 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { askFirst, TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { FilterForm, TextField, textOf } from "../parts/form.tsx";
-import { useListing } from "../parts/loading.ts";
+import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
@@ -19,33 +18,31 @@ export function Users() {
   const name = query.value.get("name") || undefined;
   const email = query.value.get("email") || undefined;
   const users = useListing((signal) => client.value.users.list({ name, email }, { signal }), [name, email]);
-  /** Whom the dialog changes; null for a new one, undefined while there is no dialog. */
+  /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
-  useEffect(() => onEvent(({ subject }) => subject.kind === "user" && users.reload()), [users.reload]);
+  useEvents(({ subject }) => subject.kind === "user", users.reload);
   const remove = (user: User) =>
-    askFirst({
+    confirmFirst({
       title: `Delete ${nameOf(user)}?`,
-      text: "Nobody can sign in as this user any more. Keys that were made stay: revoke them apart.",
+      text: "They'll be signed out and can no longer sign in. API keys they created keep working; revoke those separately.",
       action: "Delete user",
       onConfirm: async () => {
         await client.value.users.delete(user._id);
-        announce(`Deleted ${nameOf(user)}.`);
+        announce(`Deleted ${nameOf(user)}`);
         users.reload();
       },
     });
   const filter = (form: HTMLFormElement) =>
     navigate(href("/users", { name: textOf(form, "name"), email: textOf(form, "email") }), { replace: true });
+  const create = (
+    <button type="button" class="button primary" onClick={() => setEdited(null)}>
+      Create user
+    </button>
+  );
   return (
-    <Page
-      title="Users"
-      actions={
-        <button type="button" class="button primary" onClick={() => setEdited(null)}>
-          Create user
-        </button>
-      }
-    >
+    <Page title="Users" actions={create}>
       <FilterForm values={[name, email]} onFilter={filter}>
-        <TextField label="Name begins with" name="name" type="search" defaultValue={name ?? ""} />
+        <TextField label="Name starts with" name="name" type="search" defaultValue={name ?? ""} />
         <TextField label="Email" name="email" type="search" defaultValue={email ?? ""} />
         <button type="submit" class="button">
           Filter
@@ -55,12 +52,13 @@ export function Users() {
       <Failure error={users.error} onRetry={users.reload} />
       {users.items?.length === 0 &&
         (name || email ? (
-          <Empty title="No user matches.">
-            <p>An email has to be whole; a name is what first and last name, written as one, begin with.</p>
+          <Empty title="No matching users">
+            <p>Enter a full email address, or the start of a name.</p>
           </Empty>
         ) : (
           <Empty title="No users yet">
-            <p>A user signs in here with email and password, and acts for the team for 12 hours.</p>
+            <p>Add people who can sign in with an email and password.</p>
+            {create}
           </Empty>
         ))}
       {users.items && users.items.length > 0 && (
@@ -82,9 +80,9 @@ export function Users() {
                     type="button"
                     class="button small"
                     onClick={() => setEdited(user)}
-                    aria-label={`Change ${nameOf(user)}`}
+                    aria-label={`Edit ${nameOf(user)}`}
                   >
-                    Change
+                    Edit
                   </button>
                   <button
                     type="button"
@@ -112,7 +110,7 @@ interface UserFormProps {
   onClose: () => void;
 }
 
-/** Makes a user, or changes one: where another changed it meanwhile, nothing is overwritten. */
+/** Creates or edits a user. Never overwrites another person's edit. */
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
   const save = async (form: HTMLFormElement) => {
     const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
@@ -123,13 +121,13 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
     } else {
       await client.value.users.create({ firstName, lastName, email, password });
     }
-    announce(user ? "Saved." : `Created ${email}.`);
+    announce(user ? "User updated" : `Created ${email}`);
     onSaved();
     onClose();
   };
   return (
     <TaskDialog
-      title={user ? "Change user" : "Create user"}
+      title={user ? "Edit user" : "Create user"}
       action={user ? "Save" : "Create user"}
       onRun={save}
       onClose={onClose}
@@ -143,7 +141,7 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
         type="password"
         autocomplete="new-password"
         required={!user}
-        hint={user ? "Empty to keep the one there is." : "8 characters at least."}
+        hint={user ? "Leave blank to keep the current password." : "At least 8 characters."}
       />
     </TaskDialog>
   );

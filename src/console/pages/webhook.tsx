@@ -1,11 +1,10 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { askFirst } from "../parts/dialog.tsx";
-import { FactList } from "../parts/facts.tsx";
+import { confirmFirst } from "../parts/dialog.tsx";
+import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { useLoaded } from "../parts/loading.ts";
+import { useEvents, useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { useTask } from "../parts/task.ts";
@@ -15,40 +14,40 @@ import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
 import { client } from "../session.ts";
 import { type Attempt, AttemptFacts, Deliveries } from "./deliveries.tsx";
-import { WebhookStatus, wantedBy } from "./webhooks.tsx";
+import { eventsOf, WebhookStatus } from "./webhooks.tsx";
 
-/** One webhook: what it is, what was sent to it, and all that can be done with it. */
+/** A webhook with its deliveries. */
 export function WebhookPage({ id }: { id: string }) {
   const loaded = useLoaded((signal) => client.value.webhooks.get(id, { signal }), [id]);
   const { value: webhook, error, reload } = loaded;
   const [secret, setSecret] = useState<string | null>(null);
-  useEffect(() => onEvent(({ subject }) => subject.id === id && reload()), [id, reload]);
-  const back = <a href={href("/webhooks")}>All webhooks</a>;
-  if (!webhook || isMissing(error)) return <Unloaded what="Webhook" of={loaded} back={back} />;
+  useEvents(({ subject }) => subject.id === id, reload);
+  const back = <a href={href("/webhooks")}>← Webhooks</a>;
+  if (!webhook || isMissing(error)) return <Unloaded noun="Webhook" of={loaded} back={back} />;
   const { url, description, createdAt } = webhook;
   return (
     <Page title={new URL(url).host} actions={<WebhookStatus webhook={webhook} />}>
       <p>{back}</p>
       <Failure error={error} onRetry={reload} />
       <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />
-      <FactList
+      <FactCard
         title="Webhook"
         facts={{
-          Address: <bdi>{url}</bdi>,
+          "Endpoint URL": <bdi>{url}</bdi>,
           Description: description ? <bdi>{description}</bdi> : null,
-          Events: wantedBy(webhook),
+          Events: eventsOf(webhook),
           Created: <Time at={createdAt} />,
-          Id: (
+          ID: (
             <>
-              <code>{id}</code> <CopyButton text={id} what="id" />
+              <code>{id}</code> <CopyButton text={id} label="ID" />
             </>
           ),
         }}
       />
       <Deliveries id={id} />
       {secret && (
-        <Secret title="New secret" what="secret" secret={secret} onClose={() => setSecret(null)}>
-          <p>Your server verifies with it that a message is from here: change it there now.</p>
+        <Secret title="New signing secret" noun="secret" secret={secret} onClose={() => setSecret(null)}>
+          <p>Use this signing secret to verify that requests come from Stowage. Update your server now.</p>
         </Secret>
       )}
     </Page>
@@ -63,29 +62,29 @@ interface ActionsProps {
 
 function Actions({ webhook, onChanged, onSecret }: ActionsProps) {
   const { run, isRunning, error } = useTask();
-  const [answer, setAnswer] = useState<Attempt | null>(null);
-  const [isChanging, setChanging] = useState(false);
+  const [response, setResponse] = useState<Attempt | null>(null);
+  const [isEditing, setEditing] = useState(false);
   const { _id, url, status } = webhook;
   const { webhooks } = client.value;
   const isEnabled = status === "enabled";
   const test = () =>
     run(async () => {
-      setAnswer(null);
-      setAnswer(await webhooks.test(_id));
+      setResponse(null);
+      setResponse(await webhooks.test(_id));
     });
   const toggle = () =>
     run(async () => {
       await webhooks.update(_id, { status: isEnabled ? "disabled" : "enabled" });
-      announce(isEnabled ? "Disabled: nothing is sent any more." : "Enabled.");
+      announce(isEnabled ? "Webhook disabled" : "Webhook enabled");
       onChanged();
     });
   const rotate = () => {
     let revokeOld = false;
-    askFirst({
-      title: "Make a new secret?",
+    confirmFirst({
+      title: "Rotate signing secret?",
       text: (
         <>
-          <p>Both secrets sign for 24 hours, so that your server can be changed meanwhile.</p>
+          <p>Both secrets stay valid for 24 hours so you can update your server.</p>
           <label>
             <input
               type="checkbox"
@@ -93,23 +92,23 @@ function Actions({ webhook, onChanged, onSecret }: ActionsProps) {
                 revokeOld = event.currentTarget.checked;
               }}
             />{" "}
-            Revoke the old one at once
+            Revoke the old secret immediately
           </label>
         </>
       ),
-      action: "Make new secret",
+      action: "Rotate secret",
       isDangerous: false,
       onConfirm: async () => onSecret((await webhooks.rotateSecret(_id, { revokeOld })).secret),
     });
   };
   const remove = () =>
-    askFirst({
+    confirmFirst({
       title: "Delete this webhook?",
-      text: `${url} is told of nothing any more, and the log of its deliveries is lost.`,
+      text: `${url} will stop receiving events, and its delivery log will be deleted.`,
       action: "Delete webhook",
       onConfirm: async () => {
         await webhooks.delete(_id);
-        announce("Webhook deleted.");
+        announce("Webhook deleted");
         navigate(href("/webhooks"));
       },
     });
@@ -119,40 +118,40 @@ function Actions({ webhook, onChanged, onSecret }: ActionsProps) {
       <div>
         <div class="actions">
           <button type="button" class="button primary" aria-disabled={isRunning} onClick={test}>
-            Send a test
+            Send test event
           </button>
-          <button type="button" class="button" onClick={() => setChanging(true)}>
-            Change
+          <button type="button" class="button" onClick={() => setEditing(true)}>
+            Edit
           </button>
           <button type="button" class="button" aria-disabled={isRunning} onClick={toggle}>
             {isEnabled ? "Disable" : "Enable"}
           </button>
           <button type="button" class="button" onClick={rotate}>
-            New secret
+            Rotate secret
           </button>
           <button type="button" class="button danger" onClick={remove}>
             Delete
           </button>
         </div>
         <div role="status" class="result">
-          {answer && (
+          {response && (
             <div class="card stack">
-              <h2>Answer to the test</h2>
-              <AttemptFacts attempt={answer} />
+              <h2>Test response</h2>
+              <AttemptFacts attempt={response} />
             </div>
           )}
         </div>
       </div>
-      {isChanging && (
+      {isEditing && (
         <WebhookForm
           webhook={webhook}
           onSave={async (changes) => {
             await webhooks.update(_id, changes);
-            setChanging(false);
-            announce("Saved.");
+            setEditing(false);
+            announce("Webhook updated");
             onChanged();
           }}
-          onClose={() => setChanging(false)}
+          onClose={() => setEditing(false)}
         />
       )}
     </>

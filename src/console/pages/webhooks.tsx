@@ -1,9 +1,8 @@
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
-import { EVENT_WORDS } from "../parts/event-types.ts";
+import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
-import { useLoaded } from "../parts/loading.ts";
+import { useEvents, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
@@ -15,8 +14,8 @@ import { client } from "../session.ts";
 
 const REASONS = {
   requested: "Disabled",
-  gone: "Disabled: its receiver said that it is gone",
-  failing: "Disabled: no success for five days",
+  gone: "Disabled: endpoint returned 410 Gone",
+  failing: "Disabled: failing for 5 days",
 };
 
 export function WebhookStatus({ webhook: { status, disabledReason } }: { webhook: Webhook }) {
@@ -24,15 +23,16 @@ export function WebhookStatus({ webhook: { status, disabledReason } }: { webhook
   return <span class="badge bad">{REASONS[disabledReason ?? "requested"]}</span>;
 }
 
-export const wantedBy = ({ types }: Webhook): string => types?.map((type) => EVENT_WORDS[type]).join(", ") ?? "All";
+export const eventsOf = ({ types }: Webhook): string =>
+  types?.map((type) => EVENT_LABELS[type]).join(", ") ?? "All events";
 
 export function Webhooks() {
   const webhooks = useLoaded((signal) => client.value.webhooks.list({ signal }), []);
-  const [isMaking, setMaking] = useState(false);
+  const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
-  useEffect(() => onEvent(({ subject }) => subject.kind === "webhook" && webhooks.reload()), [webhooks.reload]);
+  useEvents(({ subject }) => subject.kind === "webhook", webhooks.reload);
   const create = (
-    <button type="button" class="button primary" onClick={() => setMaking(true)}>
+    <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create webhook
     </button>
   );
@@ -42,13 +42,14 @@ export function Webhooks() {
       {webhooks.value?.length === 0 && (
         <Empty title="No webhooks yet">
           <p>
-            A webhook tells a server of yours what happens here as it happens, such as that a file was processed: by a
-            signed request for each event. Create one with the address of your server.
+            Webhooks send a signed request to your server whenever something happens, such as a file finishing
+            processing.
           </p>
+          {create}
         </Empty>
       )}
       {webhooks.value && webhooks.value.length > 0 && (
-        <Table columns={["Address", "Events", "Status", "Created"]}>
+        <Table columns={["Endpoint URL", "Events", "Status", "Created"]}>
           {webhooks.value.map((webhook) => (
             <tr key={webhook._id}>
               <th scope="row">
@@ -59,7 +60,7 @@ export function Webhooks() {
                   </p>
                 )}
               </th>
-              <td data-label="Events">{wantedBy(webhook)}</td>
+              <td data-label="Events">{eventsOf(webhook)}</td>
               <td data-label="Status">
                 <WebhookStatus webhook={webhook} />
               </td>
@@ -71,20 +72,20 @@ export function Webhooks() {
         </Table>
       )}
       <More of={{ items: webhooks.value, isLoading: webhooks.isLoading }} />
-      {isMaking && (
+      {isCreating && (
         <WebhookForm
-          onSave={async (wish) => {
-            const made = await client.value.webhooks.create(wish);
-            setMaking(false);
-            setSecret(made.secret);
+          onSave={async (fields) => {
+            const created = await client.value.webhooks.create(fields);
+            setCreating(false);
+            setSecret(created.secret);
             webhooks.reload();
           }}
-          onClose={() => setMaking(false)}
+          onClose={() => setCreating(false)}
         />
       )}
       {secret && (
-        <Secret title="Webhook created" what="secret" secret={secret} onClose={() => setSecret(null)}>
-          <p>Your server verifies with it that a message is from here (Standard Webhooks).</p>
+        <Secret title="Webhook created" noun="secret" secret={secret} onClose={() => setSecret(null)}>
+          <p>Use this signing secret to verify that requests come from Stowage.</p>
         </Secret>
       )}
     </Page>

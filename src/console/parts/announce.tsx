@@ -7,18 +7,18 @@ interface Announcement {
 
 const SHOWN_MILLISECONDS = 6000;
 const announcements = signal<Announcement[]>([]);
-let latest = 0;
+let latestId = 0;
 
-/** Says what was done, to eyes and to screen readers. What failed is said where it failed, by `Failure`. */
+/** Shows the result of an action briefly, and reads it to screen readers. Errors use `Failure` instead. */
 export function announce(text: string): void {
-  const id = ++latest;
+  const id = ++latestId;
   announcements.value = [...announcements.value, { id, text }];
   setTimeout(() => {
-    announcements.value = announcements.value.filter((one) => one.id !== id);
+    announcements.value = announcements.value.filter((announcement) => announcement.id !== id);
   }, SHOWN_MILLISECONDS);
 }
 
-/** Where announcements appear; there is one in the page, from its start. */
+/** The live region for announcements. It exists from the start, because screen readers ignore new regions. */
 export function Announcements() {
   return (
     <div class="announcements" role="status">

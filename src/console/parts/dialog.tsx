@@ -2,38 +2,42 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { path } from "../router.ts";
-import { hasEnded, session } from "../session.ts";
+import { isExpired, session } from "../session.ts";
 import { Form } from "./form.tsx";
 import { useTask } from "./task.ts";
 
-/** Where the focus was before each dialog. */
+/** The element that had the focus before each dialog opened. */
 const origins = new WeakMap<Element, Element>();
 
-/** A modal dialog. Escape and its buttons close it; the focus goes back to where it came from. */
-export function Dialog({
-  title,
-  onClose,
-  children,
-}: {
+interface DialogProps {
   title: string;
   onClose: () => void;
   children: ComponentChildren;
-}) {
+}
+
+/** A modal dialog. Escape and its buttons close it, and the focus returns to its origin. */
+export function Dialog({ title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
-  // Not after the paint: what had the focus may be gone by then.
+  // A layout effect, because after the paint the focused element may be gone.
   useLayoutEffect(() => {
     const dialog = element.current as HTMLDialogElement;
     let origin = document.activeElement ?? document.body;
-    // One dialog may lead to another, and be closed before it.
+    // A dialog may open another one and close before it.
     const outer = origin.closest("dialog");
     if (outer) origin = origins.get(outer) ?? origin;
     origins.set(dialog, origin);
+    // The backdrop does not cover the space that is reserved for the scrollbar, so the page gives it up while a dialog is open.
+    const { documentElement: root } = document;
+    root.style.setProperty("--scrollbar-width", `${innerWidth - root.clientWidth}px`);
     dialog.showModal();
     return () => {
       dialog.close();
-      const next = origin.isConnected && origin !== document.body ? origin : document.querySelector("h1");
-      (next as HTMLElement | null)?.focus();
+      // After this update, the origin may no longer be on the page.
+      queueMicrotask(() => {
+        const next = origin.isConnected && origin !== document.body ? origin : document.querySelector("h1");
+        (next as HTMLElement | null)?.focus();
+      });
     };
   }, []);
   const close = (event: Event) => {
@@ -45,7 +49,7 @@ export function Dialog({
       ref={element}
       class="dialog"
       aria-labelledby={titleId}
-      // Browsers let a second one close it, whatever is done here: Escape must not come that far.
+      // Browsers close a dialog at the second Escape even if the first was prevented, so Escape must not reach them.
       onCancel={close}
       onKeyDown={(event) => event.key === "Escape" && close(event)}
     >
@@ -57,16 +61,16 @@ export function Dialog({
 
 interface TaskDialogProps {
   title: string;
-  /** The verb of what is done, such as "Delete file". */
+  /** The label of the button, such as "Delete file". */
   action: string;
   isDangerous?: boolean;
-  /** Does it, with what was filled in, and closes the dialog. Where it throws, the dialog says why and stays. */
+  /** Does the work and closes the dialog. If it throws, the dialog stays open and shows the error. */
   onRun: (form: HTMLFormElement) => Promise<void> | void;
   onClose: () => void;
   children: ComponentChildren;
 }
 
-/** A dialog that does something. Meanwhile it can't be closed: how that ends would be told to nobody. */
+/** A dialog with one action. It can't be closed while the action runs, so that its result is always shown. */
 export function TaskDialog({ title, action, isDangerous, onRun, onClose, children }: TaskDialogProps) {
   const { run, isRunning, error } = useTask();
   const close = () => isRunning || onClose();
@@ -74,7 +78,7 @@ export function TaskDialog({ title, action, isDangerous, onRun, onClose, childre
     <Dialog title={title} onClose={close}>
       <Form
         error={error}
-        onSend={(form) => run(async () => onRun(form))}
+        onSubmit={(form) => run(async () => onRun(form))}
         end={
           <div class="actions">
             <button type="button" class="button" aria-disabled={isRunning} onClick={close}>
@@ -92,33 +96,33 @@ export function TaskDialog({ title, action, isDangerous, onRun, onClose, childre
   );
 }
 
-interface Question extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
-  /** What will be lost, in whole sentences. */
+interface Confirmation extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
+  /** The consequences, in full sentences. */
   text: ComponentChildren;
   onConfirm: () => Promise<void> | void;
 }
 
-const question = signal<Question | null>(null);
-const forget = () => {
-  question.value = null;
+const confirmation = signal<Confirmation | null>(null);
+const dismiss = () => {
+  confirmation.value = null;
 };
 
-/** Asks before something is done that can't be taken back. */
-export function askFirst(asked: Question): void {
-  question.value = asked;
+/** Asks for confirmation before an action that can't be undone. */
+export function confirmFirst(asked: Confirmation): void {
+  confirmation.value = asked;
 }
 
-/** Where `askFirst` asks; there is one in the page. A question goes with the page, or the session, that it is of. */
-export function Questions() {
-  useEffect(forget, [path.value, session.value, hasEnded.value]);
-  if (!question.value) return null;
-  const { text, onConfirm, isDangerous = true, ...asked } = question.value;
+/** The dialog of `confirmFirst`. It closes if the page or the session changes. */
+export function ConfirmDialog() {
+  useEffect(dismiss, [path.value, session.value, isExpired.value]);
+  if (!confirmation.value) return null;
+  const { text, onConfirm, isDangerous = true, ...labels } = confirmation.value;
   const confirm = async () => {
     await onConfirm();
-    forget();
+    dismiss();
   };
   return (
-    <TaskDialog key={asked.title} {...asked} isDangerous={isDangerous} onRun={confirm} onClose={forget}>
+    <TaskDialog key={labels.title} {...labels} isDangerous={isDangerous} onRun={confirm} onClose={dismiss}>
       {typeof text === "string" ? <p>{text}</p> : text}
     </TaskDialog>
   );

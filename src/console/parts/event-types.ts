@@ -2,23 +2,23 @@ import type { Event } from "../../client/stowage.ts";
 
 export type EventType = Event["type"];
 
-/** What happened, in words. A type that is new in the API does not compile until it is here. */
-export const EVENT_WORDS: Record<EventType, string> = {
+/** A label for each type of event. A type that the API gains does not compile until it has one. */
+export const EVENT_LABELS: Record<EventType, string> = {
   "file.uploaded": "File uploaded",
   "file.completed": "File processed",
   "file.failed": "File failed",
   "file.deleted": "File deleted",
-  "file.reprocessed": "File to be processed again",
+  "file.reprocessed": "File requeued",
   "user.created": "User created",
-  "user.updated": "User changed",
+  "user.updated": "User updated",
   "user.deleted": "User deleted",
   "user.logged_in": "User signed in",
-  "apikey.created": "Key created",
-  "apikey.revoked": "Key revoked",
+  "apikey.created": "API key created",
+  "apikey.revoked": "API key revoked",
   "webhook.created": "Webhook created",
-  "webhook.updated": "Webhook changed",
+  "webhook.updated": "Webhook updated",
   "webhook.deleted": "Webhook deleted",
   "webhook.disabled": "Webhook disabled",
 };
 
-export const EVENT_TYPES = Object.keys(EVENT_WORDS) as EventType[];
+export const EVENT_TYPES = Object.keys(EVENT_LABELS) as EventType[];

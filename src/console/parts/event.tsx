@@ -1,17 +1,15 @@
 import { signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
 import { type Event, isFileEvent } from "../../client/stowage.ts";
-import { onEvent } from "../live.ts";
 import { href } from "../router.ts";
 import { client } from "../session.ts";
 import { RequestId } from "./failure.tsx";
-import { useLoaded } from "./loading.ts";
+import { useEvents, useLoaded } from "./loading.ts";
 import { CopyButton } from "./values.tsx";
 
-/** Names of keys and emails of users by their ids: events hold ids alone. What is deleted keeps its name in this tab. */
+/** Key names and user emails by id, since events contain only ids. Deleted ones keep their name in this tab. */
 const names = signal<ReadonlyMap<string, string>>(new Map());
 
-/** Learns the names of what a page of events tells of. */
+/** Loads the names that a page of events needs. */
 export function useNames(): void {
   const { reload } = useLoaded(async (signal) => {
     const { keys, users } = client.value;
@@ -25,30 +23,30 @@ export function useNames(): void {
       ...firstUsers.items.map(({ _id, email }) => [_id, email] as const),
     ]);
   }, []);
-  useEffect(() => onEvent(({ type }) => /^(apikey|user)\.(cre|upd)ated$/.test(type) && reload()), [reload]);
+  useEvents(({ type }) => /^(apikey|user)\.(cre|upd)ated$/.test(type), reload);
 }
 
-/** The thing that it happened to, with a link where the console has a page of it. */
+/** The resource of an event, with a link if the console has a page for it. */
 export function Subject({ event }: { event: Event }) {
   const { type, subject } = event;
   const { kind, id } = subject;
-  const known = names.value.get(id);
-  const name = isFileEvent(event) ? event.data.originalName : known;
+  const knownName = names.value.get(id);
+  const name = isFileEvent(event) ? event.data.originalName : knownName;
   const shown = name ? <bdi>{name}</bdi> : <code>{id}</code>;
   if (/deleted|revoked/.test(type)) return shown;
   const pages = {
     file: href(`/files/${id}`),
     webhook: href(`/webhooks/${id}`),
     apikey: href("/keys"),
-    user: href("/users", { email: known }),
+    user: href("/users", { email: knownName }),
   };
   return <a href={pages[kind]}>{shown}</a>;
 }
 
 export function Actor({ event: { actor } }: { event: Event }) {
   const { kind, keyId, userId } = actor;
-  if (kind === "system") return <>Stowage</>;
-  if (kind === "operator") return <>The operator</>;
+  if (kind === "system") return <>System</>;
+  if (kind === "operator") return <>Operator</>;
   const id = userId ?? keyId ?? "";
   const name = names.value.get(id);
   return name ? (
@@ -60,16 +58,16 @@ export function Actor({ event: { actor } }: { event: Event }) {
   );
 }
 
-/** What whoever asks the service's operator, or a program's log, has to name; and what the event says. */
+/** The ids to include in a support request, and the data of the event. */
 export function EventDetails({ event: { _id, actor, data } }: { event: Event }) {
   return (
     <div class="stack">
       <p class="quiet">
-        Event{" "}
+        Event ID:{" "}
         <a href={href(`/events/${_id}`)}>
           <code>{_id}</code>
         </a>{" "}
-        <CopyButton text={_id} what="id of the event" />
+        <CopyButton text={_id} label="event ID" />
       </p>
       <RequestId of={actor} />
       <pre class="json">{JSON.stringify(data, null, 2)}</pre>

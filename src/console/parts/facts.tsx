@@ -1,19 +1,23 @@
 import type { ComponentChildren } from "preact";
 
-/** What is known of a thing, by name; what is not known is left out. */
-export function FactList({ title, facts }: { title: string; facts: Record<string, ComponentChildren> }) {
-  const known = Object.entries(facts).filter(([, value]) => value !== null && value !== undefined);
-  return (
-    <section class="card stack">
-      <h2>{title}</h2>
-      <dl class="facts">
-        {known.map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-      </dl>
-    </section>
-  );
-}
+/** Named values. Those that are null or undefined are left out. */
+export const Facts = ({ facts }: { facts: Record<string, ComponentChildren> }) => (
+  <dl class="facts">
+    {Object.entries(facts)
+      .filter(([, value]) => value !== null && value !== undefined)
+      .map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+  </dl>
+);
+
+/** A card of named values. */
+export const FactCard = ({ title, facts }: { title: string; facts: Record<string, ComponentChildren> }) => (
+  <section class="card stack">
+    <h2>{title}</h2>
+    <Facts facts={facts} />
+  </section>
+);

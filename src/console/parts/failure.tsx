@@ -1,24 +1,34 @@
 import { StowageError } from "../../client/stowage.ts";
-import { Refusal } from "../refusal.ts";
+import { UserError } from "../user-error.ts";
+import { CopyButton } from "./values.tsx";
 
-const DEFAULT = "Something went wrong in this page.";
+const DEFECT_MESSAGE = "Something went wrong on this page. Reload it and try again.";
+/** Messages for errors that the console can explain better than the API. */
+const MESSAGES: Partial<Record<string, string>> = {
+  connection_failed: "Can't reach Stowage. Check your connection and try again.",
+  token_invalid: "That key isn't valid. Check that you copied all of it.",
+  login_failed: "Incorrect team ID, email or password.",
+};
 
-/** Whether something failed by a mistake in the console, of whose words nobody can make anything. */
-export const isDefect = (error: unknown) => !(error instanceof StowageError || error instanceof Refusal);
+/** Whether an error is a bug in the console, whose message would help no user. */
+export const isDefect = (error: unknown) => !(error instanceof StowageError || error instanceof UserError);
 
-/** What the service says, or the console. */
-export const messageOf = (error: unknown): string => (isDefect(error) ? DEFAULT : (error as Error).message);
+/** The error's message for the user. */
+export function messageOf(error: unknown): string {
+  if (isDefect(error)) return DEFECT_MESSAGE;
+  return (error instanceof StowageError && MESSAGES[error.code]) || (error as Error).message;
+}
 
-/** What the service says of a field, by the field's name. */
-export const problemsOf = (error: unknown, name: string): string[] =>
+/** The messages for one field of a form. */
+export const fieldErrors = (error: unknown, name: string): string[] =>
   error instanceof StowageError ? error.errors.filter(({ path }) => path === name).map(({ message }) => message) : [];
 
-/** What to name when asking for help, of an error or an answer. Nothing where it has none. */
+/** The id to include in a support request; nothing if there is none. */
 export function RequestId({ of }: { of: unknown }) {
   const id = (of as { requestId?: string | null } | null | undefined)?.requestId;
   return id ? (
     <p class="quiet">
-      Request <code>{id}</code>
+      Request ID: <code>{id}</code> <CopyButton text={id} label="request ID" />
     </p>
   ) : null;
 }
@@ -26,21 +36,22 @@ export function RequestId({ of }: { of: unknown }) {
 interface FailureProps {
   error: unknown;
   onRetry?: (() => void) | undefined;
-  /** The form that failed: what its fields say is not said twice. */
+  /** The form that failed. Its fields show their own errors. */
   form?: HTMLFormElement | null;
 }
 
-/** A failure where it happened. Nothing while there is none. */
+/** Shows an error where it happened; nothing if there is none, or if the fields of the form show all of it. */
 export function Failure({ error, onRetry, form }: FailureProps) {
   if (error === null || error === undefined) return null;
-  const errors =
-    error instanceof StowageError ? error.errors.filter(({ path }) => !form?.elements.namedItem(path)) : [];
+  const all = error instanceof StowageError ? error.errors : [];
+  const others = all.filter(({ path }) => !form?.elements.namedItem(path));
+  if (all.length > 0 && others.length === 0) return null;
   return (
     <div class="failure" role="alert">
       <p>{messageOf(error)}</p>
-      {errors.length > 0 && (
+      {others.length > 0 && (
         <ul>
-          {errors.map(({ path, message }) => (
+          {others.map(({ path, message }) => (
             <li key={path}>
               <code>{path}</code>: {message}
             </li>

@@ -1,13 +1,13 @@
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
-/** Puts the focus on what a row leads to, or on what it lets do; on the heading where there is no row. */
+/** Focuses the link of a row, or its first control; the page's heading if there is no row. */
 export function focusRow(row: Element | null | undefined): void {
   const target = row?.querySelector<HTMLElement>("a") ?? row?.querySelector<HTMLElement>("button, input");
   (target ?? document.querySelector("h1"))?.focus();
 }
 
-/** Keeps the focus in the page where what had it is gone: it goes to the row that came in its row's place. */
-export function useKeptFocus(): void {
+/** Keeps the focus on the page if the focused element is removed: it moves to the row that took its row's place. */
+export function useFocusRecovery(): void {
   const last = useRef<Element | null>(null);
   const place = useRef<{ rows: Element; index: number } | null>(null);
   useEffect(() => {

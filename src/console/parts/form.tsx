@@ -1,36 +1,36 @@
 import { type ComponentChildren, type ComponentProps, createContext } from "preact";
 import { type Inputs, useContext, useEffect, useId, useRef } from "preact/hooks";
-import { Failure, problemsOf } from "./failure.tsx";
+import { Failure, fieldErrors } from "./failure.tsx";
 
-/** The text of a form's field, without the white space around it. */
+/** The text of a form's field, trimmed. */
 export const textOf = (form: HTMLFormElement, name: string): string =>
   String(new FormData(form).get(name) ?? "").trim();
 
-const onSubmit = (send: (form: HTMLFormElement) => void) => (event: SubmitEvent) => {
+const submitHandler = (submit: (form: HTMLFormElement) => void) => (event: SubmitEvent) => {
   event.preventDefault();
-  send(event.currentTarget as HTMLFormElement);
+  submit(event.currentTarget as HTMLFormElement);
 };
 
 const FormError = createContext<unknown>(null);
 
 interface FormProps {
   class?: string;
-  /** How it failed: each field says what is wrong with it, and the first has the focus. */
+  /** The error of the last submission. Each field shows its own part, and the first invalid field gets the focus. */
   error: unknown;
-  onSend: (form: HTMLFormElement) => void;
-  /** Its buttons, below what failed. */
+  onSubmit: (form: HTMLFormElement) => void;
+  /** The buttons, shown below the error. */
   end: ComponentChildren;
   children: ComponentChildren;
 }
 
-/** A form that sends something, and nothing of the browser's own. A field's name is that of the service's. */
-export function Form({ class: kind = "stack", error, onSend, end, children }: FormProps) {
+/** A form that calls the API. Each field has the name of the API's field, so that errors find it. */
+export function Form({ class: className = "stack", error, onSubmit, end, children }: FormProps) {
   const form = useRef<HTMLFormElement>(null);
-  // Once the fields have heard of it, which may be after this is drawn.
+  // An effect, because the fields render their errors first.
   useEffect(() => form.current?.querySelector<HTMLElement>("[aria-invalid]")?.focus(), [error]);
   return (
     <FormError.Provider value={error}>
-      <form ref={form} class={kind} onSubmit={onSubmit(onSend)}>
+      <form ref={form} class={className} onSubmit={submitHandler(onSubmit)}>
         {children}
         <Failure error={error} form={form.current} />
         {end}
@@ -39,26 +39,21 @@ export function Form({ class: kind = "stack", error, onSend, end, children }: Fo
   );
 }
 
-/** What any field has: its label, and below it what was refused, and a hint. */
+/** The parts that all fields share: a label, and below the input either its error or its hint. */
 function useField({ label, name, hint }: { label: string; name: string; hint?: string | undefined }) {
   const id = useId();
-  const notes = problemsOf(useContext(FormError), name);
-  const noteId = hint || notes.length > 0 ? `${id}-notes` : undefined;
+  const [problem] = fieldErrors(useContext(FormError), name);
+  const noteId = (problem ?? hint) ? `${id}-note` : undefined;
   return {
-    attributes: { id, name, "aria-describedby": noteId, "aria-invalid": notes.length > 0 || undefined },
+    attributes: { id, name, "aria-describedby": noteId, "aria-invalid": problem !== undefined || undefined },
     wrap: (input: ComponentChildren) => (
       <div class="field">
         <label for={id}>{label}</label>
         {input}
         {noteId && (
-          <div id={noteId}>
-            {notes.map((note) => (
-              <p key={note} class="problem">
-                {note}
-              </p>
-            ))}
-            {hint && <p class="hint">{hint}</p>}
-          </div>
+          <p id={noteId} class={problem ? "problem" : "hint"}>
+            {problem ?? hint}
+          </p>
         )}
       </div>
     ),
@@ -85,13 +80,13 @@ type InputProps = Pick<
   hint?: string;
 };
 
-/** One line of text with its label. `defaultValue` is what it holds at first; `value` replaces what was typed. */
+/** A labeled text input. */
 export function TextField({ label, hint, ...input }: InputProps) {
   const { attributes, wrap } = useField({ label, name: input.name, hint });
   return wrap(<input autocomplete="off" {...attributes} {...(input as object)} />);
 }
 
-/** One of several, with its label. */
+/** A labeled list of options. */
 export function SelectField({
   label,
   name,
@@ -113,7 +108,7 @@ export function SelectField({
   );
 }
 
-/** The filters of a list. They show what the address says, whatever was typed before it changed. */
+/** The filters of a list. They show the values of the URL and reset when it changes. */
 export function FilterForm({
   values,
   onFilter,
@@ -126,7 +121,7 @@ export function FilterForm({
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => form.current?.reset(), values);
   return (
-    <form ref={form} class="filters" onSubmit={onSubmit(onFilter)}>
+    <form ref={form} class="filters" onSubmit={submitHandler(onFilter)}>
       {children}
     </form>
   );

@@ -1,19 +1,19 @@
 import { type Inputs, useCallback, useEffect, useRef, useState } from "preact/hooks";
-import type { List } from "../../client/stowage.ts";
-import { beginnings } from "../live.ts";
+import type { Event, List } from "../../client/stowage.ts";
+import { gaps, onEvent, reconnects, waitForPosition } from "../live.ts";
 import { client, noteFailure, session } from "../session.ts";
 
 interface Loaded<T> {
-  /** Undefined until it is there for the first time. */
+  /** Undefined until the first load completes. */
   value: T | undefined;
   error: unknown;
   isLoading: boolean;
   reload(): void;
-  /** Puts what is known by now in its place, without asking. */
+  /** Updates the value in place, without a request. */
   change(update: (value: T) => T): void;
 }
 
-/** Loads for a page, anew when an input changes, when another signs in, and when events begin to be followed. */
+/** Loads data for a page. Loads it again if an input or the session changes, or if events may have been missed. */
 export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: Inputs): Loaded<T> {
   const [state, setState] = useState<Pick<Loaded<T>, "value" | "error" | "isLoading">>({
     value: undefined,
@@ -23,21 +23,33 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
   const [round, setRound] = useState(0);
   const latestLoad = useRef(load);
   latestLoad.current = load;
+  const hasFailed = state.error !== null;
   useEffect(() => {
     const stop = new AbortController();
-    const asked = client.peek();
+    const { signal } = stop;
+    const caller = client.peek();
     setState((before) => ({ ...before, isLoading: true }));
-    latestLoad.current(stop.signal).then(
-      (value) => !stop.signal.aborted && setState({ value, error: null, isLoading: false }),
+    const loadOnce = async () => {
+      await waitForPosition();
+      signal.throwIfAborted();
+      return latestLoad.current(signal);
+    };
+    loadOnce().then(
+      (value) => !signal.aborted && setState({ value, error: null, isLoading: false }),
       (error) => {
-        if (stop.signal.aborted) return;
-        noteFailure(error, asked);
+        if (signal.aborted) return;
+        noteFailure(error, caller);
         setState((before) => ({ ...before, error, isLoading: false }));
       },
     );
     return () => stop.abort();
-  }, [...inputs, round, session.value, beginnings.value]);
+  }, [...inputs, round, session.value, gaps.value]);
   const reload = useCallback(() => setRound((before) => before + 1), []);
+  const reconnectsSeen = useRef(reconnects.value);
+  useEffect(() => {
+    if (hasFailed && reconnectsSeen.current !== reconnects.value) reload();
+    reconnectsSeen.current = reconnects.value;
+  }, [reconnects.value]);
   const change = useCallback(
     (update: (value: T) => T) =>
       setState((before) => (before.value === undefined ? before : { ...before, value: update(before.value) })),
@@ -46,29 +58,54 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
   return { ...state, reload, change };
 }
 
+/** Calls `handle` at most once per frame, with all events that arrived since the last call and that match. */
+export function useEvents(matches: (event: Event) => boolean, handle: (events: Event[]) => void): void {
+  const latest = useRef({ matches, handle });
+  latest.current = { matches, handle };
+  useEffect(() => {
+    let pending: Event[] = [];
+    let frame = 0;
+    const unsubscribe = onEvent((event) => {
+      if (!latest.current.matches(event)) return;
+      pending.push(event);
+      frame ||= requestAnimationFrame(() => {
+        const events = pending;
+        pending = [];
+        frame = 0;
+        latest.current.handle(events);
+      });
+    });
+    return () => {
+      unsubscribe();
+      cancelAnimationFrame(frame);
+    };
+  }, []);
+}
+
 interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   items: T[] | undefined;
-  /** Adds the next page; undefined where there is none. */
+  /** Appends the next page; undefined on the last page. */
   more: (() => Promise<void>) | undefined;
 }
 
-/** A list, page after page, of which `first` are there at once. What was loaded further stays loaded when it is loaded anew. */
+/** A paginated list that first loads `first` pages. A reload loads as many pages as are shown. */
 export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: Inputs, first = 1): Listing<T> {
   type Pages = { items: T[]; next: string | undefined };
   const latestList = useRef(list);
   latestList.current = list;
   const pages = useRef(first);
   const read = async (signal: AbortSignal, count: number, from?: Pages): Promise<Pages> => {
-    let { items, next } = from ?? { items: [], next: undefined };
+    const items = [...(from?.items ?? [])];
+    let next = from?.next;
     for (let page = 0; page < count && (page === 0 || next !== undefined); page++) {
       const found = await latestList.current(signal).page(next);
-      items = [...items, ...found.items];
+      items.push(...found.items);
       next = found.next;
     }
     return { items, next };
   };
   const stop = useRef(new AbortController());
-  // Other filters are another list, which begins at its first page.
+  // Other filters make another list, which starts at its first page.
   useEffect(
     () => () => {
       pages.current = 1;
@@ -87,7 +124,7 @@ export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: In
     if (!found || signal.aborted) return;
     const { items, next } = found;
     pages.current++;
-    // Where it was loaded anew meanwhile, this is no longer what follows.
+    // After a reload of the list, this page no longer follows it.
     change((now) => (now.next === value.next ? { items: [...now.items, ...items], next } : now));
   };
   return {

@@ -1,29 +1,27 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { useKeptFocus } from "./focus.ts";
+import { useFocusRecovery } from "./focus.ts";
 
 let isFirst = true;
 
-/** A page of the console. Whoever comes to it by a link is at its heading, with eyes and with a screen reader. */
-export function Page({
-  title,
-  actions,
-  children,
-}: {
+interface PageProps {
   title: string;
   actions?: ComponentChildren;
   children: ComponentChildren;
-}) {
+}
+
+/** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
+export function Page({ title, actions, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
   }, [title]);
   useEffect(() => {
-    // The browser's own beginning is the right place on a page that was just loaded.
+    // The first page keeps the browser's own starting point.
     if (!isFirst) heading.current?.focus();
     isFirst = false;
   }, []);
-  useKeptFocus();
+  useFocusRecovery();
   return (
     <>
       <header class="page-header">
@@ -37,7 +35,7 @@ export function Page({
   );
 }
 
-/** What a list says that has nothing: why, and what to do next. */
+/** The state of an empty list: why it is empty, and the next step. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
   return (
     <div class="empty">

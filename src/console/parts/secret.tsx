@@ -4,21 +4,21 @@ import { CopyButton } from "./values.tsx";
 
 interface SecretProps {
   title: string;
-  /** What it is, for the copy button: "key". */
-  what: string;
+  /** Names the secret in sentences: "key". */
+  noun: string;
   secret: string;
   onClose: () => void;
   children?: ComponentChildren;
 }
 
-/** Shows a secret the one time. */
-export function Secret({ title, what, secret, onClose, children }: SecretProps) {
+/** Shows a secret that can't be shown again. */
+export function Secret({ title, noun, secret, onClose, children }: SecretProps) {
   return (
     <Dialog title={title} onClose={onClose}>
       <div class="stack">
-        <p>Copy the {what} now: the console shows it this once.</p>
+        <p>Copy this {noun} now. You won't be able to see it again.</p>
         <p class="secret">
-          <code>{secret}</code> <CopyButton text={secret} what={what} />
+          <code>{secret}</code> <CopyButton text={secret} label={noun} />
         </p>
         {children}
         <div class="actions">

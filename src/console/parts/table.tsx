@@ -2,9 +2,9 @@ import type { ComponentChildren } from "preact";
 
 interface TableProps {
   columns: string[];
-  /** Names the last column for screen readers: its buttons speak for themselves. */
+  /** The name of the last column, which holds buttons, for screen readers. */
   buttons?: string;
-  /** Rows, whose cells have their column's name as `data-label`: where it is narrow, each row is a card. */
+  /** Rows. Each cell has the name of its column as `data-label`, because on narrow screens each row is a card. */
   children: ComponentChildren;
 }
 

@@ -2,14 +2,14 @@ import { useCallback, useRef, useState } from "preact/hooks";
 import { client, noteFailure } from "../session.ts";
 
 interface Task {
-  /** Runs one piece of work at a time: a second one is ignored. It never rejects: what failed is `error`. */
+  /** Runs one action at a time and ignores further calls while it runs. Never rejects: a failure becomes `error`. */
   run(work: () => Promise<void>): Promise<void>;
-  /** For `aria-disabled`: a button that were disabled would lose the focus. */
+  /** For `aria-disabled`, because a disabled button would lose the focus. */
   isRunning: boolean;
   error: unknown;
 }
 
-/** What a button or a form does: whether it is under way, and how it failed. */
+/** The state of an action behind a button or a form. */
 export function useTask(): Task {
   const isBusy = useRef(false);
   const [isRunning, setRunning] = useState(false);
@@ -19,11 +19,11 @@ export function useTask(): Task {
     isBusy.current = true;
     setRunning(true);
     setError(null);
-    const asked = client.peek();
+    const caller = client.peek();
     try {
       await work();
     } catch (failure) {
-      noteFailure(failure, asked);
+      noteFailure(failure, caller);
       setError(failure);
     } finally {
       isBusy.current = false;

@@ -4,29 +4,29 @@ import { Failure } from "./failure.tsx";
 import { Empty, Page } from "./page.tsx";
 
 interface UnloadedProps {
-  /** What it would be: "webhook". */
-  what: string;
+  /** The kind of record: "Webhook". */
+  noun: string;
   of: { error: unknown; reload: () => void };
-  /** The link to all of them. */
+  /** A link to the list. */
   back: ComponentChildren;
 }
 
 export const isMissing = (error: unknown): boolean => error instanceof StowageError && error.code === "not_found";
 
-/** The page of a thing that is not there: not yet, not any more, or never. */
-export function Unloaded({ what, of: { error, reload }, back }: UnloadedProps) {
+/** The page of a record that has not loaded yet, or that does not exist. */
+export function Unloaded({ noun, of: { error, reload }, back }: UnloadedProps) {
   if (!isMissing(error)) {
     return (
-      <Page title={what}>
+      <Page title={noun}>
         <Failure error={error} onRetry={reload} />
-        {!error && <p role="status">Loading …</p>}
+        {!error && <p role="status">Loading…</p>}
       </Page>
     );
   }
   return (
-    <Page title="Not found">
-      <Empty title={`There is no ${what.toLowerCase()} at this address.`}>
-        <p>It was deleted, or it never was there.</p>
+    <Page title={`${noun} not found`}>
+      <Empty title="Nothing here">
+        <p>It may have been deleted.</p>
         <p>{back}</p>
       </Empty>
     </Page>

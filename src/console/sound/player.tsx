@@ -1,89 +1,71 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
+import { formatBytes, formatDuration } from "../parts/format.ts";
 import { useTask } from "../parts/task.ts";
-import { formatDuration } from "../parts/values.tsx";
-import { Refusal } from "../refusal.ts";
-import { client } from "../session.ts";
-import { drawnFile, drawWaveform } from "./waveform.ts";
+import { href } from "../router.ts";
+import { client, noteFailure } from "../session.ts";
+import { UserError } from "../user-error.ts";
+import { measurability, measurePeaks } from "./peaks.ts";
+import {
+  close,
+  duration,
+  isMuted,
+  isPlaying,
+  pageTrack,
+  position,
+  problem,
+  retry,
+  seek,
+  setVolume,
+  signedUrl,
+  speed,
+  type Track,
+  toggle,
+  track,
+} from "./playback.ts";
+import { drawWaveform, storedWaveform } from "./waveform.ts";
 
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 const STEP_SECONDS = 5;
 const PAGE_SECONDS = 30;
 
-/** What became of a sound that can't be heard, in words. */
-function wordsFor(audio: HTMLAudioElement, { mimeType }: FileMetadata): string {
-  if (audio.error?.code === MediaError.MEDIA_ERR_NETWORK) return "The sound broke off: the store can't be reached.";
-  return audio.canPlayType(mimeType)
-    ? "The sound can't be loaded, or this browser does not play it. Download the file to hear it."
-    : `This browser does not play ${mimeType}. Download the file to hear it.`;
+/** Where a file is in the player; its start if another one is there. */
+function usePlace(file: Track) {
+  const isCurrent = track.value?._id === file._id;
+  return {
+    isCurrent,
+    isActive: isCurrent && isPlaying.value,
+    seconds: isCurrent ? position.value : 0,
+    total: (isCurrent && duration.value) || (file.durationSeconds ?? 0),
+  };
 }
 
-/** Plays a file's sound, a video's too. Its address ends after an hour: then it goes on with another. */
-export function Player({ file }: { file: FileMetadata }) {
-  const audio = useRef<HTMLAudioElement>(null);
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const [round, setRound] = useState(0);
-  const signing = useTask();
-  const [source, setSource] = useState<{ address: string } | null>(null);
-  const [channels, setChannels] = useState<number[][] | null>(null);
-  const [isPlaying, setPlaying] = useState(false);
-  const [second, setSecond] = useState(0);
-  const [length, setLength] = useState(Number.NaN);
-  const [isMuted, setMuted] = useState(false);
-  const [problem, setProblem] = useState<string | null>(null);
-  const position = useRef(0);
-  /** Where a new address goes on; null while none is being taken. */
-  const resumed = useRef<{ at: number; isPlaying: boolean } | null>(null);
-  const renewedAt = useRef<number | null>(null);
+/** Starts or pauses a file. */
+export function PlayButton({ file, class: className = "" }: { file: Track; class?: string }) {
+  const { isActive } = usePlace(file);
+  return (
+    <button
+      type="button"
+      class={`button player-play ${className}`}
+      aria-label={`${isActive ? "Pause" : "Play"} ${file.originalName}`}
+      data-playing={isActive}
+      onClick={() => toggle(file)}
+    />
+  );
+}
 
-  // Browsers don't know how long what was recorded live is; its metadata may.
-  const duration = Number.isFinite(length) ? length : (file.audio?.durationSeconds ?? 0);
-  const show = (at: number) => {
-    position.current = at;
-    setSecond(Math.floor(at));
-  };
-  const seek = (to: number) => {
-    const at = Math.min(Math.max(to, 0), duration);
-    show(at);
-    if (audio.current) audio.current.currentTime = at;
-    draw();
-  };
-  const drawn = useRef("");
-  const draw = (isForced = false) => {
-    if (!canvas.current) return;
-    const played = duration > 0 ? position.current / duration : 0;
-    const look = `${duration} ${Math.round(played * canvas.current.clientWidth)}`;
-    if (isForced || look !== drawn.current) drawWaveform(canvas.current, channels, played);
-    drawn.current = look;
-  };
+/** A slider over the duration of a file, drawn as its waveform. Hovering shows the time under the pointer. */
+function SeekBar({ file, channels }: { file: Track; channels: number[][] | null }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { seconds, total } = usePlace(file);
+  const [hovered, setHovered] = useState<number | null>(null);
+  const played = total > 0 ? seconds / total : 0;
+  const draw = () => canvas.current && drawWaveform(canvas.current, channels, played);
   const latestDraw = useRef(draw);
   latestDraw.current = draw;
-
-  useEffect(() => {
-    signing.run(async () => {
-      try {
-        setSource({ address: await client.value.files.sign(file._id) });
-      } catch (error) {
-        setPlaying(false);
-        throw error;
-      }
-    });
-  }, [file._id, round]);
-  useEffect(() => {
-    // Within a second, addresses are the same: the element would not take it as another.
-    if (resumed.current) audio.current?.load();
-  }, [source]);
-  const hasWaveform = file.hasWaveform || drawnFile.value === file._id;
-  useEffect(() => {
-    if (!hasWaveform) return;
-    const stop = new AbortController();
-    // Where it can't be had, the plain bar serves.
-    client.value.files.waveform(file._id, stop).then(setChannels, () => {});
-    return () => stop.abort();
-  }, [file._id, hasWaveform]);
   useLayoutEffect(() => {
-    const redraw = () => latestDraw.current(true);
+    const redraw = () => latestDraw.current();
     const resizing = new ResizeObserver(redraw);
     if (canvas.current) resizing.observe(canvas.current);
     const theme = matchMedia("(prefers-color-scheme: dark)");
@@ -93,115 +75,70 @@ export function Player({ file }: { file: FileMetadata }) {
       theme.removeEventListener("change", redraw);
     };
   }, []);
-  useEffect(() => latestDraw.current(true), [channels, duration]);
-  useEffect(() => {
-    if (!isPlaying) return;
-    const follow = () => {
-      if (!resumed.current && audio.current) position.current = audio.current.currentTime;
-      latestDraw.current();
-      frame = requestAnimationFrame(follow);
-    };
-    let frame = requestAnimationFrame(follow);
-    return () => cancelAnimationFrame(frame);
-  }, [isPlaying]);
-
-  const renew = (wasPlaying: boolean) => {
-    resumed.current = { at: position.current, isPlaying: wasPlaying };
-    renewedAt.current = position.current;
-    setProblem(null);
-    setPlaying(wasPlaying);
-    setRound(round + 1);
-  };
-  const onError = () => {
-    if (!audio.current) return;
-    // An address that has ended is replaced; where the new one fails at the same place, it is something else.
-    const isSame = renewedAt.current !== null && Math.abs(renewedAt.current - position.current) < 1;
-    if (!isSame) return renew(isPlaying);
-    resumed.current = null;
-    setPlaying(false);
-    setProblem(wordsFor(audio.current, file));
-  };
-  const toggle = () => {
-    const { current: element } = audio;
-    if (signing.error) renew(true);
-    else if (resumed.current) {
-      // It begins, or does not, once it has its new address.
-      resumed.current.isPlaying = !isPlaying;
-      setPlaying(!isPlaying);
-    } else if (element && !element.paused) element.pause();
-    // A refusal is told by the element's error.
-    else element?.play().catch(() => {});
+  const playedPixels = Math.round(played * (canvas.current?.clientWidth ?? 0));
+  useEffect(() => latestDraw.current() ?? undefined, [channels, total, playedPixels]);
+  const shareAt = (event: PointerEvent) => {
+    const { left, width } = (event.currentTarget as HTMLElement).getBoundingClientRect();
+    return Math.min(1, Math.max(0, (event.clientX - left) / width));
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const to = {
-      ArrowLeft: position.current - STEP_SECONDS,
-      ArrowDown: position.current - STEP_SECONDS,
-      ArrowRight: position.current + STEP_SECONDS,
-      ArrowUp: position.current + STEP_SECONDS,
-      PageDown: position.current - PAGE_SECONDS,
-      PageUp: position.current + PAGE_SECONDS,
+      ArrowLeft: seconds - STEP_SECONDS,
+      ArrowDown: seconds - STEP_SECONDS,
+      ArrowRight: seconds + STEP_SECONDS,
+      ArrowUp: seconds + STEP_SECONDS,
+      PageDown: seconds - PAGE_SECONDS,
+      PageUp: seconds + PAGE_SECONDS,
       Home: 0,
-      End: duration,
+      End: total,
     }[event.key];
     if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
-    seek(to);
+    seek(file, to);
   };
-  const seekTo = (event: PointerEvent) => {
+  const onPointer = (event: PointerEvent) => {
     const bar = event.currentTarget as HTMLElement;
+    setHovered(event.pointerType === "mouse" ? shareAt(event) : null);
     if (event.type === "pointerdown") bar.setPointerCapture(event.pointerId);
-    if (!bar.hasPointerCapture(event.pointerId)) return;
-    const { left, width } = bar.getBoundingClientRect();
-    seek(((event.clientX - left) / width) * duration);
+    if (bar.hasPointerCapture(event.pointerId)) seek(file, shareAt(event) * total);
   };
-  const places = `${formatDuration(second)} of ${formatDuration(Math.floor(duration))}`;
   return (
-    <section class="card player" aria-label="Player">
-      {/* biome-ignore lint/a11y/useMediaCaption: what people upload comes without captions. */}
-      <audio
-        ref={audio}
-        src={source?.address}
-        preload="metadata"
-        onLoadedMetadata={({ currentTarget }) => {
-          setLength(currentTarget.duration);
-          const { current: earlier } = resumed;
-          resumed.current = null;
-          if (!earlier) return;
-          currentTarget.currentTime = earlier.at;
-          if (earlier.isPlaying) currentTarget.play().catch(() => setPlaying(false));
-        }}
-        onDurationChange={({ currentTarget }) => setLength(currentTarget.duration)}
-        onTimeUpdate={({ currentTarget }) => resumed.current || show(currentTarget.currentTime)}
-        onPlay={() => setPlaying(true)}
-        onPause={() => resumed.current || setPlaying(false)}
-        onError={onError}
-      />
-      <button type="button" class="button primary" disabled={!source} onClick={toggle}>
-        {isPlaying ? "Pause" : "Play"}
-      </button>
-      <div
-        class="seek"
-        role="slider"
-        tabIndex={0}
-        aria-label="Position"
-        aria-valuemin={0}
-        aria-valuemax={Math.floor(duration)}
-        aria-valuenow={second}
-        aria-valuetext={places}
-        onKeyDown={onKeyDown}
-        onPointerDown={seekTo}
-        onPointerMove={seekTo}
-      >
-        <canvas ref={canvas} />
-      </div>
-      <p class="number">{places.replace(" of ", " / ")}</p>
+    <div
+      class="player-seek"
+      role="slider"
+      tabIndex={0}
+      aria-label="Position"
+      aria-valuemin={0}
+      aria-valuemax={Math.floor(total)}
+      aria-valuenow={Math.floor(seconds)}
+      aria-valuetext={timesOf(seconds, total, " of ")}
+      onKeyDown={onKeyDown}
+      onPointerDown={onPointer}
+      onPointerMove={onPointer}
+      onPointerLeave={() => setHovered(null)}
+    >
+      <canvas ref={canvas} />
+      {hovered !== null && total > 0 && (
+        <span class="player-hover" style={{ insetInlineStart: `${hovered * 100}%` }} aria-hidden="true">
+          {formatDuration(Math.floor(hovered * total))}
+        </span>
+      )}
+    </div>
+  );
+}
+
+const timesOf = (seconds: number, total: number, separator: string) =>
+  formatDuration(Math.floor(seconds)) + separator + formatDuration(Math.floor(total));
+
+function Settings() {
+  return (
+    <>
       <button
         type="button"
         class="button small"
-        aria-pressed={isMuted}
+        aria-pressed={isMuted.value}
         onClick={() => {
-          if (audio.current) audio.current.muted = !isMuted;
-          setMuted(!isMuted);
+          isMuted.value = !isMuted.value;
         }}
       >
         Mute
@@ -213,33 +150,125 @@ export function Player({ file }: { file: FileMetadata }) {
           min="0"
           max="100"
           defaultValue="100"
-          onInput={({ currentTarget: { valueAsNumber } }) => {
-            if (audio.current) audio.current.volume = valueAsNumber / 100;
-          }}
+          onInput={({ currentTarget: { valueAsNumber } }) => setVolume(valueAsNumber / 100)}
         />
       </label>
       <label>
         Speed
         <select
+          value={speed.value}
           onChange={({ currentTarget: { value } }) => {
-            // The one by default is what a new address begins with.
-            if (audio.current) audio.current.defaultPlaybackRate = audio.current.playbackRate = Number(value);
+            speed.value = Number(value);
           }}
         >
-          {SPEEDS.map((speed) => (
-            <option key={speed} value={speed} selected={speed === 1}>
-              {speed}×
+          {SPEEDS.map((value) => (
+            <option key={value} value={value}>
+              {value}×
             </option>
           ))}
         </select>
       </label>
-      <Failure
-        error={signing.error ?? (problem && new Refusal(problem))}
-        onRetry={() => {
-          renewedAt.current = null;
-          renew(resumed.current?.isPlaying ?? false);
-        }}
-      />
+    </>
+  );
+}
+
+const PlaybackFailure = () => <Failure error={problem.value} onRetry={retry} />;
+
+/** The player at the bottom of every page while a file is open in it, except on the page of that file. */
+export function PlayerBar() {
+  const file = track.value;
+  if (!file || pageTrack.value?._id === file._id) return null;
+  return <OpenPlayerBar file={file} />;
+}
+
+function OpenPlayerBar({ file }: { file: Track }) {
+  const { seconds, total } = usePlace(file);
+  return (
+    <section class="player player-bar" aria-label="Player">
+      <PlayButton file={file} class="primary" />
+      <a class="player-name" href={href(`/files/${file._id}`)}>
+        <bdi>{file.originalName}</bdi>
+      </a>
+      <SeekBar file={file} channels={null} />
+      <p class="number">{timesOf(seconds, total, " / ")}</p>
+      <button type="button" class="button small" onClick={close}>
+        Close
+      </button>
+      <PlaybackFailure />
     </section>
   );
+}
+
+/** The player on the page of a file: its waveform, and all settings. */
+export function FilePlayer({ file }: { file: FileMetadata }) {
+  const { seconds, total, isCurrent } = usePlace(file);
+  const { channels, note } = useWaveform(file);
+  useEffect(() => {
+    pageTrack.value = file;
+    return () => {
+      pageTrack.value = null;
+    };
+  }, [file._id]);
+  return (
+    <section class="card player" aria-label="Player">
+      <SeekBar file={file} channels={channels} />
+      <PlayButton file={file} class="primary" />
+      <p class="number">{timesOf(seconds, total, " / ")}</p>
+      <Settings />
+      {note}
+      {isCurrent && <PlaybackFailure />}
+    </section>
+  );
+}
+
+/** The stored waveform of a file. If there is none, measures it, or says why that is not possible. */
+function useWaveform(file: FileMetadata) {
+  const { _id, audio, mimeType, size } = file;
+  const [channels, setChannels] = useState<number[][] | null>(null);
+  const [isUndecodable, setUndecodable] = useState(false);
+  const { run, isRunning, error } = useTask();
+  const isStored = file.hasWaveform || storedWaveform.value === _id;
+  useEffect(() => {
+    if (!isStored || channels) return;
+    const stop = new AbortController();
+    // Without it, the plain bar works too.
+    client.value.files.waveform(_id, stop).then(setChannels, () => {});
+    return () => stop.abort();
+  }, [_id, isStored]);
+  const measurable = !isStored && audio && measurability({ ...audio, mimeType }, size);
+  const measure = () =>
+    run(async () => {
+      if (!audio) return;
+      const caller = client.peek();
+      const response = await fetch(await signedUrl(_id)).catch(() => null);
+      if (!response?.ok) throw new UserError("Couldn't download the file to draw its waveform.");
+      const peaks = await measurePeaks(await response.blob(), { ...audio, mimeType });
+      setUndecodable(!peaks);
+      if (!peaks) return;
+      setChannels(peaks);
+      // The next visitor finds it stored. If that is not allowed, it is measured again.
+      await caller.files.setWaveform(_id, peaks).catch((failure) => noteFailure(failure, caller));
+    });
+  useEffect(() => {
+    if (measurable === "unasked" && file.status === "completed") void measure();
+  }, [_id, measurable === "unasked", file.status === "completed"]);
+  if (channels || !measurable) return { channels, note: null };
+  if (error) return { channels, note: <Failure error={error} onRetry={measure} /> };
+  const text = isUndecodable
+    ? "This browser can't decode this format to draw a waveform."
+    : isRunning
+      ? "Drawing the waveform…"
+      : measurable === "too long" && "This file is too long to draw a waveform in the browser.";
+  const note = text ? (
+    <p class="quiet" role="status">
+      {text}
+    </p>
+  ) : (
+    measurable === "asked" && (
+      <button type="button" class="button small" onClick={measure}>
+        Draw waveform (downloads {formatBytes(size)})
+      </button>
+    )
+  );
+  return { channels, note };
 }

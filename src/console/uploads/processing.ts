@@ -2,56 +2,56 @@ import { effect } from "@preact/signals";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
 import { client, noteFailure } from "../session.ts";
-import { peaksOf, type Sound } from "../sound/peaks.ts";
-import { drawnFile } from "../sound/waveform.ts";
-import { change, dismiss, type Upload, uploads } from "./upload.ts";
+import { type AudioFacts, measurePeaks } from "../sound/peaks.ts";
+import { storedWaveform } from "../sound/waveform.ts";
+import { isProcessing } from "./summary.ts";
+import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
 
-/** Events tell how processing ends, but for what they told before the file's id was known. */
-export async function look(upload: Upload): Promise<void> {
-  const { file } = upload.progress.peek();
-  if (!file || file.status === "completed" || file.status === "failed") return;
-  const asked = client.peek();
+/** Events report the result of processing. This covers the ones that were sent before the file's id was known. */
+export async function fetchProcessing(upload: Upload): Promise<void> {
+  const progress = upload.progress.peek();
+  if (!progress.file || !isProcessing(progress)) return;
+  const caller = client.peek();
   try {
-    learn(upload, await asked.files.get(file._id));
+    update(upload, await caller.files.get(progress.file._id));
   } catch (error) {
-    noteFailure(error, asked);
+    noteFailure(error, caller);
   }
 }
 
-function learn(
-  upload: Upload,
-  { _id, status, failure, audio }: Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio">,
-): void {
+type Processed = Pick<FileEvent["data"], "_id" | "status" | "failure" | "audio" | "mimeType">;
+
+function update(upload: Upload, { _id, status, failure, audio, mimeType }: Processed): void {
   change(upload, { file: { _id, status, failure } });
   if (status !== "completed" && status !== "failed") return;
   const { file } = upload;
   upload.file = undefined;
-  if (file && audio) void draw(_id, file, audio);
+  if (file && audio) void storePeaks(_id, file, { ...audio, mimeType });
 }
 
-/** Whoever opens the file sees its waveform, without decoding it. What fails here is missed by nobody. */
-async function draw(id: string, file: File, audio: Sound): Promise<void> {
-  const asked = client.peek();
-  const peaks = await peaksOf(file, audio);
+/** Stores the waveform while the bytes are at hand, so that no page has to download and decode the file. */
+async function storePeaks(id: string, file: File, audio: AudioFacts): Promise<void> {
+  const caller = client.peek();
+  const peaks = await measurePeaks(file, audio);
   if (!peaks) return;
   try {
-    await asked.files.setWaveform(id, peaks);
-    drawnFile.value = id;
+    await caller.files.setWaveform(id, peaks);
+    storedWaveform.value = id;
   } catch (error) {
-    noteFailure(error, asked);
+    noteFailure(error, caller);
   }
 }
 
-/** From the start of the page. */
+/** Follows the processing of uploads for as long as the tab lives. */
 export function followProcessing(): void {
   onEvent((event) => {
     if (!isFileEvent(event)) return;
-    const upload = uploads.peek().find(({ progress }) => progress.peek().file?._id === event.subject.id);
+    const upload = findByFileId(event.subject.id);
     if (!upload) return;
-    if (event.type === "file.deleted") dismiss(upload);
-    else learn(upload, event.data);
+    if (event.type === "file.deleted") dismiss([upload]);
+    else update(upload, event.data);
   });
   effect(() => {
-    if (isLive.value) for (const upload of uploads.peek()) void look(upload);
+    if (isLive.value) for (const upload of uploads.peek()) void fetchProcessing(upload);
   });
 }

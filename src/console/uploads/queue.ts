@@ -1,157 +1,184 @@
 import { computed, effect } from "@preact/signals";
 import { type Stowage, StowageError } from "../../client/stowage.ts";
+import { reconnects } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
-import { Refusal } from "../refusal.ts";
-import { client, hasEnded, noteFailure, session } from "../session.ts";
-import { find, findFile, forgetOld, hold, type Kept, keep, keepFile } from "./kept.ts";
-import { look } from "./processing.ts";
-import { all, change, dismiss, letGo, notice, put, stateOf, type Upload, unfinished, uploads } from "./upload.ts";
+import { client, isExpired, noteFailure, session } from "../session.ts";
+import { UserError } from "../user-error.ts";
+import { fetchProcessing } from "./processing.ts";
+import {
+  deleteExpired,
+  deleteUploads,
+  findFile,
+  holdTabLock,
+  saveUploads,
+  tab,
+  takeOver,
+  updateUpload,
+} from "./saved.ts";
+import { measureProgress } from "./speed.ts";
+import {
+  addUploads,
+  all,
+  announceResult,
+  change,
+  createUpload,
+  dismiss,
+  sendingCount,
+  stateOf,
+  type Upload,
+  unfinishedUploads,
+  uploads,
+} from "./upload.ts";
 
-const AT_ONCE = 3;
-const SHOW_MILLISECONDS = 250;
-const KEEP_MILLISECONDS = 1000;
-const PRELOAD_MILLISECONDS = 1000;
-/** Speed is that of the last seconds. */
-const SPEED_MILLISECONDS = 5000;
-const FIRST_DELAY_MILLISECONDS = 4000;
-const MAX_DELAY_MILLISECONDS = 60_000;
-/** For a reason that passes, as that of any 5xx may: what is stored stays, so that trying again does no harm. */
-const PASSING_STATUSES = [408, 423, 429];
+/** Browsers send at most six requests to a host at a time, and the pages need some. */
+const MAX_IN_FLIGHT = 3;
+/** More files than this at once would take more memory than a phone has. */
+const MAX_ADDED_FILES = 10_000;
+const PRELOAD_DELAY_MILLISECONDS = 1000;
+const FIRST_RETRY_MILLISECONDS = 4000;
+const MAX_RETRY_MILLISECONDS = 60_000;
+/** Transient like any 5xx. The stored bytes stay, so a retry is safe. */
+const TRANSIENT_STATUSES = [408, 423, 429];
 
-/** Taken up in this tab, or just being so. */
-const known = new Set<string>();
+let addedCount = 0;
+/** Keys sort in the order in which uploads are added. */
+const newKey = () => `${Date.now()}-${String(addedCount++).padStart(7, "0")}-${Math.random()}`;
+const isSameFile = (file: File, { size, lastModified }: Upload) =>
+  file.size === size && file.lastModified === lastModified;
+const fileIdIn = (uploadUrl: string) => uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1).split(".")[0] ?? "";
 
-let begun = 0;
-/** In the order in which uploads are begun. */
-const newKey = () => `${Date.now()}-${String(begun++).padStart(7, "0")}-${Math.random()}`;
-const isOf = (file: File, { size, lastModified }: Upload) => file.size === size && file.lastModified === lastModified;
-const fileIdOf = (address: string) => address.slice(address.lastIndexOf("/") + 1).split(".")[0] ?? "";
-const keepUpload = ({ key, owner, name, path, size, lastModified, address, progress }: Upload) =>
-  keep({ key, owner, name, path, size, lastModified, address, sentBytes: progress.peek().sentBytes });
-
-export interface Chosen {
+export interface ChosenFile {
   file: File;
-  /** From the folder on that was chosen. */
+  /** The path within the chosen folder. */
   path: string;
 }
 
-/** Begins to send files, and goes on with those among them that were interrupted. */
-export function add(files: Chosen[]): void {
+/** Starts to upload files, and resumes those that were interrupted. */
+export function addFiles(chosen: ChosenFile[]): void {
   const owner = session.peek()?.team?.owner;
   if (!owner) return;
-  for (const { file, path } of files) {
-    const earlier = uploads
-      .peek()
-      .find((one) => stateOf(one) === "interrupted" && one.path === path && isOf(file, one));
-    if (earlier) goOn(earlier, file);
-    else begin(file, path, owner);
+  if (chosen.length > MAX_ADDED_FILES)
+    announce(`Only the first ${MAX_ADDED_FILES.toLocaleString()} files were added. Add the others afterward.`);
+  const interrupted = new Map<string, Upload>();
+  for (const upload of uploads.peek()) if (stateOf(upload) === "interrupted") interrupted.set(upload.path, upload);
+  const added: Upload[] = [];
+  for (const { file, path } of chosen.slice(0, MAX_ADDED_FILES)) {
+    const earlier = interrupted.get(path);
+    if (earlier && isSameFile(file, earlier)) resume(earlier, file);
+    else added.push(newUpload(file, path, owner));
   }
+  addUploads(added);
+  const started = added.flatMap(
+    ({ file, progress: _, stop: __, isCancelled: ___, consecutiveFailures: ____, ...upload }) =>
+      file ? [{ record: { ...upload, tab, sentBytes: 0 }, file }] : [],
+  );
+  void saveUploads(started);
+  for (const upload of added) if (stateOf(upload) === "failed") announceResult(upload);
   sendNext();
 }
 
-function begin(file: File, path: string, owner: string): void {
-  const key = newKey();
+function newUpload(file: File, path: string, owner: string): Upload {
   const { name, size, lastModified } = file;
-  const record = { key, owner, name, path, size, lastModified };
-  if (size === 0) {
-    const error = new Refusal("This file is empty: there is nothing to upload.");
-    notice(put(record, undefined, { state: "failed", error }));
-    return;
-  }
-  known.add(key);
-  const upload = put(record, file, {});
-  void hold(key).then((release) => {
-    if (release) upload.release = release;
-    if (!all.peek().includes(upload) || stateOf(upload) === "stored") upload.release();
-  });
-  void keepUpload(upload);
-  void keepFile(key, file);
+  const record = { key: newKey(), owner, name, path, size, lastModified };
+  if (size > 0) return createUpload(record, file);
+  return createUpload(record, undefined, { state: "failed", error: new UserError("This file is empty (0 bytes).") });
 }
 
-/** Goes on with an interrupted upload, whose file somebody has chosen. */
-export function goOn(upload: Upload, file: File): void {
-  if (isOf(file, upload)) {
+/** Resumes an interrupted upload with the file that the user selected. */
+export function resume(upload: Upload, file: File): void {
+  if (isSameFile(file, upload)) {
     upload.file = file;
     retry(upload);
   } else {
-    change(upload, { error: new Refusal(`“${file.name}” is not the file that was begun, or was changed since.`) });
+    const message = "That isn't the same file. Select the original to resume, or start over.";
+    change(upload, { error: new UserError(message) });
   }
 }
 
-export function retry(upload: Upload): void {
-  upload.breaks = 0;
-  change(upload, { state: "waiting", error: null });
+export const retry = (upload: Upload) => retryAll([upload]);
+
+export function retryAll(failed: Upload[]): void {
+  for (const upload of failed) {
+    upload.consecutiveFailures = 0;
+    change(upload, { state: "waiting", error: null });
+  }
   sendNext();
 }
 
-/** Ends an upload and removes what is stored of it, unless it is complete: then it stays. */
+/** Cancels an upload and deletes its stored bytes, unless it is complete. */
 export function cancel(upload: Upload): void {
   const isSending = stateOf(upload) === "sending";
   upload.isCancelled = true;
   change(upload, { state: "cancelling", error: null });
-  if (!isSending) void giveUp(upload);
-  // Without an address it goes on until it has one: else what is just being created would stay for a day, unknown.
-  else if (upload.address) upload.stop?.abort();
+  if (!isSending) void discard(upload);
+  // Without an upload URL it continues until it has one. Otherwise the upload would stay on the service for a day.
+  else if (upload.url) upload.stop?.abort();
 }
 
-async function giveUp(upload: Upload): Promise<void> {
-  const { address } = upload;
-  const asked = client.peek();
+async function discard(upload: Upload): Promise<void> {
+  const { url } = upload;
+  const caller = client.peek();
   try {
-    if (address) await asked.files.discard(address);
-    dismiss(upload);
+    if (url) await caller.files.discard(url);
+    dismiss([upload]);
   } catch (error) {
-    noteFailure(error, asked);
+    noteFailure(error, caller);
     upload.isCancelled = false;
-    if (address && error instanceof StowageError && error.status === 403) {
-      announce(`“${upload.name}” was complete before it could be cancelled.`);
-      end(upload, fileIdOf(address));
+    if (url && error instanceof StowageError && error.status === 403) {
+      announce(`${upload.name} had already finished uploading`);
+      finish(upload, fileIdIn(url));
     } else {
       change(upload, { state: "failed", error });
     }
   }
 }
 
-/** Keeps nothing of them in this browser. What arrived of them, the service forgets by itself. */
-export function forgetUnfinished(): void {
-  for (const upload of unfinished.peek()) {
-    upload.stop?.abort();
-    dismiss(upload);
-  }
+/** Deletes unfinished uploads from this browser. The service deletes what it received when they expire. */
+export function discardUnfinished(): void {
+  const discarded = unfinishedUploads();
+  for (const { stop } of discarded) stop?.abort();
+  dismiss(discarded);
 }
 
+const canSend = () => session.peek()?.team && !isExpired.peek();
+const isReady = ({ progress }: Upload) => {
+  const { state, error } = progress.peek();
+  return state === "waiting" && error === null;
+};
+
 function sendNext(): void {
-  if (!session.peek()?.team || hasEnded.peek()) return;
-  const free = AT_ONCE - uploads.peek().filter((one) => stateOf(one) === "sending").length;
-  const isReady = (one: Upload) => stateOf(one) === "waiting" && one.progress.peek().error === null;
-  if (free > 0) for (const upload of uploads.peek().filter(isReady).slice(0, free)) void send(upload);
+  if (!canSend() || sendingCount.peek() >= MAX_IN_FLIGHT) return;
+  for (const upload of uploads.peek()) {
+    if (isReady(upload)) void send(upload);
+    if (sendingCount.peek() >= MAX_IN_FLIGHT) return;
+  }
 }
 
 async function send(upload: Upload): Promise<void> {
   const file = upload.file as File;
   const stop = new AbortController();
   upload.stop = stop;
-  const asked = client.peek();
+  const caller = client.peek();
   change(upload, { state: "sending", bytesPerSecond: 0 });
   try {
-    const { id } = await asked.files.upload(file, {
+    const { id } = await caller.files.upload(file, {
       name: upload.name,
       resumableFromBytes: 1,
-      resumeFrom: upload.address,
+      resumeFrom: upload.url,
       signal: stop.signal,
-      onResumable: (address) => {
-        upload.address = address;
-        void keepUpload(upload);
+      onResumable: (url) => {
+        upload.url = url;
+        void updateUpload(upload.key, { url });
         if (upload.isCancelled) stop.abort();
       },
-      onProgress: measure(upload),
+      onProgress: measureProgress(upload),
     });
-    end(upload, id);
+    finish(upload, id);
   } catch (error) {
-    if (upload.isCancelled) await giveUp(upload);
+    if (upload.isCancelled) await discard(upload);
     else if (stop.signal.aborted) change(upload, { state: "waiting" });
-    else if (await isReadable(file)) fail(upload, error, asked);
-    else lose(upload);
+    else if (await isReadable(file)) handleFailure(upload, error, caller);
+    else handleLostFile(upload);
   }
   sendNext();
 }
@@ -165,110 +192,104 @@ const isReadable = (file: File): Promise<boolean> =>
       () => false,
     );
 
-/** The file was changed, moved or removed where it lies. */
-function lose(upload: Upload): void {
+/** The file was edited, moved, or deleted on disk. */
+function handleLostFile(upload: Upload): void {
   upload.file = undefined;
-  change(upload, { state: "interrupted", error: new Refusal("The browser can no longer read this file.") });
-  notice(upload);
+  const error = new UserError("Your browser lost access to this file. Select it again to resume.");
+  change(upload, { state: "interrupted", error });
+  announceResult(upload);
 }
 
-/** What is told of an upload's bytes becomes its progress and its speed. */
-function measure(upload: Upload): (sentBytes: number) => void {
-  let samples: { at: number; sentBytes: number }[] = [];
-  let keptAt = performance.now();
-  return (told) => {
-    const now = { at: performance.now(), sentBytes: Math.min(told, upload.size) };
-    const last = samples.at(-1);
-    // What did not arrive is sent again.
-    if (last && now.sentBytes < last.sentBytes) samples = [];
-    else if (last && now.at - last.at < SHOW_MILLISECONDS && now.sentBytes < upload.size) return;
-    samples = [...samples.filter(({ at }) => now.at - at < SPEED_MILLISECONDS), now];
-    const first = samples[0] ?? now;
-    const bytes = now.sentBytes - first.sentBytes;
-    if (bytes > 0) upload.breaks = 0;
-    change(upload, { sentBytes: now.sentBytes, bytesPerSecond: bytes && (bytes * 1000) / (now.at - first.at) });
-    if (now.at - keptAt < KEEP_MILLISECONDS) return;
-    keptAt = now.at;
-    void keepUpload(upload);
-  };
-}
-
-function fail(upload: Upload, error: unknown, asked: Stowage): void {
-  noteFailure(error, asked);
+function handleFailure(upload: Upload, error: unknown, caller: Stowage): void {
+  noteFailure(error, caller);
   const { code, status } = error instanceof StowageError ? error : { code: "", status: 0 };
   if (status === 401) {
-    // It goes on when the same person signs in again.
+    // It resumes when the same user signs in again.
     change(upload, { state: "waiting" });
-  } else if (code === "connection_failed" || PASSING_STATUSES.includes(status) || status >= 500) {
+  } else if (code === "connection_failed" || TRANSIENT_STATUSES.includes(status) || status >= 500) {
     change(upload, { state: "waiting", error });
-    const delay = Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** upload.breaks++);
-    setTimeout(() => upload.progress.peek().error === error && wake(upload), delay);
+    const delay = Math.min(MAX_RETRY_MILLISECONDS, FIRST_RETRY_MILLISECONDS * 2 ** upload.consecutiveFailures++);
+    setTimeout(() => {
+      if (upload.progress.peek().error === error) wake([upload]);
+    }, delay);
   } else {
     change(upload, { state: "failed", error });
-    notice(upload);
+    announceResult(upload);
   }
 }
 
-function wake(upload: Upload): void {
-  if (stateOf(upload) !== "waiting") return;
-  change(upload, { error: null });
+/** Retries uploads that wait after a failure. */
+function wake(waiting: Upload[]): void {
+  for (const upload of waiting) {
+    if (stateOf(upload) === "waiting" && upload.progress.peek().error !== null) change(upload, { error: null });
+  }
   sendNext();
 }
 
-function end(upload: Upload, id: string): void {
-  letGo(upload);
-  const file = { _id: id, status: "pending" as const, failure: null };
+function finish(upload: Upload, fileId: string): void {
+  void deleteUploads([upload.key]);
+  const file = { _id: fileId, status: "pending" as const, failure: null };
   change(upload, { state: "stored", sentBytes: upload.size, error: null, file });
-  notice(upload);
-  void look(upload);
+  announceResult(upload);
+  void fetchProcessing(upload);
 }
 
-/** Takes up what was under way when the page was closed, and is not under way in another tab. */
-async function restore(owner: string): Promise<void> {
-  for (const { key, ...record } of await forgetOld()) {
-    if (record.owner !== owner || known.has(key)) continue;
-    known.add(key);
-    void hold(key).then(async (release) => {
-      const record = release && (await find(key));
-      if (record) {
-        await take(record, release);
-      } else {
-        known.delete(key);
-        release?.();
-      }
-    });
+/** The tabs whose end this tab is waiting for. */
+const awaitedTabs = new Set<string>();
+
+/** Resumes the user's uploads of a closed tab, or of this tab before its reload. */
+async function resumeSaved(owner: string, signal: AbortSignal): Promise<void> {
+  const saved = await deleteExpired();
+  const tabs = new Set(saved.filter((record) => record.owner === owner).map((record) => record.tab));
+  for (const other of tabs) {
+    if (other === tab || awaitedTabs.has(other) || signal.aborted) continue;
+    awaitedTabs.add(other);
+    takeOver(other, owner, signal)
+      .then(async (taken) => {
+        const resumed = await Promise.all(
+          taken.map(async ({ sentBytes, ...record }) => {
+            const file = await findFile(record.key);
+            return createUpload(record, file, { sentBytes, state: file ? "waiting" : "interrupted" });
+          }),
+        );
+        addUploads(resumed);
+        sendNext();
+      })
+      // Aborted at sign-out. The next sign-in waits again.
+      .catch(() => {})
+      .finally(() => awaitedTabs.delete(other));
   }
 }
 
-async function take({ sentBytes, ...record }: Kept, release: () => void): Promise<void> {
-  const file = await findFile(record.key);
-  put(record, file, { sentBytes, state: file ? "waiting" : "interrupted" }).release = release;
-  sendNext();
-}
-
-/** From the start of the page, for whoever signs in. */
-export function followQueue(): void {
-  // Whoever comes, also where nobody signs in.
-  void forgetOld();
-  const owner = computed(() => (hasEnded.value ? undefined : session.value?.team?.owner));
-  const takeUp = () => {
-    if (owner.peek() && !document.hidden) void restore(owner.peek() ?? "");
-  };
+/** Starts the queue, which resumes saved uploads for each user who signs in. */
+export function startQueue(): void {
+  holdTabLock();
+  // Covers the records of all users, even without a sign-in.
+  void deleteExpired();
+  const owner = computed(() => (isExpired.value ? undefined : session.value?.team?.owner));
   effect(() => {
-    if (owner.value) {
-      takeUp();
-      sendNext();
-      // Now, since the server may have another version by the time it is needed. The client asks for it again if this fails.
-      setTimeout(() => import("tus-js-client").catch(() => {}), PRELOAD_MILLISECONDS);
-    } else {
+    const current = owner.value;
+    if (!current) {
       for (const { stop } of all.peek()) stop?.abort();
+      return;
     }
+    const signedOut = new AbortController();
+    const { signal } = signedOut;
+    const look = () => {
+      if (!document.hidden) void resumeSaved(current, signal);
+    };
+    look();
+    sendNext();
+    document.addEventListener("visibilitychange", look, { signal });
+    // Loaded early, because after a deployment the server may no longer have it. If this fails, the client retries.
+    setTimeout(() => import("tus-js-client").catch(() => {}), PRELOAD_DELAY_MILLISECONDS);
+    return () => signedOut.abort();
   });
-  document.addEventListener("visibilitychange", takeUp);
-  addEventListener("online", () => {
-    for (const upload of uploads.peek()) wake(upload);
+  addEventListener("online", () => wake(uploads.peek()));
+  effect(() => {
+    if (reconnects.value > 0) wake(uploads.peek());
   });
-  const isSending = computed(() => unfinished.value.some(({ progress }) => progress.value.state === "sending"));
+  const isSending = computed(() => sendingCount.value > 0);
   const warn = (event: Event) => event.preventDefault();
   effect(() => {
     if (isSending.value) addEventListener("beforeunload", warn);

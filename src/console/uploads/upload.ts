@@ -1,99 +1,124 @@
 import { computed, type Signal, signal } from "@preact/signals";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
+import { countOf } from "../parts/format.ts";
 import { session } from "../session.ts";
-import { forget, type Kept } from "./kept.ts";
+import { deleteUploads, type SavedUpload } from "./saved.ts";
 
 /*
- * What is to be sent, is being sent and was sent: independent of any page. An upload goes
+ * The state of all uploads, independent of any page.
  *
- *   waiting -> sending -> stored           its bytes are there, and it is being processed
- *                |  ^---- waiting          the line broke, or the key ended: it goes on from where it was
- *                +------> failed           refused, until somebody tries again
- *   interrupted -> waiting                 begun before this page was loaded: it needs its file again
- *   any but stored -> cancelling -> gone   or stored, where it was complete before it could be cancelled
+ *   waiting -> sending -> stored           all bytes have arrived, and the file is being processed
+ *                |  ^---- waiting          the connection failed or the session expired: the upload will resume
+ *                +------> failed           rejected, until the user retries
+ *   interrupted -> waiting                 started before a reload: the user has to select the file again
+ *   any but stored -> cancelling -> gone   or stored, if it completed before it could be canceled
  */
 
+export type UploadState = "waiting" | "sending" | "interrupted" | "cancelling" | "failed" | "stored";
+
 export interface Progress {
-  state: "waiting" | "sending" | "interrupted" | "cancelling" | "failed" | "stored";
+  state: UploadState;
   sentBytes: number;
   bytesPerSecond: number;
   /** Why it failed, or why it waits. */
   error: unknown;
-  /** Of what is stored. */
+  /** The stored file. */
   file?: Pick<FileMetadata, "_id" | "status" | "failure">;
 }
 
-export interface Upload extends Omit<Kept, "sentBytes"> {
+export interface Upload extends Omit<SavedUpload, "sentBytes" | "tab"> {
   progress: Signal<Progress>;
-  /** Until it is no longer needed. */
+  /** Undefined if it must be selected again, and once it is no longer needed. */
   file: File | undefined;
   stop?: AbortController;
   isCancelled: boolean;
-  /** So often in a row the line broke. */
-  breaks: number;
-  /** Lets other tabs have it. */
-  release: () => void;
+  consecutiveFailures: number;
 }
 
-const NOTICE_MILLISECONDS = 1000;
+/** Results of uploads that end within this time share one announcement. */
+const ANNOUNCEMENT_MILLISECONDS = 1000;
 
-/** Of all who were signed in to this page. */
+/** The uploads of all users who have signed in to this tab. */
 export const all = signal<Upload[]>([]);
-/** Of whoever is signed in, in the order in which they came. */
+/** The uploads of the current user, in the order in which they were added. */
 export const uploads = computed(() => all.value.filter(({ owner }) => owner === session.value?.team?.owner));
-/** What this browser keeps something of. */
-export const unfinished = computed(() => uploads.value.filter(({ progress }) => progress.value.state !== "stored"));
+/** Increments at most once per frame while uploads change, however many there are. */
+export const revision = signal(0);
+/** How many uploads are being sent, for all users. */
+export const sendingCount = signal(0);
+
+/** The stored uploads by the id of their file. */
+const byFileId = new Map<string, Upload>();
 
 export const stateOf = (upload: Upload) => upload.progress.peek().state;
+export const findByFileId = (fileId: string) => byFileId.get(fileId);
+/** The current user's uploads that this browser has saved. */
+export const unfinishedUploads = () => uploads.peek().filter((upload) => stateOf(upload) !== "stored");
+
+let frame = 0;
+function markChanged(): void {
+  if (frame > 0) return;
+  frame = requestAnimationFrame(() => {
+    frame = 0;
+    revision.value++;
+  });
+}
 
 export function change(upload: Upload, changes: Partial<Progress>): void {
-  upload.progress.value = { ...upload.progress.peek(), ...changes };
+  const before = upload.progress.peek();
+  const after = { ...before, ...changes };
+  upload.progress.value = after;
+  const sending = Number(after.state === "sending") - Number(before.state === "sending");
+  if (sending !== 0) sendingCount.value = sendingCount.peek() + sending;
+  if (after.file) byFileId.set(after.file._id, upload);
+  markChanged();
 }
 
-export function put(record: Omit<Kept, "sentBytes">, file: File | undefined, progress: Partial<Progress>): Upload {
+export function createUpload(
+  record: Omit<SavedUpload, "sentBytes" | "tab">,
+  file: File | undefined,
+  progress: Partial<Progress> = {},
+): Upload {
   const initial: Progress = { state: "waiting", sentBytes: 0, bytesPerSecond: 0, error: null, ...progress };
-  const upload = { ...record, file, progress: signal(initial), isCancelled: false, breaks: 0, release: () => {} };
-  all.value = [...all.peek(), upload];
-  return upload;
+  return { ...record, file, progress: signal(initial), isCancelled: false, consecutiveFailures: 0 };
 }
 
-/** No longer shown, and nothing kept of it in this browser. */
-export function dismiss(upload: Upload): void {
-  all.value = all.peek().filter((one) => one !== upload);
-  letGo(upload);
+export function addUploads(added: Upload[]): void {
+  if (added.length > 0) all.value = [...all.peek(), ...added];
 }
 
-/** Nothing is kept of it for a later page. */
-export function letGo(upload: Upload): void {
-  void forget(upload.key);
-  upload.release();
+/** Removes uploads from the list and from the saved ones. */
+export function dismiss(dismissed: Upload[]): void {
+  const gone = new Set(dismissed);
+  all.value = all.peek().filter((upload) => !gone.has(upload));
+  for (const { progress } of dismissed) byFileId.delete(progress.peek().file?._id ?? "");
+  void deleteUploads(dismissed.map(({ key }) => key));
 }
 
-const noticed = new Set<Upload>();
+const ended = new Set<Upload>();
 
-const isUnderWay = ({ progress }: Upload) => {
+const isActive = ({ progress }: Upload) => {
   const { state, error } = progress.peek();
   return state === "sending" || (state === "waiting" && error === null);
 };
 
-/** Says how an upload ended, once for all that are sent together. */
-export function notice(upload: Upload): void {
-  if (noticed.size === 0) setTimeout(tellNoticed, NOTICE_MILLISECONDS);
-  noticed.add(upload);
+/** Announces the result of an upload, together with those of all others that are being sent. */
+export function announceResult(upload: Upload): void {
+  if (ended.size === 0) setTimeout(announceEnded, ANNOUNCEMENT_MILLISECONDS);
+  ended.add(upload);
 }
 
-function tellNoticed(): void {
-  if (uploads.peek().some(isUnderWay)) {
-    setTimeout(tellNoticed, NOTICE_MILLISECONDS);
+function announceEnded(): void {
+  if (uploads.peek().some(isActive)) {
+    setTimeout(announceEnded, ANNOUNCEMENT_MILLISECONDS);
     return;
   }
-  // Of whoever is signed in by now.
-  const told = uploads.peek().filter((one) => noticed.has(one));
-  noticed.clear();
-  const done = told.filter((one) => stateOf(one) === "stored").length;
-  const failed = told.length - done;
-  if (told.length === 1) announce(`“${told[0]?.name}” ${done ? "was uploaded" : "could not be uploaded"}.`);
-  else if (told.length > 1)
-    announce(`${done} ${done === 1 ? "file was" : "files were"} uploaded${failed ? `, ${failed} could not be` : ""}.`);
+  // Another user may have signed in.
+  const own = uploads.peek().filter((upload) => ended.has(upload));
+  ended.clear();
+  const stored = own.filter((upload) => stateOf(upload) === "stored").length;
+  const failed = own.length - stored;
+  if (own.length === 1) announce(stored ? `Uploaded ${own[0]?.name}` : `Couldn't upload ${own[0]?.name}`);
+  else if (own.length > 1) announce(`${countOf(stored, "file")} uploaded${failed ? `, ${failed} failed` : ""}`);
 }

@@ -8,17 +8,17 @@ export interface Received {
   body: string;
 }
 
-/** A receiver of webhooks on this machine, for one test. It answers by `answer`, which may be changed. */
-export async function openReceiver() {
-  const receiver = { url: "", received: [] as Received[], answer: { status: 200, body: "thanks" } };
-  const server = createServer(async (request, response) => {
+/** Starts a webhook endpoint for one test. Its response can be changed at any time. */
+export async function openEndpoint() {
+  const endpoint = { url: "", received: [] as Received[], response: { status: 200, body: "thanks" } };
+  const server = createServer(async (request, reply) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    receiver.received.push({
+    endpoint.received.push({
       headers: request.headers as Record<string, string>,
       body: Buffer.concat(chunks).toString(),
     });
-    response.writeHead(receiver.answer.status, { "Content-Type": "text/html" }).end(receiver.answer.body);
+    reply.writeHead(endpoint.response.status, { "Content-Type": "text/html" }).end(endpoint.response.body);
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -26,6 +26,6 @@ export async function openReceiver() {
     server.closeAllConnections();
     server.close();
   });
-  receiver.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
-  return receiver;
+  endpoint.url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/hook`;
+  return endpoint;
 }

@@ -1,17 +1,20 @@
 import type { Locator, Page } from "@playwright/test";
 import axe from "axe-core";
-import { expect } from "./support.ts";
+import { expect, screenshot } from "./support.ts";
 
-/*
- * What holds of every page: it can be used by everybody (WCAG 2.2, A and AA), by keyboard alone, and on a narrow screen.
- */
+/* Every page meets WCAG 2.2 AA, works by keyboard alone, and fits a narrow screen. */
 
-const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"];
+/** All rules once for each page. The theme changes only contrast, and the width only the size of targets. */
+const RULES = {
+  all: { type: "tag", values: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa"] },
+  contrast: { type: "rule", values: ["color-contrast"] },
+  "target size": { type: "rule", values: ["target-size"] },
+} as const;
 const MAX_PRESSES = 200;
 
-/** What axe-core finds against the page and its frames as they are now, a line for each element. */
-export async function findBarriers(page: Page): Promise<string[]> {
-  // Half way through a fade, a contrast is not what it will be.
+/** Runs axe-core on the page and its frames. @returns a line for each element with an issue */
+export async function findAccessibilityIssues(page: Page, rules: keyof typeof RULES = "all"): Promise<string[]> {
+  // In the middle of a fade, the contrast is not the final one.
   await page.evaluate(async () => {
     const ending = document.getAnimations().filter((one) => one.effect?.getComputedTiming().endTime !== Infinity);
     await Promise.allSettled(ending.map((one) => one.finished));
@@ -20,14 +23,14 @@ export async function findBarriers(page: Page): Promise<string[]> {
   for (const frame of page.frames()) {
     if (!(await frame.evaluate(() => "axe" in window))) await frame.evaluate(axe.source);
     const { violations } = await frame.evaluate(
-      (tags) =>
+      (only) =>
         (window as unknown as { axe: typeof axe }).axe.run(document, {
-          runOnly: { type: "tag", values: tags },
-          rules: { "target-size": { enabled: true } },
+          runOnly: { type: only.type, values: [...only.values] },
+          ...(only.type === "tag" && { rules: { "target-size": { enabled: true } } }),
           iframes: false,
           preload: false,
         }),
-      TAGS,
+      RULES[rules],
     );
     for (const { id, help, nodes } of violations) {
       for (const { target, failureSummary = "" } of nodes)
@@ -37,11 +40,27 @@ export async function findBarriers(page: Page): Promise<string[]> {
   return found;
 }
 
-export async function expectAccessible(page: Page): Promise<void> {
-  expect(await findBarriers(page), "barriers that axe-core finds").toEqual([]);
+export async function expectAccessible(page: Page, rules: keyof typeof RULES = "all"): Promise<void> {
+  expect(await findAccessibilityIssues(page, rules), `accessibility issues (${rules})`).toEqual([]);
 }
 
-/** The elements that make the page wider than its window; none where nothing scrolls sideways. */
+/** Checks a page in both themes and on a narrow screen, and takes screenshots. Leaves it light and wide. */
+export async function expectGoodLooks(page: Page, name: string): Promise<void> {
+  await expectAccessible(page);
+  await screenshot(page, name);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await expectAccessible(page, "contrast");
+  await screenshot(page, name);
+  await page.emulateMedia({ colorScheme: "light" });
+  const { width = 1280, height = 800 } = page.viewportSize() ?? {};
+  await page.setViewportSize({ width: 320, height: 640 });
+  await expectNoSidewaysScroll(page);
+  await expectAccessible(page, "target size");
+  await screenshot(page, name);
+  await page.setViewportSize({ width, height });
+}
+
+/** Finds the elements that make the page wider than its window. */
 export async function findTooWide(page: Page): Promise<string[]> {
   return page.evaluate(() => {
     const { scrollWidth, clientWidth } = document.documentElement;
@@ -57,10 +76,10 @@ export async function findTooWide(page: Page): Promise<string[]> {
 }
 
 export async function expectNoSidewaysScroll(page: Page): Promise<void> {
-  expect(await findTooWide(page), "what is wider than the window").toEqual([]);
+  expect(await findTooWide(page), "elements wider than the window").toEqual([]);
 }
 
-/** Goes to an element as one who has no pointer does. @throws where it can't be reached, with what can be */
+/** Moves the focus to an element by keyboard. @throws if it can't be reached, with the elements that can be */
 export async function tabTo(target: Locator, key: "Tab" | "Shift+Tab" = "Tab"): Promise<void> {
   const passed: string[] = [];
   for (let presses = 0; presses < MAX_PRESSES; presses++) {
@@ -75,10 +94,10 @@ export async function tabTo(target: Locator, key: "Tab" | "Shift+Tab" = "Tab"): 
     if (isThere) return;
     passed.push(name ?? "nothing");
   }
-  throw new Error(`${target} can't be reached by ${key}. What can: ${[...new Set(passed)].join("\n")}`);
+  throw new Error(`${target} can't be reached by ${key}. Reached: ${[...new Set(passed)].join("\n")}`);
 }
 
-/** Watches, from the next load on, how far things move that nobody moved. @returns what tells it: 0 where nothing did */
+/** Measures unexpected layout shifts from the next load on. @returns a function that reads their sum */
 export async function watchLayoutShift(page: Page): Promise<() => Promise<number>> {
   await page.addInitScript(() => {
     const add = (entries: PerformanceEntryList) => {

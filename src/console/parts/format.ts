@@ -1,0 +1,82 @@
+import type { StoredFile } from "../../client/stowage.ts";
+
+/* Numbers, durations, and dates in the reader's language, and the words for values of the API. */
+
+const integer = new Intl.NumberFormat();
+const oneDecimal = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
+
+/** A status that the API gains does not compile until it has a label. */
+export const STATUS_LABELS: Record<StoredFile["status"], string> = {
+  pending: "Queued",
+  processing: "Processing",
+  completed: "Ready",
+  failed: "Failed",
+};
+
+export const TYPE_LABELS: Record<StoredFile["fileType"], string> = {
+  "audio file": "Audio",
+  "video file": "Video",
+  "image file": "Image",
+  "document file": "Document",
+  "text file": "Text",
+  "archive file": "Archive",
+  "other file": "Other",
+};
+
+export const formatCount = (count: number): string => integer.format(count);
+
+/** A count with its noun: "1 file", "2,000 files". */
+export const countOf = (count: number, noun: string): string =>
+  `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+export function formatBytes(bytes: number): string {
+  let value = bytes;
+  let unit = 0;
+  while (value >= 999.95 && unit < BYTE_UNITS.length - 1) {
+    value /= 1000;
+    unit++;
+  }
+  return `${oneDecimal.format(value)} ${BYTE_UNITS[unit]}`;
+}
+
+/** A duration as a clock shows it, such as "1:02:07" or "0:04". */
+export function formatDuration(seconds: number): string {
+  const total = Math.round(seconds);
+  const parts = [Math.floor(total / 3600), Math.floor(total / 60) % 60, total % 60];
+  const shown = parts[0] === 0 ? parts.slice(1) : parts;
+  return shown.map((part, place) => (place === 0 ? String(part) : String(part).padStart(2, "0"))).join(":");
+}
+
+/** A remaining time in its largest unit, such as "14 s left" or "3 min left". */
+export function formatRemaining(seconds: number): string {
+  if (seconds < 60) return `${formatCount(Math.ceil(seconds))} s left`;
+  if (seconds < 3600) return `${formatCount(Math.round(seconds / 60))} min left`;
+  return `${oneDecimal.format(seconds / 3600)} h left`;
+}
+
+/** The share of a whole, rounded down, so that 100% means complete; "<1%" if it is small but not zero. */
+export function formatPercent(part: number, whole: number): string {
+  const percent = whole > 0 ? Math.floor((part / whole) * 100) : 0;
+  return percent === 0 && part > 0 ? "<1%" : `${percent}%`;
+}
+
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const DAY_SECONDS = 86_400;
+const RELATIVE_DAYS = 7;
+
+/** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its date if that is more than a week. */
+export function formatAge(at: Date, now: number): string {
+  const seconds = (at.getTime() - now) / 1000;
+  const age = Math.abs(seconds);
+  if (seconds <= 0 && age < 45) return "just now";
+  if (age < 60) return relative.format(Math.ceil(seconds), "second");
+  if (age < 3600) return relative.format(Math.round(seconds / 60), "minute");
+  if (age < DAY_SECONDS) return relative.format(Math.round(seconds / 3600), "hour");
+  if (age < RELATIVE_DAYS * DAY_SECONDS) return relative.format(Math.round(seconds / DAY_SECONDS), "day");
+  return date.format(at);
+}
+
+/** A secret as lists show it: enough to recognize it. */
+export const mask = (secret: string): string => `${secret.slice(0, 12)}…${secret.slice(-4)}`;

@@ -1,2 +1,0 @@
-/** What a page refuses by itself, in words for people. */
-export class Refusal extends Error {}

@@ -1,0 +1,156 @@
+import { signal } from "@preact/signals";
+import { useId, useLayoutEffect, useRef } from "preact/hooks";
+import { messageOf, RequestId } from "../parts/failure.tsx";
+import { countOf } from "../parts/format.ts";
+import { StatusBadge } from "../parts/values.tsx";
+import { href } from "../router.ts";
+import { FileInput } from "./drop-zone.tsx";
+import { cancel, resume, retry, retryAll } from "./queue.ts";
+import { describe, isSettled, selectShown, summarize } from "./summary.ts";
+import { dismiss, revision, stateOf, type Upload, uploads } from "./upload.ts";
+
+/** More rows than this make the page slow. */
+const MAX_ROWS = 100;
+
+/** The user's choice. If null, the card is open while something is in progress. */
+const isOpenChosen = signal<boolean | null>(null);
+/** On a small screen the list of files needs the room. */
+const hasRoom = matchMedia("(min-width: 44rem) and (min-height: 40rem)");
+
+/** If the focused element is removed, moves the focus to its neighbor, or to the page's heading. */
+function useNextFocus<E extends HTMLElement>() {
+  const element = useRef<E>(null);
+  useLayoutEffect(
+    () => () => {
+      const { current } = element;
+      if (!current?.contains(document.activeElement)) return;
+      const next = current.nextElementSibling ?? current.previousElementSibling;
+      const button = current.matches("li") && next?.querySelector<HTMLElement>("button, a");
+      (button || document.querySelector("h1"))?.focus();
+    },
+    [],
+  );
+  return element;
+}
+
+/** The card of uploads in the corner of every page. */
+export function UploadCard() {
+  if (uploads.value.length > 0) return <Uploads />;
+  isOpenChosen.value = null;
+  return null;
+}
+
+function Uploads() {
+  const section = useNextFocus<HTMLElement>();
+  const toggle = useRef<HTMLButtonElement>(null);
+  const listId = useId();
+  revision.value;
+  const list = uploads.value;
+  const measured = list.map(({ size, progress }) => ({ size, progress: progress.peek() }));
+  const failed = list.filter((upload) => upload.file && stateOf(upload) === "failed");
+  const stored = list.filter((upload) => stateOf(upload) === "stored");
+  const isOpen = isOpenChosen.value ?? (hasRoom.matches && !measured.every(isSettled));
+  const shown = isOpen ? selectShown(list, MAX_ROWS) : [];
+  /** The pressed button disappears, so the focus moves first. */
+  const withFocus = (work: () => void) => () => {
+    toggle.current?.focus();
+    work();
+  };
+  return (
+    <section class="uploads" aria-label="Uploads" ref={section}>
+      <header>
+        <button
+          ref={toggle}
+          type="button"
+          class="button small"
+          aria-expanded={isOpen}
+          aria-controls={listId}
+          onClick={() => {
+            isOpenChosen.value = !isOpen;
+          }}
+        >
+          Uploads
+        </button>
+        {failed.length > 1 && (
+          <button type="button" class="button small" onClick={withFocus(() => retryAll(failed))}>
+            Retry all
+          </button>
+        )}
+        {stored.length > 0 && (
+          <button type="button" class="button small" onClick={withFocus(() => dismiss(stored))}>
+            Clear finished
+          </button>
+        )}
+        <p class="uploads-summary">{summarize(measured)}</p>
+      </header>
+      <ul id={listId} hidden={!isOpen}>
+        {shown.map((upload) => (
+          <Row key={upload.key} upload={upload} />
+        ))}
+        {shown.length < list.length && <li class="quiet">and {countOf(list.length - shown.length, "more file")}</li>}
+      </ul>
+    </section>
+  );
+}
+
+/** Moves the focus to the next button, because the pressed one disappears. */
+const focusNext = (button: Element) => (button.nextElementSibling as HTMLElement | null)?.focus();
+
+function Row({ upload }: { upload: Upload }) {
+  const { path, size, file } = upload;
+  const progress = upload.progress.value;
+  const { state, error } = progress;
+  const row = useNextFocus<HTMLLIElement>();
+  const canRetry = file && (state === "failed" || (state === "waiting" && error !== null));
+  return (
+    <li ref={row}>
+      <bdi class="uploads-name">{progress.file ? <a href={href(`/files/${progress.file._id}`)}>{path}</a> : path}</bdi>
+      {state === "stored" ? null : <progress aria-label={path} value={progress.sentBytes} max={size || 1} />}
+      <div class="actions">
+        {progress.file && <StatusBadge status={progress.file.status} />}
+        {canRetry && (
+          <button
+            type="button"
+            class="button small"
+            onClick={({ currentTarget }) => {
+              retry(upload);
+              focusNext(currentTarget);
+            }}
+          >
+            Retry<span class="visually-hidden"> {path}</span>
+          </button>
+        )}
+        {state === "interrupted" && (
+          <FileInput
+            label="Select file to resume"
+            of={path}
+            class="small"
+            onFiles={([chosen], button) => {
+              if (!chosen) return;
+              resume(upload, chosen);
+              if (stateOf(upload) !== "interrupted") focusNext(button);
+            }}
+          />
+        )}
+        {state !== "stored" && (
+          <button
+            type="button"
+            class="button small"
+            aria-disabled={state === "cancelling"}
+            onClick={() => state !== "cancelling" && cancel(upload)}
+          >
+            {state === "interrupted" || state === "failed" ? "Remove" : "Cancel"}
+            <span class="visually-hidden"> {path}</span>
+          </button>
+        )}
+      </div>
+      <p class="quiet">{describe({ size, progress })}</p>
+      {error !== null && (
+        <>
+          <p class={state === "waiting" ? "quiet" : "problem"}>{messageOf(error)}</p>
+          <RequestId of={error} />
+        </>
+      )}
+    </li>
+  );
+}

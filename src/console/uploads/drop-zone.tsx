@@ -1,0 +1,159 @@
+import { signal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { announce } from "../parts/announce.tsx";
+import { countOf } from "../parts/format.ts";
+import { addFiles, type ChosenFile } from "./queue.ts";
+
+interface Collected {
+  files: ChosenFile[];
+  hidden: number;
+  emptyFolders: number;
+  unreadable: number;
+}
+
+/** Browsers list the entries of a folder in no particular order. */
+const { compare } = new Intl.Collator(undefined, { numeric: true });
+const isHidden = (name: string) => name.startsWith(".");
+
+async function readEntries(folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> {
+  const reader = folder.createReader();
+  const entries: FileSystemEntry[] = [];
+  // The reader returns up to a hundred entries at a time, and none at the end.
+  for (;;) {
+    const batch = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    if (batch.length === 0) return entries;
+    entries.push(...batch);
+  }
+}
+
+async function collect(entry: FileSystemEntry, collected: Collected): Promise<void> {
+  try {
+    if (isHidden(entry.name)) {
+      collected.hidden++;
+    } else if (entry.isFile) {
+      const path = entry.fullPath.slice(1);
+      const file = new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
+      collected.files.push({ file: await file, path });
+    } else {
+      const entries = await readEntries(entry as FileSystemDirectoryEntry);
+      if (entries.length === 0) collected.emptyFolders++;
+      entries.sort((one, other) => compare(one.name, other.name));
+      for (const child of entries) await collect(child, collected);
+    }
+  } catch {
+    collected.unreadable++;
+  }
+}
+
+function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): void {
+  const skipped = [
+    hidden && countOf(hidden, "hidden file"),
+    emptyFolders && countOf(emptyFolders, "empty folder"),
+    unreadable && countOf(unreadable, "unreadable item"),
+  ].filter((words) => typeof words === "string");
+  if (skipped.length > 0) announce(`Skipped ${new Intl.ListFormat("en").format(skipped)}`);
+  else if (files.length === 0) announce("That folder is empty");
+  addFiles(files);
+}
+
+async function addDropped(items: DataTransferItemList): Promise<void> {
+  // The list is cleared when the event ends.
+  const entries = [...items].map((item) => item.webkitGetAsEntry()).filter((entry) => entry !== null);
+  const collected: Collected = { files: [], hidden: 0, emptyFolders: 0, unreadable: 0 };
+  for (const entry of entries) await collect(entry, collected);
+  addCollected(collected);
+}
+
+function addChosen(chosen: File[]): void {
+  const files = chosen
+    .map((file) => ({ file, path: file.webkitRelativePath || file.name }))
+    .filter(({ path }) => !path.split("/").some(isHidden));
+  if (chosen[0]?.webkitRelativePath) files.sort((one, other) => compare(one.path, other.path));
+  addCollected({ files, hidden: chosen.length - files.length, emptyFolders: 0, unreadable: 0 });
+}
+
+interface FileInputProps {
+  label: string;
+  /** Completes the label for screen readers. */
+  of?: string;
+  class?: string;
+  folder?: boolean;
+  multiple?: boolean;
+  onFiles: (files: File[], button: HTMLButtonElement) => void;
+}
+
+/** A button that opens the file chooser. */
+export function FileInput({
+  label,
+  of,
+  class: className = "",
+  folder = false,
+  multiple = false,
+  onFiles,
+}: FileInputProps) {
+  const button = useRef<HTMLButtonElement>(null);
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <input
+        ref={input}
+        type="file"
+        hidden
+        multiple={multiple}
+        {...(folder && { webkitdirectory: true })}
+        onChange={({ currentTarget }) => {
+          const files = [...(currentTarget.files ?? [])];
+          // Cleared, so that the same file can be chosen again.
+          currentTarget.value = "";
+          if (button.current) onFiles(files, button.current);
+        }}
+      />
+      <button ref={button} type="button" class={`button ${className}`} onClick={() => input.current?.click()}>
+        {label}
+        {of && <span class="visually-hidden"> {of}</span>}
+      </button>
+    </>
+  );
+}
+
+export const UploadFilesButton = () => <FileInput label="Upload files" class="primary" multiple onFiles={addChosen} />;
+
+export const UploadFolderButton = () => <FileInput label="Upload folder" folder onFiles={addChosen} />;
+
+const isOver = signal(false);
+
+/** Accepts files that are dropped anywhere in the window, and highlights it while files are dragged over it. */
+export function DropZone() {
+  useEffect(() => {
+    const stop = new AbortController();
+    const show = (event: DragEvent) => {
+      if (!event.dataTransfer?.types.includes("Files")) return;
+      event.preventDefault();
+      isOver.value = true;
+    };
+    const hide = () => {
+      isOver.value = false;
+    };
+    addEventListener("dragenter", show, stop);
+    addEventListener("dragover", show, stop);
+    addEventListener("dragleave", ({ relatedTarget }) => relatedTarget ?? hide(), stop);
+    // The pointer does not move during a drag, so this ends a drag that ended without an event.
+    addEventListener("pointermove", hide, stop);
+    addEventListener(
+      "drop",
+      (event) => {
+        hide();
+        if (!event.dataTransfer?.types.includes("Files")) return;
+        event.preventDefault();
+        void addDropped(event.dataTransfer.items);
+      },
+      stop,
+    );
+    return () => stop.abort();
+  }, []);
+  return (
+    <div class="drop-zone" hidden={!isOver.value} aria-hidden="true">
+      <p>Drop to upload</p>
+    </div>
+  );
+}

@@ -1,0 +1,73 @@
+import { formatBytes, formatCount, formatPercent, formatRemaining } from "../parts/format.ts";
+import type { Progress, UploadState } from "./upload.ts";
+
+/* The texts of the upload card. They are pure functions, so that they are tested without a browser. */
+
+interface Measured {
+  size: number;
+  progress: Pick<Progress, "state" | "sentBytes" | "bytesPerSecond" | "error" | "file">;
+}
+
+export const isProcessing = ({ file }: Pick<Progress, "file">) =>
+  file?.status === "pending" || file?.status === "processing";
+
+/** Whether nothing is left to do, for the user and for the service. */
+export const isSettled = ({ progress }: Measured) => progress.state === "stored" && !isProcessing(progress);
+
+const rate = (remainingBytes: number, bytesPerSecond: number) =>
+  bytesPerSecond > 0 ? ` · ${formatBytes(bytesPerSecond)}/s · ${formatRemaining(remainingBytes / bytesPerSecond)}` : "";
+
+/** One line for all uploads. Failed ones do not count toward the bytes. */
+export function summarize(uploads: Measured[]): string {
+  let [sentBytes, totalBytes, bytesPerSecond, stored, processing, interrupted, failed] = [0, 0, 0, 0, 0, 0, 0];
+  for (const { size, progress } of uploads) {
+    const { state } = progress;
+    if (state === "stored") stored++;
+    if (isProcessing(progress)) processing++;
+    if (state === "interrupted") interrupted++;
+    if (state === "failed" || progress.file?.status === "failed") failed++;
+    if (state === "failed" || state === "cancelling") continue;
+    sentBytes += progress.sentBytes;
+    totalBytes += size;
+    if (state === "sending") bytesPerSecond += progress.bytesPerSecond;
+  }
+  const counts = { processing, interrupted, failed };
+  const parts = [`${formatCount(stored)} of ${formatCount(uploads.length)} uploaded`];
+  for (const [label, count] of Object.entries(counts)) if (count > 0) parts.push(`${formatCount(count)} ${label}`);
+  const isSent = sentBytes === totalBytes;
+  return (
+    parts.join(" · ") +
+    (isSent ? "" : ` · ${formatPercent(sentBytes, totalBytes)}`) +
+    (isSent ? "" : rate(totalBytes - sentBytes, bytesPerSecond))
+  );
+}
+
+/** One line for an upload. */
+export function describe({ size, progress }: Measured): string {
+  const { state, sentBytes, bytesPerSecond, error } = progress;
+  if (state === "sending" && sentBytes === size) return `${formatBytes(size)} · Finishing…`;
+  if (state === "sending")
+    return `${formatPercent(sentBytes, size)} of ${formatBytes(size)}${rate(size - sentBytes, bytesPerSecond)}`;
+  if (state === "cancelling") return "Canceling…";
+  if (state === "interrupted") return `Interrupted at ${formatPercent(sentBytes, size)} of ${formatBytes(size)}`;
+  if (state === "waiting" && error !== null) return "Waiting for connection. Will resume automatically.";
+  if (state === "waiting") return `${formatBytes(size)} · Waiting`;
+  return formatBytes(size) + (isProcessing(progress) ? " · Processing…" : "");
+}
+
+/** The order in which uploads matter to the user if there are too many to show. */
+const PRIORITY: UploadState[] = ["sending", "failed", "interrupted", "cancelling", "waiting", "stored"];
+
+/** The uploads to show: all of them in their order if there are few, otherwise the most relevant ones. */
+export function selectShown<U extends { progress: { peek(): Pick<Progress, "state"> } }>(
+  uploads: U[],
+  max: number,
+): U[] {
+  if (uploads.length <= max) return uploads;
+  const groups = new Map<UploadState, U[]>(PRIORITY.map((state) => [state, []]));
+  for (const upload of uploads) {
+    const group = groups.get(upload.progress.peek().state);
+    if (group && group.length < max) group.push(upload);
+  }
+  return [...groups.values()].flat().slice(0, max);
+}

@@ -1,0 +1,187 @@
+import { describe, expect, test } from "vitest";
+import { mergeEvents } from "../../src/console/pages/event-list.ts";
+import { applyEvent, type FileRow, filtersFrom, mergeRows, type Updates } from "../../src/console/pages/file-rows.ts";
+import {
+  countOf,
+  formatAge,
+  formatBytes,
+  formatDuration,
+  formatPercent,
+  formatRemaining,
+} from "../../src/console/parts/format.ts";
+import { findPeaks, joinPeaks, measurability } from "../../src/console/sound/peaks.ts";
+import { describe as describeUpload, isSettled, selectShown, summarize } from "../../src/console/uploads/summary.ts";
+
+/* The console's logic that needs no browser. */
+
+describe("mergeEvents", () => {
+  const event = (_id: string) => ({ _id });
+  const ids = (list: { _id: string }[]) => list.map(({ _id }) => _id).join("");
+
+  test("keeps the newest event first, in whatever order events arrive", () => {
+    // After the tab was in the background, the list was reloaded, and older events are replayed.
+    expect(ids(mergeEvents([..."9765"].map(event), [..."68"].map(event), true))).toBe("98765");
+  });
+
+  test("leaves events of a later page to that page, and ignores duplicates", () => {
+    const list = [..."975"].map(event);
+    expect(ids(mergeEvents(list, [..."34"].map(event), false))).toBe("975");
+    expect(ids(mergeEvents(list, [..."34"].map(event), true))).toBe("97543");
+    expect(mergeEvents(list, [..."99"].map(event), true)).toBe(list);
+  });
+
+  test("merges ten thousand events at once", () => {
+    const many = Array.from({ length: 10_000 }, (_, place) => event(String(place).padStart(5, "0")));
+    expect(mergeEvents([], many, true)[0]).toEqual({ _id: "09999" });
+  });
+});
+
+describe("mergeRows", () => {
+  const file = (id: number, changes: Partial<FileRow> = {}): FileRow => ({
+    _id: String(id),
+    originalName: `${id}.mp3`,
+    fileType: "audio file",
+    status: "completed",
+    createdAt: new Date(id * 1000).toISOString(),
+    __v: 1,
+    size: 1,
+    mimeType: "audio/mpeg",
+    durationSeconds: 1,
+    ...changes,
+  });
+  const names = (rows: FileRow[]) => rows.map(({ originalName }) => originalName).join(" ");
+  const updatesOf = (...files: FileRow[]): Updates => new Map(files.map((row) => [row._id, row]));
+
+  test("applies newer versions, drops deleted files, and adds new ones in order", () => {
+    const updates = updatesOf(
+      file(4),
+      file(2, { originalName: "new.mp3", __v: 2 }),
+      file(1, { status: "failed", __v: 0 }),
+    );
+    updates.set("3", null);
+    const rows = mergeRows([file(3), file(2), file(1)], updates, {}, true);
+    expect(names(rows)).toBe("4.mp3 new.mp3 1.mp3");
+    expect(rows.at(-1)?.status).toBe("completed");
+  });
+
+  test("leaves a new file that belongs to a later page to that page", () => {
+    expect(names(mergeRows([file(5), file(3)], updatesOf(file(1), file(4)), {}, false))).toBe("5.mp3 4.mp3 3.mp3");
+  });
+
+  test("filters by the new state of a file", () => {
+    const updates = updatesOf(file(2, { status: "failed", __v: 2 }));
+    expect(names(mergeRows([file(2), file(1)], updates, { status: "completed" }, true))).toBe("1.mp3");
+    expect(names(mergeRows([], updatesOf(file(2)), { name: "3" }, true))).toBe("");
+  });
+
+  test("orders by name if the list is filtered by name, or sorted and completely loaded", () => {
+    const [b10, a, b2] = [
+      file(3, { originalName: "b10" }),
+      file(2, { originalName: "a" }),
+      file(1, { originalName: "b2" }),
+    ];
+    expect(names(mergeRows([b10, a, b2], new Map(), {}, true, "name"))).toBe("a b2 b10");
+    expect(names(mergeRows([b10, a], new Map(), {}, false, "name"))).toBe("b10 a");
+    expect(names(mergeRows([b10], updatesOf(b2), { name: "b" }, true))).toBe("b10 b2");
+  });
+
+  test("takes the state of a file from its events", () => {
+    const updates: Updates = new Map();
+    const event = { subject: { id: "1" }, data: file(1) };
+    applyEvent(updates, { ...event, type: "file.completed" } as never);
+    expect(updates.get("1")).toMatchObject({ originalName: "1.mp3" });
+    applyEvent(updates, { ...event, type: "file.deleted" } as never);
+    expect(updates.get("1")).toBeNull();
+  });
+
+  test("includes both days of a date filter, and ignores invalid dates", () => {
+    const { createdAfter = "", createdBefore = "" } = filtersFrom(
+      new URLSearchParams("from=2026-03-01&until=2026-03-01"),
+    );
+    const hours = (Date.parse(createdBefore) - Date.parse(createdAfter)) / 3_600_000;
+    expect(Math.round(hours)).toBe(24);
+    expect(filtersFrom(new URLSearchParams("from=soon&type=text+file&status="))).toEqual({ fileType: "text file" });
+  });
+});
+
+describe("Formatting", () => {
+  test.for([
+    [countOf(1, "file"), "1 file"],
+    [countOf(2000, "file"), "2,000 files"],
+    [formatBytes(999), "999 B"],
+    [formatBytes(999_950), "1 MB"],
+    [formatBytes(1_550_000_000), "1.6 GB"],
+    [formatDuration(4), "0:04"],
+    [formatDuration(3727), "1:02:07"],
+    [formatRemaining(13.2), "14 s left"],
+    [formatRemaining(150), "3 min left"],
+    [formatPercent(999, 1000), "99%"],
+    [formatPercent(1, 1000), "<1%"],
+    [formatPercent(0, 0), "0%"],
+    [formatAge(new Date(0), 20_000), "just now"],
+    [formatAge(new Date(0), 7_200_000), "2 hours ago"],
+    [formatAge(new Date(240_000), 0), "in 4 minutes"],
+    [formatAge(new Date(Date.UTC(2020, 1, 2, 12)), Date.UTC(2026, 1, 2)), "Feb 2, 2020"],
+  ] as const)("writes %s", ([actual, expected]) => {
+    expect(actual).toBe(expected);
+  });
+});
+
+describe("Upload summary", () => {
+  const upload = (state: string, sentBytes = 0, others: object = {}) => ({
+    size: 100,
+    progress: { state: state as "sending", sentBytes, bytesPerSecond: 0, error: null, ...others },
+  });
+  const stored = (status: "pending" | "completed" | "failed") =>
+    upload("stored", 100, { file: { _id: "1", status, failure: null } });
+
+  test("counts states, and leaves failed uploads out of the bytes", () => {
+    const sending = upload("sending", 50, { bytesPerSecond: 10 });
+    expect(summarize([stored("completed"), stored("pending"), upload("failed", 10), sending])).toBe(
+      "2 of 4 uploaded · 1 processing · 1 failed · 83% · 10 B/s · 5 s left",
+    );
+    expect(summarize([stored("completed")])).toBe("1 of 1 uploaded");
+    expect([stored("completed"), stored("pending"), upload("waiting")].map(isSettled)).toEqual([true, false, false]);
+  });
+
+  test.for([
+    [upload("sending", 50), "50% of 100 B"],
+    [upload("sending", 100), "100 B · Finishing…"],
+    [upload("waiting", 0, { error: new Error() }), "Waiting for connection. Will resume automatically."],
+    [upload("interrupted", 20), "Interrupted at 20% of 100 B"],
+    [stored("pending"), "100 B · Processing…"],
+    [stored("completed"), "100 B"],
+  ] as const)("describes %j", ([given, expected]) => {
+    expect(describeUpload(given)).toBe(expected);
+  });
+
+  test("shows what matters most of ten thousand uploads", () => {
+    const make = (state: string) => ({ progress: { peek: () => ({ state: state as "sending" }) } });
+    const many = [...Array.from({ length: 10_000 }, () => make("waiting")), make("failed"), make("sending")];
+    const shown = selectShown(many, 5).map(({ progress }) => progress.peek().state);
+    expect(shown).toEqual(["sending", "failed", "waiting", "waiting", "waiting"]);
+    expect(selectShown(many.slice(-2), 5)).toEqual(many.slice(-2));
+  });
+});
+
+describe("Peaks", () => {
+  test("finds the sample furthest from zero in each section", () => {
+    expect(findPeaks([0.1, -0.5, 0.25, 0.2, 2, 0], 3)).toEqual([-0.5, 0.25, 1]);
+  });
+
+  test("joins slices in proportion to their lengths", () => {
+    const slice = (length: number, peak: number) => ({ length, channels: [Array(100).fill(peak)] });
+    const [joined = []] = joinPeaks([slice(3000, 0.5), slice(1000, 1)], 100);
+    expect([joined.length, joined.filter((peak) => peak === 0.5).length]).toEqual([100, 75]);
+  });
+
+  test.for([
+    ["audio/flac", 500, 10_000_000, "unasked"],
+    ["audio/flac", 500, 100_000_000, "asked"],
+    ["audio/flac", 7200, 10_000_000, "too long"],
+    ["audio/mpeg", 7200, 100_000_000, "asked"],
+    ["audio/mpeg", 7200, 300_000_000, "too long"],
+  ] as const)("of %s with %d s and %d bytes are measured: %s", ([mimeType, durationSeconds, size, expected]) => {
+    expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
+  });
+});
