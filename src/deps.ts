@@ -1,6 +1,5 @@
 import * as z from "zod";
 import { AppError } from "./errors.ts";
-import { Arrivals } from "./platform/arrivals.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
@@ -54,8 +53,6 @@ export interface Deps {
   sender: Sender;
   /** The static files of the pages for people. */
   pages: Fetcher;
-  /** Of requests that are about to claim an upload, by its address. */
-  arrivals: Arrivals;
   /** Of the request that is served; null in a job and in recovery. */
   requestId: string | null;
   /** Lets work go on after the answer, and after the client has gone away. */
@@ -173,7 +170,6 @@ function isolateDeps(env: Env): IsolateDeps {
     deliveryJobs: createJobs(vars.WEBHOOKS),
     sender: createSender(realSystem),
     pages: vars.PAGES,
-    arrivals: new Arrivals(),
   };
   created.set(env, deps);
   return deps;

@@ -12,8 +12,6 @@ export type AppEnv = {
     deps: Deps;
     /** Set once the caller is authenticated, for the log. */
     actor?: Actor;
-    /** Of a request that is about to claim an upload: says that it has. */
-    onClaimed?: () => void;
     /** The code of the error that was answered, for the log. */
     code?: Code;
   };

@@ -260,21 +260,18 @@ const appendOnce = tus(
     const offsetBytes = requiredNumberIn(c, "Upload-Offset");
     const sizeBytes = numberIn(c, "Content-Length") ?? (c.req.raw.body === null ? 0 : null);
     const upload = await withBody(c, (bytes) =>
-      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes, onClaimed: c.var.onClaimed }),
+      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes }),
     );
     return c.body(null, 204, told(upload));
   },
 );
 
-/** It goes on when its client goes away, which may ask at once how far the upload has come, and overtake the claim. */
+/** The request keeps running after the client disconnects, so that the bytes it has read are saved. */
 export const append: Operation = {
   ...appendOnce,
   answer: (c) => {
-    const { deps } = c.var;
-    const onClaimed = deps.arrivals.begin(c.req.param("upload") ?? "");
-    c.set("onClaimed", onClaimed);
-    const answer = appendOnce.answer(c).finally(onClaimed);
-    deps.after(answer.catch(() => undefined));
+    const answer = appendOnce.answer(c);
+    c.var.deps.after(answer.catch(() => undefined));
     return answer;
   },
 };

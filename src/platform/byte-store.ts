@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
-import { AppError } from "../errors.ts";
-import { MemoryBudget, Part, type PartRoom, R2_CHECKSUM, wholly } from "./part.ts";
+import { MemoryBudget } from "./memory-budget.ts";
+import { Part, type PartRoom, R2_CHECKSUM } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
@@ -36,8 +36,8 @@ export interface ObjectFacts {
 export interface Download {
   /** The file's name for the one who saves it. */
   name: string;
-  /** The Content-Type to serve, told the first 4 KiB. */
-  contentType(head: Uint8Array): Promise<string>;
+  /** The Content-Type to serve. */
+  contentType: string;
 }
 
 export interface ByteStore {
@@ -51,7 +51,7 @@ export interface ByteStore {
   /** Stores a small object, and replaces any other under this key. */
   replace(key: string, bytes: Uint8Array): Promise<void>;
   /** Begins an object that is stored in parts. @returns R2's id of it */
-  createMultipart(key: string, part: Part, download: Download): Promise<string>;
+  createMultipart(key: string, download: Download): Promise<string>;
   uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
   /**
    * Puts the parts together; also where an earlier call did so and its answer was lost. @returns the etag that the object
@@ -71,8 +71,6 @@ export interface ByteStore {
   read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
   /** The same as a stream for a download; null if there is no such object. */
   open(key: string, offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
-  /** The same as a stream; it throws where there is no such object. */
-  stream(key: string, offset: number, length: number): AsyncIterable<Uint8Array>;
   /**
    * SHA-256, hex, of an object that has this etag, read once from one end to the other; null where there is none any more.
    * `onProgress` is called every 64 MiB.
@@ -100,21 +98,21 @@ const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** One for each isolate, whose memory it counts. */
 export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
-  const home = { bucket, system, budget, headBytes: HEAD_BYTES };
-  const metadataOf = async (download: Download, head: Uint8Array) => ({
-    contentType: await download.contentType(head),
-    contentDisposition: contentDisposition("attachment", download.name),
+  const home = { bucket, system, budget };
+  const metadataOf = ({ name, contentType }: Download) => ({
+    contentType,
+    contentDisposition: contentDisposition("attachment", name),
   });
   return {
     newPart: (room, sha256) => new Part(home, room, sha256),
 
     async put(key, part, download, sha256) {
-      const httpMetadata = await metadataOf(download, part.head);
-      const md5 = part.digest();
+      const httpMetadata = metadataOf(download);
+      const md5 = await retrying(system, () => part.md5());
       const checksum = sha256 ? { sha256: sha256.copy().digest() } : { md5 };
       const onlyIf = new Headers({ "If-None-Match": "*" });
-      const put = async () => bucket.put(key, await part.content(), { httpMetadata, onlyIf, ...checksum });
-      const stored = await retrying(system, put);
+      const put = (body: Uint8Array | ReadableStream) => bucket.put(key, body, { httpMetadata, onlyIf, ...checksum });
+      const stored = await retrying(system, () => part.send(put));
       if (stored) return stored.etag;
       // An earlier try has stored it, or another request.
       const found = await retrying(system, () => bucket.head(key));
@@ -126,17 +124,17 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       await retrying(system, () => bucket.put(key, bytes, { md5 }));
     },
 
-    async createMultipart(key, part, download) {
-      const httpMetadata = await metadataOf(download, part.head);
+    async createMultipart(key, download) {
+      const httpMetadata = metadataOf(download);
       return (await once(() => bucket.createMultipartUpload(key, { httpMetadata }))).uploadId;
     },
 
     async uploadPart(key, multipartId, number, part) {
       const upload = bucket.resumeMultipartUpload(key, multipartId);
-      // The call has the bytes on their way before the hash runs, so both go on at once.
-      const sent = retrying(system, async () => upload.uploadPart(number, await part.content()));
-      const [{ etag }, md5] = await Promise.all([sent, part.digest()]);
-      return { number, etag, md5 };
+      return retrying(system, async () => {
+        const { etag } = await part.send((body) => upload.uploadPart(number, body));
+        return { number, etag, md5: await part.md5() };
+      });
     },
 
     async complete(key, multipartId, parts) {
@@ -188,12 +186,6 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     async open(key, offset, length) {
       const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
       return object?.body ?? null;
-    },
-
-    async *stream(key, offset, length) {
-      const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
-      if (!object) throw new AppError("unavailable", { cause: new Error("The object went away.") });
-      yield* wholly(object.body, length);
     },
 
     async hash(key, { etag, sizeBytes }, onProgress) {

@@ -1,55 +1,40 @@
 import { createHash, type Hash } from "node:crypto";
 import { AppError } from "../errors.ts";
+import { FIRST_BYTES, type MemoryBudget } from "./memory-budget.ts";
 import { once, retrying } from "./retry.ts";
+import { Spill } from "./spill.ts";
 import type { System } from "./system.ts";
 
-/** Every upload has so much in any case. */
-const FIRST_BYTES = 64 * 1024;
 /**
- * The memory of a part grows to this, and then at once to all of it: what a client says will come must not cost memory,
- * and each step leaves the one before it to the garbage collector. (A buffer that grows in place is copied by workerd at
- * each call that takes it.)
+ * The memory of a part grows to this size, and then to the size of the part: an announced length alone must not cost
+ * memory. (workerd copies a resizable buffer at each call that takes it, so each step allocates anew.)
  */
 const SECOND_BYTES = 1024 * 1024;
-/** Of the isolate's 128 MB: hundreds of uploads need the rest for what they are reading. */
-const MAX_HELD_BYTES = 48 * 1024 * 1024;
-/** R2's own checksum of an object and of a part, against which what was sent is compared. */
+/**
+ * Saving rewrites the last chunk together with new bytes if both have at most this many bytes. So saving rewrites at most
+ * this much, however little a request brings, and a part of 5 MiB has at most 80 chunks.
+ */
+export const MERGED_BYTES = 128 * 1024;
+/** The checksum that R2 computes of an object and of a part. We compare it with that of the bytes we sent. */
 export const R2_CHECKSUM = "md5";
-const ZEROS = new Uint8Array(64 * 1024);
 
-/** Counts what the parts of an isolate hold. What one that was killed midway never gave back counts until collected. */
-export class MemoryBudget {
-  #leftBytes: number;
-  readonly #collected = new FinalizationRegistry<number>((bytes) => {
-    this.#leftBytes += bytes;
-  });
-
-  constructor(bytes = MAX_HELD_BYTES) {
-    this.#leftBytes = bytes;
-  }
-
-  /** Undefined where there is no room. */
-  allocate(bytes: number): Uint8Array<ArrayBuffer> | undefined {
-    if (bytes <= FIRST_BYTES) return new Uint8Array(bytes);
-    if (bytes > this.#leftBytes) return undefined;
-    const memory = new Uint8Array(bytes);
-    this.#leftBytes -= bytes;
-    this.#collected.register(memory, bytes, memory);
-    return memory;
-  }
-
-  free(memory: Uint8Array): void {
-    if (this.#collected.unregister(memory)) this.#leftBytes += memory.length;
-  }
+/** Bytes of a part that R2 holds in an object until the part is full. */
+export interface Chunk {
+  key: string;
+  sizeBytes: number;
+  /** Of the bytes as they came in, hex. */
+  md5: string;
 }
 
 export interface PartRoom {
-  /** How many bytes make the part full. */
+  /** The size of a full part. */
   bytes: number;
-  /** How many will come at most, as far as is known. */
+  /** How many bytes of the part can come at most, as far as is known. */
   maxBytes: number;
-  /** The key of an object that may hold them meanwhile; no other part ever has the same. */
-  key: string;
+  /** Returns a key for a chunk. No two chunks can have the same key. */
+  newKey(): string;
+  /** The chunks that earlier requests saved. */
+  chunks?: Chunk[];
 }
 
 /** What a part needs of the isolate. */
@@ -57,40 +42,44 @@ export interface PartHome {
   bucket: R2Bucket;
   system: System;
   budget: MemoryBudget;
-  /** How much of the beginning of a part is kept, to tell its type. */
-  headBytes: number;
 }
 
 /**
- * One part of an object on its way in, of bytes that come as slowly as they like. It is gathered in memory while there is
- * some; otherwise R2 holds it in an object of its own (the spill), so that an upload takes 64 KiB of memory however long
- * it stands still, and none is refused. Either way it can be sent again, and what has come of it outlives a cut.
+ * One part of an object while its bytes arrive, however slowly: chunks in R2, and behind them the tail. The tail is
+ * buffered while the memory budget lasts. After that, R2 holds it in an object that is still being written, the spill. So
+ * no upload is rejected for lack of memory. Saving turns the tail into a chunk. Nothing is read back until the part is sent.
  */
 export class Part {
   readonly #home: PartHome;
   readonly #sha256: Hash | undefined;
   #room: PartRoom;
+  #chunks: Chunk[];
   #memory = new Uint8Array();
   #spill: Spill | undefined;
-  #used = 0;
-  #md5 = createHash(R2_CHECKSUM);
+  #tailBytes = 0;
+  #tailMd5 = createHash(R2_CHECKSUM);
   #hashedBytes = 0;
-  #head = new Uint8Array();
+  /** The MD5 of the part, once its chunks have been read. */
+  #md5: string | undefined;
 
-  /** `sha256`, where given, takes all bytes of all parts. */
+  /** `sha256` takes all bytes of all parts, in order. */
   constructor(home: PartHome, room: PartRoom, sha256?: Hash) {
     this.#home = home;
     this.#room = room;
+    this.#chunks = [...(room.chunks ?? [])];
     this.#sha256 = sha256;
   }
 
-  get sizeBytes(): number {
-    return this.#used;
+  get #chunkBytes(): number {
+    return this.#chunks.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   }
 
-  /** Of the object that may hold it. */
-  get key(): string {
-    return this.#room.key;
+  get sizeBytes(): number {
+    return this.#chunkBytes + this.#tailBytes;
+  }
+
+  get chunks(): readonly Chunk[] {
+    return this.#chunks;
   }
 
   /** R2 holds the part in an object of its own. */
@@ -99,177 +88,206 @@ export class Part {
   }
 
   get isFull(): boolean {
-    return this.#used === this.#room.bytes;
+    return this.sizeBytes === this.#room.bytes;
   }
 
-  /** Its first bytes, for its media type. */
-  get head(): Uint8Array {
-    return this.#spill ? this.#head : this.#memory.subarray(0, Math.min(this.#used, this.#home.headBytes));
-  }
-
-  /** Takes as much of `chunk` as fits the part, and says how much. The chunk's memory is not kept. */
-  async take(chunk: Uint8Array): Promise<number> {
-    const count = Math.min(chunk.length, this.#room.bytes - this.#used);
-    const bytes = count === chunk.length ? chunk : chunk.subarray(0, count);
-    if (!this.#spill && !this.#grow(this.#used + count)) await this.#openSpill();
+  /** Copies as many of the bytes as fit into the part, and returns how many. */
+  async take(bytes: Uint8Array): Promise<number> {
+    const count = Math.min(bytes.length, this.#room.bytes - this.sizeBytes);
+    const taken = bytes.subarray(0, count);
+    if (!this.#spill && !this.#grow(this.#tailBytes + count)) await this.#openSpill();
     if (this.#spill) {
-      const { headBytes } = this.#home;
-      if (this.#head.length < headBytes) this.#head = Buffer.concat([this.#head, bytes.subarray(0, headBytes)]);
-      this.#hash(bytes);
-      await this.#spill.write(bytes);
+      this.#hash(taken);
+      await this.#spill.write(taken);
     } else {
-      this.#memory.set(bytes, this.#used);
+      this.#memory.set(taken, this.#tailBytes);
     }
-    this.#used += count;
+    this.#tailBytes += count;
+    this.#md5 = undefined;
     return count;
   }
 
   #grow(minBytes: number): boolean {
     if (minBytes <= this.#memory.length) return true;
-    const { bytes } = this.#room;
+    const bytes = this.#room.bytes - this.#chunkBytes;
     const step = [FIRST_BYTES, SECOND_BYTES].find((size) => size >= minBytes && size < bytes) ?? bytes;
     const grown = this.#home.budget.allocate(step);
     if (!grown) return false;
-    grown.set(this.#memory.subarray(0, this.#used));
-    this.#home.budget.free(this.#memory);
+    grown.set(this.#buffered);
+    this.free();
     this.#memory = grown;
     return true;
   }
 
+  get #buffered(): Uint8Array {
+    return this.#memory.subarray(0, this.#tailBytes);
+  }
+
   async #openSpill(): Promise<void> {
-    const held = this.#memory.subarray(0, this.#used);
-    const { bytes, maxBytes, key } = this.#room;
-    this.#head = held.slice(0, this.#home.headBytes);
-    this.#spill = new Spill(this.#home.bucket, key, Math.min(bytes, maxBytes));
-    this.#hash(held.subarray(this.#hashedBytes));
-    await this.#spill.write(held);
-    this.#release();
+    const { bytes, maxBytes } = this.#room;
+    const buffered = this.#buffered;
+    this.#spill = new Spill(this.#home.bucket, this.#room.newKey(), Math.min(bytes, maxBytes) - this.#chunkBytes);
+    this.#hash(buffered.subarray(this.#hashedBytes));
+    await this.#spill.write(buffered);
+    this.free();
   }
 
   #hash(bytes: Uint8Array): void {
-    this.#md5.update(bytes);
+    this.#tailMd5.update(bytes);
     this.#sha256?.update(bytes);
     this.#hashedBytes += bytes.length;
   }
 
-  /** The bytes as R2 takes them. May be asked again, to try again. */
-  async content(): Promise<Uint8Array | ReadableStream> {
-    if (!this.#spill) return this.#memory.subarray(0, this.#used);
-    await this.#spill.end();
-    const stored = await this.#home.bucket.get(this.#room.key, { range: { offset: 0, length: this.#used } });
-    if (!stored) throw new AppError("unavailable", { cause: new Error("The part went away.") });
-    return stored.body;
+  /** MD5 of the tail, hex. Buffered bytes are hashed only now, when a call to R2 may already be sending them. */
+  #tailDigest(): string {
+    if (this.#hashedBytes < this.#tailBytes) this.#hash(this.#memory.subarray(this.#hashedBytes, this.#tailBytes));
+    return this.#tailMd5.copy().digest("hex");
   }
 
-  /** MD5 of what came, hex. Of what is in memory it is taken now: by then a call to R2 may be on its way with it. */
-  digest(): string {
-    if (this.#hashedBytes < this.#used) this.#hash(this.#memory.subarray(this.#hashedBytes, this.#used));
-    return this.#md5.copy().digest("hex");
+  /** MD5 of the part as it came in, hex. */
+  async md5(): Promise<string> {
+    const tailMd5 = this.#tailDigest();
+    if (this.#chunks.length === 0) return tailMd5;
+    if (this.#md5 === undefined) for await (const bytes of this.#pieces()) void bytes;
+    return this.#md5 ?? tailMd5;
   }
 
-  /** Leaves what has come of the part under its key, for another request to begin with. */
-  async leave(): Promise<void> {
-    const { key } = this.#room;
-    if (this.#spill) await this.#spill.end();
-    else {
-      const bytes = this.#memory.subarray(0, this.#used);
-      const md5 = this.digest();
-      await retrying(this.#home.system, () => this.#home.bucket.put(key, bytes, { md5 }));
+  /** The first bytes of the part, at most this many. */
+  async head(maxBytes: number): Promise<Uint8Array> {
+    await this.#spill?.end();
+    let head = Buffer.alloc(0);
+    for await (const bytes of this.#pieces()) {
+      head = Buffer.concat([head, bytes.subarray(0, maxBytes - head.length)]);
+      if (head.length === maxBytes) break;
     }
+    return head;
+  }
+
+  /** Gives the part to R2. It can be called again, to retry. */
+  async send<T>(store: (body: Uint8Array | ReadableStream) => Promise<T>): Promise<T> {
+    if (this.#chunks.length === 0 && !this.#spill) {
+      const stored = store(this.#buffered);
+      this.#tailDigest();
+      return stored;
+    }
+    await this.#spill?.end();
+    const { readable, writable } = new FixedLengthStream(this.sizeBytes);
+    const writer = writable.getWriter();
+    const abort = (reason?: unknown) => void writer.abort(reason).catch(() => undefined);
+    let failure: unknown;
+    const write = async () => {
+      for await (const bytes of this.#pieces()) await writer.write(bytes);
+      await writer.close();
+    };
+    write().catch((error: unknown) => {
+      failure = error;
+      abort(error);
+    });
+    try {
+      return await store(readable);
+    } catch (error) {
+      // R2 only sees that its stream ended early.
+      throw failure ?? error;
+    } finally {
+      // If R2 stopped reading, a write would wait forever.
+      abort();
+    }
+  }
+
+  /** The bytes of the part, in order. */
+  async *#pieces(): AsyncGenerator<Uint8Array> {
+    const md5 = createHash(R2_CHECKSUM);
+    const spilled = this.#spill && { key: this.#spill.key, sizeBytes: this.#tailBytes, md5: this.#tailDigest() };
+    for (const chunk of spilled ? [...this.#chunks, spilled] : this.#chunks) {
+      for await (const bytes of this.#read(chunk)) {
+        md5.update(bytes);
+        yield bytes;
+      }
+    }
+    const buffered = spilled ? new Uint8Array() : this.#buffered;
+    this.#md5 = md5.update(buffered).digest("hex");
+    if (buffered.length > 0) yield buffered;
+  }
+
+  /** @throws `unavailable` unless the bytes are those that came in */
+  async *#read({ key, sizeBytes, md5 }: Chunk): AsyncGenerator<Uint8Array> {
+    const stored = await once(() => this.#home.bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
+    if (!stored) throw new AppError("unavailable", { cause: new Error("A chunk is missing.") });
+    const hash = createHash(R2_CHECKSUM);
+    try {
+      for await (const bytes of stored.body) {
+        hash.update(bytes);
+        yield bytes;
+      }
+    } catch (cause) {
+      throw new AppError("unavailable", { cause });
+    }
+    if (hash.digest("hex") !== md5) throw new AppError("unavailable", { cause: new Error("A chunk is incomplete.") });
+  }
+
+  async #readAll(chunk: Chunk): Promise<Uint8Array> {
+    const pieces: Uint8Array[] = [];
+    for await (const bytes of this.#read(chunk)) pieces.push(bytes);
+    return Buffer.concat(pieces);
+  }
+
+  /** Saves the tail as a chunk, so that another request can continue, and gives its memory back. */
+  async save(): Promise<void> {
+    if (this.#tailBytes === 0) return;
+    if (this.#spill) {
+      await this.#spill.end();
+      this.#chunks.push({ key: this.#spill.key, sizeBytes: this.#tailBytes, md5: this.#tailDigest() });
+    } else await this.#saveBuffered();
     this.#spill = undefined;
+    this.#startTail();
+    this.free();
   }
 
-  /** Takes more of the part after it was left. What comes from now on may be left under another key. */
-  async goOn(key: string): Promise<void> {
-    const { bucket } = this.#home;
-    const left = this.#room;
-    this.#room = { ...left, key };
-    if (this.#used <= this.#memory.length) return;
-    this.#spill = new Spill(bucket, key, Math.min(left.bytes, left.maxBytes));
-    const stored = await once(() => bucket.get(left.key, { range: { offset: 0, length: this.#used } }));
-    if (!stored) throw new AppError("unavailable", { cause: new Error("The part went away.") });
-    for await (const chunk of wholly(stored.body, this.#used)) await this.#spill.write(chunk);
+  async #saveBuffered(): Promise<void> {
+    const { bucket, system } = this.#home;
+    const last = this.#chunks.at(-1);
+    const merged = last && last.sizeBytes + this.#tailBytes <= MERGED_BYTES ? last : undefined;
+    const before = merged && (await retrying(system, () => this.#readAll(merged)));
+    const bytes = before ? Buffer.concat([before, this.#buffered]) : this.#buffered;
+    const tailMd5 = this.#tailDigest();
+    const md5 = merged ? createHash(R2_CHECKSUM).update(bytes).digest("hex") : tailMd5;
+    const key = this.#room.newKey();
+    await retrying(system, () => bucket.put(key, bytes, { md5 }));
+    if (merged) this.#chunks.pop();
+    this.#chunks.push({ key, sizeBytes: bytes.length, md5 });
   }
 
-  /** Makes room for the next part. */
+  #startTail(): void {
+    this.#tailBytes = 0;
+    this.#tailMd5 = createHash(R2_CHECKSUM);
+    this.#hashedBytes = 0;
+    this.#md5 = undefined;
+  }
+
+  /** Starts the next part. The chunks of this one are no longer needed. */
   async next(room: PartRoom): Promise<void> {
     await this.discard();
+    const { bucket, system } = this.#home;
+    const keys = this.#chunks.map(({ key }) => key);
+    if (keys.length > 0) await retrying(system, () => bucket.delete(keys));
     this.#room = room;
-    this.#used = 0;
-    this.#md5 = createHash(R2_CHECKSUM);
-    this.#hashedBytes = 0;
+    this.#chunks = [];
+    this.#startTail();
   }
 
-  /** Removes what R2 held; memory is kept for the next part. */
+  /** Deletes what R2 holds of the tail. The memory can be used for the next part. */
   async discard(): Promise<void> {
+    const { bucket, system } = this.#home;
     const spill = this.#spill;
     this.#spill = undefined;
     if (!spill) return;
     await spill.abandon();
-    await retrying(this.#home.system, () => this.#home.bucket.delete(this.#room.key));
+    await retrying(system, () => bucket.delete(spill.key));
   }
 
   /** Gives the memory back. */
   free(): void {
-    this.#release();
-  }
-
-  #release(): void {
     this.#home.budget.free(this.#memory);
     this.#memory = new Uint8Array();
-  }
-}
-
-/** So many bytes. @throws `unavailable` where they break off */
-export async function* wholly(bytes: AsyncIterable<Uint8Array>, sizeBytes: number): AsyncGenerator<Uint8Array> {
-  let count = 0;
-  const pieces = bytes[Symbol.asyncIterator]();
-  const next = () =>
-    pieces.next().catch((cause: unknown) => {
-      throw new AppError("unavailable", { cause });
-    });
-  for (let piece = await next(); !piece.done; piece = await next()) {
-    count += piece.value.length;
-    yield piece.value;
-  }
-  if (count !== sizeBytes) throw new AppError("unavailable", { cause: new Error("An object broke off.") });
-}
-
-/** An object that is written while its bytes come. R2 must know its length: what does not come is zeros. */
-class Spill {
-  readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
-  readonly #stored: Promise<unknown>;
-  #leftBytes: number;
-  #hasEnded = false;
-
-  constructor(bucket: R2Bucket, key: string, bytes: number) {
-    const { readable, writable } = new FixedLengthStream(bytes);
-    this.#writer = writable.getWriter();
-    this.#leftBytes = bytes;
-    this.#stored = once(() => bucket.put(key, readable));
-    // Nobody reads the stream any more: a write would wait for ever.
-    this.#stored.catch((error) => this.#writer.abort(error).catch(() => undefined));
-  }
-
-  async write(bytes: Uint8Array): Promise<void> {
-    this.#leftBytes -= bytes.length;
-    await this.#writer.write(bytes).catch(async (error) => {
-      await this.#stored;
-      throw error;
-    });
-  }
-
-  async end(): Promise<void> {
-    if (!this.#hasEnded) {
-      while (this.#leftBytes > 0) await this.write(ZEROS.subarray(0, this.#leftBytes));
-      await this.#writer.close().catch(() => undefined);
-      this.#hasEnded = true;
-    }
-    await this.#stored;
-  }
-
-  async abandon(): Promise<void> {
-    if (!this.#hasEnded) await this.#writer.abort("abandoned").catch(() => undefined);
-    await this.#stored.catch(() => undefined);
   }
 }

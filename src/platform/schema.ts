@@ -179,7 +179,7 @@ export const uploads = sqliteTable(
     /** SHA-256 of the secret in the upload's address, hex. */
     secretHash: text("secret_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
-    /** What is stored for good, in parts and in the stash: an offset that was told never falls. */
+    /** How many bytes are stored, in parts and in the partial part. A reported offset never decreases. */
     offsetBytes: integer("offset_bytes").notNull().default(0),
     partBytes: integer("part_bytes").notNull(),
     /** `Upload-Metadata`, as it was sent. */
@@ -190,8 +190,8 @@ export const uploads = sqliteTable(
     fileType: text("file_type"),
     /** No number is used by two requests: what an older one still sends can't replace what a newer one has sent. */
     nextPart: integer("next_part").notNull().default(1),
-    /** Which object has the bytes behind the last full part; null where there are none. */
-    stash: text(),
+    /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
+    partialPart: text("stash"),
     /** +1 with every request that writes: the newest wins, and an older one finds itself fenced off. */
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */

@@ -508,7 +508,7 @@ describe("Memory", () => {
     const bytes = createByteStore(env.BUCKET, realSystem);
     const held: Part[] = [];
     for (let i = 0; i < 48; i++) {
-      const part = bytes.newPart({ bytes: MEBIBYTE, maxBytes: MEBIBYTE, key: `held/${i}` });
+      const part = bytes.newPart({ bytes: MEBIBYTE, maxBytes: MEBIBYTE, newKey: () => `held/${i}` });
       await part.take(new Uint8Array(MEBIBYTE));
       held.push(part);
     }

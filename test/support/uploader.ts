@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createByteStore } from "../../src/platform/byte-store.ts";
-import { MemoryBudget } from "../../src/platform/part.ts";
+import { MemoryBudget } from "../../src/platform/memory-budget.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "./bindings.ts";
 import type { Answer, Team } from "./client.ts";

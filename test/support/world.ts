@@ -7,7 +7,6 @@ import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import { type Recovered, recover } from "../../src/domain/recovery.ts";
 import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
-import { Arrivals } from "../../src/platform/arrivals.ts";
 import { createDb } from "../../src/platform/db.ts";
 import { type DeliveryJob, type FileJob, type Job, receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
@@ -111,8 +110,6 @@ export class World {
   /** What was posted to receivers, and what they answer. */
   readonly posts: Post[] = [];
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => TAKEN;
-  /** A Worker that dies takes them along. */
-  #arrivals = new Arrivals();
   /** In place of the secrets of the environment, where a test rotates them. */
   secrets: Secrets | undefined;
 
@@ -153,7 +150,6 @@ export class World {
       ...readDeps(env, { waitUntil: after }),
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
-      arrivals: this.#arrivals,
       log: (level, event, fields) => {
         // Its own copy: what is dead says nothing either.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
@@ -200,11 +196,7 @@ export class World {
   ): Promise<Ended<T>> {
     const deps = { ...this.deps(bindings, after), db: sharedDb };
     const ended = currentDatabase.run(bindings.database(env.DB), () => work(deps));
-    const death = bindings.death.then((dead) => {
-      this.#arrivals = new Arrivals();
-      return dead;
-    });
-    return Promise.race([ended, death]);
+    return Promise.race([ended, bindings.death]);
   }
 
   /** The same of an invocation that nothing happens to. */

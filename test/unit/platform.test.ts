@@ -1,5 +1,6 @@
 import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
+import { createHash } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
@@ -321,22 +322,23 @@ test("A flood of made-up tokens costs a round trip each until its address is ref
   });
 });
 
-describe("An object that is read as a stream", () => {
+describe("A part with a chunk that", () => {
   const broken = new ReadableStream<Uint8Array>({
     pull(controller) {
       controller.error(new Error("Network connection lost."));
     },
   });
-  test.each<[string, ReadableStream<Uint8Array>]>([
+  test.each<[string, ReadableStream<Uint8Array> | null]>([
     ["breaks off", broken],
-    ["comes short", new Blob(["12345"]).stream()],
-    ["is longer than asked for", new Blob(["1234567"]).stream()],
-  ])("An object that %s is a transient failure.", async (_, body) => {
-    const bucket = { get: async () => ({ body }) } as unknown as R2Bucket;
-    const readAll = async () => {
-      for await (const _ of createByteStore(bucket, realSystem).stream("key", 0, 6));
-    };
-    await expect(readAll()).rejects.toMatchObject({ code: "unavailable" });
+    ["is missing", null],
+    ["is shorter than it was", new Blob(["12345"]).stream()],
+    ["is longer than it was", new Blob(["1234567"]).stream()],
+    ["has other bytes", new Blob(["123457"]).stream()],
+  ])("%s is unavailable for now", async (_, body) => {
+    const bucket = { get: async () => body && { body } } as unknown as R2Bucket;
+    const chunks = [{ key: "key", sizeBytes: 6, md5: createHash("md5").update("123456").digest("hex") }];
+    const part = createByteStore(bucket, realSystem).newPart({ bytes: 9, maxBytes: 9, newKey: () => "other", chunks });
+    await expect(part.md5()).rejects.toMatchObject({ code: "unavailable" });
   });
 });
 

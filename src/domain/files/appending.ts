@@ -2,6 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
+import type { Chunk, PartRoom } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Doer } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
@@ -36,8 +37,6 @@ export interface Append {
   bytes: AsyncIterable<Uint8Array>;
   /** How many they are, where that is known. */
   sizeBytes: number | null;
-  /** Called once the database knows of the request. */
-  onClaimed?: (() => void) | undefined;
 }
 
 export const tooLong = (sizeBytes: number) =>
@@ -67,7 +66,7 @@ export class Appending {
   #row: NamedRow;
   /** Where the body ends, at the latest. */
   readonly #bodyEnd: number;
-  #rooms = 0;
+  #keys = 0;
   #nextLook: Promise<"look"> | undefined;
   /** Doubled by each time within a part, so that a client that often pauses costs little. */
   #silentLooks = SILENT_LOOKS;
@@ -92,38 +91,32 @@ export class Appending {
     );
   }
 
-  /** Where the part that is being gathered begins. */
+  /** Where the current part starts. */
   get #partStart(): number {
-    const { offsetBytes, partBytes, stash } = this.#row;
-    return stash === null ? offsetBytes : offsetBytes - (offsetBytes % partBytes);
+    return this.#row.offsetBytes - chunksOf(this.#row).reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
   }
 
   get #end(): number {
     return this.#partStart + this.#writer.part.sizeBytes;
   }
 
-  /** No two have the same key. */
-  #roomOf(number: number) {
+  #roomOf(number: number): PartRoom {
     const { partBytes, sizeBytes, epoch } = this.#row;
-    this.#rooms += 1;
     return {
       bytes: Math.min(partBytes, sizeBytes - this.#partStart),
       maxBytes: this.#bodyEnd - this.#partStart,
-      key: `${stashPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#rooms}`,
+      newKey: () => {
+        this.#keys += 1;
+        return `${stashPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
+      },
+      chunks: chunksOf(this.#row),
     };
   }
 
   async run(): Promise<ResumableUpload> {
     const { part } = this.#writer;
     try {
-      const body = this.#body();
-      const first = await body.next();
-      // Only once there is something to put behind it: a stash may be 5 MiB.
-      if (!first.done) {
-        await this.#writer.write(this.#stash());
-        await this.#writer.write([first.value]);
-      }
-      await this.#writer.write(body);
+      await this.#writer.write(this.#body());
       if (this.#end === this.#row.sizeBytes) return await this.#complete();
       if (part.isFull) await this.#writer.sendPart();
       if (this.#end > this.#row.offsetBytes) await this.#leave(false);
@@ -138,11 +131,6 @@ export class Appending {
       await part.discard().catch(() => undefined);
       part.free();
     }
-  }
-
-  async *#stash(): AsyncGenerator<Uint8Array> {
-    const { stash, offsetBytes } = this.#row;
-    if (stash !== null) yield* this.#deps.bytes.stream(stash, 0, offsetBytes - this.#partStart);
   }
 
   /** The body, which ends where the line breaks, or is silent after the last byte of the upload. */
@@ -182,10 +170,8 @@ export class Appending {
   }
 
   async #saveInSilence(): Promise<void> {
-    const { part, progress } = this.#writer;
-    if (part.isFull) return this.#writer.sendPart();
+    if (this.#writer.part.isFull) return this.#writer.sendPart();
     await this.#leave(true);
-    await part.goOn(this.#roomOf(progress.number).key);
     this.#silentLooks *= 2;
   }
 
@@ -198,7 +184,7 @@ export class Appending {
       if (etag !== null) {
         const row = { ...this.#row, ...this.#writer.progress.type };
         const upload = await commitResumable(this.#deps, this.#actor, row, etag, row.epoch);
-        this.#forget(row.stash);
+        this.#deleteChunks(chunksOf(row));
         return upload;
       }
     }
@@ -206,17 +192,20 @@ export class Appending {
     return finish(this.#deps, this.#actor, this.#row);
   }
 
-  /** Leaves what is no full part in a stash. */
+  /** Saves the partial part, for this request or another one to continue. */
   async #leave(isWriting: boolean): Promise<void> {
     const { part } = this.#writer;
-    await part.leave();
-    await this.#save({ offsetBytes: this.#end, stash: part.key, isWriting });
+    const before = chunksOf(this.#row);
+    const offsetBytes = this.#end;
+    await part.save();
+    await this.#save({ offsetBytes, partialPart: JSON.stringify(part.chunks), isWriting });
+    this.#deleteChunks(without(before, part.chunks));
   }
 
   #savePart(part: StoredPart): Promise<void> {
     const offsetBytes = this.#end;
     this.#silentLooks = SILENT_LOOKS;
-    return this.#save({ offsetBytes, stash: null, isWriting: offsetBytes < this.#bodyEnd }, part);
+    return this.#save({ offsetBytes, partialPart: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
   /** @throws `offset_mismatch` where a newer request has taken over, or the upload was deleted */
@@ -231,20 +220,20 @@ export class Appending {
       ...progress.type,
     };
     row.dueAt = dueTime(row, this.#deps.system.now());
-    const hasLeftovers = Number(row.stash !== null || this.#writer.part.isSpilled);
+    const hasLeftovers = Number(row.partialPart !== null || this.#writer.part.isSpilled);
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting), hasLeftovers };
     const along = part ? [savePart({ ...values, ...part })] : [];
     const queries = [saveResumable(values), savedState(values), ...along] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
     if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes) {
-      // The first of two tries may have been saved before another request took over, which then goes on with these.
-      const { stash } = row;
-      if (stash !== null && stash !== before.stash && stash !== saved?.stash) await this.#deps.bytes.remove([stash]);
+      // If the first of two attempts was saved, the request that took over continues with its chunks and its parts.
+      const known = [...chunksOf(before), ...(saved ? chunksOf(saved) : [])];
+      const unknown = without(chunksOf(row), known);
+      if (unknown.length > 0) await this.#deps.bytes.remove(unknown.map(({ key }) => key));
       if (row.multipartId !== before.multipartId && row.multipartId !== saved?.multipartId) await this.#writer.abort();
       throw fencedOff();
     }
     this.#row = row;
-    if (before.stash !== row.stash) this.#forget(before.stash);
   }
 
   /** R2 refuses the parts of an upload that was deleted, or ended, meanwhile: then that is the answer. */
@@ -258,14 +247,19 @@ export class Appending {
     if (code === "body_too_large") await this.#save({ isWriting: false });
   }
 
-  /** A stash that is needed no longer. Its client need not wait for that. */
-  #forget(stash: string | null): void {
-    if (stash === null) return;
+  /** The client need not wait for this. */
+  #deleteChunks(chunks: Chunk[]): void {
+    if (chunks.length === 0) return;
     const { fileId } = this.#row;
-    const removed = this.#deps.bytes.remove([stash]);
-    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "stash left to recovery", { fileId, cause })));
+    const removed = this.#deps.bytes.remove(chunks.map(({ key }) => key));
+    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "chunks left to recovery", { fileId, cause })));
   }
 }
+
+const chunksOf = ({ partialPart }: Pick<ResumableRow, "partialPart">): Chunk[] => JSON.parse(partialPart ?? "[]");
+
+const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
+  chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
 /** Puts the parts together and commits the file. May run twice at a time: both come to the same. */
 export async function finish(deps: Deps, doer: Doer, row: NamedRow): Promise<ResumableUpload> {

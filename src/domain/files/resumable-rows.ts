@@ -122,7 +122,7 @@ export interface SavedValues {
   epoch: number;
   offsetBytes: number;
   nextPart: number;
-  stash: string | null;
+  partialPart: string | null;
   multipartId: string | null;
   mimeType: string | null;
   fileType: string | null;
@@ -138,7 +138,17 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
   db
     .update(uploads)
     .set({
-      ...given(param, "offsetBytes", "nextPart", "stash", "multipartId", "mimeType", "fileType", "isWriting", "dueAt"),
+      ...given(
+        param,
+        "offsetBytes",
+        "nextPart",
+        "partialPart",
+        "multipartId",
+        "mimeType",
+        "fileType",
+        "isWriting",
+        "dueAt",
+      ),
       hasLeftovers: sql`has_leftovers or ${param("hasLeftovers")}`,
     })
     .where(and(isOwn(param), isUnfinished, isReceiving(db))),
@@ -160,7 +170,7 @@ export const savedState = preparedQuery((db, param: Param<{ id: string }>) =>
     .select({
       epoch: uploads.epoch,
       offsetBytes: uploads.offsetBytes,
-      stash: uploads.stash,
+      partialPart: uploads.partialPart,
       multipartId: uploads.multipartId,
     })
     .from(uploads)
@@ -186,7 +196,7 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
     .set({
       isFinished: true,
       isWriting: false,
-      stash: null,
+      partialPart: null,
       multipartId: null,
       offsetBytes: uploads.sizeBytes,
       ...given(param, "dueAt"),

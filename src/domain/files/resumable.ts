@@ -47,9 +47,11 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  * to R2, which drops it after seven days: only R2 makes the id, and no binding lists them.
  */
 
-/** The pauses between looks at a request that is writing: in all of them it can store what has come of a part. */
-const LOOKS_MILLISECONDS = [50, 150, 450, 700, 650];
-/** One that gets on all the time is waited for so long: it may be another client's, and the newer of two goes on. */
+/** How often HEAD polls a request that is still writing. A poll is one read of D1. */
+const POLL_MILLISECONDS = 250;
+/** A request that makes no progress for this long has died, or has nothing left to save. */
+const MAX_STALLED_MILLISECONDS = 2000;
+/** HEAD waits at most this long for a request that makes progress. It may be another client's. */
 const MAX_WAITED_MILLISECONDS = 30_000;
 const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
@@ -142,7 +144,7 @@ async function insertResumable(
     mimeType: null,
     fileType: null,
     nextPart: 1,
-    stash: null,
+    partialPart: null,
     epoch: 0,
     isWriting: false,
     isFinished: false,
@@ -165,9 +167,9 @@ async function insertResumable(
 const addressValues = ({ id, secret }: Address): AddressValues => ({ id, secretHash: fingerprint(secret) });
 
 /**
- * How far the upload has come. One that is whole and was not put together is, before anybody is told. A client that asks
- * while a request of its own is writing has lost that one: so that what came of it counts, it is waited for until it has
- * ended, has saved all that came before a silence, or gets on no more.
+ * Returns the progress of the upload, and assembles one that has all of its bytes. A client that asks while a request
+ * still writes has lost that request. So that its bytes count, HEAD waits until it has ended, has saved all it received,
+ * or makes no more progress.
  * @throws `not_found`, `upload_expired`
  */
 export async function fetchUpload(
@@ -175,22 +177,17 @@ export async function fetchUpload(
   credential: Credential<"upload">,
   address: Address,
 ): Promise<ResumableUpload> {
-  const look = async () => {
-    // Before the read, which may be overtaken by the claim.
-    const isClaimComing = deps.arrivals.has(`${address.id}.${address.secret}`);
-    const [row] = await authorizeRead(deps, credential, resumableAt(addressValues(address)));
-    return { row, isWriting: row?.isWriting || isClaimComing };
-  };
-  let { row, isWriting } = await look();
-  for (let looks = 0, waitedMilliseconds = 0; row && isWriting && waitedMilliseconds < MAX_WAITED_MILLISECONDS; ) {
-    const pauseMilliseconds = LOOKS_MILLISECONDS[looks];
-    if (pauseMilliseconds === undefined) break;
-    await deps.system.sleep(pauseMilliseconds);
-    waitedMilliseconds += pauseMilliseconds;
+  const poll = async () => (await authorizeRead(deps, credential, resumableAt(addressValues(address))))[0];
+  let row = await poll();
+  let stalledMilliseconds = 0;
+  for (let waitedMilliseconds = 0; row?.isWriting; ) {
+    if (stalledMilliseconds >= MAX_STALLED_MILLISECONDS || waitedMilliseconds >= MAX_WAITED_MILLISECONDS) break;
+    await deps.system.sleep(POLL_MILLISECONDS);
+    waitedMilliseconds += POLL_MILLISECONDS;
     const before: ResumableRow = row;
-    ({ row, isWriting } = await look());
+    row = await poll();
     if (row && hasSavedAll(before, row)) break;
-    looks = row && hasGotOn(before, row) ? 0 : looks + 1;
+    stalledMilliseconds = row && hasProgressed(before, row) ? 0 : stalledMilliseconds + POLL_MILLISECONDS;
   }
   if (!row) throw new AppError("not_found");
   if (row.isFinished) return view(row);
@@ -199,12 +196,12 @@ export async function fetchUpload(
   return view(row);
 }
 
-const hasGotOn = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
+const hasProgressed = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
   epoch !== before.epoch || multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
 
-/** A request that is writing leaves a stash only in a silence. */
-const hasSavedAll = (before: ResumableRow, { epoch, stash }: ResumableRow) =>
-  stash !== null && stash !== before.stash && epoch === before.epoch;
+/** A request that is writing saves a partial part only if its connection stalls. */
+const hasSavedAll = (before: ResumableRow, { epoch, partialPart }: ResumableRow) =>
+  partialPart !== null && partialPart !== before.partialPart && epoch === before.epoch;
 
 /** Removes an unfinished upload and all that there is of it. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
@@ -237,7 +234,6 @@ export async function appendToUpload(
   const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableOfTeam(values)], {
     isIdempotent: false,
   });
-  append.onClaimed?.();
   if (!row) throw new AppError("not_found");
   if (!claimed && !row.isFinished && !isWhole(row) && row.dueAt <= now) throw new AppError("upload_expired");
   if (row.offsetBytes !== offsetBytes) {

@@ -1,6 +1,6 @@
 import type { Hash } from "node:crypto";
 import type { Deps } from "../../deps.ts";
-import type { StoredPart } from "../../platform/byte-store.ts";
+import { type Download, HEAD_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import type { Part, PartRoom } from "../../platform/part.ts";
 import { detectMediaType, servedContentType } from "../audio/media-type.ts";
 import { type Named, objectKey } from "./names.ts";
@@ -62,8 +62,7 @@ export class ObjectWriter {
     const { bytes } = this.#deps;
     const key = objectKey(this.#upload);
     if (this.progress.multipartId === null) {
-      const id = await bytes.createMultipart(key, this.part, this.#download);
-      this.progress.multipartId = id;
+      this.progress.multipartId = await bytes.createMultipart(key, await this.#download());
       await this.#storing.onBegun?.();
     }
     const { multipartId, number } = this.progress;
@@ -75,7 +74,8 @@ export class ObjectWriter {
 
   /** @returns the object's etag; null where there is one of other bytes, and the part is still the caller's to send */
   async putWhole(): Promise<string | null> {
-    const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, this.#download, this.#storing.sha256);
+    const download = await this.#download();
+    const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, download, this.#storing.sha256);
     if (etag !== null) await this.part.discard();
     return etag;
   }
@@ -87,14 +87,14 @@ export class ObjectWriter {
     if (multipartId !== null) await this.#deps.bytes.abort(objectKey(this.#upload), multipartId).catch(() => undefined);
   }
 
-  get #download() {
-    return {
-      name: this.#upload.originalName,
-      contentType: async (head: Uint8Array) => {
-        const { mediaType: mimeType, fileType } = await detectMediaType(head);
-        this.progress.type = { mimeType, fileType };
-        return servedContentType(mimeType);
-      },
-    };
+  /** Detects the type from the first bytes of the object, which only its first part has. */
+  async #download(): Promise<Download> {
+    this.progress.type ??= await detectType(await this.part.head(HEAD_BYTES));
+    return { name: this.#upload.originalName, contentType: servedContentType(this.progress.type.mimeType) };
   }
+}
+
+async function detectType(head: Uint8Array): Promise<DetectedType> {
+  const { mediaType: mimeType, fileType } = await detectMediaType(head);
+  return { mimeType, fileType };
 }

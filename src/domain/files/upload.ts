@@ -186,7 +186,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     roomOf: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
-      key: `${stashPrefix(upload)}${number}`,
+      newKey: () => `${stashPrefix(upload)}${number}`,
     }),
     onPart: async (part) => {
       sizeBytes += writer.part.sizeBytes;
