@@ -82,7 +82,7 @@ export class Part {
     return this.#chunks;
   }
 
-  /** R2 holds the part in an object of its own. */
+  /** R2 holds the tail in an object of its own. */
   get isSpilled(): boolean {
     return this.#spill !== undefined;
   }

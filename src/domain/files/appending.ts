@@ -6,7 +6,7 @@ import type { Chunk, PartRoom } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Doer } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
-import { objectKey, stashPrefix } from "./names.ts";
+import { objectKey, partialPrefix } from "./names.ts";
 import {
   deleteParts,
   fileOf,
@@ -28,23 +28,23 @@ import {
 import { ObjectWriter } from "./storing.ts";
 import { commit, fencedOff } from "./upload.ts";
 
-/* One request that writes to a resumable upload, and the end of the upload. The protocol is in resumable.ts. */
+/* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
 /** More bytes of an upload. */
 export interface Append {
   offsetBytes: number;
-  /** In pieces that are good until the next is asked for. What they throw only ends them: all that came before counts. */
+  /** Each piece is valid until the next one is requested. An error only ends the bytes: the ones before it count. */
   bytes: AsyncIterable<Uint8Array>;
-  /** How many they are, where that is known. */
+  /** Null if the client did not announce it. */
   sizeBytes: number | null;
 }
 
 export const tooLong = (sizeBytes: number) =>
   new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
 
-/** How often a request that waits for bytes looks whether any have come. (Tests tell its pause by its length.) */
+/** How often a waiting request checks for new bytes. (Tests recognize the sleep by this value.) */
 export const LOOK_MILLISECONDS = 600;
-/** Bytes that are not saved are when none have come for so many looks. */
+/** Received bytes are saved if this many checks find no new ones. */
 const SILENT_LOOKS = 2;
 
 /** When the recovery job looks at an unfinished upload: it expires, or has all of its bytes and is not assembled yet. */
@@ -62,13 +62,13 @@ export class Appending {
   readonly #actor: TeamActor;
   readonly #append: Append;
   readonly #writer: ObjectWriter;
-  /** As it is saved. */
+  /** As saved in D1. */
   #row: NamedRow;
-  /** Where the body ends, at the latest. */
+  /** The highest offset that the body can reach. */
   readonly #bodyEnd: number;
   #keys = 0;
   #nextLook: Promise<"look"> | undefined;
-  /** Doubled by each time within a part, so that a client that often pauses costs little. */
+  /** Doubled by each save within a part, so that a client that often stalls costs little. */
   #silentLooks = SILENT_LOOKS;
 
   constructor(deps: Deps, actor: TeamActor, row: NamedRow, append: Append) {
@@ -107,7 +107,7 @@ export class Appending {
       maxBytes: this.#bodyEnd - this.#partStart,
       newKey: () => {
         this.#keys += 1;
-        return `${stashPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
+        return `${partialPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
       },
       chunks: chunksOf(this.#row),
     };
@@ -127,13 +127,13 @@ export class Appending {
       else await this.#throwIfFencedOff();
       throw error;
     } finally {
-      // What this can't reach goes with the upload.
+      // Anything left in R2 is deleted with the upload.
       await part.discard().catch(() => undefined);
       part.free();
     }
   }
 
-  /** The body, which ends where the line breaks, or is silent after the last byte of the upload. */
+  /** The bytes of the body until it ends, is interrupted, or stalls after the upload's last byte. */
   async *#body(): AsyncGenerator<Uint8Array> {
     const { fileId, sizeBytes } = this.#row;
     const pieces = this.#append.bytes[Symbol.asyncIterator]();
@@ -142,7 +142,7 @@ export class Appending {
         this.#deps.log("info", "upload cut", { fileId, cause });
         return { done: true, value: undefined } as const;
       });
-      if (!(await this.#comes(next))) return;
+      if (!(await this.#awaitBytes(next))) return;
       const { done, value } = await next;
       if (done) return;
       end += value.length;
@@ -152,35 +152,35 @@ export class Appending {
   }
 
   /**
-   * Waits. The client of a line that has gone silent gives the request up at some time, which nobody tells us: what came
-   * is saved meanwhile. @returns false where all bytes of the upload are there, and nothing more comes
+   * Waits for the next bytes. If the connection stalls, saves the received ones, because the client may disconnect without
+   * notice. @returns false if all bytes of the upload have arrived and the connection stalls
    */
-  async #comes(next: Promise<unknown>): Promise<boolean> {
-    const come = next.then(() => "come" as const);
+  async #awaitBytes(next: Promise<unknown>): Promise<boolean> {
+    const arrival = next.then(() => "arrival" as const);
     for (let looks = 0; this.#end > this.#row.offsetBytes; ) {
       this.#nextLook ??= this.#deps.system.sleep(LOOK_MILLISECONDS).then(() => "look");
-      if ((await Promise.race([come, this.#nextLook])) === "come") return true;
+      if ((await Promise.race([arrival, this.#nextLook])) === "arrival") return true;
       this.#nextLook = undefined;
       looks += 1;
       if (looks < this.#silentLooks) continue;
       if (this.#end === this.#row.sizeBytes) return false;
-      await this.#saveInSilence();
+      await this.#saveDuringStall();
     }
     return true;
   }
 
-  async #saveInSilence(): Promise<void> {
+  async #saveDuringStall(): Promise<void> {
     if (this.#writer.part.isFull) return this.#writer.sendPart();
     await this.#leave(true);
     this.#silentLooks *= 2;
   }
 
-  /** All bytes are there. */
+  /** Stores the rest of the bytes and commits the file. */
   async #complete(): Promise<ResumableUpload> {
     if (this.#writer.progress.multipartId === null) {
       await this.#save({});
       const etag = await this.#writer.putWhole();
-      // An older request may have put other bytes; it can't commit them. Parts replace what is there, under our epoch alone.
+      // A fenced-off request may have put other bytes, which it can't commit. Assembled parts replace them.
       if (etag !== null) {
         const row = { ...this.#row, ...this.#writer.progress.type };
         const upload = await commitResumable(this.#deps, this.#actor, row, etag, row.epoch);
@@ -208,7 +208,7 @@ export class Appending {
     return this.#save({ offsetBytes, partialPart: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
-  /** @throws `offset_mismatch` where a newer request has taken over, or the upload was deleted */
+  /** @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted */
   async #save(change: Partial<ResumableRow>, part?: StoredPart): Promise<void> {
     const { progress } = this.#writer;
     const before = this.#row;
@@ -236,13 +236,13 @@ export class Appending {
     this.#row = row;
   }
 
-  /** R2 refuses the parts of an upload that was deleted, or ended, meanwhile: then that is the answer. */
+  /** R2 rejects parts of an upload that another request has deleted or completed. That is then the error to report. */
   async #throwIfFencedOff(): Promise<void> {
     const [[saved]] = await read(this.#deps, [savedState({ id: this.#row.fileId })]);
     if (saved?.epoch !== this.#row.epoch) throw fencedOff();
   }
 
-  /** A body that is refused leaves the upload as it was, and nobody waits for it. */
+  /** After a rejected body the upload is unchanged, and HEAD must not wait for this request. */
   async #endWriting({ code }: AppError): Promise<void> {
     if (code === "body_too_large") await this.#save({ isWriting: false });
   }
@@ -261,12 +261,12 @@ const chunksOf = ({ partialPart }: Pick<ResumableRow, "partialPart">): Chunk[] =
 const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
-/** Puts the parts together and commits the file. May run twice at a time: both come to the same. */
+/** Assembles the parts and commits the file. Concurrent calls have the same result. */
 export async function finish(deps: Deps, doer: Doer, row: NamedRow): Promise<ResumableUpload> {
   const { multipartId } = row;
-  if (multipartId === null) throw new Error("An upload is whole and has no parts.");
+  if (multipartId === null) throw new Error("A complete upload has no parts.");
   const [parts] = await read(deps, [partsOf({ id: row.fileId })]);
-  // None are left where another request has just committed the file.
+  // If there are none, another request has just committed the file.
   const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(fileOf(row)), multipartId, parts);
   return commitResumable(deps, doer, row, etag);
 }

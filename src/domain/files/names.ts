@@ -59,15 +59,15 @@ export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}
 /** The keys of the objects that a stored file may have. */
 export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
 
-/** What begins the keys of all objects that hold bytes of a file while it is received, and no other key. */
-export const stashPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
+/** The prefix of all objects that hold bytes of a file while it is received. No other key starts with it. */
+export const partialPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
  * Returns the keys of all objects that a file may have. While a form upload is received, each part that memory had no room
- * for has its own object. The objects of a resumable upload have other keys, which begin with `stashPrefix`.
+ * for has its own object. The objects of a resumable upload have other keys, which begin with `partialPrefix`.
  */
 export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
   if (file.sizeBytes !== null) return storedKeys(file);
   const parts = Math.ceil(file.reservedBytes / PART_BYTES);
-  return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${stashPrefix(file)}${i + 1}`)];
+  return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${partialPrefix(file)}${i + 1}`)];
 }

@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
 import { teamRead } from "../accounts/authorization.ts";
-import { isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
+import { isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
 
 /* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
 
@@ -238,7 +238,7 @@ export async function eraseResumable(
   { keepsRow = false } = {},
 ): Promise<void> {
   if (multipartId !== null) await deps.bytes.abort(objectKey(file), multipartId);
-  await deps.bytes.removeAll(stashPrefix(file));
+  await deps.bytes.removeAll(partialPrefix(file));
   if (keepsRow) return;
   const { id } = file;
   await write(deps, [deleteResumable({ id }), deleteParts({ id })], { isIdempotent: true });

@@ -28,23 +28,21 @@ import { canReserve, maxPublicBytes, type ReservationValues, reservationError, r
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /*
- * An upload that may come in many requests. Its file begins, is committed and is enqueued as that of a form (upload.ts);
- * between the two, each request
+ * Resumable uploads. The file is created, committed and enqueued like that of a form upload (upload.ts). Between the two,
+ * each request
  *
- *   1. claims   one conditional update: the offset is the one that the client names, and `epoch` is one more. A request
- *               that still writes under an older epoch saves nothing from then on
- *   2. goes on  with what lies behind the last full part, the stash, in front of what comes
- *   3. saves    each full part once R2 has it: row of the part and new offset in one batch, under its epoch
- *   4. leaves   what is no full part at its end, when the line breaks or has gone silent, in a stash of its own, and saves
- *               the offset
+ *   1. claims     the upload by one conditional update: the offset is the one that the client sent, and `epoch` grows by
+ *                 one. A request with an older epoch is fenced off: it saves nothing from then on
+ *   2. stores     each full part in R2, and then the part's row and the new offset in one batch, under its epoch
+ *   3. saves      the partial part as a chunk, with the offset: at its end, and if the connection breaks or stalls
  *
- * An offset is told only after it was saved, so it never falls. No key and no part number is used by two requests, so one
- * that is fenced off overwrites nothing; the file's own key is given bytes where there are none, by a `put` of all of
- * them that only its own epoch may commit, or by putting together the parts that the rows name. The last byte's request
- * commits the file; where it died before, whoever comes next does: HEAD, PATCH or recovery. Recovery also ends what has
- * expired, and clears away what requests that died have left: every object of an upload but its file's bytes begins with
- * `stashPrefix`. A Worker that dies once R2 has begun a multipart upload, and before a row has R2's id of it, leaves that
- * to R2, which drops it after seven days: only R2 makes the id, and no binding lists them.
+ * An offset is reported only after it was saved, so a reported offset never decreases. No two requests use the same key
+ * or part number, so a fenced-off request overwrites nothing. The file's own key gets its bytes by a `put` of all of them,
+ * which only the request's own epoch can commit, or by assembling the parts that the rows name. The request with the last
+ * byte commits the file. If that request dies, HEAD, another PATCH or the recovery job does it. The recovery job also
+ * removes expired uploads and what dead requests left: all objects of an upload except the file start with
+ * `partialPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2 drops that
+ * upload after seven days. Only R2 knows the id, and no binding lists it.
  */
 
 /** How often HEAD polls a request that is still writing. A poll is one read of D1. */
@@ -55,10 +53,10 @@ const MAX_STALLED_MILLISECONDS = 2000;
 const MAX_WAITED_MILLISECONDS = 30_000;
 const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
-/** Of an upload, leaving numbers for parts that were sent in vain: R2 takes 10,000. */
+/** R2 allows 10,000 part numbers. The rest is for parts whose request was fenced off. */
 const MAX_PARTS = 2500;
 
-/** What the address of an upload says. */
+/** The id and secret of an upload URL. */
 export interface Address {
   id: string;
   secret: string;
@@ -80,12 +78,12 @@ interface NewUpload {
   sizeBytes: number;
   metadata: string;
   sha256: string | null;
-  /** The first bytes, where they come along. */
+  /** The first bytes, if the creating request has a body. */
   body?: Omit<Append, "offsetBytes">;
 }
 
 /**
- * One whose first bytes fail, or break off, goes with them: nobody was told its address.
+ * Creates an upload. If its first bytes fail or are interrupted, deletes it, because the client never got its URL.
  * @throws `quota_exceeded`, `file_limit_reached`, `too_many_unfinished_uploads`, what the bytes throw, and as `appendToUpload`
  */
 export async function createUpload(
@@ -113,7 +111,7 @@ export async function createUpload(
     await terminateUpload(deps, actor, address).catch((cause) =>
       deps.log("warn", "upload left to recovery", { fileId: address.id, cause }),
     );
-    // Nobody else knows the address: it is a failure of ours that the upload was found at another place.
+    // Only this request knows the URL, so a mismatch is our own failure.
     if (error instanceof AppError && error.code === "offset_mismatch")
       throw new AppError("unavailable", { cause: error });
     throw error;
@@ -203,23 +201,24 @@ const hasProgressed = (before: ResumableRow, { epoch, multipartId, offsetBytes }
 const hasSavedAll = (before: ResumableRow, { epoch, partialPart }: ResumableRow) =>
   partialPart !== null && partialPart !== before.partialPart && epoch === before.epoch;
 
-/** Removes an unfinished upload and all that there is of it. @throws `not_found`, `forbidden` once it is finished */
+/** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
 export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
   const { teamId } = actor;
   const [[row]] = await read(deps, [resumableOfTeam({ ...addressValues(address), teamId })]);
   if (!row) throw new AppError("not_found");
   if (row.isFinished) throw new AppError("forbidden", { message: "The upload is complete: delete the file." });
   await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
-    // It was finished in between, or deleted: then it is looked at once more.
+    // Another request has completed or deleted it. The next read says which.
     if (error instanceof AppError && error.code === "not_found") return terminateUpload(deps, actor, address);
     throw error;
   });
 }
 
 /**
- * Takes bytes at the offset at which the upload stands, and answers how far it has come. The transport keeps the
- * invocation alive until this settles.
- * @throws `not_found`, `upload_expired`, `offset_mismatch`, also where a newer request has taken over, `body_too_large`
+ * Appends bytes at the current offset, and returns the progress. The transport keeps the invocation alive until this
+ * settles.
+ * @throws `not_found`, `upload_expired`, `offset_mismatch` (also if a newer request has fenced this one off),
+ *   `body_too_large`
  */
 export async function appendToUpload(
   deps: Deps,

@@ -5,33 +5,33 @@ import type { Part, PartRoom } from "../../platform/part.ts";
 import { detectMediaType, servedContentType } from "../audio/media-type.ts";
 import { type Named, objectKey } from "./names.ts";
 
-/** What the first 4 KiB say a file is, as its row holds it. */
+/** The type of a file by its first 4 KiB. */
 export interface DetectedType {
   mimeType: string;
   fileType: string;
 }
 
-/** How far an object has come. */
+/** The progress of an object. */
 export interface Progress {
-  /** R2's id of the multipart upload, which begins with the first full part. */
+  /** R2's id of the multipart upload. Null until the first part is full. */
   multipartId: string | null;
-  /** Null until the first 4 KiB are there. */
+  /** Null until the first part is stored. */
   type: DetectedType | null;
-  /** Of the next part. */
+  /** The number of the next part. */
   number: number;
 }
 
 interface Storing {
   sha256?: Hash;
-  /** The room of the part that begins now. */
+  /** The room of the part that starts now. */
   roomOf(number: number): PartRoom;
-  /** The multipart upload has begun: nobody else knows its id. */
+  /** Called once the multipart upload is created, whose id is stored nowhere else. */
   onBegun?(): Promise<void>;
-  /** R2 has a part. */
+  /** Called once a part is stored. */
   onPart(part: StoredPart): Promise<void>;
 }
 
-/** Stores an object: in parts, or by one `put` where all of it is in the first. Both transports write through it. */
+/** Stores an object in parts, or by one `put` if all of it fits the first. Form and resumable uploads use it. */
 export class ObjectWriter {
   readonly progress: Progress;
   readonly part: Part;
@@ -47,11 +47,11 @@ export class ObjectWriter {
     this.part = deps.bytes.newPart(storing.roomOf(this.progress.number), storing.sha256);
   }
 
-  /** Takes bytes in pieces that are good until the next is asked for. What is left in `part` is the caller's to send. */
+  /** Each piece is valid until the next one is requested. The caller sends what remains in `part`. */
   async write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<void> {
     for await (const chunk of bytes) {
       for (let rest = chunk; rest.length > 0; ) {
-        // A full part waits for one more byte: what fits it exactly may be all there is.
+        // A full part waits for one more byte, because it may be the whole object.
         if (this.part.isFull) await this.sendPart();
         rest = rest.subarray(await this.part.take(rest));
       }
@@ -72,7 +72,7 @@ export class ObjectWriter {
     await this.part.next(this.#storing.roomOf(this.progress.number));
   }
 
-  /** @returns the object's etag; null where there is one of other bytes, and the part is still the caller's to send */
+  /** @returns the object's etag; null if the key has other bytes, and the caller must send the part instead */
   async putWhole(): Promise<string | null> {
     const download = await this.#download();
     const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, download, this.#storing.sha256);
@@ -80,7 +80,7 @@ export class ObjectWriter {
     return etag;
   }
 
-  /** R2 gives up what this can't reach after seven days. */
+  /** If this fails, R2 drops the parts after seven days. */
   async abort(): Promise<void> {
     const { multipartId } = this.progress;
     await this.part.discard().catch(() => undefined);

@@ -15,7 +15,7 @@ import {
 } from "../../platform/schema.ts";
 import { SYSTEM } from "../events/events.ts";
 import { finish } from "./appending.ts";
-import { type FileKey, fileKey, isFileOfUpload, objectKey, stashPrefix } from "./names.ts";
+import { type FileKey, fileKey, isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
 import { isWhole, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 
 /*
@@ -171,7 +171,7 @@ export async function deleteLeftovers(deps: Deps): Promise<number> {
       try {
         if (multipartId !== null && originalName !== null)
           await deps.bytes.abort(objectKey({ ...file, originalName }), multipartId);
-        await deps.bytes.removeAll(stashPrefix(file));
+        await deps.bytes.removeAll(partialPrefix(file));
         deleted.push(file.id);
       } catch (cause) {
         deps.log("error", "recovery_step_failed", { outcome: "leftovers", fileId: file.id, cause });

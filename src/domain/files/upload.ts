@@ -20,7 +20,7 @@ import {
   view,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
-import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, stashPrefix } from "./names.ts";
+import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, partialPrefix } from "./names.ts";
 import { quotaError } from "./quota.ts";
 import { type DetectedType, ObjectWriter } from "./storing.ts";
 
@@ -186,7 +186,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     roomOf: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
-      newKey: () => `${stashPrefix(upload)}${number}`,
+      newKey: () => `${partialPrefix(upload)}${number}`,
     }),
     onPart: async (part) => {
       sizeBytes += writer.part.sizeBytes;
