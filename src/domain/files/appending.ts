@@ -123,8 +123,10 @@ export class Appending {
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return view(this.#row);
     } catch (error) {
-      if (error instanceof AppError) await this.#endWriting(error);
-      else await this.#throwIfFencedOff();
+      const code = error instanceof AppError ? error.code : "internal";
+      // After a rejected body the upload is unchanged, and HEAD must not wait for this request.
+      if (code === "body_too_large") await this.#save({ isWriting: false });
+      if (code === "unavailable" || code === "internal") await this.#throwIfFencedOff();
       throw error;
     } finally {
       // Anything left in R2 is deleted with the upload.
@@ -236,15 +238,10 @@ export class Appending {
     this.#row = row;
   }
 
-  /** R2 rejects parts of an upload that another request has deleted or completed. That is then the error to report. */
+  /** If another request has fenced this one off, its chunks are gone, and R2 may reject its parts. That is the error to report. */
   async #throwIfFencedOff(): Promise<void> {
     const [[saved]] = await read(this.#deps, [savedState({ id: this.#row.fileId })]);
     if (saved?.epoch !== this.#row.epoch) throw fencedOff();
-  }
-
-  /** After a rejected body the upload is unchanged, and HEAD must not wait for this request. */
-  async #endWriting({ code }: AppError): Promise<void> {
-    if (code === "body_too_large") await this.#save({ isWriting: false });
   }
 
   /** The client need not wait for this. */
