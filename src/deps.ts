@@ -3,7 +3,7 @@ import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
-import { createJobs, type DeliveryJob, type FileJob, type Jobs } from "./platform/jobs.ts";
+import { createJobs, type FileJob, type Jobs, type WebhookJob } from "./platform/jobs.ts";
 import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
@@ -25,9 +25,7 @@ export interface Settings {
   eventDays: number;
   /** The queue whose messages have used up their tries. */
   deadLetterQueue: string;
-  /** Where the service is reached beside the host that a request names: no webhook is sent there. */
-  ownHosts: string[];
-  /** Where signed addresses point to: pages may play from there, and no webhook is sent there. */
+  /** Where signed addresses point to: pages may play from there. */
   storeOrigin: string;
   /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
   isInsecureWebhookAllowed: boolean;
@@ -49,7 +47,7 @@ export interface Deps {
   db: Db;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
-  deliveryJobs: Jobs<DeliveryJob>;
+  webhookJobs: Jobs<WebhookJob>;
   sender: Sender;
   /** The static files of the pages for people. */
   pages: Fetcher;
@@ -74,7 +72,7 @@ const envSchema = z.object({
   DB: binding<D1Database>("batch"),
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
-  WEBHOOKS: binding<Queue<DeliveryJob>>("send"),
+  WEBHOOKS: binding<Queue<WebhookJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
   ADDRESS_LIMIT: binding<RateLimit>("limit"),
@@ -92,15 +90,6 @@ const envSchema = z.object({
     .regex(/^[a-z0-9.-]+(:\d+)?$/, "Must be a host name in lower case, without a scheme or path.")
     .optional(),
   DEAD_LETTER_QUEUE: z.string().min(1),
-  OWN_HOSTS: z
-    .string()
-    .default("")
-    .transform((hosts) =>
-      hosts
-        .toLowerCase()
-        .split(/[\s,]+/)
-        .filter(Boolean),
-    ),
   WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
   OPERATOR_TOKEN: z
     .string()
@@ -147,7 +136,6 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamEvents: vars.MAX_TEAM_EVENTS,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
-      ownHosts: vars.OWN_HOSTS,
       storeOrigin: new URL(vars.S3_ENDPOINT).origin,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
       linkHost: vars.LINK_HOST ?? null,
@@ -167,7 +155,7 @@ function isolateDeps(env: Env): IsolateDeps {
     db: createDb(vars.DB),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
-    deliveryJobs: createJobs(vars.WEBHOOKS),
+    webhookJobs: createJobs(vars.WEBHOOKS),
     sender: createSender(realSystem),
     pages: vars.PAGES,
   };

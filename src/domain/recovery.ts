@@ -5,7 +5,7 @@ import { files } from "../platform/schema.ts";
 import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
-import { DUE_DELIVERIES, sendDueDeliveries } from "./events/turns.ts";
+import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";
 import {
   changed,
   type FileRow,
@@ -44,8 +44,8 @@ const NOTHING_RECOVERED = {
   sent: 0,
   /** Complete uploads that a consumer was asked to assemble. */
   assemblies: 0,
-  /** Deliveries whose message was sent: a later attempt, or a lost message. */
-  deliveries: 0,
+  /** Webhooks with overdue deliveries, for each of which one message was sent. */
+  webhooks: 0,
   /** Incomplete uploads that expired. */
   uploadsExpired: 0,
   /** Finished uploads that are no longer remembered for late clients. */
@@ -95,7 +95,7 @@ function urgentSteps(deps: Deps): Step[] {
     stepOf("send_pending", "sent", BATCH_ROWS, send, () => sendOverdue(deps, resendPending)),
     stepOf("send_abandoned", "sent", BATCH_ROWS, send, () => sendOverdue(deps, releaseAbandoned)),
     stepOf("assemblies", "assemblies", UPLOAD_ROWS, send, () => enqueueAssemblies(deps)),
-    stepOf("deliveries", "deliveries", DUE_DELIVERIES, send, () => sendDueDeliveries(deps)),
+    stepOf("webhooks", "webhooks", Infinity, WAKING_COST, () => wakeOverdueWebhooks(deps)),
   ];
 }
 

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { ATTEMPT_ERRORS, type Attempt } from "../domain/events/deliveries.ts";
+import { ATTEMPT_ERRORS, type Attempt } from "../domain/events/attempts.ts";
 import {
   type Delivery,
   listDeliveries,
@@ -18,10 +18,13 @@ export const attemptSchema = z
     httpStatus: z.int().nullable(),
     error: z.enum(ATTEMPT_ERRORS).nullable().meta({
       description:
-        "`webhook_disabled`, and `event_purged` where the event is older than the trail is kept, end a delivery that was not sent.",
+        "`webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent.",
     }),
     durationMilliseconds: z.int().nonnegative(),
-    responseBody: z.string().meta({ description: "The first KiB." }),
+    responseBody: z.string().meta({
+      description:
+        "Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty.",
+    }),
   })
   .meta({ id: "Attempt" });
 export const renderAttempt = (attempt: Attempt): z.input<typeof attemptSchema> => ({ ...attempt, at: iso(attempt.at) });
@@ -39,7 +42,7 @@ const deliverySchema = z
     eventId: id,
     type: z.enum(EVENT_TYPES),
     status: z.enum(["pending", "succeeded", "failed"]),
-    attempts: z.array(attemptSchema).meta({ description: "The latest ten." }),
+    attempts: z.array(attemptSchema).meta({ description: "The latest ten attempts." }),
     nextAttemptAt: timestamp.nullable(),
   })
   .meta({ id: "Delivery" });

@@ -1,4 +1,3 @@
-import type { Context } from "hono";
 import * as z from "zod";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
@@ -13,7 +12,6 @@ import {
   updateWebhook,
   type Webhook,
 } from "../domain/events/webhooks.ts";
-import type { AppEnv } from "./app-env.ts";
 import { takeCostly } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { inHours } from "./introduction.ts";
@@ -27,13 +25,13 @@ const webhookSchema = z
     _id: id,
     teamId: id,
     url: z.string(),
-    types: z.array(type).nullable().meta({ description: "Null for all." }),
+    types: z.array(type).nullable().meta({ description: "Null for all types." }),
     description: z.string(),
     status: z.enum(["enabled", "disabled"]),
     disabledReason: z
       .enum(["requested", "gone", "failing"])
       .nullable()
-      .meta({ description: "`gone`: it answered 410. `failing`: no success for five days." }),
+      .meta({ description: "`gone`: it responded 410. `failing`: no success for five days." }),
     createdAt: timestamp,
     updatedAt: timestamp,
     __v: z.int().nonnegative(),
@@ -58,16 +56,13 @@ const example: z.input<typeof webhookSchema> = {
   __v: 0,
 };
 
-const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). It is not shown again." });
+const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." });
 const withSecret = z.strictObject({
   message: z.string(),
   data: webhookSchema.extend({ secret }).meta({ id: "NewWebhook" }),
 });
 const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=" };
 const one = z.strictObject({ message: z.string(), data: webhookSchema });
-
-/** The host that the request names: a webhook may not lead back here. */
-const ownHost = (c: Context<AppEnv>): string => new URL(c.req.url).host;
 
 /** The last label of a host name starts with a letter, which excludes IP addresses. */
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
@@ -83,10 +78,15 @@ const fields = z.strictObject({
     .meta({
       pattern: `^https://${HOST}(:443)?${REST}$`,
       description:
-        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names, this " +
-        "service and its file storage are rejected.",
+        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected.",
     }),
-  types: z.array(type).min(1).max(EVENT_TYPES.length).nullable().optional().meta({ description: "Null for all." }),
+  types: z
+    .array(type)
+    .min(1)
+    .max(EVENT_TYPES.length)
+    .nullable()
+    .optional()
+    .meta({ description: "Null for all types." }),
   description: text(0, 200),
 });
 
@@ -96,11 +96,12 @@ export const create = write(
     tag: "Webhooks",
     summary: "Create a webhook",
     description:
-      "From now on, beginning with its own creation, each event of the team that it wants is posted there as `{id, type, timestamp, data}`, where `data` is the " +
-      "Event, signed after Standard Webhooks 1.0 (`webhook-id`, the event's, `webhook-timestamp`, `webhook-signature`): at " +
-      "least once, in no promised order. Any 2xx within 15 s is success; otherwise it is tried ten times over 75 hours. " +
-      "After five days without a success, or at a 410, the webhook is disabled; what happens until it is enabled again is " +
-      `not sent, but can be replayed. At most ${MAX_WEBHOOKS} a team.`,
+      "Posts each later event of the team, of the selected types, to the URL as `{id, type, timestamp, teamId, actor, subject, data}`. " +
+      "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
+      "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
+      "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. An endpoint that takes longer than " +
+      `a second receives fewer messages at a time. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
@@ -110,8 +111,8 @@ export const create = write(
     },
     refusals: ["too_many_webhooks"],
   },
-  async ({ c, deps, actor, body }) => {
-    const { webhook, secret } = await createWebhook(deps, actor, body, ownHost(c));
+  async ({ deps, actor, body }) => {
+    const { webhook, secret } = await createWebhook(deps, actor, body);
     return { message: "Webhook created.", data: { ...render(webhook), secret } };
   },
 );
@@ -121,7 +122,7 @@ export const list = read(
   {
     tag: "Webhooks",
     summary: "List webhooks",
-    description: "All of the team's, oldest first.",
+    description: "Oldest first.",
     success: {
       description: "The webhooks.",
       schema: z.strictObject({ message: z.string(), data: z.array(webhookSchema) }),
@@ -152,7 +153,8 @@ export const update = write(
   {
     tag: "Webhooks",
     summary: "Update a webhook",
-    description: "Enabled again, or sent elsewhere, it begins anew: earlier failures don't count.",
+    description:
+      "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
     body: fields
       .extend({ status: webhookSchema.shape.status })
       .partial()
@@ -168,9 +170,9 @@ export const update = write(
       },
     },
   },
-  async ({ c, deps, actor, id, body }) => ({
+  async ({ deps, actor, id, body }) => ({
     message: "Webhook updated.",
-    data: render(await updateWebhook(deps, actor, id, body, ownHost(c))),
+    data: render(await updateWebhook(deps, actor, id, body)),
   }),
 );
 
@@ -179,15 +181,15 @@ export const remove = write(
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
-    description: "Nothing more is sent to it.",
+    description: "Its pending deliveries are not sent.",
     success: {
-      description: "The webhook is gone.",
+      description: "The webhook was deleted.",
       schema: z.strictObject({ message: z.string() }),
       example: { message: "Webhook deleted." },
     },
   },
   async ({ c, deps, actor, id }) => {
-    // What was sent to it is still under way: who makes and deletes them by turns would have more than one share.
+    // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
     await takeCostly(c, "delete-webhook", actor);
     await deleteWebhook(deps, actor, id);
     return { message: "Webhook deleted." };
@@ -199,7 +201,7 @@ export const rotate = write(
   {
     tag: "Webhooks",
     summary: "Rotate a webhook's secret",
-    description: `The old one signs too for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
+    description: `The previous secret also signs for ${inHours(OLD_SECRET_MILLISECONDS)}, unless it is revoked.`,
     body: z.strictObject({ revokeOld: z.boolean().default(false) }),
     isBodyOptional: true,
     bodyExample: { revokeOld: false },
@@ -221,9 +223,9 @@ export const test = write(
   {
     tag: "Webhooks",
     summary: "Send a test event",
-    description: "A signed `webhook.test` event, at once; it is in no trail, and is sent once. 10 a minute.",
+    description: "Sends a signed `webhook.test` event now, once. It is not in the event log. Up to 10 a minute.",
     success: {
-      description: "What came back.",
+      description: "The response of the endpoint.",
       schema: z.strictObject({ message: z.string(), data: attemptSchema }),
       example: { message: "Test event sent.", data: attemptExample },
     },

@@ -5,13 +5,13 @@ import { once } from "./retry.ts";
 const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** A file has work to do. Everything else is in its row, so a late or duplicate message is harmless. */
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
-/** The same for a webhook's delivery of the event `seq`. */
-const deliveryJobSchema = z.strictObject({ teamId: id, webhookId: id, seq: z.int().positive() });
-const jobSchema = z.union([fileJobSchema, deliveryJobSchema]);
+/** A webhook may have deliveries that are due. Its rows decide which. */
+const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id });
+const jobSchema = z.union([fileJobSchema, webhookJobSchema]);
 
 export type FileJob = z.infer<typeof fileJobSchema>;
-export type DeliveryJob = z.infer<typeof deliveryJobSchema>;
-export type Job = FileJob | DeliveryJob;
+export type WebhookJob = z.infer<typeof webhookJobSchema>;
+export type Job = FileJob | WebhookJob;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;

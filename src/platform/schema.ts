@@ -273,56 +273,58 @@ export const events = sqliteTable(
   (t) => [primaryKey({ columns: [t.teamId, t.seq] })],
 );
 
-/** Where a team's events are sent. */
+/** The URLs that receive a team's events. */
 export const webhooks = sqliteTable(
   "webhooks",
   {
     id: text().notNull(),
     teamId: text("team_id").notNull(),
     url: text().notNull(),
-    /** JSON, of the types that are sent; null for all. */
+    /** JSON: the types that it receives. Null for all. */
     types: text(),
     description: text().notNull(),
     status: text({ enum: ["enabled", "disabled"] }).notNull(),
     disabledReason: text("disabled_reason"),
     encryptedSecret: text("encrypted_secret").notNull(),
-    /** The secret before, which signs too until then. */
+    /** The previous secret also signs until this time. */
     oldEncryptedSecret: text("old_encrypted_secret"),
     oldSecretEndsAt: integer("old_secret_ends_at"),
     /** The id of the master key that encrypted both. */
     encryptedWith: text("encrypted_with").notNull(),
-    /** Failed tries since the last that succeeded, and when the first of them was. */
+    /** Consecutive failed attempts, and when the first of them was. */
     failures: integer().notNull().default(0),
     failingSince: integer("failing_since"),
-    /** Until then its deliveries are put off unsent; null where it is not known to be in trouble. */
+    /** The end of its pause: nothing is sent before. Null if it is not paused. */
     resumeAt: integer("resume_at"),
-    /** The host of the request that saved the address: our own, to which nothing is sent. */
-    ownHost: text("own_host").notNull(),
+    /** The invocation that sends its deliveries. Null if none does. */
+    leaseId: text("lease_id"),
+    /** When the lease expires. Without a lease: when its last round, and the rest after it, ended. */
+    leaseEndsAt: integer("lease_ends_at").notNull().default(0),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
+    /** JSON: the response bodies of its latest failures, see domain/events/attempts.ts. */
+    failureBodies: text("failure_bodies").notNull().default("[]"),
   },
   (t) => [primaryKey({ columns: [t.teamId, t.id] }), index("webhooks_encrypted_with").on(t.encryptedWith)],
 );
 
-/** One event on its way to one webhook. */
+/** One event, to be sent to one webhook. */
 export const deliveries = sqliteTable(
   "deliveries",
   {
     webhookId: text("webhook_id").notNull(),
-    /** The event's. */
+    /** The number of the event. */
     seq: integer().notNull(),
     teamId: text("team_id").notNull(),
     type: text({ enum: EVENT_TYPES }).notNull(),
     status: text({ enum: ["pending", "succeeded", "failed"] }).notNull(),
-    /** JSON, of the latest tries. */
+    /** JSON: the latest attempts, see domain/events/attempts.ts. */
     attempts: text().notNull().default("[]"),
-    /** Tries since it was last made pending by a person. */
+    /** Attempts since a user last redelivered or replayed it. */
     tries: integer().notNull().default(0),
-    /** When the next try is due; null once none is. */
+    /** When the next attempt is due. Null once the delivery has ended. */
     dueAt: integer("due_at"),
-    /** When its message was sent again, because its turn came or the message was overdue; null where it never was. */
-    sentAt: integer("sent_at"),
     createdAt: integer("created_at").notNull(),
   },
   (t) => [

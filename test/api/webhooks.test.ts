@@ -1,8 +1,6 @@
-import { createExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
-import { readDeps } from "../../src/deps.ts";
-import { judgeAddress } from "../../src/domain/events/addresses.ts";
+import { validateWebhookUrl } from "../../src/domain/events/webhook-url.ts";
 import { createSender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { TAKEN } from "../support/deps.ts";
@@ -37,6 +35,11 @@ async function create(of = team, json: object = {}) {
   const { status, text, body } = await of.call("POST", WEBHOOKS, { json: { url: ADDRESS, ...json } });
   expect(status, text).toBe(200);
   return body.data;
+}
+/** Updates the webhook, which is an event that it receives. @returns the delivery */
+async function createDelivery(id: string, of = team) {
+  expect((await of.call("PATCH", `${WEBHOOKS}/${id}`, { json: { description: "new" } })).status).toBe(200);
+  return (await of.call("GET", `${WEBHOOKS}/${id}/deliveries`)).body.data[0];
 }
 const eventTypes = async () =>
   (await team.call("GET", "/auth/v1/events?order=asc")).body.data.map(({ type }: { type: string }) => type);
@@ -112,7 +115,7 @@ describe("A webhook", () => {
   test("A webhook is deleted once, and is then found by no operation.", async () => {
     const { _id } = await create();
     const path = `${WEBHOOKS}/${_id}`;
-    const [delivery] = (await team.call("GET", `${path}/deliveries`)).body.data;
+    const delivery = await createDelivery(_id);
     expect((await team.call("DELETE", path)).body).toEqual({ message: "Webhook deleted." });
     const after = { json: { after: "0".repeat(24) } };
     for (const [method, at, options] of [
@@ -127,7 +130,7 @@ describe("A webhook", () => {
     ] as const) {
       expect((await team.call(method, at, options)).code, `${method} ${at}`).toBe("not_found");
     }
-    expect((await eventTypes()).slice(-2)).toEqual(["webhook.created", "webhook.deleted"]);
+    expect((await eventTypes()).slice(-3)).toEqual(["webhook.created", "webhook.updated", "webhook.deleted"]);
   });
 
   test.each<[string, object, string]>([
@@ -161,7 +164,7 @@ describe("A webhook", () => {
 
   test("A webhook of one team is not found by another, and neither is its delivery.", async () => {
     const { _id } = await create();
-    const [delivery] = (await team.call("GET", `${WEBHOOKS}/${_id}/deliveries`)).body.data;
+    const delivery = await createDelivery(_id);
     const other = await newTeam();
     expect((await other.call("GET", WEBHOOKS)).body.data).toEqual([]);
     for (const [method, path, json] of [
@@ -177,7 +180,7 @@ describe("A webhook", () => {
       const { code } = await other.call(method, path, json && { json });
       expect(code, `${method} ${path}`).toBe("not_found");
     }
-    expect((await team.call("GET", `${WEBHOOKS}/${_id}`)).body.data).toMatchObject({ status: "enabled", __v: 0 });
+    expect((await team.call("GET", `${WEBHOOKS}/${_id}`)).body.data).toMatchObject({ status: "enabled", __v: 1 });
   });
 
   test("A webhook is made and seen by a secret key alone.", async () => {
@@ -243,7 +246,12 @@ describe("A test event", () => {
     });
     expect(sent).toHaveLength(1);
     const message = JSON.parse(sent[0]!.body);
-    expect(message).toMatchObject({ type: "webhook.test", data: { teamId: team.teamId, subject: { id: _id } } });
+    expect(message).toMatchObject({
+      type: "webhook.test",
+      teamId: team.teamId,
+      subject: { id: _id },
+      data: { _id },
+    });
     expect(sent[0]!.headers).toMatchObject({
       "webhook-id": message.id,
       "webhook-signature": expect.stringMatching(/^v1,/),
@@ -294,10 +302,10 @@ describe("The deliveries of a webhook", () => {
       seen.push(...body.data.map(({ eventId }: { eventId: string }) => eventId));
       at = /<(.*)>/.exec(headers.get("Link") ?? "")?.[1];
     }
-    const events = (await team.call("GET", "/auth/v1/events?limit=5")).body.data;
+    const events = (await team.call("GET", "/auth/v1/events?limit=4")).body.data;
     expect(seen).toEqual(events.map(({ _id }: { _id: string }) => _id));
     const other = await create();
-    await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
+    for (let i = 0; i < 2; i++) await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
     const { headers } = await team.call("GET", `${WEBHOOKS}/${other._id}/deliveries?limit=1`);
     const foreign = new URL(/<(.*)>/.exec(headers.get("Link") ?? "")?.[1] ?? "").search;
     expect((await team.call("GET", path + foreign)).code).toBe("invalid_input");
@@ -305,7 +313,7 @@ describe("The deliveries of a webhook", () => {
 
   test("The deliveries of a disabled webhook are neither sent again one by one nor all together.", async () => {
     const { _id } = await create();
-    const [delivery] = (await team.call("GET", `${WEBHOOKS}/${_id}/deliveries`)).body.data;
+    const delivery = await createDelivery(_id);
     await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
     await refused(team, 409, "webhook_disabled", () =>
       team.call("POST", `/auth/v1/deliveries/${delivery._id}/redeliver`),
@@ -334,17 +342,11 @@ const NEVER = [
   ...["localhost.", "hooks.example.", "hooks..example", "db.internal."],
   ...["user@hooks.example", "user:password@hooks.example", ":password@hooks.example"],
 ];
-const around = {
-  ownHosts: ["stowage.test", "files.stowage.example"],
-  s3Host: "account.r2.cloudflarestorage.com",
-  isInsecureAllowed: false,
-};
-const isTaken = (url: string, insecure = false) =>
-  "url" in judgeAddress(url, { ...around, isInsecureAllowed: insecure });
+const isAllowed = (url: string, insecure = false) => "url" in validateWebhookUrl(url, insecure);
 
 describe("An address", () => {
   test.each([...LOOPBACKS, ...NEVER])("The address https://%s/ is refused.", async (host) => {
-    expect(isTaken(`https://${host}/`)).toBe(false);
+    expect(isAllowed(`https://${host}/`)).toBe(false);
     const json = { url: `https://${host}/` };
     await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json }), ["url"]);
   });
@@ -362,17 +364,11 @@ describe("An address", () => {
     "hooks.example",
     "https://",
     "",
-    "https://stowage.test/auth/v1/login",
-    "https://STOWAGE.test:443/",
-    "https://stowage。test/",
-    "https://files.stowage.example/",
-    "https://account.r2.cloudflarestorage.com/",
-    "https://stowage-files.account.r2.cloudflarestorage.com/",
     " ",
     "https://exa mple.com/",
     "https://hooks.example%00.local/",
   ])("The address %s is refused.", (url) => {
-    expect(isTaken(url)).toBe(false);
+    expect(isAllowed(url)).toBe(false);
   });
 
   test.each([
@@ -385,35 +381,14 @@ describe("An address", () => {
     ["https://my-internal.example/", "https://my-internal.example/"],
     ["https://1.2.3.4.example/", "https://1.2.3.4.example/"],
   ])("The address %s is taken, as %s.", (url, taken) => {
-    expect(judgeAddress(url, around)).toEqual({ url: taken });
-  });
-
-  test("The address of this service is refused by the host that the request names, in a change too.", async () => {
-    const own = { json: { url: "https://stowage.test/hook" } };
-    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, own), ["url"]);
-    const { _id } = await create();
-    await refused(team, 400, "invalid_input", () => team.call("PATCH", `${WEBHOOKS}/${_id}`, own), ["url"]);
-    const { data } = (await team.call("GET", `${WEBHOOKS}/${_id}`)).body;
-    expect(data.url).toBe(ADDRESS);
-  });
-
-  test("The address of another host of this service, which the settings name, is refused, and nothing is sent there.", async () => {
-    const { _id } = await create();
-    const named = { ...env, OWN_HOSTS: "files.example.com, Hooks.Canary.example" };
-    const { settings } = readDeps(named, createExecutionContext());
-    const { call } = startWorker((deps) => ({ ...withoutJobs(deps), settings }));
-    const { status, code } = await call("POST", WEBHOOKS, { token: team.token, json: { url: ADDRESS } });
-    expect([status, code]).toEqual([400, "invalid_input"]);
-    const { body } = await call("POST", `${WEBHOOKS}/${_id}/test`, { token: team.token });
-    expect(body.data).toMatchObject({ httpStatus: null, error: "address_refused" });
+    expect(validateWebhookUrl(url, false)).toEqual({ url: taken });
   });
 
   test("An address on this machine, by http and on any port, is taken in local development alone.", () => {
-    for (const host of LOOPBACKS) expect(isTaken(`http://${host}:9000/`, true), host).toBe(host !== "localhost.");
-    for (const host of NEVER.slice(0, 15)) expect(isTaken(`http://${host}/`, true), host).toBe(false);
-    expect(isTaken("http://hooks.example:9000/", true)).toBe(true);
-    expect(isTaken("http://stowage.test/", true)).toBe(false);
-    expect(isTaken("ftp://localhost/", true)).toBe(false);
+    for (const host of LOOPBACKS) expect(isAllowed(`http://${host}:9000/`, true), host).toBe(host !== "localhost.");
+    for (const host of NEVER.slice(0, 15)) expect(isAllowed(`http://${host}/`, true), host).toBe(false);
+    expect(isAllowed("http://hooks.example:9000/", true)).toBe(true);
+    expect(isAllowed("ftp://localhost/", true)).toBe(false);
   });
 });
 

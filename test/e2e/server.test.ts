@@ -433,7 +433,7 @@ async function collectCompleted(team: TestTeam): Promise<Set<string>> {
   const receiver = createServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    ids.add(JSON.parse(Buffer.concat(chunks).toString()).data.subject.id);
+    ids.add(JSON.parse(Buffer.concat(chunks).toString()).subject.id);
     response.end();
   });
   await new Promise<void>((listening) => receiver.listen(0, "127.0.0.1", listening));

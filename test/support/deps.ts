@@ -29,7 +29,7 @@ export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBin
     db: createDb(DB),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
-    deliveryJobs: createJobs((WEBHOOKS ?? sink) as never),
+    webhookJobs: createJobs((WEBHOOKS ?? sink) as never),
     sender,
   };
 }
@@ -42,7 +42,7 @@ const nowhere = { send: async () => {}, sendAll: async () => {} };
 export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,
-  deliveryJobs: nowhere,
+  webhookJobs: nowhere,
   sender,
 });
 

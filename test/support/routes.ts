@@ -72,10 +72,10 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
     const { id } = await team.call("POST", "/docs/v1/uploads", { body: form("linked.txt", "linked") });
     return (await team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} })).body.data._id;
   },
-  // A webhook is told of its own creation.
   deliveries: async (team) => {
-    const { body } = await team.call("GET", `/auth/v1/webhooks/${await someWebhook(team)}/deliveries`);
-    return body.data[0]._id;
+    const path = `/auth/v1/webhooks/${await someWebhook(team)}`;
+    await team.call("PATCH", path, { json: { description: "record" } });
+    return (await team.call("GET", `${path}/deliveries`)).body.data[0]._id;
   },
 };
 

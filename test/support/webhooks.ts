@@ -4,7 +4,7 @@ import type { Reply } from "../../src/platform/sender.ts";
 import type { Team } from "./client.ts";
 import { type Post, World } from "./world.ts";
 
-/* A team with webhooks in a world of its own: what happens in it, what is sent of it, and the time that goes by. */
+/* Teams with webhooks, each in its own world: events, responses of endpoints, and time. */
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -18,9 +18,9 @@ export interface Hook {
   status: string;
 }
 
-const founded: Team[] = [];
+const createdTeams: Team[] = [];
 afterEach(async () => {
-  for (const { teamId } of founded.splice(0)) {
+  for (const { teamId } of createdTeams.splice(0)) {
     const tables = ["deliveries", "webhooks", "events", "api_keys"];
     await env.DB.batch(tables.map((name) => env.DB.prepare(`delete from ${name} where team_id = ?`).bind(teamId)));
   }
@@ -31,7 +31,7 @@ export async function begin(
   world = new World(),
 ): Promise<{ world: World; team: Team; hook: Hook; hooks: Hook[] }> {
   const team = await world.newTeam();
-  founded.push(team);
+  createdTeams.push(team);
   const made: Hook[] = [];
   for (let i = 0; i < hooks; i++) made.push(await newHook(team));
   return { world, team, hook: made[0]!, hooks: made };
@@ -44,9 +44,37 @@ export async function newHook(team: Team, json: object = {}): Promise<Hook> {
   return body.data;
 }
 
-/** Something that the webhooks want to hear of. */
+/** Causes an event that the webhooks receive. */
 export async function happen(team: Team): Promise<void> {
   expect((await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } })).status).toBe(200);
+}
+
+/** Copies the team's newest event, with a delivery to each webhook. Sends no message. */
+export async function happenOften(world: World, { teamId }: Team, hooks: Hook[], count: number): Promise<void> {
+  const ids = JSON.stringify(hooks.map(({ _id }) => _id));
+  const newest = "(select max(seq) from events where team_id = ?1)";
+  await env.DB.batch([
+    env.DB.prepare(
+      `insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)
+       with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
+       select value, ${newest} + i, ?1, 'apikey.created', 'pending', ?4, ?4 from n, json_each(?3)`,
+    ).bind(teamId, count, ids, world.system.now()),
+    env.DB.prepare(
+      `insert into events with recursive n(i) as (select 1 union all select i + 1 from n where i < ?2)
+       select team_id, seq + i, 'apikey.created', created_at, actor, subject_id, subject_version, data, position + i
+       from n, (select * from events where team_id = ?1 order by seq desc limit 1)`,
+    ).bind(teamId, count),
+  ]);
+}
+
+/** Counts the deliveries of a webhook by status. */
+export async function statusesOf({ _id }: Hook): Promise<Record<string, number>> {
+  const { results } = await env.DB.prepare(
+    "select status, count(*) as count from deliveries where webhook_id = ? group by 1",
+  )
+    .bind(_id)
+    .all<{ status: string; count: number }>();
+  return Object.fromEntries(results.map(({ status, count }) => [status, count]));
 }
 
 export const hookOf = async (team: Team, id: string) => (await team.call("GET", `/auth/v1/webhooks/${id}`)).body.data;
@@ -59,17 +87,17 @@ export const answer = (reply: Partial<Reply>) => () => reply;
 export const status = (httpStatus: number, retryAfter: string | null = null) => answer({ httpStatus, retryAfter });
 export const idOf = (post: Post) => post.headers["webhook-id"];
 
-/** When something can be sent; null once nothing is due any more. */
+/** When the next attempt is possible. Null once every delivery has ended. */
 async function firstDue(teamId: string): Promise<number | null> {
   return env.DB.prepare(
-    `select min(max(d.due_at, coalesce(w.resume_at, 0))) as due from deliveries d
+    `select min(max(d.due_at, coalesce(w.resume_at, 0), coalesce(w.lease_ends_at, 0))) as due from deliveries d
      left join webhooks w on w.id = d.webhook_id and w.status = 'enabled' where d.team_id = ?`,
   )
     .bind(teamId)
     .first("due");
 }
 
-/** Lets time pass, with recovery at work, until nothing is due any more. */
+/** Lets time pass and the recovery job run until every delivery has ended. */
 export async function settle(world: World, team: Team, rounds = 200): Promise<void> {
   await world.drainDeliveries();
   for (let round = 0; round < rounds; round++) {
@@ -79,5 +107,5 @@ export async function settle(world: World, team: Team, rounds = 200): Promise<vo
     await world.recover();
     await world.drainDeliveries();
   }
-  expect(await firstDue(team.teamId), "a delivery without an end").toBeNull();
+  expect(await firstDue(team.teamId), "a delivery that never ends").toBeNull();
 }

@@ -2,13 +2,12 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { PATIENCE_MILLISECONDS } from "../../src/domain/events/sending.ts";
 import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import { type Recovered, recover } from "../../src/domain/recovery.ts";
 import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
 import { createDb } from "../../src/platform/db.ts";
-import { type DeliveryJob, type FileJob, type Job, receiveJobs } from "../../src/platform/jobs.ts";
+import { type FileJob, type Job, receiveJobs, type WebhookJob } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
@@ -76,6 +75,11 @@ export interface Post {
   at: number;
 }
 
+/** A message of a webhook, and the time it arrives (milliseconds). */
+export interface WebhookMessage extends WebhookJob {
+  at: number;
+}
+
 interface Invocation {
   bindings?: ProxiedBindings | undefined;
   change?: Change | undefined;
@@ -99,15 +103,13 @@ export class World {
   readonly lines: Line[] = [];
   /** The lines of its clients have gone silent. */
   isSilent = false;
-  /** Messages wait for no receiver. */
-  isHasty = false;
   /** How often requests have looked whether a line has. */
   looks = 0;
   /** All multipart uploads that were begun in R2. */
   readonly multiparts: Multipart[] = [];
-  /** The messages that wait on the queue of webhooks. */
-  deliveryJobs: DeliveryJob[] = [];
-  /** What was posted to receivers, and what they answer. */
+  /** The messages in the queue of webhooks. */
+  webhookMessages: WebhookMessage[] = [];
+  /** The requests to webhook endpoints, and the response to each. */
   readonly posts: Post[] = [];
   answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => TAKEN;
   /** In place of the secrets of the environment, where a test rotates them. */
@@ -120,7 +122,6 @@ export class World {
     sleep: async (milliseconds) => {
       if (milliseconds === LOOK_MILLISECONDS) this.looks += 1;
       if (milliseconds === LOOK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
-      if (milliseconds === PATIENCE_MILLISECONDS && !this.isHasty) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
     },
@@ -137,8 +138,9 @@ export class World {
   } as unknown as Queue<FileJob>;
 
   readonly webhookQueue = {
-    sendBatch: async (batch: Iterable<MessageSendRequest<DeliveryJob>>) => {
-      for (const { body } of batch) this.deliveryJobs.push(body);
+    sendBatch: async (batch: Iterable<MessageSendRequest<WebhookJob>>, options?: QueueSendBatchOptions) => {
+      const at = this.system.now() + (options?.delaySeconds ?? 0) * 1000;
+      for (const { body } of batch) this.webhookMessages.push({ ...body, at });
     },
   } as unknown as Queue;
 
@@ -249,9 +251,9 @@ export class World {
     return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
-  /** The same of a webhook's delivery. */
-  deliverEvent(job: DeliveryJob, bindings?: ProxiedBindings): Promise<Ended<number | null>> {
-    return this.#handle(job, "stowage-webhooks", bindings);
+  /** Delivers one message of a webhook, with the same result. */
+  deliverWebhook({ teamId, webhookId }: WebhookJob, bindings?: ProxiedBindings): Promise<Ended<number | null>> {
+    return this.#handle({ teamId, webhookId }, "stowage-webhooks", bindings);
   }
 
   async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Ended<number | null>> {
@@ -284,14 +286,14 @@ export class World {
     }
   }
 
-  /** The same of the deliveries to webhooks. */
+  /** Delivers the messages of webhooks, each at its time, until none is left. */
   async drainDeliveries(): Promise<void> {
-    for (let job = this.deliveryJobs.shift(); job; job = this.deliveryJobs.shift()) {
-      const again = await this.deliverEvent(job);
-      if (typeof again === "number") {
-        this.aheadMilliseconds += again * 1000;
-        this.deliveryJobs.push(job);
-      }
+    while (this.webhookMessages.length > 0) {
+      const next = this.webhookMessages.reduce((first, message) => (message.at < first.at ? message : first));
+      this.webhookMessages.splice(this.webhookMessages.indexOf(next), 1);
+      this.aheadMilliseconds += Math.max(0, next.at - this.system.now());
+      const again = await this.deliverWebhook(next);
+      if (typeof again === "number") this.webhookMessages.push({ ...next, at: this.system.now() + again * 1000 });
     }
   }
 

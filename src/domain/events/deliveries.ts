@@ -1,10 +1,13 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery } from "../../platform/db.ts";
+import type { WebhookJob } from "../../platform/jobs.ts";
 import { deliveries, webhooks } from "../../platform/schema.ts";
+import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*
- * The rows of webhooks and of deliveries: one event on its way to one webhook. They are inserted in the batch that inserts the event, so
- * there are both or neither; `due_at` then says what is owed, and a message only makes it happen sooner.
+ * The rows of webhooks and of deliveries (one event, to be sent to one webhook). A delivery is inserted in the batch of its
+ * event, so either both exist or neither. Its `due_at` says what is owed; a message only makes it happen sooner.
  */
 
 export type WebhookRow = typeof webhooks.$inferSelect;
@@ -17,72 +20,71 @@ export const webhookByKey = preparedQuery((db, param: Param<WebhookKey>) =>
 );
 
 export type DeliveryRow = typeof deliveries.$inferSelect;
-export type DeliveryKey = Pick<DeliveryRow, "webhookId" | "seq">;
-
-/** The last two end a delivery that was not sent: its webhook was disabled, or the event is older than the trail is kept. */
-export const ATTEMPT_ERRORS = [
-  "timeout",
-  "connection_failed",
-  "address_refused",
-  "secret_unreadable",
-  "webhook_disabled",
-  "event_purged",
-] as const;
-
-/** A try, and what came of it. */
-export interface Attempt {
-  /** Milliseconds since the epoch. */
-  at: number;
-  /** Null where no answer came. */
-  httpStatus: number | null;
-  /** Why no answer came, or why it does not count; null where the status says all. */
-  error: (typeof ATTEMPT_ERRORS)[number] | null;
-  durationMilliseconds: number;
-  /** The first KiB. */
-  responseBody: string;
-}
-
-/** Of a delivery that no connection was made for. */
-export const unsent = (at: number, error: Attempt["error"]): Attempt => ({
-  at,
-  httpStatus: null,
-  error,
-  durationMilliseconds: 0,
-  responseBody: "",
-});
-
-export const isDelivery = (param: Param<DeliveryKey>) =>
-  and(eq(deliveries.webhookId, param("webhookId")), eq(deliveries.seq, param("seq")));
-
-/** Nobody else has tried it meanwhile. */
-export const isUntried = (param: Param<DeliveryKey & { before: number }>) =>
-  and(isDelivery(param), eq(deliveries.status, "pending"), eq(deliveries.tries, param("before")));
-
-/** Whether a webhook wants events of this type, both as SQL. */
-export const wants = (types: ReturnType<typeof sql>, type: ReturnType<typeof sql>) =>
-  sql`(${types} is null or exists (select 1 from json_each(${types}) where value = ${type}))`;
-
-/** What a delivery's message says. */
-export const JOB = { teamId: deliveries.teamId, webhookId: deliveries.webhookId, seq: deliveries.seq };
-
-/** The columns of a delivery that is yet to be tried, as a select list. */
-export const freshDelivery = (now: ReturnType<typeof sql>) =>
-  sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, null, ${now}`;
 
 /**
- * A delivery of the team's newest event to each enabled webhook that wants it. It stands right behind the event's
- * insert, in the same batch, and adds nothing where that inserted nothing.
+ * Whether the webhook `w` receives the event `e`, as SQL. It is not notified of its own creation, because its endpoint does
+ * not know the secret yet, nor of its own deletion.
  */
-export const deliveriesOf = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
+export const isReceived = sql`(w.types is null or exists (select 1 from json_each(w.types) where value = e.type))
+  and not (e.subject_id = w.id and e.type in ('webhook.created', 'webhook.deleted'))`;
+
+/** The columns of a new delivery of `e` to `w`, as a select list. */
+export const newDelivery = (now: SQL) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
+
+/**
+ * Inserts a delivery of the team's newest event for each enabled webhook that receives it. In a batch it follows the insert
+ * of the event, and inserts nothing if there was no event.
+ */
+export const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
   const newest = sql`(select max(seq) from events where team_id = ${param("teamId")})`;
   const event = sql`events e on e.team_id = w.team_id and e.seq = ${newest}`;
   return db
     .insert(deliveries)
     .select(
-      sql`select ${freshDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${event}
-        where changes() > 0 and w.team_id = ${param("teamId")} and w.status = 'enabled'
-        and ${wants(sql`w.types`, sql`e.type`)}`,
+      sql`select ${newDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${event}
+        where changes() > 0 and w.team_id = ${param("teamId")} and w.status = 'enabled' and ${isReceived}`,
     )
     .onConflictDoNothing()
-    .returning(JOB);
+    .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId });
 });
+
+/**
+ * How many pending deliveries one statement ends. A webhook can have hundreds of thousands. D1 runs one query at a time: a
+ * statement that ended them all would block every team for seconds, 500 rows and their index entries take about 10 ms.
+ */
+export const ENDED_ROWS = 500;
+
+const pendingSeqs = (param: Param<WebhookKey>) =>
+  sql`webhook_id = ${param("id")} and team_id = ${param("teamId")} and seq in (select seq from deliveries
+    where webhook_id = ${param("id")} and due_at is not null limit ${ENDED_ROWS})`;
+
+/** Ends pending deliveries of a disabled webhook as `failed`. `attempt` (JSON) says why. */
+const failPending = preparedQuery((db, param: Param<WebhookKey & { attempt: string }>) => {
+  const kept = sql`iif(json_array_length(attempts) < ${KEPT_ATTEMPTS}, attempts, json_remove(attempts, '$[0]'))`;
+  const isDisabled = db
+    .select({ id: webhooks.id })
+    .from(webhooks)
+    .where(and(isWebhook(param), eq(webhooks.status, "disabled")));
+  return db
+    .update(deliveries)
+    .set({ status: "failed", dueAt: null, attempts: sql`json_insert(${kept}, '$[#]', json(${param("attempt")}))` })
+    .where(sql`${pendingSeqs(param)} and exists ${isDisabled}`)
+    .returning({ seq: deliveries.seq });
+});
+export const endPending = ({ teamId, id }: WebhookKey, now: number) =>
+  failPending({ teamId, id, attempt: JSON.stringify(storedAttempt(unsent(now, "webhook_disabled"))) });
+
+/** Deletes pending deliveries of a deleted webhook. */
+export const deletePending = preparedQuery((db, param: Param<WebhookKey>) =>
+  db.delete(deliveries).where(pendingSeqs(param)).returning({ seq: deliveries.seq }),
+);
+
+/** Sends one message for each webhook. If that fails, the deliveries stay due and the recovery job sends the messages. */
+export async function enqueueWebhooks(deps: Deps, jobs: WebhookJob[], delaySeconds = 0): Promise<void> {
+  if (jobs.length === 0) return;
+  try {
+    await deps.webhookJobs.sendAll(jobs, delaySeconds);
+  } catch (cause) {
+    deps.log("warn", "webhook_message_failed", { counts: { webhooks: jobs.length }, cause });
+  }
+}

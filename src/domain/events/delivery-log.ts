@@ -5,47 +5,56 @@ import { type Param, preparedQuery, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
-import { type Attempt, type DeliveryRow, freshDelivery, isWebhook, JOB, type WebhookRow, wants } from "./deliveries.ts";
+import { type Attempt, parseAttempts } from "./attempts.ts";
+import {
+  type DeliveryRow,
+  enqueueWebhooks,
+  isReceived,
+  isWebhook,
+  newDelivery,
+  type WebhookRow,
+} from "./deliveries.ts";
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
-import { MAX_TRIES } from "./sending.ts";
-import { enqueueDeliveries, hasMessage, SHARE } from "./turns.ts";
+import { MAX_ATTEMPTS } from "./retries.ts";
 
-/** Events that one replay looks at. */
+/** The events that one replay reads: it inserts up to so many deliveries in one statement. */
 export const MAX_REPLAYED_EVENTS = 1000;
 
-/** A delivery as its team sees it. Instants are milliseconds since the epoch. */
+/** A delivery as its team sees it. Times are milliseconds since the epoch. */
 export interface Delivery {
   id: string;
   eventId: string;
   type: EventType;
   status: DeliveryRow["status"];
-  /** The latest ten. */
+  /** The latest ten attempts. */
   attempts: Attempt[];
   nextAttemptAt: number | null;
 }
 
-/** Made as an event's id is: the event's number, and the end of the webhook's id. */
+/** Like an event id: the number of the event and the end of the webhook's id. */
 const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) => eventId(webhookId, seq);
 
-/** `resumeAt` is when a pause of its webhook ends. */
-function view(row: DeliveryRow, resumeAt: number | null): Delivery {
+/** `resumeAt` is the end of the webhook's pause, `failureBody` the response body of the latest attempt. */
+function view(row: DeliveryRow, resumeAt: number | null, failureBody: string | null): Delivery {
   const { teamId, seq, type, status, attempts, dueAt } = row;
   return {
     id: deliveryId(row),
     eventId: eventId(teamId, seq),
     type,
     status,
-    attempts: JSON.parse(attempts),
+    attempts: parseAttempts(attempts, failureBody),
     nextAttemptAt: dueAt && Math.max(dueAt, resumeAt ?? 0),
   };
 }
 
 type PageValues = { webhookId: string; before: number; limit: number };
-/** A row without a delivery says that the webhook is there. */
+/** Returns one row without a delivery if the webhook exists but has none. */
 const deliveriesPage = teamRead(webhooks.teamId, (db, param: Param<PageValues>) => {
   const isBefore = sql`${deliveries.webhookId} = ${webhooks.id} and ${deliveries.seq} < ${param("before")}`;
+  const failureBody = sql<string | null>`(select value ->> 'body' from json_each(${webhooks.failureBodies})
+    where value ->> 'seq' = ${deliveries.seq})`.as("failure_body");
   const query = db
-    .select({ delivery: deliveries, resumeAt: webhooks.resumeAt })
+    .select({ delivery: deliveries, resumeAt: webhooks.resumeAt, failureBody })
     .from(webhooks)
     .leftJoin(deliveries, isBefore)
     .orderBy(desc(deliveries.seq))
@@ -66,22 +75,24 @@ export async function listDeliveries(
   const values = { webhookId, before, limit: limit + 1 };
   const rows = await authorizeRead(deps, credential, deliveriesPage(values));
   if (rows.length === 0) throw new AppError("not_found");
-  const found = rows.flatMap(({ delivery, resumeAt }) => (delivery ? [view(delivery, resumeAt)] : []));
+  const found = rows.flatMap(({ delivery, resumeAt, failureBody }) =>
+    delivery ? [view(delivery, resumeAt, failureBody)] : [],
+  );
   return cutPage(list, { limit, page: 1 }, found, (row) => row);
 }
 
 type RedeliveryValues = { teamId: string; idEnd: string; seq: number; now: number };
-/** The webhook's id by its end: a team has ten of them. */
+/** Finds the webhook by the end of its id, among the ten of its team. */
 const webhookByEnd = (param: Param<RedeliveryValues>, condition = sql`1`) =>
   sql`(select id from ${webhooks} where team_id = ${param("teamId")} and substr(id, 15) = ${param("idEnd")} and ${condition})`;
 
-/** One more try, and only one, of what has ended; what is pending is due now. */
+/** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. */
 const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
   db
     .update(deliveries)
     .set({
       status: "pending",
-      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_TRIES - 1} end`,
+      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_ATTEMPTS - 1} end`,
       dueAt: sql`${param("now")}`,
     })
     .where(
@@ -95,14 +106,8 @@ const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
 );
 const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
   db
-    .select({
-      status: deliveries.status,
-      dueAt: deliveries.dueAt,
-      sentAt: deliveries.sentAt,
-      resumeAt: webhooks.resumeAt,
-    })
+    .select({ seq: deliveries.seq })
     .from(deliveries)
-    .innerJoin(webhooks, and(eq(webhooks.teamId, deliveries.teamId), eq(webhooks.id, deliveries.webhookId)))
     .where(
       and(
         eq(deliveries.webhookId, webhookByEnd(param)),
@@ -111,7 +116,7 @@ const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
       ),
     ),
 );
-/** A person wants it now, however often it failed. */
+/** Ends a pause. A user who redelivers or replays wants it now. */
 const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
   db.update(webhooks).set({ resumeAt: null }).where(isWebhook(param)),
 );
@@ -130,13 +135,12 @@ export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): 
   const [[before], [row]] = await write(deps, queries, { isIdempotent: true });
   if (!before) throw new AppError("not_found");
   if (!row) throw new AppError("webhook_disabled");
-  // Who asks a thousand times while its message is under way has no share of the queue a thousand times as large.
-  if (!hasMessage(before, values.now)) deps.after(enqueueDeliveries(deps, [row]));
-  return view(row, null);
+  deps.after(enqueueWebhooks(deps, [{ teamId, webhookId: row.webhookId }]));
+  return view(row, null, null);
 }
 
 type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
-/** The number of the last event that a replay looks at; null where it looks at all that there are. */
+/** The number of the last event that one replay reads, or null if it reads them all. */
 const lastOf = (param: Param<ReplayValues>) =>
   sql`(select seq from ${events} where team_id = ${param("teamId")} and seq > ${param("after")}
     order by seq limit 1 offset ${MAX_REPLAYED_EVENTS - 1})`;
@@ -146,17 +150,17 @@ const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
   return db
     .insert(deliveries)
     .select(
-      sql`select ${freshDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${events} e
+      sql`select ${newDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${events} e
           on e.team_id = w.team_id and e.seq > ${param("after")} and e.seq <= ifnull(${lastOf(param)}, ${ABOVE_ALL})
         where w.team_id = ${param("teamId")} and w.id = ${param("id")} and w.status = 'enabled'
-        and ${wants(sql`w.types`, sql`e.type`)} and (${param("failedOnly")} = 0 or ${hasFailed})`,
+        and ${isReceived} and (${param("failedOnly")} = 0 or ${hasFailed})`,
     )
     .onConflictDoUpdate({
       target: [deliveries.webhookId, deliveries.seq],
       set: { status: "pending", tries: 0, dueAt: sql`excluded.due_at` },
       setWhere: sql`${deliveries.status} <> 'pending'`,
     })
-    .returning(JOB);
+    .returning({ seq: deliveries.seq });
 });
 const lastReplayed = preparedQuery((db, param: Param<ReplayValues>) =>
   db
@@ -169,9 +173,9 @@ const webhookStatus = preparedQuery((db, param: Param<{ teamId: string; id: stri
 );
 
 /**
- * Sends again what the webhook wants of the events since `after`, under their ids; with `failedOnly` only what failed.
- * What is on its way already stays so.
- * @returns how many are sent, and the event to go on after where there may be more
+ * Makes deliveries due of all events after `after` that the webhook receives, or only of those that failed. They keep their
+ * ids. Pending deliveries stay as they are.
+ * @returns how many are due, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
  */
 export async function replay(
@@ -185,8 +189,6 @@ export async function replay(
   const [rows, [webhook], , [last]] = await write(deps, queries, { isIdempotent: false });
   if (!webhook) throw new AppError("not_found");
   if (webhook.status === ("disabled" satisfies WebhookRow["status"])) throw new AppError("webhook_disabled");
-  // Each that ends sends the message of another.
-  const first = rows.toSorted((a, b) => a.seq - b.seq).slice(0, SHARE);
-  deps.after(enqueueDeliveries(deps, first));
+  if (rows.length > 0) deps.after(enqueueWebhooks(deps, [{ teamId, webhookId: id }]));
   return { deliveries: rows.length, next: last ? eventId(teamId, last.seq) : null };
 }

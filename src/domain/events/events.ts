@@ -2,11 +2,10 @@ import type { SQL } from "drizzle-orm";
 import { sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
-import type { DeliveryJob } from "../../platform/jobs.ts";
+import type { WebhookJob } from "../../platform/jobs.ts";
 import { EVENT_TYPES, events } from "../../platform/schema.ts";
 import type { Actor } from "../accounts/authorization.ts";
-import { deliveriesOf } from "./deliveries.ts";
-import { enqueueDeliveries } from "./turns.ts";
+import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 /*
  * What happened in a team. An event is written in the batch of the change that it tells of, where that changed a row:
@@ -57,7 +56,16 @@ export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 
 export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
 
-export function renderEvent({ teamId, seq, type, createdAt, actor, subjectId, subjectVersion, data }: EventRow): Event {
+export function renderEvent({
+  teamId,
+  seq,
+  type,
+  createdAt,
+  actor,
+  subjectId,
+  subjectVersion,
+  data,
+}: Omit<EventRow, "position">): Event {
   return {
     _id: eventId(teamId, seq),
     teamId,
@@ -148,9 +156,9 @@ export async function writeWithEvent<const Q extends readonly BoundQuery<unknown
   options: { isIdempotent: boolean },
 ): Promise<RowsOf<Q>> {
   const at = isBefore ? 0 : 1;
-  const told = [insert, deliveriesOf({ teamId, now: deps.system.now() })];
-  const rows = await write(deps, [...queries.slice(0, at), ...told, ...queries.slice(at)], options);
-  const jobs = rows[at + 1] as DeliveryJob[];
-  if (jobs.length > 0) deps.after(enqueueDeliveries(deps, jobs));
-  return [...rows.slice(0, at), ...rows.slice(at + told.length)] as unknown as RowsOf<Q>;
+  const added = [insert, insertDeliveries({ teamId, now: deps.system.now() })];
+  const rows = await write(deps, [...queries.slice(0, at), ...added, ...queries.slice(at)], options);
+  const jobs = rows[at + 1] as WebhookJob[];
+  if (jobs.length > 0) deps.after(enqueueWebhooks(deps, jobs));
+  return [...rows.slice(0, at), ...rows.slice(at + added.length)] as unknown as RowsOf<Q>;
 }

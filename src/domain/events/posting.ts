@@ -2,86 +2,77 @@ import type { Deps } from "../../deps.ts";
 import { DecryptionError } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { judgeAddress, surroundingsOf } from "./addresses.ts";
-import { type Attempt, unsent, type WebhookRow } from "./deliveries.ts";
+import { type Attempt, unsent } from "./attempts.ts";
+import type { WebhookRow } from "./deliveries.ts";
 import type { Event } from "./events.ts";
-import { messageHeaders, secretsOf } from "./signing.ts";
+import { currentSecrets, messageHeaders } from "./signing.ts";
+import { validateWebhookUrl } from "./webhook-url.ts";
 import { findWebhook } from "./webhooks.ts";
 
 const SECOND = 1000;
-/** What `Retry-After` may ask for. */
+/** The longest `Retry-After` that is honored: as long as the longest wait between two attempts. */
 const MAX_RETRY_AFTER_MILLISECONDS = 24 * 60 * 60 * SECOND;
 
-/** Seconds or a date (RFC 9110, section 10.2.3); 0 where it is neither. */
+/** Parses seconds or a date (RFC 9110, section 10.2.3). @returns 0 if the value is neither */
 function retryAfterMilliseconds(value: string | null, now: number): number {
   if (value === null) return 0;
-  const wanted = /^\d+$/.test(value) ? Number(value) * SECOND : Date.parse(value) - now;
-  return Math.min(Math.max(wanted || 0, 0), MAX_RETRY_AFTER_MILLISECONDS);
+  const wait = /^\d+$/.test(value) ? Number(value) * SECOND : Date.parse(value) - now;
+  return Math.min(Math.max(wait || 0, 0), MAX_RETRY_AFTER_MILLISECONDS);
 }
 
-/** What came of a try. */
-export interface Try {
+export interface PostResult {
   attempt: Attempt;
   isSuccess: boolean;
-  /** How long the receiver wants to be left alone. */
-  waitMilliseconds: number;
+  /** How long the endpoint asked us to wait. */
+  retryAfterMilliseconds: number;
 }
 
-/** Sends an event to a webhook and says what came of it. The address is judged again: the rules may have changed. */
-export async function post(
+/** Posts an event to a webhook endpoint. Validates the URL again, because the rules may have changed since it was saved. */
+export async function postEvent(
   deps: Deps,
   webhook: WebhookRow,
-  id: string,
-  event: Omit<Event, "type"> & { type: string },
-): Promise<Try> {
+  { _id: id, type, createdAt, teamId, actor, subject, data }: Omit<Event, "type"> & { type: string },
+): Promise<PostResult> {
   const at = deps.system.now();
-  const refused = (error: Attempt["error"]): Try => ({
+  const notSent = (error: Attempt["error"]): PostResult => ({
     attempt: unsent(at, error),
     isSuccess: false,
-    waitMilliseconds: 0,
+    retryAfterMilliseconds: 0,
   });
-  const judged = judgeAddress(webhook.url, surroundingsOf(deps, webhook.ownHost));
-  if ("refusal" in judged) return refused("address_refused");
-  const body = JSON.stringify({ id, type: event.type, timestamp: event.createdAt, data: event });
+  const validated = validateWebhookUrl(webhook.url, deps.settings.isInsecureWebhookAllowed);
+  if ("problem" in validated) return notSent("address_refused");
+  const body = JSON.stringify({ id, type, timestamp: createdAt, teamId, actor, subject, data });
   let headers: Record<string, string>;
   try {
-    headers = messageHeaders(secretsOf(deps, webhook, at), id, at, body);
+    headers = messageHeaders(currentSecrets(deps, webhook, at), id, at, body);
   } catch (cause) {
     if (!(cause instanceof DecryptionError)) throw cause;
-    deps.log("error", "webhook's secret can't be decrypted", { webhookId: webhook.id, teamId: webhook.teamId, cause });
-    return refused("secret_unreadable");
+    deps.log("error", "webhook_secret_unreadable", { webhookId: webhook.id, teamId: webhook.teamId, cause });
+    return notSent("secret_unreadable");
   }
-  const {
-    httpStatus,
-    error,
-    retryAfter,
-    durationMilliseconds,
-    body: responseBody,
-  } = await deps.sender.post(judged.url, headers, body);
-  const isSuccess = error === null && httpStatus !== null && httpStatus >= 200 && httpStatus < 300;
+  const reply = await deps.sender.post(validated.url, headers, body);
+  const { httpStatus, error, retryAfter, durationMilliseconds } = reply;
   const isBusy = httpStatus === 429 || httpStatus === 503;
   return {
-    attempt: { at, httpStatus, error, durationMilliseconds, responseBody },
-    isSuccess,
-    waitMilliseconds: isBusy ? retryAfterMilliseconds(retryAfter, deps.system.now()) : 0,
+    attempt: { at, httpStatus, error, durationMilliseconds, responseBody: reply.body },
+    isSuccess: error === null && httpStatus !== null && httpStatus >= 200 && httpStatus < 300,
+    retryAfterMilliseconds: isBusy ? retryAfterMilliseconds(retryAfter, deps.system.now()) : 0,
   };
 }
 
-/** Sends a `webhook.test` event, which is in no trail, at once. @returns what came back @throws `not_found` */
+/** Sends a `webhook.test` event now. The event is not in the event log. @throws `not_found` */
 export async function sendTestEvent(deps: Deps, actor: TeamActor, id: string): Promise<Attempt> {
   const webhook = await findWebhook(deps, actor, id);
-  const now = deps.system.now();
   const { teamId, keyId, kind } = actor;
-  // Its first digits are not those of an event's id: receivers drop what they have seen.
-  const testId = newId(deps.system);
   const event = {
-    _id: testId,
+    // Never the id of an event, because endpoints drop the ids that they have seen.
+    _id: newId(deps.system),
     teamId,
     type: "webhook.test",
-    createdAt: new Date(now).toISOString(),
+    createdAt: new Date(deps.system.now()).toISOString(),
     actor: { kind, keyId, userId: null, requestId: null },
     subject: { kind: "webhook", id, version: webhook.version },
     data: { _id: id },
   };
-  return (await post(deps, webhook, testId, event)).attempt;
+  return (await postEvent(deps, webhook, event)).attempt;
 }

@@ -1,121 +1,143 @@
-import { and, eq, getTableColumns, lte, ne, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, isNotNull, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import type { DeliveryJob, JobOutcome } from "../../platform/jobs.ts";
+import { given, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import type { JobOutcome, WebhookJob } from "../../platform/jobs.ts";
 import { deliveries, events, webhooks } from "../../platform/schema.ts";
+import { newId } from "../../platform/system.ts";
+import { addFailureBodies, unsent } from "./attempts.ts";
 import {
-  type Attempt,
-  type DeliveryKey,
   type DeliveryRow,
-  isDelivery,
-  isUntried,
+  deletePending,
+  ENDED_ROWS,
+  endPending,
+  enqueueWebhooks,
   isWebhook,
-  unsent,
   type WebhookKey,
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
-import { eventId, newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
-import { post, type Try } from "./posting.ts";
-import { enqueueDeliveries, takeNext, turn } from "./turns.ts";
-import type { DisabledReason } from "./webhooks.ts";
+import { newEvent, renderEvent, SYSTEM, writeWithEvent } from "./events.ts";
+import { type PostResult, postEvent } from "./posting.ts";
+import { type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf } from "./retries.ts";
 
 /*
- * A delivery's way from `pending` to `succeeded` or `failed`: one read, one POST, one write for each try.
+ * A message names a webhook. Its consumer runs one round:
  *
- *   nothing read yet         the message comes again, or recovery sends another
- *   after the POST           the write never came: the event is sent again, under the same `webhook-id`
- *   after the write          a message that comes again finds the delivery ended, or not due
+ *   1. claim     lease the webhook, and read up to five deliveries that are due: one batch
+ *   2. send      at the same time
+ *   3. settle    store all outcomes, release the lease, and read when the next delivery is due: one batch
+ *   4. continue  send the message of the next round, delayed until then
  *
- * So an event may arrive twice and is never lost. A try that is due within 15 minutes comes by its message's delay, a
- * later one by recovery, which goes by the rows alone and so also finds what was lost. While a webhook is paused its
- * deliveries stay due; when they are sent is decided in `turns.ts`. Neither a message nor its batch waits for a receiver
- * that takes its time: the try goes on without them.
+ * The lease lets each webhook hold one invocation at a time. A second message finds the lease and is acked. No event is
+ * stranded by that, because a delivery is inserted before its message is sent, and D1 runs batches one after another:
+ *
+ *   inserted before the settle batch   that batch sees the delivery, and step 4 sends a message
+ *   inserted after it                  the delivery's own message finds no lease, and claims the webhook
+ *
+ * A pause or a rest that outlives the lease also acks messages, so step 4 sends a message for its end even if nothing is
+ * due yet. Everything else is left to the recovery job, which reads only the rows: waits of more than 15 minutes, lost
+ * messages, and consumers that died.
+ *
+ *   died before step 2                 the lease expires, the deliveries are still due
+ *   died between steps 2 and 3         the same; events are sent again with the same `webhook-id`
+ *   died between steps 3 and 4         nothing is leased, what is left is due
  */
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 
-/** Between a try and the next, after the example of Standard Webhooks: 75 hours in all. */
-const WAITS_MILLISECONDS = [
-  5 * SECOND,
-  ...[5, 30].map((minutes) => minutes * MINUTE),
-  ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR),
-];
-export const MAX_TRIES = WAITS_MILLISECONDS.length + 1;
-const JITTER = 0.2;
+/** Longer than a round takes: an attempt has 15 s, and D1's retries a few more. A late round may send an event twice. */
+export const LEASE_MILLISECONDS = 30 * SECOND;
+/** An invocation has six connections. */
+export const MAX_IN_FLIGHT = 5;
+/** A message may arrive early by this much, because clocks differ. */
+const CLOCK_SKEW_MILLISECONDS = 2 * SECOND;
+/** The recovery job sends messages for later times. It comes every 5 minutes, which such waits can bear. */
 const MAX_MESSAGE_DELAY_MILLISECONDS = 15 * MINUTE;
-/** Clocks differ: a message may come so much before its time. */
-const EARLY_MILLISECONDS = 2 * SECOND;
-/** From so many failures in a row on, a webhook is sent one delivery at a time, ever more seldom. */
-const MAX_FAILURES = 10;
-const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
-const MAX_PAUSE_MILLISECONDS = HOUR;
-const MAX_FAILING_MILLISECONDS = 5 * DAY;
-const KEPT_ATTEMPTS = MAX_TRIES;
-/** A message waits so long for a receiver. Most answer within it. */
-export const PATIENCE_MILLISECONDS = 500;
-/** The webhook as it was read: what its team has changed since is not judged by how the old one did. */
-type ReadWebhook = WebhookKey & Pick<WebhookRow, "version">;
-type ReadDelivery = DeliveryRow & { share: number };
+/** A webhook rests after a round that takes longer than this. */
+const FAST_ROUND_MILLISECONDS = SECOND;
+/** The rest is 15 times as long as the round exceeded that: an endpoint that takes 15 s holds a fifteenth of an invocation. */
+const REST_FACTOR = 15;
 
-const deliveryOf = preparedQuery((db, param: Param<DeliveryKey>) =>
+type Lease = WebhookKey & { leaseId: string };
+type Claim = Lease & { leaseEndsAt: number; latest: number };
+
+/** Repeating it after a lost response changes nothing. */
+const claimWebhook = preparedQuery((db, param: Param<Claim>) => {
+  const isFree = and(
+    eq(webhooks.status, "enabled"),
+    lte(webhooks.leaseEndsAt, param("latest")),
+    lte(sql`coalesce(${webhooks.resumeAt}, 0)`, param("latest")),
+    sql`exists (select 1 from deliveries where webhook_id = ${param("id")} and due_at <= ${param("latest")})`,
+  );
+  return db
+    .update(webhooks)
+    .set(given(param, "leaseId", "leaseEndsAt"))
+    .where(and(isWebhook(param), or(isFree, eq(webhooks.leaseId, param("leaseId")))));
+});
+
+/** The oldest due deliveries and their events, if the lease is ours. Each column needs its own name in a batch. */
+const claimedDeliveries = preparedQuery((db, param: Param<Claim>) =>
   db
-    .select({ ...getTableColumns(deliveries), ...turn })
-    .from(deliveries)
-    .where(isDelivery(param)),
-);
-const eventOf = preparedQuery((db, param: Param<{ teamId: string; seq: number }>) =>
-  db
-    .select()
-    .from(events)
-    .where(and(eq(events.teamId, param("teamId")), eq(events.seq, param("seq")))),
+    .select({
+      ...getTableColumns(deliveries),
+      eventCreatedAt: sql<number | null>`${events.createdAt}`.as("event_created_at"),
+      actor: events.actor,
+      subjectId: events.subjectId,
+      subjectVersion: events.subjectVersion,
+      data: events.data,
+    })
+    .from(webhooks)
+    .innerJoin(deliveries, and(eq(deliveries.webhookId, webhooks.id), lte(deliveries.dueAt, param("latest"))))
+    .leftJoin(events, and(eq(events.teamId, webhooks.teamId), eq(events.seq, deliveries.seq)))
+    .where(and(isWebhook(param), eq(webhooks.leaseId, param("leaseId"))))
+    .orderBy(deliveries.dueAt, deliveries.seq)
+    .limit(MAX_IN_FLIGHT),
 );
 
-type TriedValues = DeliveryKey & { status: string; attempts: string; tries: number; dueAt: number | null };
-/** A success counts, whatever another worker wrote. */
-const succeed = preparedQuery((db, param: Param<TriedValues>) =>
-  db
+/**
+ * One statement for all, because D1 runs statements one by one. A success is stored in any case. A failure is dropped if the
+ * delivery has changed since it was read.
+ */
+const storeOutcomes = preparedQuery((db, param: Param<WebhookKey & { outcomes: string }>) => {
+  const read = (name: keyof Outcome) => sql`(json_each.value ->> ${name})`;
+  const isUnchanged = sql`${deliveries.status} = 'pending' and ${deliveries.tries} = ${read("before")}`;
+  return db
     .update(deliveries)
-    .set(given(param, "status", "attempts", "tries", "dueAt"))
-    .where(and(isDelivery(param), ne(deliveries.status, "succeeded"))),
-);
-const fail = preparedQuery((db, param: Param<TriedValues & { before: number }>) =>
-  db
-    .update(deliveries)
-    .set(given(param, "status", "attempts", "tries", "dueAt"))
-    .where(isUntried(param)),
-);
-const removeDelivery = preparedQuery((db, param: Param<DeliveryKey>) => db.delete(deliveries).where(isDelivery(param)));
+    .set({
+      status: read("status"),
+      attempts: read("attempts"),
+      tries: read("tries"),
+      dueAt: read("dueAt"),
+    })
+    .from(sql`json_each(${param("outcomes")})`)
+    .where(
+      sql`${deliveries.webhookId} = ${param("id")} and ${deliveries.teamId} = ${param("teamId")}
+        and ${deliveries.seq} in (select value ->> 'seq' from json_each(${param("outcomes")}))
+        and ${deliveries.seq} = ${read("seq")}
+        and iif(${read("status")} = 'succeeded', ${deliveries.status} <> 'succeeded', ${isUnchanged})`,
+    );
+});
 
-const isAsRead = (param: Param<ReadWebhook>) => and(isWebhook(param), eq(webhooks.version, param("version")));
-/** The webhook is well; nothing is written where it was. A pause that was asked for meanwhile is kept. */
-const heal = preparedQuery((db, param: Param<ReadWebhook & { knownPause: number }>) =>
-  db
+type Release = Lease & Omit<Health, "disabledReason"> & { version: number; leaseEndsAt: number; failureBodies: string };
+/** The health is stored only if the team has not changed the webhook since it was read: the new URL starts without failures. */
+const releaseWebhook = preparedQuery((db, param: Param<Release>) => {
+  const ifUnchanged = (name: "failures" | "failingSince" | "resumeAt") =>
+    sql`iif(${webhooks.version} = ${param("version")}, ${param(name)}, ${webhooks[name]})`;
+  return db
     .update(webhooks)
     .set({
-      failures: 0,
-      failingSince: null,
-      resumeAt: sql`nullif(${webhooks.resumeAt}, ${param("knownPause")})`,
+      leaseId: null,
+      ...given(param, "leaseEndsAt", "failureBodies"),
+      failures: ifUnchanged("failures"),
+      failingSince: ifUnchanged("failingSince"),
+      resumeAt: ifUnchanged("resumeAt"),
     })
-    .where(and(isAsRead(param), sql`(${webhooks.failures} > 0 or ${webhooks.resumeAt} = ${param("knownPause")})`)),
-);
-/** Stands behind the delivery's update, and counts what that has changed. */
-const countFailure = preparedQuery((db, param: Param<ReadWebhook & { now: number; resumeAt: number }>) =>
-  db
-    .update(webhooks)
-    .set({
-      failures: sql`${webhooks.failures} + 1`,
-      failingSince: sql`coalesce(${webhooks.failingSince}, ${param("now")})`,
-      resumeAt: sql`nullif(max(coalesce(${webhooks.resumeAt}, 0), ${param("resumeAt")}), 0)`,
-    })
-    .where(and(isAsRead(param), sql`changes() > 0`)),
-);
-type DisableValues = ReadWebhook & { disabledReason: DisabledReason; updatedAt: number; failingBefore: number | null };
-/** Only where it has not become well meanwhile, unless it said itself that it is gone. */
-const disable = preparedQuery((db, param: Param<DisableValues>) =>
+    .where(and(isWebhook(param), eq(webhooks.leaseId, param("leaseId"))));
+});
+
+type Disabling = Lease & { version: number; disabledReason: string; updatedAt: number };
+const disableWebhook = preparedQuery((db, param: Param<Disabling>) =>
   db
     .update(webhooks)
     .set({
@@ -125,173 +147,127 @@ const disable = preparedQuery((db, param: Param<DisableValues>) =>
     })
     .where(
       and(
-        isAsRead(param),
+        isWebhook(param),
+        eq(webhooks.leaseId, param("leaseId")),
+        eq(webhooks.version, param("version")),
         eq(webhooks.status, "enabled"),
-        sql`(${param("failingBefore")} is null or ${webhooks.failingSince} <= ${param("failingBefore")})`,
       ),
     ),
 );
-/** Of a webhook that fails again and again, one worker at a time wins the try. */
-const claimTry = preparedQuery((db, param: Param<ReadWebhook & { now: number; resumeAt: number }>) =>
+
+const nextDue = preparedQuery((db, param: Param<WebhookKey>) =>
   db
-    .update(webhooks)
-    .set(given(param, "resumeAt"))
-    .where(and(isAsRead(param), lte(sql`coalesce(${webhooks.resumeAt}, 0)`, param("now"))))
-    .returning({ id: webhooks.id }),
+    .select({ dueAt: sql<number | null>`min(${deliveries.dueAt})` })
+    .from(deliveries)
+    .where(and(eq(deliveries.webhookId, param("id")), isNotNull(deliveries.dueAt))),
 );
 
-/** A number from 0 to 1. */
-function random({ system }: Deps): number {
-  const [high = 0, low = 0] = system.randomBytes(2);
-  return (high * 256 + low) / 65_535;
-}
-
-/** How long a webhook is left alone after so many failures in a row. */
-const pauseMilliseconds = (failures: number) =>
-  Math.min(FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10), MAX_PAUSE_MILLISECONDS);
-
-/**
- * One delivery's job. A message that comes twice, late or early finds nothing that is due.
- * @returns what is to become of its message; `rest` where the receiver takes its time, for which no message waits
- */
-export async function deliver(
-  deps: Deps,
-  { teamId, webhookId, seq }: DeliveryJob,
-): Promise<JobOutcome | { rest: Promise<JobOutcome> }> {
+/** Runs one round of a webhook. A message that arrives twice, early, or late finds nothing to claim. */
+export async function sendDueDeliveries(deps: Deps, job: WebhookJob): Promise<JobOutcome> {
   const now = deps.system.now();
-  const queries = [
-    webhookByKey({ teamId, id: webhookId }),
-    deliveryOf({ webhookId, seq }),
-    eventOf({ teamId, seq }),
-  ] as const;
-  const [[webhook], [delivery], [event]] = await read(deps, queries);
-  if (!delivery || delivery.dueAt === null) return "not ours";
-  if (delivery.dueAt > now + EARLY_MILLISECONDS) return "not due";
-  if (delivery.ahead >= delivery.share) return "not its turn";
-  if (!webhook) {
-    await leave(deps, delivery, [removeDelivery(delivery)]);
-    return "webhook gone";
+  const key: WebhookKey = { teamId: job.teamId, id: job.webhookId };
+  const lease: Lease = { ...key, leaseId: newId(deps.system) };
+  const claim = { ...lease, leaseEndsAt: now + LEASE_MILLISECONDS, latest: now + CLOCK_SKEW_MILLISECONDS };
+  const queries = [claimWebhook(claim), webhookByKey(key), claimedDeliveries(claim)] as const;
+  const [, [webhook], rows] = await write(deps, queries, { isIdempotent: true });
+  if (webhook?.status !== "enabled") return endUnsent(deps, job, webhook);
+  if (webhook.leaseId !== lease.leaseId) {
+    if (webhook.leaseEndsAt > claim.latest) return webhook.leaseId === null ? "webhook_resting" : "webhook_leased";
+    return (webhook.resumeAt ?? 0) > claim.latest ? "webhook_paused" : "nothing_due";
   }
-  if (webhook.status === "disabled" || !event) {
-    const error = event ? "webhook_disabled" : "event_purged";
-    await leave(deps, delivery, [fail(triedValues(delivery, unsent(now, error), "failed"))]);
-    return "failed unsent";
-  }
-  const { resumeAt, knownPause } = await pauseOf(deps, webhook, now);
-  if (resumeAt !== null) {
-    const waitMilliseconds = (resumeAt - now) * (1 + JITTER * random(deps));
-    return isByMessage(webhook.failures, waitMilliseconds)
-      ? { retryAfterSeconds: seconds(waitMilliseconds) }
-      : "paused";
-  }
-  const posted = post(deps, webhook, eventId(teamId, seq), renderEvent(event));
-  const settled = posted.then(async (result): Promise<JobOutcome> => {
-    if (!result.isSuccess) return settleFailure(deps, webhook, delivery, result);
-    const success = succeed(triedValues(delivery, result.attempt, "succeeded"));
-    const isRestart = webhook.failures >= MAX_FAILURES;
-    await leave(deps, delivery, [success, heal({ ...webhook, knownPause })], { isRestart });
-    return "succeeded";
-  });
-  const inTime = () => false;
-  const patience = deps.system.sleep(PATIENCE_MILLISECONDS).then(() => true);
-  const isSlow = await Promise.race([posted.then(inTime, inTime), patience]);
-  return isSlow ? { rest: settled } : settled;
+  const round = rows.slice(0, webhook.failures < MAX_FAILURES ? MAX_IN_FLIGHT : 1);
+  const sent = await Promise.all(round.map((row) => sendOne(deps, webhook, row)));
+  const roundMilliseconds = deps.system.now() - now;
+  return settle(deps, lease, webhook, sent, roundMilliseconds);
 }
 
-/** Writes what ends a delivery, or puts it off, and sends the message of the one that moves up. */
-async function leave(
-  deps: Deps,
-  delivery: ReadDelivery,
-  queries: BoundQuery<unknown>[],
-  options?: { isRestart: boolean },
-): Promise<void> {
-  const all = [takeNext(deps, delivery, options), ...queries] as const;
-  const [jobs] = await write(deps, all, { isIdempotent: true });
-  await enqueueDeliveries(deps, jobs);
+interface Sent {
+  delivery: DeliveryRow;
+  result: PostResult;
+  isPurged: boolean;
 }
 
-const seconds = (milliseconds: number) => Math.ceil(milliseconds / SECOND);
-/** Whether a wait is left to the queue. Of a webhook that fails again and again, many may wait: recovery sends them. */
-const isByMessage = (failures: number, waitMilliseconds: number) =>
-  failures < MAX_FAILURES && waitMilliseconds <= MAX_MESSAGE_DELAY_MILLISECONDS;
+type ClaimedDelivery = RowsOf<[ReturnType<typeof claimedDeliveries>]>[0][number];
 
-/**
- * Until when nothing is sent to the webhook; null where this delivery is to be tried now. `knownPause` is the pause that
- * this try begins under, which its success ends; 0 where there is none.
- */
-async function pauseOf(
+async function sendOne(deps: Deps, webhook: WebhookRow, delivery: ClaimedDelivery): Promise<Sent> {
+  const { teamId, seq, type, eventCreatedAt: createdAt, actor, subjectId, subjectVersion, data } = delivery;
+  if (createdAt === null || actor === null || subjectId === null || data === null) {
+    const attempt = unsent(deps.system.now(), "event_purged");
+    return { delivery, result: { attempt, isSuccess: false, retryAfterMilliseconds: 0 }, isPurged: true };
+  }
+  const event = renderEvent({ teamId, seq, type, createdAt, actor, subjectId, subjectVersion, data });
+  return { delivery, result: await postEvent(deps, webhook, event), isPurged: false };
+}
+
+async function settle(
   deps: Deps,
+  lease: Lease,
   webhook: WebhookRow,
-  now: number,
-): Promise<{ resumeAt: number | null; knownPause: number }> {
-  const knownPause = webhook.resumeAt ?? 0;
-  if (knownPause > now) return { resumeAt: knownPause, knownPause };
-  if (webhook.failures < MAX_FAILURES) return { resumeAt: null, knownPause };
-  const resumeAt = now + pauseMilliseconds(webhook.failures);
-  const [claimed] = await write(deps, [claimTry({ ...webhook, now, resumeAt })], { isIdempotent: false });
-  return claimed.length > 0 ? { resumeAt: null, knownPause: resumeAt } : { resumeAt, knownPause };
-}
-
-/** The columns of a delivery after a try, or after none, where it ends without. */
-function triedValues(
-  delivery: DeliveryRow,
-  attempt: Attempt | null,
-  status: DeliveryRow["status"],
-  dueAt: number | null = null,
-): TriedValues & { before: number } {
-  const attempts: Attempt[] = attempt === null ? [] : [attempt];
-  return {
-    webhookId: delivery.webhookId,
-    seq: delivery.seq,
-    status,
-    attempts: JSON.stringify([...JSON.parse(delivery.attempts), ...attempts].slice(-KEPT_ATTEMPTS)),
-    before: delivery.tries,
-    tries: delivery.tries + attempts.length,
-    dueAt,
-  };
-}
-
-async function settleFailure(
-  deps: Deps,
-  webhook: WebhookRow,
-  delivery: ReadDelivery,
-  { attempt, waitMilliseconds }: Try,
+  sent: Sent[],
+  roundMilliseconds: number,
 ): Promise<JobOutcome> {
   const now = deps.system.now();
-  const isGone = attempt.httpStatus === 410;
-  // A webhook that hears of little may have failed once, days ago.
-  const hasFailedOften = webhook.failures >= MAX_FAILURES;
-  const isTooLong = hasFailedOften && now - (webhook.failingSince ?? now) >= MAX_FAILING_MILLISECONDS;
-  const wait = WAITS_MILLISECONDS[delivery.tries];
-  const isLast = isGone || isTooLong || wait === undefined;
-  const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(deps));
-  const delaySeconds = seconds(Math.max(jittered, waitMilliseconds));
-  const tried = isLast
-    ? triedValues(delivery, attempt, "failed")
-    : triedValues(delivery, attempt, "pending", now + delaySeconds * SECOND);
-
-  const failures = webhook.failures + 1;
-  const pause = Math.max(waitMilliseconds, failures < MAX_FAILURES ? 0 : pauseMilliseconds(failures));
   const { teamId, id, version } = webhook;
-  const asRead: ReadWebhook = { teamId, id, version };
-  const counted = countFailure({ ...asRead, now, resumeAt: pause === 0 ? 0 : now + pause });
-  const next = takeNext(deps, delivery);
-  if (isGone || isTooLong) {
-    const reason: DisabledReason = isGone ? "gone" : "failing";
-    const event = newEvent(deps, "webhook.disabled", SYSTEM, { ...asRead, version: version + 1 }, { reason });
-    const failingBefore = isGone ? null : now - MAX_FAILING_MILLISECONDS;
-    const change = disable({ ...asRead, disabledReason: reason, updatedAt: now, failingBefore });
-    const queries = [change, next, fail(tried), counted] as const;
-    const [, jobs] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-    await enqueueDeliveries(deps, jobs);
-    return `failed, webhook ${reason}`;
+  const posted = sent.flatMap(({ result, isPurged }) => (isPurged ? [] : [result]));
+  const { disabledReason: reason, ...health } =
+    posted.length > 0 ? healthAfter(webhook, posted, now) : { ...webhook, disabledReason: null };
+  const outcomes = sent.map(({ delivery, result, isPurged }) =>
+    outcomeOf(deps.system, delivery, result, isPurged || reason !== null),
+  );
+  const slowness = Math.max(0, roundMilliseconds - FAST_ROUND_MILLISECONDS);
+  const rest = Math.min(slowness * REST_FACTOR, MAX_MESSAGE_DELAY_MILLISECONDS);
+  const bodies = sent.map(({ delivery, result: { isSuccess, attempt } }) => ({
+    seq: delivery.seq,
+    body: isSuccess ? "" : attempt.responseBody,
+  }));
+  const release: Release = {
+    ...lease,
+    version,
+    failures: health.failures,
+    failingSince: health.failingSince,
+    resumeAt: health.resumeAt,
+    leaseEndsAt: now + rest,
+    failureBodies: addFailureBodies(webhook.failureBodies, bodies),
+  };
+  const store = storeOutcomes({ teamId, id, outcomes: JSON.stringify(outcomes) });
+  const last = [releaseWebhook(release), webhookByKey(lease), nextDue(lease)] as const;
+  if (reason === null) {
+    const [, , [after], [next]] = await write(deps, [store, ...last], { isIdempotent: true });
+    await continueLater(deps, after, next?.dueAt ?? null, rest > 0);
+    return posted.some(({ isSuccess }) => isSuccess) ? "succeeded" : "failed";
   }
-  if (isByMessage(failures, pause)) {
-    const [jobs] = await write(deps, [next, fail(tried), counted], { isIdempotent: true });
-    await enqueueDeliveries(deps, jobs, seconds(pause));
-  } else await write(deps, [fail(tried), counted], { isIdempotent: true });
-  if (isLast) return "failed";
-  return delaySeconds * SECOND <= MAX_MESSAGE_DELAY_MILLISECONDS
-    ? { retryAfterSeconds: delaySeconds }
-    : "tried, left to recovery";
+  const disable = disableWebhook({ ...lease, version, disabledReason: reason, updatedAt: now });
+  const event = newEvent(deps, "webhook.disabled", SYSTEM, { teamId, id, version: version + 1 }, { reason });
+  const queries = [disable, store, endPending(webhook, now), ...last] as const;
+  const [, , , , [after], [next]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  await continueLater(deps, after, next?.dueAt ?? null, rest > 0);
+  return `webhook_disabled_${reason}`;
+}
+
+/** Sends the message of the next round. If another round has the lease, that one sends it. */
+async function continueLater(
+  deps: Deps,
+  webhook: WebhookRow | undefined,
+  dueAt: number | null,
+  isResting: boolean,
+): Promise<void> {
+  if (!webhook || webhook.leaseId !== null) return;
+  const job: WebhookJob = { teamId: webhook.teamId, webhookId: webhook.id };
+  if (webhook.status === "disabled") {
+    if (dueAt !== null) await enqueueWebhooks(deps, [job]);
+    return;
+  }
+  if (dueAt === null && webhook.resumeAt === null && !isResting) return;
+  const wait = Math.max(dueAt ?? 0, webhook.resumeAt ?? 0, webhook.leaseEndsAt) - deps.system.now();
+  if (wait > MAX_MESSAGE_DELAY_MILLISECONDS) return;
+  await enqueueWebhooks(deps, [job], Math.max(0, Math.ceil(wait / SECOND)));
+}
+
+/** Ends deliveries of a webhook that is disabled or deleted, a bounded number for each message. */
+async function endUnsent(deps: Deps, job: WebhookJob, webhook: WebhookRow | undefined): Promise<JobOutcome> {
+  const key: WebhookKey = { teamId: job.teamId, id: job.webhookId };
+  const query = webhook ? endPending(key, deps.system.now()) : deletePending(key);
+  const [ended] = await write(deps, [query], { isIdempotent: true });
+  if (ended.length === ENDED_ROWS) await enqueueWebhooks(deps, [job]);
+  return webhook ? "webhook_disabled" : "webhook_deleted";
 }

@@ -44,8 +44,8 @@ export const encryptSecret = (deps: Deps, key: WebhookKey, secret: string) =>
 const decrypt = (deps: Deps, key: WebhookKey, encrypted: string) =>
   deps.secrets.decrypt(encrypted, encryptionContext(key));
 
-/** The secrets that sign at `now`, the newest first. @throws DecryptionError */
-export function secretsOf(deps: Deps, row: WebhookRow, now: number): string[] {
+/** The secrets that sign at `now`, newest first. @throws DecryptionError */
+export function currentSecrets(deps: Deps, row: WebhookRow, now: number): string[] {
   const { encryptedSecret, oldEncryptedSecret, oldSecretEndsAt } = row;
   const isOldGood = oldEncryptedSecret !== null && (oldSecretEndsAt ?? 0) > now;
   return [encryptedSecret, ...(isOldGood ? [oldEncryptedSecret] : [])].map((one) => decrypt(deps, row, one));
@@ -57,7 +57,7 @@ export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string):
     return encryptSecret(deps, row, decrypt(deps, row, encrypted));
   } catch (cause) {
     if (!(cause instanceof DecryptionError)) throw cause;
-    deps.log("error", "webhook's secret can't be decrypted", { webhookId: row.id, teamId: row.teamId, cause });
+    deps.log("error", "webhook_secret_unreadable", { webhookId: row.id, teamId: row.teamId, cause });
     return null;
   }
 }

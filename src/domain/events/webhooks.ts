@@ -1,27 +1,44 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { webhooks } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import { judgeAddress, surroundingsOf } from "./addresses.ts";
-import { isWebhook, type WebhookKey, type WebhookRow, webhookByKey } from "./deliveries.ts";
-import { type EventType, newEvent, writeWithEvent } from "./events.ts";
+import {
+  deletePending,
+  ENDED_ROWS,
+  endPending,
+  enqueueWebhooks,
+  isWebhook,
+  type WebhookKey,
+  type WebhookRow,
+  webhookByKey,
+} from "./deliveries.ts";
+import {
+  type EventType,
+  type EventValues,
+  eventValues,
+  insertEvent,
+  type NewEvent,
+  newEvent,
+  writeWithEvent,
+} from "./events.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { validateWebhookUrl } from "./webhook-url.ts";
 
-/** Each adds a row written to every event of the team. */
+/** Each webhook adds two rows written to every event of the team. */
 export const MAX_WEBHOOKS = 10;
-/** For so long the secret before signs too, so that a receiver can take up the new one without missing anything. */
+/** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
 export const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
 
-/** Why a webhook is disabled: its team asked, it answered 410, or it took nothing for days. */
+/** Its team disabled it, it responded 410, or it had no success for days. */
 export type DisabledReason = "requested" | "gone" | "failing";
 
-/** A webhook as its team sees it. Instants are milliseconds since the epoch. */
+/** A webhook as its team sees it. Times are milliseconds since the epoch. */
 export interface Webhook
   extends Pick<WebhookRow, "id" | "teamId" | "url" | "description" | "status" | "createdAt" | "updatedAt" | "version"> {
-  /** Null for all. */
+  /** Null for all types. */
   types: EventType[] | null;
   disabledReason: DisabledReason | null;
 }
@@ -46,10 +63,37 @@ function view(row: WebhookRow): Webhook {
 }
 
 /** @throws `invalid_input` */
-function acceptAddress(deps: Deps, text: string, ownHost: string): string {
-  const judged = judgeAddress(text, surroundingsOf(deps, ownHost));
-  if ("url" in judged) return judged.url;
-  throw new AppError("invalid_input", { errors: [{ path: "url", message: judged.refusal }] });
+function normalizeUrl(deps: Deps, text: string): string {
+  const validated = validateWebhookUrl(text, deps.settings.isInsecureWebhookAllowed);
+  if ("url" in validated) return validated.url;
+  throw new AppError("invalid_input", { errors: [{ path: "url", message: validated.problem }] });
+}
+
+const VERSION = (param: Param<EventValues>): SQL => sql`(select ${webhooks.version} from ${webhooks}
+  where ${webhooks.teamId} = ${param("teamId")} and ${webhooks.id} = ${param("subjectId")})`;
+const insertUpdatedEvent = preparedQuery((db, param: Param<EventValues>) =>
+  insertEvent(db, param, { subjectVersion: VERSION(param), data: sql`${param("data")}` }),
+);
+const insertDeletedEvent = preparedQuery((db, param: Param<EventValues>) => {
+  const row = { subjectVersion: VERSION(param), data: sql`${param("data")}` };
+  return insertEvent(db, param, row, sql`where ${VERSION(param)} is not null`);
+});
+
+/** The event of an update or a deletion, with the version that the webhook has, or had last. */
+function webhookEvent(
+  deps: Deps,
+  type: "webhook.updated" | "webhook.deleted",
+  actor: TeamActor,
+  key: WebhookKey,
+  data: Record<string, unknown> = {},
+): NewEvent {
+  const isBefore = type === "webhook.deleted";
+  const values = {
+    ...eventValues(deps, type, actor, key),
+    subjectVersion: null,
+    data: JSON.stringify({ _id: key.id, ...data }),
+  };
+  return { teamId: key.teamId, isBefore, insert: (isBefore ? insertDeletedEvent : insertUpdatedEvent)(values) };
 }
 
 export interface NewWebhook {
@@ -58,29 +102,27 @@ export interface NewWebhook {
   description: string;
 }
 
-/** The limit is decided here, also between two inserts at once. The id makes it idempotent. */
+/** The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent. */
 const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, param("teamId"))})`;
   return insertWhere(db, webhooks, rowOf(webhooks, param), sql`${count} < ${MAX_WEBHOOKS}`);
 });
 
 /**
- * `ownHost` is the host of the request: an address there is refused.
- * @returns the webhook, and the secret that no later answer shows
- * @throws `invalid_input` for an address that nothing is sent to, `too_many_webhooks` above ten
+ * @returns the webhook and its secret, which no later response shows
+ * @throws `invalid_input` for a URL that is not allowed, `too_many_webhooks`
  */
 export async function createWebhook(
   deps: Deps,
   actor: TeamActor,
   { url, types, description }: NewWebhook,
-  ownHost: string,
 ): Promise<{ webhook: Webhook; secret: string }> {
   const now = deps.system.now();
   const key = { id: newId(deps.system), teamId: actor.teamId };
   const secret = newSecret(deps.system);
   const row: WebhookRow = {
     ...key,
-    url: acceptAddress(deps, url, ownHost),
+    url: normalizeUrl(deps, url),
     types: storedTypes(types),
     description,
     status: "enabled",
@@ -92,10 +134,12 @@ export async function createWebhook(
     failures: 0,
     failingSince: null,
     resumeAt: null,
-    ownHost,
+    leaseId: null,
+    leaseEndsAt: 0,
     createdAt: now,
     updatedAt: now,
     version: 0,
+    failureBodies: "[]",
   };
   const event = newEvent(deps, "webhook.created", actor, row);
   const [, [stored]] = await writeWithEvent(deps, event, [insertWebhook(row), webhookByKey(key)], {
@@ -112,7 +156,7 @@ const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
   query: db.select().from(webhooks).orderBy(webhooks.id).$dynamic(),
 }));
 
-/** All of the team's, oldest first. */
+/** Lists the team's webhooks, oldest first. */
 export async function listWebhooks(deps: Deps, credential: Credential<"team">): Promise<Webhook[]> {
   return (await authorizeRead(deps, credential, webhooksOfTeam({}))).map(view);
 }
@@ -129,7 +173,7 @@ export async function fetchWebhook(deps: Deps, credential: Credential<"team">, i
   return view(row);
 }
 
-/** The row itself, for who is authorised already. @throws `not_found` */
+/** Fetches the row for a caller who is already authorized. @throws `not_found` */
 export async function findWebhook(deps: Deps, { teamId }: TeamActor, id: string): Promise<WebhookRow> {
   const [[row]] = await read(deps, [webhookByKey({ teamId, id })]);
   if (!row) throw new AppError("not_found");
@@ -140,10 +184,9 @@ export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] |
   status?: WebhookRow["status"] | undefined;
 };
 
-/** Null leaves a column as it is; `hasTypes` says whether `types` is given, of which null is a value. */
+/** Null leaves a column as it is. `hasTypes` says whether to set `types`, because null is one of its values. */
 type ChangeValues = WebhookKey & {
   url: string | null;
-  ownHost: string | null;
   hasTypes: number;
   types: string | null;
   description: string | null;
@@ -151,26 +194,24 @@ type ChangeValues = WebhookKey & {
   updatedAt: number;
 };
 
-/** Enabled, or sent elsewhere, it begins anew: what failed before is forgotten. */
+/** Enabling it or changing its URL resets its failures. The lease stays: its round is still running. */
 const updateById = preparedQuery((db, param: Param<ChangeValues>) => {
-  const changed = (name: "url" | "ownHost" | "description" | "status") =>
-    sql`coalesce(${param(name)}, ${webhooks[name]})`;
-  const isNew = sql`(${param("status")} = 'enabled' or ${param("url")} is not null)`;
-  const kept = (name: "failures" | "failingSince" | "resumeAt", anew: ReturnType<typeof sql>) =>
-    sql`case when ${isNew} then ${anew} else ${webhooks[name]} end`;
+  const changed = (name: "url" | "description" | "status") => sql`coalesce(${param(name)}, ${webhooks[name]})`;
+  const isReset = sql`(${param("status")} = 'enabled' or ${param("url")} is not null)`;
+  const resetFailures = (name: "failures" | "failingSince" | "resumeAt", initial: SQL) =>
+    sql`case when ${isReset} then ${initial} else ${webhooks[name]} end`;
   return db
     .update(webhooks)
     .set({
       url: changed("url"),
-      ownHost: changed("ownHost"),
       types: sql`case when ${param("hasTypes")} then ${param("types")} else ${webhooks.types} end`,
       description: changed("description"),
       status: changed("status"),
       disabledReason: sql`case ${param("status")} when 'enabled' then null when 'disabled' then 'requested'
         else ${webhooks.disabledReason} end`,
-      failures: kept("failures", sql`0`),
-      failingSince: kept("failingSince", sql`null`),
-      resumeAt: kept("resumeAt", sql`null`),
+      failures: resetFailures("failures", sql`0`),
+      failingSince: resetFailures("failingSince", sql`null`),
+      resumeAt: resetFailures("resumeAt", sql`null`),
       ...given(param, "updatedAt"),
       version: sql`${webhooks.version} + 1`,
     })
@@ -178,30 +219,36 @@ const updateById = preparedQuery((db, param: Param<ChangeValues>) => {
     .returning();
 });
 
-/** @throws `not_found`, `invalid_input` for an address that nothing is sent to */
+/**
+ * Disabling ends the pending deliveries, the first of them in the same batch.
+ * @throws `not_found`, `invalid_input` for a URL that is not allowed
+ */
 export async function updateWebhook(
   deps: Deps,
   actor: TeamActor,
   id: string,
   changes: WebhookChanges,
-  ownHost: string,
 ): Promise<Webhook> {
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
+  const now = deps.system.now();
   const update = updateById({
     ...key,
-    url: url === undefined ? null : acceptAddress(deps, url, ownHost),
-    ownHost: url === undefined ? null : ownHost,
+    url: url === undefined ? null : normalizeUrl(deps, url),
     hasTypes: types === undefined ? 0 : 1,
     types: storedTypes(types),
     description: description ?? null,
     status: status ?? null,
-    updatedAt: deps.system.now(),
+    updatedAt: now,
   });
   const fields = Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-  const event = newEvent(deps, "webhook.updated", actor, key, { fields });
-  const [[row]] = await writeWithEvent(deps, event, [update], { isIdempotent: false });
+  const event = webhookEvent(deps, "webhook.updated", actor, key, { fields });
+  const end = status === "disabled" ? [endPending(key, now)] : [];
+  const [[row], ended] = await writeWithEvent(deps, event, [update, ...end], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
+  const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
+  if (isResumed || ended?.length === ENDED_ROWS)
+    deps.after(enqueueWebhooks(deps, [{ teamId: row.teamId, webhookId: id }]));
   return view(row);
 }
 
@@ -209,12 +256,16 @@ const deleteById = preparedQuery((db, param: Param<WebhookKey>) =>
   db.delete(webhooks).where(isWebhook(param)).returning({ id: webhooks.id }),
 );
 
-/** What is on its way to it is not sent any more; recovery removes the log of its deliveries in time. @throws `not_found` */
+/** Pending deliveries go with it. The recovery job purges the others when their events expire. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
-  const event = newEvent(deps, "webhook.deleted", actor, key);
-  const [rows] = await writeWithEvent(deps, event, [deleteById(key)], { isIdempotent: false });
+  const event = webhookEvent(deps, "webhook.deleted", actor, key);
+  const queries = [deleteById(key), deletePending(key)] as const;
+  const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (rows.length === 0) throw new AppError("not_found");
+  if (deleted.length === ENDED_ROWS) {
+    deps.after(enqueueWebhooks(deps, [{ teamId: actor.teamId, webhookId: id }]));
+  }
 }
 
 type RotationValues = WebhookKey & {
@@ -222,7 +273,7 @@ type RotationValues = WebhookKey & {
   encryptedWith: string;
   oldEncryptedSecret: string | null;
   oldSecretEndsAt: number | null;
-  /** The secret that was replaced: another rotation at once finds it gone. */
+  /** The secret to replace. A concurrent rotation no longer finds it. */
   before: string;
   updatedAt: number;
 };
@@ -237,7 +288,7 @@ const replaceSecret = preparedQuery((db, param: Param<RotationValues>) =>
 );
 
 /**
- * A new secret. The one before signs too for a day, unless it is revoked, or can't be decrypted any more.
+ * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
  * @throws `not_found`; `conflict` if another rotation was faster
  */
 export async function rotateSecret(
@@ -260,7 +311,7 @@ export async function rotateSecret(
     before: row.encryptedSecret,
     updatedAt: now,
   };
-  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const event = webhookEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
   const queries = [replaceSecret(values), webhookByKey(row)] as const;
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");

@@ -1,0 +1,85 @@
+import type { System } from "../../platform/system.ts";
+import { addAttempt } from "./attempts.ts";
+import type { DeliveryRow, WebhookRow } from "./deliveries.ts";
+import type { PostResult } from "./posting.ts";
+import type { DisabledReason } from "./webhooks.ts";
+
+/* What a round of attempts means for its deliveries and for their webhook. Pure: nothing here reads or writes. */
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+/** Waits between attempts, as Standard Webhooks suggests: 75 hours in total. */
+const WAITS_MILLISECONDS = [
+  5 * SECOND,
+  5 * MINUTE,
+  30 * MINUTE,
+  ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR),
+];
+export const MAX_ATTEMPTS = WAITS_MILLISECONDS.length + 1;
+const JITTER = 0.2;
+/** After so many consecutive failures, a webhook is sent one delivery at a time, with growing pauses. */
+export const MAX_FAILURES = 10;
+const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
+const MAX_PAUSE_MILLISECONDS = HOUR;
+const MAX_FAILING_MILLISECONDS = 5 * DAY;
+
+/** The new values of a delivery. They are stored only if it still has `before` tries, unless the attempt succeeded. */
+export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attempts" | "tries" | "dueAt"> {
+  before: number;
+}
+
+/** The new values of a webhook. */
+export interface Health extends Pick<WebhookRow, "failures" | "failingSince" | "resumeAt"> {
+  /** Why it is to be disabled, if it is. */
+  disabledReason: DisabledReason | null;
+}
+
+/** A number from 0 to 1. */
+function random(system: System): number {
+  const [high = 0, low = 0] = system.randomBytes(2);
+  return (high * 256 + low) / 65_535;
+}
+
+/** @param isLast ends the delivery even if its schedule allows more attempts */
+export function outcomeOf(system: System, delivery: DeliveryRow, result: PostResult, isLast: boolean): Outcome {
+  const { seq, tries } = delivery;
+  const { attempt, isSuccess, retryAfterMilliseconds } = result;
+  const wait = WAITS_MILLISECONDS[tries];
+  const isEnded = isSuccess || isLast || wait === undefined;
+  const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(system));
+  const delaySeconds = Math.ceil(Math.max(jittered, retryAfterMilliseconds) / SECOND);
+  return {
+    seq,
+    before: tries,
+    tries: tries + 1,
+    status: isSuccess ? "succeeded" : isEnded ? "failed" : "pending",
+    attempts: addAttempt(delivery.attempts, attempt),
+    dueAt: isEnded ? null : system.now() + delaySeconds * SECOND,
+  };
+}
+
+/** @returns the health of the webhook after a round that sent something */
+export function healthAfter(webhook: WebhookRow, results: PostResult[], now: number): Health {
+  const isGone = results.some(({ attempt }) => attempt.httpStatus === 410);
+  const requested = Math.max(0, ...results.map(({ retryAfterMilliseconds }) => retryAfterMilliseconds));
+  const isWell = results.some(({ isSuccess }) => isSuccess);
+  const failures = isWell ? 0 : webhook.failures + results.length;
+  const failingSince = isWell ? null : (webhook.failingSince ?? now);
+  // A webhook that receives few events may have failed only once, days ago.
+  const isFailing =
+    webhook.failures >= MAX_FAILURES && failingSince !== null && now - failingSince >= MAX_FAILING_MILLISECONDS;
+  const backoff = Math.min(
+    FIRST_PAUSE_MILLISECONDS * 2 ** Math.min(failures - MAX_FAILURES, 10),
+    MAX_PAUSE_MILLISECONDS,
+  );
+  const pause = Math.max(requested, failures < MAX_FAILURES ? 0 : backoff);
+  return {
+    failures,
+    failingSince,
+    resumeAt: pause === 0 ? null : now + pause,
+    disabledReason: isGone ? "gone" : isFailing ? "failing" : null,
+  };
+}

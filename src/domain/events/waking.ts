@@ -1,0 +1,109 @@
+import { and, eq, isNotNull, max, min, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { type Param, preparedQuery, type RowsOf, read, write } from "../../platform/db.ts";
+import { deliveries, webhooks } from "../../platform/schema.ts";
+
+/*
+ * Part of the recovery job: sends a message for each webhook with overdue deliveries, because a message was lost, a consumer
+ * died, or the wait was too long for a message.
+ */
+
+const MINUTE = 60 * 1000;
+/** Messages have this long to arrive by themselves. */
+const GRACE_MILLISECONDS = 2 * MINUTE;
+/** After a round or after its last message, a webhook's next message may be waiting in a long queue: do not make it longer. */
+const RESEND_MILLISECONDS = 15 * MINUTE;
+/** Webhooks of one query. */
+const PAGE_WEBHOOKS = 500;
+/** Webhooks with pending deliveries that one run looks at. More are rotated through: each run starts at a random one. */
+const MAX_PAGES = 20;
+/** A page is a read and a write, and five calls of 100 messages. */
+export const WAKING_COST = { queries: 2 + 2 * MAX_PAGES, calls: 5 * MAX_PAGES, rows: PAGE_WEBHOOKS * MAX_PAGES };
+
+const edgeWebhook = (edge: typeof min) =>
+  preparedQuery((db, _: Param<object>) =>
+    db
+      .select({ id: edge(deliveries.webhookId) })
+      .from(deliveries)
+      .where(isNotNull(deliveries.dueAt)),
+  );
+const firstWebhook = edgeWebhook(min);
+const lastWebhook = edgeWebhook(max);
+
+/** The webhooks after this id that have pending deliveries, each found by one look into the index, with its oldest one. */
+const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
+  const next = sql`select min(webhook_id) from deliveries where due_at is not null and webhook_id >`;
+  const ids = sql`with recursive one(id) as
+    (${next} ${param("after")} union all select (${next} one.id) from one where one.id is not null limit ${PAGE_WEBHOOKS})
+    select one.id, (select seq from deliveries where webhook_id = one.id and due_at is not null order by due_at, seq limit 1)
+    from one where one.id is not null`;
+  return db
+    .select({
+      teamId: deliveries.teamId,
+      webhookId: deliveries.webhookId,
+      dueAt: deliveries.dueAt,
+      status: webhooks.status,
+      resumeAt: webhooks.resumeAt,
+      leaseId: webhooks.leaseId,
+      leaseEndsAt: webhooks.leaseEndsAt,
+    })
+    .from(deliveries)
+    .leftJoin(webhooks, and(eq(webhooks.teamId, deliveries.teamId), eq(webhooks.id, deliveries.webhookId)))
+    .where(and(isNotNull(deliveries.dueAt), sql`(webhook_id, seq) in (${ids})`));
+});
+type PendingWebhook = RowsOf<[ReturnType<typeof pendingWebhooks>]>[0][number];
+
+function isOverdue({ dueAt, status, resumeAt, leaseId, leaseEndsAt }: PendingWebhook, now: number): boolean {
+  // Deleted or disabled: its deliveries only wait to be ended.
+  if (status !== "enabled") return (dueAt ?? 0) <= now - GRACE_MILLISECONDS;
+  const freeFor = leaseId === null ? RESEND_MILLISECONDS : GRACE_MILLISECONDS;
+  const isFree = (leaseEndsAt ?? 0) <= now - freeFor;
+  return isFree && Math.max(dueAt ?? 0, resumeAt ?? 0) <= now - GRACE_MILLISECONDS;
+}
+
+/** Ends leases that have expired, and starts the wait until the next message is sent. */
+const markWoken = preparedQuery((db, param: Param<{ keys: string; now: number }>) =>
+  db
+    .update(webhooks)
+    .set({ leaseId: null, leaseEndsAt: sql`${param("now")}` })
+    .where(
+      sql`(team_id, id) in (select value ->> 'teamId', value ->> 'webhookId' from json_each(${param("keys")}))
+        and ${webhooks.leaseEndsAt} <= ${param("now")}`,
+    ),
+);
+
+/** @returns a value between two ids, by their leading milliseconds */
+function randomBetween(deps: Deps, first: string, last: string): string {
+  const [low, high] = [first, last].map((id) => Number.parseInt(id.slice(0, 12), 16)) as [number, number];
+  const [fraction = 0] = deps.system.randomBytes(1);
+  return Math.floor(low + ((high - low) * fraction) / 256)
+    .toString(16)
+    .padStart(12, "0");
+}
+
+/** @returns how many messages it sent */
+export async function wakeOverdueWebhooks(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const [[first], [last]] = await read(deps, [firstWebhook({}), lastWebhook({})]);
+  if (!first?.id || !last?.id) return 0;
+  const start = randomBetween(deps, first.id, last.id);
+  let count = 0;
+  let after = start;
+  let hasWrapped = false;
+  for (let pages = 0; pages < MAX_PAGES; pages++) {
+    const [page] = await read(deps, [pendingWebhooks({ after })]);
+    const overdue = page.filter((webhook) => isOverdue(webhook, now));
+    const jobs = overdue.map(({ teamId, webhookId }) => ({ teamId, webhookId }));
+    if (jobs.length > 0) {
+      await deps.webhookJobs.sendAll(jobs);
+      await write(deps, [markWoken({ keys: JSON.stringify(jobs), now })], { isIdempotent: true });
+    }
+    count += jobs.length;
+    for (const { webhookId } of page) if (webhookId > after) after = webhookId;
+    if (page.length === PAGE_WEBHOOKS && !(hasWrapped && after > start)) continue;
+    if (hasWrapped) break;
+    hasWrapped = true;
+    after = "";
+  }
+  return count;
+}
