@@ -209,7 +209,7 @@ export class Server {
     });
     const isReady = () => {
       if (code !== undefined) throw new Error(`The server ended with code ${code}:\n${output()}`);
-      return output().includes('"event":"recovery"');
+      return output().includes('"event":"recovery_finished"');
     };
     await until(isReady, () => `The server is not ready:\n${output()}`);
   }
