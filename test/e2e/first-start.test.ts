@@ -97,7 +97,7 @@ test("a start without master key creates one and a new key of the same team, and
 test("SIGTERM to npm stops every process of npm run dev", async () => {
   await server.stop();
   const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
-  await vi.waitUntil(() => output().includes('"event":"recovery"'), { timeout: 170_000 });
+  await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 170_000 });
   child.kill("SIGTERM");
   await exited;
   await vi.waitUntil(() => !isGroupAlive(child), { timeout: 60_000 });
