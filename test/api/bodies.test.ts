@@ -5,7 +5,7 @@ import {
   newTeam,
   newUser,
   PASSWORD,
-  refused,
+  rejected,
   sendText,
   startWorker,
   streamOf,
@@ -53,12 +53,12 @@ describe.each(jsonRoutes)("The JSON body of $name", (route) => {
   const send = (options: CallOptions) => team.call(method, pathTo(route, userId), options);
 
   test("is rejected if it is malformed, not an object, of another type, or too large", async () => {
-    await refused(team, 400, "malformed_json", () => send(raw('{"name": "a')));
-    await refused(team, 400, "invalid_input", () => send(raw("[]")), [""]);
+    await rejected(team, 400, "malformed_json", () => send(raw('{"name": "a')));
+    await rejected(team, 400, "invalid_input", () => send(raw("[]")), [""]);
     const body = JSON.stringify(example);
-    await refused(team, 415, "unsupported_media_type", () => send(raw(body, { "Content-Type": "text/plain" })));
+    await rejected(team, 415, "unsupported_media_type", () => send(raw(body, { "Content-Type": "text/plain" })));
     const maxBytes = operation.maxBodyBytes ?? JSON_BYTES;
-    await refused(team, 413, "body_too_large", () => send(raw(body.padEnd(maxBytes + 1))));
+    await rejected(team, 413, "body_too_large", () => send(raw(body.padEnd(maxBytes + 1))));
   });
 
   test("can be absent only if it is optional", async () => {
@@ -75,7 +75,7 @@ describe.each(jsonRoutes)("The JSON body of $name", (route) => {
     // As text, because `__proto__` in an object literal would not be a field.
     const pairs = fields.map((field) => `${JSON.stringify(field)}:"0193477be8a01f9c3ad5e7b2"`);
     const body = `${JSON.stringify(example).slice(0, -1)},${pairs.join()}}`;
-    const answer = await refused(team, 400, "invalid_input", () => send(raw(body)), fields);
+    const answer = await rejected(team, 400, "invalid_input", () => send(raw(body)), fields);
     expect(answer.text).not.toContain("0193477be8a01f9c3ad5e7b2");
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
@@ -90,10 +90,10 @@ describe.each(jsonRoutes)("The JSON body of $name", (route) => {
             "PLACE",
             `12345678${wrong}`,
           );
-          await refused(team, 400, "invalid_input", () => send(raw(body)), [field]);
+          await rejected(team, 400, "invalid_input", () => send(raw(body)), [field]);
         }
         for (const wrong of [null, 7, true, [], {}, ["a"], { $gt: "" }, { toString: "a" }, { length: 5 }]) {
-          await refused(team, 400, "invalid_input", () => send({ json: { ...example, [field]: wrong } }), [field]);
+          await rejected(team, 400, "invalid_input", () => send({ json: { ...example, [field]: wrong } }), [field]);
         }
       }
     },
@@ -119,11 +119,11 @@ describe("The JSON body of a new user", () => {
     ["not UTF-8", new Uint8Array([...bytes('{"name": "'), 0xff, 0xc0, 0x80, ...bytes('"}')])],
     ["thirty thousand brackets", "[".repeat(30_000)],
   ])("is malformed if it is %s", async (_, body) => {
-    await refused(team, 400, "malformed_json", () => send(raw(body)));
+    await rejected(team, 400, "malformed_json", () => send(raw(body)));
   });
 
   test.each(["[{}]", '"text"', "null", "true", "7"])("is rejected if it is %s and not an object", async (body) => {
-    await refused(team, 400, "invalid_input", () => send(raw(body)), [""]);
+    await rejected(team, 400, "invalid_input", () => send(raw(body)), [""]);
   });
 
   test("is malformed, and not an error of the service, if the client disconnects midway", async () => {
@@ -135,7 +135,7 @@ describe("The JSON body of a new user", () => {
         else controller.error(new Error("Network connection lost."));
       },
     });
-    await refused(team, 400, "malformed_json", () => send(raw(interrupted)));
+    await rejected(team, 400, "malformed_json", () => send(raw(interrupted)));
     expect(log).not.toHaveBeenCalled();
   });
 
@@ -143,7 +143,7 @@ describe("The JSON body of a new user", () => {
     ["without a Content-Length", (body: string) => raw(streamOf(bytes(body)))],
     ["with too small a Content-Length", (body: string) => raw(body, { "Content-Length": "10" })],
   ])("can have 64 KiB and no more, %s", async (_, options) => {
-    await refused(team, 413, "body_too_large", () => send(options(user().padEnd(JSON_BYTES + 1))));
+    await rejected(team, 413, "body_too_large", () => send(options(user().padEnd(JSON_BYTES + 1))));
     expect((await send(raw(user().padEnd(JSON_BYTES)))).status).toBe(200);
   });
 
@@ -156,7 +156,7 @@ describe("The JSON body of a new user", () => {
     "application/jsonp",
     "",
   ])("is rejected with 415 if its Content-Type is %j, so that a form of another site can't send it", async (type) => {
-    await refused(team, 415, "unsupported_media_type", () => send(raw(user(), { "Content-Type": type })));
+    await rejected(team, 415, "unsupported_media_type", () => send(raw(user(), { "Content-Type": type })));
   });
 
   test.each(["application/json; charset=utf-8", "APPLICATION/JSON"])("is accepted as %s", async (type) => {
@@ -168,12 +168,12 @@ describe("The JSON body of a new user", () => {
     ["objects", (inner: string) => '{"a":'.repeat(10_000) + inner + "}".repeat(10_000)],
   ])("is rejected if it has thousands of nested %s", async (_, nest) => {
     const body = `{"email": "a@example.com", "password": "${PASSWORD}", "firstName": ${nest("1")}}`;
-    await refused(team, 400, "invalid_input", () => send(raw(body)), ["firstName"]);
+    await rejected(team, 400, "invalid_input", () => send(raw(body)), ["firstName"]);
   });
 
   test("names each of five wrong fields", async () => {
     const json = { firstName: 1, lastName: null, email: "x", password: "x", extra: true };
-    await refused(team, 400, "invalid_input", () => send({ json }), Object.keys(json));
+    await rejected(team, 400, "invalid_input", () => send({ json }), Object.keys(json));
   });
 });
 
@@ -190,13 +190,13 @@ describe("An expensive body", () => {
     ["an email that slows a pattern down", `{"email":"${"a.".repeat(30_000)}@${"a-".repeat(100)}"}`],
     ["a time that slows a pattern down", `{"name":"a","expiresAt":"2027-01-01T00:00:00.${"0".repeat(60_000)}"}`],
   ])("is rejected with 400 if it has %s", async (_, text) => {
-    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
-    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text));
+    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text));
   });
 
   test("with 8,000 unknown fields gets a smaller response", async () => {
     const text = `{${Array.from({ length: 8_000 }, (_, i) => `"${i.toString(36)}":1`).join()}}`;
-    const answer = await refused(
+    const answer = await rejected(
       team,
       400,
       "invalid_input",
@@ -211,7 +211,7 @@ describe("An expensive body", () => {
     ["2 MB of white space before a good body", `${" ".repeat(2_000_000)}{"name":"a"}`],
     ["arrays 300,000 deep", nested("[", "]", 300_000)],
   ])("is rejected with 413 if it is %s", async (_, text) => {
-    await refused(team, 413, "body_too_large", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    await rejected(team, 413, "body_too_large", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   });
 
   test("without an end is limited by the bytes read, not by its Content-Length", async () => {
@@ -223,7 +223,9 @@ describe("An expensive body", () => {
       },
     });
     const headers = { "Content-Type": "application/json", "Content-Length": "10" };
-    await refused(team, 413, "body_too_large", () => team.call("POST", "/auth/v1/apikeys", { body: endless, headers }));
+    await rejected(team, 413, "body_too_large", () =>
+      team.call("POST", "/auth/v1/apikeys", { body: endless, headers }),
+    );
     expect(sent).toBeLessThan(2_000_000);
   });
 });
@@ -232,7 +234,7 @@ describe("A value of another kind", () => {
   test("is rejected for isPublic unless it is a boolean", async () => {
     for (const isPublic of [null, 0, 1, "true", "", [], {}]) {
       const json = { name: "a", isPublic };
-      await refused(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["isPublic"]);
+      await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["isPublic"]);
     }
   });
 
@@ -246,7 +248,7 @@ describe("A value of another kind", () => {
       1e15,
     ]) {
       const json = { name: "a", expiresAt };
-      await refused(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["expiresAt"]);
+      await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["expiresAt"]);
     }
   });
 
@@ -268,7 +270,7 @@ test("Prototype fields in bodies and queries are rejected and change no object."
     '{"name":"a","constructor":{"prototype":{"polluted":1}}}',
     '{"name":{"__proto__":{"polluted":1}}}',
   ]) {
-    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
   }
   for (const query of ["__proto__=1", "__proto__[polluted]=1", "constructor=1&constructor=2", "__proto__.polluted=1"]) {
     expect((await team.call("GET", `/docs/v1/uploads?${query}`)).status).toBe(400);
@@ -287,7 +289,7 @@ describe("A duplicate JSON key", () => {
 
   test("is rejected if only its first value is valid", async () => {
     const text = '{"email":"good@canary.example","email":"bad","password":"canary-password"}';
-    await refused(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text), ["email"]);
+    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text), ["email"]);
   });
 
   test("can be spelled with escapes", async () => {

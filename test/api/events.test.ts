@@ -9,7 +9,7 @@ import {
   newUser,
   OPERATOR,
   PASSWORD,
-  refused,
+  rejected,
   type Team,
   upload,
 } from "../support/harness.ts";
@@ -117,12 +117,12 @@ describe("The event log", () => {
     const path = `/auth/v1/users/${user._id}`;
     const credentials = { teamId: team.teamId, email: user.email, password: "not the password" };
     const { events } = await eventsOf(team, async () => {
-      await refused(team, 412, "version_mismatch", () => team.call("PATCH", path, { json, headers }));
-      await refused(team, 412, "version_mismatch", () => team.call("DELETE", path, { headers }));
+      await rejected(team, 412, "version_mismatch", () => team.call("PATCH", path, { json, headers }));
+      await rejected(team, 412, "version_mismatch", () => team.call("DELETE", path, { headers }));
       const twin = { email: user.email, password: PASSWORD };
-      await refused(team, 409, "email_taken", () => team.call("POST", "/auth/v1/users", { json: twin }));
-      await refused(team, 401, "login_failed", () => call("POST", "/auth/v1/login", { json: credentials }));
-      await refused(team, 404, "not_found", () => team.call("DELETE", `/docs/v1/uploads/${"0".repeat(24)}`));
+      await rejected(team, 409, "email_taken", () => team.call("POST", "/auth/v1/users", { json: twin }));
+      await rejected(team, 401, "login_failed", () => call("POST", "/auth/v1/login", { json: credentials }));
+      await rejected(team, 404, "not_found", () => team.call("DELETE", `/docs/v1/uploads/${"0".repeat(24)}`));
     });
     expect(events).toEqual([]);
   });
@@ -269,7 +269,7 @@ describe("Reading the event log", () => {
     const event = only(await readLog(team));
     const path = `/auth/v1/events/${event._id}`;
     expect((await team.call("GET", path)).body).toEqual({ message: "Event found.", data: event });
-    await refused(other, 404, "not_found", () => other.call("GET", path));
+    await rejected(other, 404, "not_found", () => other.call("GET", path));
   });
 
   test("requires the operator to name a team", async () => {
@@ -296,13 +296,13 @@ describe("Reading the event log", () => {
     ["teamId", "x"],
   ])("rejects an invalid %s", async (name, value) => {
     const team = await newTeam();
-    await refused(team, 400, "invalid_input", () => team.call("GET", `/auth/v1/events?${name}=${value}`), [name]);
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `/auth/v1/events?${name}=${value}`), [name]);
   });
 
   test("is not allowed for a public key", async () => {
     const team = await newTeam();
     const { key } = (await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })).body.data;
-    await refused(team, 403, "forbidden", () => call("GET", "/auth/v1/events", { token: key }));
+    await rejected(team, 403, "forbidden", () => call("GET", "/auth/v1/events", { token: key }));
   });
 });
 

@@ -11,7 +11,7 @@ import {
   newUser,
   OPERATOR,
   PASSWORD,
-  refused,
+  rejected,
   startWorker,
   type Team,
   tally,
@@ -86,7 +86,7 @@ describe("Creating a key", () => {
     ["that is null", null],
   ])("An expiry %s is refused.", async (_, expiresAt) => {
     const team = await newTeam();
-    await refused(team, 400, "invalid_input", () => create(team, { name: "x", expiresAt }), ["expiresAt"]);
+    await rejected(team, 400, "invalid_input", () => create(team, { name: "x", expiresAt }), ["expiresAt"]);
   });
 
   test("The name of a key is trimmed, and may have 100 characters of any script.", async () => {
@@ -102,16 +102,16 @@ describe("Creating a key", () => {
     ["a numeric", 7],
   ])("A key with %s name is refused.", async (_, name) => {
     const team = await newTeam();
-    await refused(team, 400, "invalid_input", () => create(team, { name }), ["name"]);
+    await rejected(team, 400, "invalid_input", () => create(team, { name }), ["name"]);
   });
 
   test("The team of a key is the operator's choice alone.", async () => {
     const team = await newTeam();
     const json = { name: "x", teamId: team.teamId };
-    await refused(team, 403, "forbidden", () => create(team, json));
+    await rejected(team, 403, "forbidden", () => create(team, json));
     const list = () => team.call("GET", `/auth/v1/apikeys?teamId=${team.teamId}`);
-    await refused(team, 403, "forbidden", list);
-    await refused(team, 403, "forbidden", () =>
+    await rejected(team, 403, "forbidden", list);
+    await rejected(team, 403, "forbidden", () =>
       team.call("GET", `/auth/v1/apikeys?teamId=${team.teamId}&cursor=keys-${team.keyId}`),
     );
   });
@@ -127,7 +127,7 @@ describe("The number of a team's keys", () => {
     const answers = await atOnce(6, () => create(team, { name: "parallel" }));
     expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });
 
-    const { body } = await refused(team, 413, "quota_exceeded", () => create(team, { name: "one more" }));
+    const { body } = await rejected(team, 413, "quota_exceeded", () => create(team, { name: "one more" }));
     expect(body.message).toBe("A team can have at most 1,000 API keys. Delete one and retry.");
     const made = answers.find(({ status }) => status === 200)?.body.data;
     await team.call("DELETE", `/auth/v1/apikeys/${made.id}`);
@@ -254,7 +254,7 @@ describe("A token at rest", () => {
       await env.DB.prepare("update api_keys set sealed_token = ? where id = ?").bind(value, id).run();
 
       const fetchKey = () => team.call("GET", `/auth/v1/apikeys/${id}`);
-      await refused(team, 500, "internal", fetchKey);
+      await rejected(team, 500, "internal", fetchKey);
       const { body } = await team.call("GET", "/auth/v1/apikeys");
       expect(body.data.map(({ key }: { key: string }) => key).sort()).toEqual(["", team.token]);
       const { status, body: deleted } = await team.call("DELETE", `/auth/v1/apikeys/${id}`);

@@ -2,7 +2,16 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
-import { call, newTeam, queueing, randomAddress, refused, startWorker, type Team, upload } from "../support/harness.ts";
+import {
+  call,
+  newTeam,
+  queueing,
+  randomAddress,
+  rejected,
+  startWorker,
+  type Team,
+  upload,
+} from "../support/harness.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
 const BYTES = new TextEncoder().encode("0123456789abcdefghij");
@@ -222,12 +231,12 @@ describe("Creating a link", () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "a");
     const create = (json: object) => () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json });
-    await refused(team, 400, "invalid_input", create({ expiresAt: new Date(Date.now() - 1000).toISOString() }), [
+    await rejected(team, 400, "invalid_input", create({ expiresAt: new Date(Date.now() - 1000).toISOString() }), [
       "expiresAt",
     ]);
-    await refused(team, 400, "invalid_input", create({ disposition: "page" }), ["disposition"]);
-    await refused(team, 400, "invalid_input", create({ name: "" }), ["name"]);
-    await refused(team, 400, "invalid_input", create({ secret: "x" }), ["secret"]);
+    await rejected(team, 400, "invalid_input", create({ disposition: "page" }), ["disposition"]);
+    await rejected(team, 400, "invalid_input", create({ name: "" }), ["name"]);
+    await rejected(team, 400, "invalid_input", create({ secret: "x" }), ["secret"]);
   });
 
   test("stops at 100 links per file, also under concurrency", async () => {

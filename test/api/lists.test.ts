@@ -12,7 +12,7 @@ import {
   newTeam,
   newUser,
   OPERATOR,
-  refused,
+  rejected,
   startWorker,
   type Team,
   upload,
@@ -94,7 +94,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
       "page=1000000000",
       `page=${"9".repeat(400)}`,
     ]) {
-      const answer = await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?${query}`), ["page"]);
+      const answer = await rejected(team, 400, "invalid_input", () => team.call("GET", `${path}?${query}`), ["page"]);
       expect(answer.body.errors[0].message).toContain("Link");
     }
     for (const query of ["limit=100&page=100", "limit=1&page=10000", "limit=1000&page=100"]) {
@@ -106,7 +106,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     const team = await newTeam();
     const values = ["0", "-1", "1.5", "abc", "", "1e3", "%201", "1%20", "+1", "0x10", "٣", "1,2", "NaN", "null", "%00"];
     for (const value of [...values, `1&${name}=2`]) {
-      await refused(team, 400, "invalid_input", () => team.call("GET", `${path}?${name}=${value}`), [name]);
+      await rejected(team, 400, "invalid_input", () => team.call("GET", `${path}?${name}=${value}`), [name]);
     }
   });
 
@@ -176,7 +176,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
       cursor.replace(id, "g".repeat(24)),
     ];
     for (const wrong of [...foreign, ...forged, ...nonsense]) {
-      await refused(team, 400, "invalid_input", () => team.call("GET", withCursor(path, wrong)), ["cursor"]);
+      await rejected(team, 400, "invalid_input", () => team.call("GET", withCursor(path, wrong)), ["cursor"]);
     }
     expect(idsOf(await team.call("GET", withCursor(path, cursor)))).toHaveLength(5);
   });
@@ -202,7 +202,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     expect(third.length).toBeGreaterThan(0);
     expect(idsOf(await team.call("GET", `${withCursor(path, cursor)}&page=2`))).toEqual(third);
     const both = () => team.call("GET", `${withCursor(path, cursor)}&cursor=${cursor}`);
-    await refused(team, 400, "invalid_input", both, ["cursor"]);
+    await rejected(team, 400, "invalid_input", both, ["cursor"]);
   });
 
   test("reads no more rows at depth than at the start if it is followed by cursor", async () => {
@@ -410,7 +410,7 @@ describe("Filters of files", () => {
     const pageAt = (n: number) => team.call("GET", `${FILES}?status=completed&limit=100&page=${n}`);
     const fifth = await pageAt(5);
     expect(idsOf(fifth)).toHaveLength(99);
-    const { body } = await refused(team, 400, "invalid_input", () => pageAt(6), ["page"]);
+    const { body } = await rejected(team, 400, "invalid_input", () => pageAt(6), ["page"]);
     expect(body.errors[0].message).toContain("Link");
     const last = await team.call("GET", nextOf(fifth) ?? "");
     expect(idsOf(last).at(-1)).toBe(rows[0]?.id);
@@ -471,7 +471,7 @@ describe("Filters of files", () => {
     ["name", "a".repeat(201)],
   ])("rejects %s=%s by name", async (name, value) => {
     const team = await newTeam();
-    await refused(team, 400, "invalid_input", () => team.call("GET", `${FILES}?${name}=${value}`), [name]);
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${FILES}?${name}=${value}`), [name]);
   });
 
   test("are repeated in Link, whose cursor is rejected with other filters", async () => {
@@ -503,7 +503,7 @@ describe("Filters of files", () => {
       for (const [j, cursor] of cursors.entries()) {
         const use = () => team.call("GET", withQuery(FILES, { limit: 5, ...wanted, cursor }));
         if (i === j) expect(idsOf(await use())).toHaveLength(5);
-        else await refused(team, 400, "invalid_input", use, ["cursor"]);
+        else await rejected(team, 400, "invalid_input", use, ["cursor"]);
       }
     }
   });
@@ -578,7 +578,7 @@ describe("Filters of users", () => {
     ["name", "a".repeat(202)],
   ])("rejects %s=%s by name", async (name, value) => {
     const team = await newTeam();
-    await refused(team, 400, "invalid_input", () => team.call("GET", `${USERS}?${name}=${value}`), [name]);
+    await rejected(team, 400, "invalid_input", () => team.call("GET", `${USERS}?${name}=${value}`), [name]);
   });
 
   test("are repeated in Link, whose cursor is rejected with another filter", async () => {
@@ -593,7 +593,7 @@ describe("Filters of users", () => {
       { email: "0@example.com" },
     ]) {
       const use = () => team.call("GET", withQuery(USERS, { ...parameters, cursor }));
-      await refused(team, 400, "invalid_input", use, ["cursor"]);
+      await rejected(team, 400, "invalid_input", use, ["cursor"]);
     }
   });
 });

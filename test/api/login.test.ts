@@ -11,7 +11,7 @@ import {
   OPERATOR,
   PASSWORD,
   randomAddress,
-  refused,
+  rejected,
   startWorker,
   type Team,
   withinOneMinute,
@@ -88,7 +88,7 @@ describe("Logging in", () => {
   test.each(["teamId", "email", "password"])("A login without %s is refused.", async (field) => {
     const team = await quickTeam();
     const json = { ...right(team), [field]: undefined };
-    await refused(team, 400, "invalid_input", () => logIn(json), [field]);
+    await rejected(team, 400, "invalid_input", () => logIn(json), [field]);
   });
 });
 
@@ -107,7 +107,7 @@ describe("A wrong password, an unknown email and an unknown team", () => {
     const texts = new Set<string>();
     const headers = new Set<string>();
     for (const wrong of wrongs(team)) {
-      const answer = await refused(team, 401, "login_failed", () => logIn(wrong));
+      const answer = await rejected(team, 401, "login_failed", () => logIn(wrong));
       texts.add(withoutRequestId(answer.text));
       answer.headers.delete("X-Request-Id");
       headers.add(JSON.stringify([...answer.headers]));
@@ -157,7 +157,7 @@ describe("The key of a login", () => {
     const { _id } = await newUser(team);
     const { key } = (await logIn(right(team))).body.data;
     const stale = { json: { password: "a new password" }, headers: { "If-Match": '"7"' } };
-    await refused(team, 412, "version_mismatch", () => team.call("PATCH", `/auth/v1/users/${_id}`, stale));
+    await rejected(team, 412, "version_mismatch", () => team.call("PATCH", `/auth/v1/users/${_id}`, stale));
     expect(await isAlive(key)).toBe(true);
   });
 

@@ -12,7 +12,7 @@ import {
   newUser,
   PASSWORD,
   randomAddress,
-  refused,
+  rejected,
   startWorker,
   type Team,
   upload,
@@ -268,7 +268,7 @@ describe("A request that says it is another", () => {
       const home = await newTeam();
       const headers = { [name]: "DELETE" };
       expect((await home.call("GET", `/auth/v1/apikeys/${home.keyId}`, { headers })).body.data.id).toBe(home.keyId);
-      await refused(home, 405, "method_not_allowed", () =>
+      await rejected(home, 405, "method_not_allowed", () =>
         home.call("POST", `/auth/v1/apikeys/${home.keyId}`, { headers }),
       );
     },
@@ -277,10 +277,10 @@ describe("A request that says it is another", () => {
   test("A _method in query or body overrides no method.", async () => {
     const home = await newTeam();
     const path = `/auth/v1/apikeys/${home.keyId}?_method=DELETE`;
-    await refused(home, 400, "invalid_input", () => home.call("GET", path), ["_method"]);
-    await refused(home, 405, "method_not_allowed", () => home.call("POST", path));
+    await rejected(home, 400, "invalid_input", () => home.call("GET", path), ["_method"]);
+    await rejected(home, 405, "method_not_allowed", () => home.call("POST", path));
     const json = { name: "a", _method: "DELETE" };
-    await refused(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/apikeys", { json }), ["_method"]);
+    await rejected(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/apikeys", { json }), ["_method"]);
   });
 
   test.each(["PUT", "PROPFIND", "LOCK", "PURGE"])("The method %s does nothing.", async (method) => {

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { createHash, createHmac } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { createSigner } from "../../src/platform/signer.ts";
-import { fieldsOf, newTeam, refused, type Team, upload } from "../support/harness.ts";
+import { fieldsOf, newTeam, rejected, type Team, upload } from "../support/harness.ts";
 
 /* The signed URL of a file, and attempts to abuse it. The e2e suite tests the same against a server. */
 
@@ -165,6 +165,6 @@ describe("Getting a signed URL", () => {
   ])("rejects expiresIn=%s", async (value) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
-    await refused(team, 400, "invalid_input", () => sign(team, id, `?expiresIn=${value}`), ["expiresIn"]);
+    await rejected(team, 400, "invalid_input", () => sign(team, id, `?expiresIn=${value}`), ["expiresIn"]);
   });
 });

@@ -12,7 +12,7 @@ import {
   newTeam,
   processed,
   queueing,
-  refused,
+  rejected,
   type Settings,
   startWorker,
   streamOf,
@@ -145,7 +145,7 @@ describe("The form of an upload", () => {
     ["sent as nothing", { body: bytes(filePart() + END) }, 415, "unsupported_media_type"],
   ])("A form %s is refused, and nothing is kept.", async (_, options, status, code) => {
     const own = await newTeam();
-    await refused(own, status, code, () => own.call("POST", UPLOADS, options));
+    await rejected(own, status, code, () => own.call("POST", UPLOADS, options));
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
@@ -161,7 +161,7 @@ describe("The form of an upload", () => {
         },
       });
     };
-    await refused(own, 400, "malformed_multipart", () => own.call("POST", UPLOADS, formOf(broken())));
+    await rejected(own, 400, "malformed_multipart", () => own.call("POST", UPLOADS, formOf(broken())));
   });
 });
 
@@ -264,7 +264,7 @@ describe("A file over the limit of 1,000 bytes", () => {
     const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
     const options = formOf(body);
     const headers = { ...options.headers, "Content-Length": "1000000" };
-    const { body: answer } = await refused(own, 413, "file_too_large", () =>
+    const { body: answer } = await rejected(own, 413, "file_too_large", () =>
       own.call("POST", UPLOADS, { ...options, headers }),
     );
     expect(answer.message).toMatch(/\b1000 bytes/);
@@ -276,7 +276,7 @@ describe("A file over the limit of 1,000 bytes", () => {
     ["with a true one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "1100" } })],
   ])("A file over the limit is refused by counting, %s.", async (_, options) => {
     const own = await teamWith({ maxUploadBytes: 1000 });
-    const answer = await refused(own, 413, "file_too_large", () => own.call("POST", UPLOADS, options()));
+    const answer = await rejected(own, 413, "file_too_large", () => own.call("POST", UPLOADS, options()));
     expect(answer.body.message).toMatch(/\b1000 bytes/);
     expect(fieldsOf(answer.body)).toEqual(["code", "message", "requestId", "status"]);
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
@@ -296,7 +296,7 @@ test.each<[string, string, string, (body: ReadableStream<Uint8Array>) => CallOpt
 ])("%s is given up with 408.", async (_, path, start, send) => {
   const own = await teamWith({ uploadIdleMilliseconds: 20 });
   const idle = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(bytes(start)) });
-  await refused(own, 408, "upload_timeout", () => own.call("POST", path, send(idle())));
+  await rejected(own, 408, "upload_timeout", () => own.call("POST", path, send(idle())));
 });
 
 const SIZED_BOUNDARY = "canaryboundary";
@@ -425,7 +425,7 @@ describe("The quota of a team", () => {
     const team = await newTeam(workerWith({ ...room, maxTeamBytes: 1000 }));
     const options = formOf(filePart("x".repeat(2000)) + END);
     const headers = { ...options.headers, "Content-Length": "10" };
-    await refused(team, 413, "file_too_large", () => team.call("POST", UPLOADS, { ...options, headers }));
+    await rejected(team, 413, "file_too_large", () => team.call("POST", UPLOADS, { ...options, headers }));
   });
 
   test("The quota is given back by deletions once each, however often they are sent.", async () => {

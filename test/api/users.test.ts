@@ -11,7 +11,7 @@ import {
   newTeam,
   newUser,
   PASSWORD,
-  refused,
+  rejected,
   startWorker,
   type Team,
   tally,
@@ -93,13 +93,13 @@ describe("Creating a user", () => {
   test.each(["email", "password"])("A user without %s is refused.", async (field) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: undefined };
-    await refused(team, 400, "invalid_input", () => create(team, json), [field]);
+    await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 
   test.each(wrong)("A new user is refused as %s %j.", async (field, value) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: value };
-    await refused(team, 400, "invalid_input", () => create(team, json), [field]);
+    await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 });
 
@@ -123,12 +123,12 @@ describe("An email that looks like another's", () => {
   ])("An email with %s is the email that it looks like.", async (_, email) => {
     const home = await withFirst();
     const json = { email, password: "canary-password" };
-    await refused(home, 409, "email_taken", () => home.call("POST", "/auth/v1/users", { json }));
+    await rejected(home, 409, "email_taken", () => home.call("POST", "/auth/v1/users", { json }));
     const { body } = await home.call("POST", "/auth/v1/users", {
       json: { email: `${crypto.randomUUID()}@canary.example`, password: "canary-password" },
     });
     const path = `/auth/v1/users/${body.data._id}`;
-    await refused(home, 409, "email_taken", () => home.call("PATCH", path, { json: { email } }));
+    await rejected(home, 409, "email_taken", () => home.call("PATCH", path, { json: { email } }));
   });
 
   test.each([
@@ -149,7 +149,7 @@ describe("An email that looks like another's", () => {
   ])("An email with %s is refused.", async (_, email) => {
     const home = await withFirst();
     const json = { email, password: "canary-password" };
-    await refused(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/users", { json }), ["email"]);
+    await rejected(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/users", { json }), ["email"]);
   });
 });
 
@@ -190,9 +190,9 @@ describe("The number of a team's users", () => {
     const answers = await atOnce(6, (i) => create(team, { email: `${i}@example.com`, password: PASSWORD }));
     expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });
     const json = { email: "more@example.com", password: PASSWORD };
-    const { body } = await refused(team, 413, "quota_exceeded", () => create(team, json));
+    const { body } = await rejected(team, 413, "quota_exceeded", () => create(team, json));
     expect(body.message).toBe("A team can have at most 100,000 users. Delete one and retry.");
-    await refused(team, 409, "email_taken", () => create(team, { ...json, email: "ada@example.com" }));
+    await rejected(team, 409, "email_taken", () => create(team, { ...json, email: "ada@example.com" }));
     await remove(team, _id);
     expect((await create(team, json)).status).toBe(200);
   });
@@ -294,7 +294,7 @@ describe("Updating a user", () => {
     const { _id } = await newUser(team);
     await newUser(team, { email: "grace@example.com" });
     expect((await patch(team, _id, { email: "ADA@example.com" })).body.email).toBe("ADA@example.com");
-    await refused(team, 409, "email_taken", () => patch(team, _id, { email: "GRACE@example.com" }));
+    await rejected(team, 409, "email_taken", () => patch(team, _id, { email: "GRACE@example.com" }));
   });
 
   test.each([
@@ -313,7 +313,7 @@ describe("Updating a user", () => {
     ]),
   ])("An update that gives %s is refused.", async (_, json, paths) => {
     const team = await wronged();
-    await refused(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
+    await rejected(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
   });
 });
 
@@ -346,7 +346,7 @@ describe("The If-Match header of a user", () => {
     "%s is refused with %j in If-Match.",
     async (method, tag) => {
       const team = await wronged();
-      await refused(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
+      await rejected(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
     },
   );
 });
@@ -362,7 +362,7 @@ describe("The versions in If-Match", () => {
     ["a number beyond whole numbers", `"${"9".repeat(40)}"`],
   ])("An If-Match header with %s matches nothing.", async (_, tags) => {
     const team = await wronged();
-    await refused(team, 412, "version_mismatch", () =>
+    await rejected(team, 412, "version_mismatch", () =>
       patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
     );
   });
@@ -371,7 +371,7 @@ describe("The versions in If-Match", () => {
   test.each([99, 101, 5_000])("An If-Match header may name %i versions.", async (count) => {
     const team = await wronged();
     const tags = Array.from({ length: count }, (_, i) => `"${i + 1_000_000}"`).join();
-    await refused(team, 412, "version_mismatch", () =>
+    await rejected(team, 412, "version_mismatch", () =>
       patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
     );
   });

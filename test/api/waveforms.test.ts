@@ -2,7 +2,17 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { api } from "../../src/app.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
-import { atOnce, call, fieldsOf, newTeam, refused, sendText, snapshot, type Team, upload } from "../support/harness.ts";
+import {
+  atOnce,
+  call,
+  fieldsOf,
+  newTeam,
+  rejected,
+  sendText,
+  snapshot,
+  type Team,
+  upload,
+} from "../support/harness.ts";
 import { expectSettled, expectSound, World } from "../support/world.ts";
 
 /** The rounding error of a byte, as the description states it. */
@@ -126,9 +136,9 @@ describe("A waveform", () => {
 describe("A missing waveform", () => {
   test("responds 404, like an unknown file", async () => {
     const { team, id } = await newFile();
-    await refused(team, 404, "not_found", () => get(team, id));
-    await refused(team, 404, "not_found", () => get(team, UNKNOWN));
-    await refused(team, 404, "not_found", () => put(team, UNKNOWN, [wave(16)]));
+    await rejected(team, 404, "not_found", () => get(team, id));
+    await rejected(team, 404, "not_found", () => get(team, UNKNOWN));
+    await rejected(team, 404, "not_found", () => put(team, UNKNOWN, [wave(16)]));
   });
 
   test("hides the waveform of another team, which cannot replace it", async () => {
@@ -136,8 +146,8 @@ describe("A missing waveform", () => {
     await put(team, id, [wave(16)]);
     const before = await snapshot(team.teamId);
     const stranger = await newTeam();
-    await refused(stranger, 404, "not_found", () => get(stranger, id));
-    await refused(stranger, 404, "not_found", () => put(stranger, id, [wave(20)]));
+    await rejected(stranger, 404, "not_found", () => get(stranger, id));
+    await rejected(stranger, 404, "not_found", () => put(stranger, id, [wave(20)]));
     expect(await snapshot(team.teamId)).toEqual(before);
   });
 
@@ -145,8 +155,8 @@ describe("A missing waveform", () => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
     await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
-    await refused(team, 404, "not_found", () => get(team, id));
-    await refused(team, 404, "not_found", () => put(team, id, [wave(16)]));
+    await rejected(team, 404, "not_found", () => get(team, id));
+    await rejected(team, 404, "not_found", () => put(team, id, [wave(16)]));
   });
 });
 
@@ -159,7 +169,7 @@ describe("Deleting a file", () => {
     await team.call("DELETE", `/docs/v1/uploads/${id}`);
     expect([(await get(team, id)).status, (await get(team, other)).status]).toEqual([404, 200]);
     expect([await objectOf(team, id), (await objectOf(team, other))?.size]).toEqual([null, 21]);
-    await refused(team, 404, "not_found", () => put(team, id, [wave(16)]));
+    await rejected(team, 404, "not_found", () => put(team, id, [wave(16)]));
   });
 
   test("leaves no waveform that was set at the same time", async () => {
@@ -231,7 +241,7 @@ describe("An invalid waveform", () => {
   ])("with %s is rejected, and the previous one stays", async (_, channels, paths) => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
-    const { body } = await refused(team, 400, "invalid_input", () => put(team, id, channels));
+    const { body } = await rejected(team, 400, "invalid_input", () => put(team, id, channels));
     const named = body.errors.map(({ path }: { path: string }) => path);
     expect([...new Set(named)].sort()).toEqual(paths.sort());
   });
@@ -243,14 +253,14 @@ describe("An invalid waveform", () => {
       [JSON.stringify({ channels: [sixteen], peaks: [] }), "peaks"],
       ["{}", "channels"],
     ] as const) {
-      await refused(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text), [path]);
+      await rejected(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text), [path]);
     }
   });
 
   test("of 4,000 wrong peaks gets a hundred errors", async () => {
     const { team, id } = await newFile();
     const wrong = Array(FULL).fill(2);
-    const { body } = await refused(team, 400, "invalid_input", () => put(team, id, [wrong, wrong]));
+    const { body } = await rejected(team, 400, "invalid_input", () => put(team, id, [wrong, wrong]));
     expect(body.errors).toHaveLength(100);
   });
 });
@@ -264,14 +274,14 @@ describe("The body of a waveform", () => {
     expect(longest.length).toBeGreaterThan(90_000);
     expect(longest.length).toBeLessThan(BODY_BYTES);
     expect((await sendText(team, "PUT", pathOf(id), body(BODY_BYTES))).status).toBe(200);
-    await refused(team, 413, "body_too_large", () => sendText(team, "PUT", pathOf(id), body(BODY_BYTES + 1)));
+    await rejected(team, 413, "body_too_large", () => sendText(team, "PUT", pathOf(id), body(BODY_BYTES + 1)));
   });
 
   test("is rejected if it consists of nested brackets", async () => {
     const { team, id } = await newFile();
     const half = (BODY_BYTES - 20) / 2;
     const text = `{"channels":${"[".repeat(half)}${"]".repeat(half)}}`;
-    const { errors } = (await refused(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text))).body;
+    const { errors } = (await rejected(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text))).body;
     expect(errors.length).toBeGreaterThan(0);
   });
 });
