@@ -57,7 +57,8 @@ export const list = read(
     summary: "List events",
     description:
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
-      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's login keys.",
+      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's login keys. `user.deleted` also revokes the " +
+      "API keys created with them, and lists their ids in `data.revokedKeyIds`; there is no `apikey.revoked` for these.",
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),

@@ -247,7 +247,8 @@ export const remove = write(
   {
     tag: "Users",
     summary: "Delete a user",
-    description: "Also deletes the user's logins, and the API keys created with them.",
+    description:
+      "Also deletes the user's logins and the API keys created with them, and cancels the unfinished uploads of these keys.",
     requestHeaders: ifMatch,
     success: {
       description: "The user was deleted.",

@@ -540,7 +540,7 @@ describe("With 100,000 files, users and events in a team", () => {
     ["GET /docs/v1/usage", 3],
     ["DELETE /docs/v1/uploads/{id}", 10],
     ["PATCH /auth/v1/users/{id}", 8],
-    ["DELETE /auth/v1/users/{id}", 8],
+    ["DELETE /auth/v1/users/{id}", 11],
   ])("%s reads the credential and at most %i rows.", async (route, rows) => {
     const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_000));
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;

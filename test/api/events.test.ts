@@ -105,7 +105,7 @@ describe("The event log", () => {
     expect(only(deleted.events)).toMatchObject({
       type: "user.deleted",
       subject: { id: user, version: 1 },
-      data: { _id: user },
+      data: { _id: user, revokedKeyIds: [byUser.result.body.data.id] },
     });
   });
 

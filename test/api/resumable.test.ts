@@ -13,7 +13,9 @@ import {
   compose,
   form,
   newTeam,
+  newUser,
   OPERATOR,
+  PASSWORD,
   processed,
   queueing,
   startWorker,
@@ -334,14 +336,32 @@ describe("The unfinished uploads of a team", () => {
     expect((await create(small.call, 80, {}, { token: team.token })).status).toBe(201);
   });
 
-  test("end when the key that created them is revoked, and free their quota at once.", async () => {
+  const revocations: [string, (team: Team) => Promise<{ key: { token: string }; path: string }>][] = [
+    [
+      "the key that created them is revoked",
+      async (team) => {
+        const key = await newKey(team, false);
+        return { key, path: `/auth/v1/apikeys/${key.id}` };
+      },
+    ],
+    [
+      "the user whose login created that key is deleted",
+      async (team) => {
+        const user = await newUser(team);
+        const json = { teamId: team.teamId, email: user.email, password: PASSWORD };
+        const { key: token } = (await call("POST", "/auth/v1/login", { json })).body.data;
+        const { body } = await call("POST", "/auth/v1/apikeys", { token, json: { name: "theirs" } });
+        return { key: { token: body.data.key }, path: `/auth/v1/users/${user._id}` };
+      },
+    ],
+  ];
+  test.each(revocations)("end when %s, and release their quota immediately", async (_, prepare) => {
     const team = await newTeam();
-    const [key, other] = [await newKey(team, false), await newKey(team, false)];
-    const made = await create(call, 12 * MEBIBYTE, {}, key);
-    const path = locationOf(made);
+    const { key, path: revoked } = await prepare(team);
+    const path = locationOf(await create(call, 12 * MEBIBYTE, {}, key));
     await patch(call, path, 0, patternOf(6 * MEBIBYTE), key);
-    const kept = await create(call, 7, {}, other);
-    expect((await team.call("DELETE", `/auth/v1/apikeys/${key.id}`)).status).toBe(200);
+    const kept = await create(call, 7, {}, await newKey(team, false));
+    expect((await team.call("DELETE", revoked)).status).toBe(200);
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
     expect((await team.call("GET", RESUMABLE)).body.data).toMatchObject([{ _id: idOf(kept) }]);
     expect((await head(team.call, path)).status).toBe(404);

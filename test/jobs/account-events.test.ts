@@ -18,6 +18,7 @@ interface Change {
 
 const USERS = "/auth/v1/users";
 const KEYS = "/auth/v1/apikeys";
+const LOGIN = "/auth/v1/login";
 const WEBHOOKS = "/auth/v1/webhooks";
 const address = { url: "https://hooks.example.com/in" };
 
@@ -46,15 +47,20 @@ const changes: Record<string, Change> = {
       options: { json: { firstName: "Ada", password: `${PASSWORD}!` } },
     }),
   },
-  "deletes a user": {
+  "deletes a user with a key that their login created": {
     method: "DELETE",
-    prepare: async (world, team) => ({ path: `${USERS}/${(await newUser(world, team))._id}` }),
+    async prepare(world, team) {
+      const { _id, email } = await newUser(world, team);
+      const { key: token } = await made(world, team, LOGIN, { teamId: team.teamId, email, password: PASSWORD });
+      await made(world, { ...team, token }, KEYS, { name: "key" });
+      return { path: `${USERS}/${_id}` };
+    },
   },
   "logs in": {
     method: "POST",
     async prepare(world, team) {
       const { email } = await newUser(world, team);
-      return { path: "/auth/v1/login", options: { json: { teamId: team.teamId, email, password: PASSWORD } } };
+      return { path: LOGIN, options: { json: { teamId: team.teamId, email, password: PASSWORD } } };
     },
   },
   "creates a webhook": { method: "POST", prepare: async () => ({ path: WEBHOOKS, options: { json: address } }) },

@@ -14,7 +14,12 @@ type Subject = { id: string; version: number };
 /** What the two checks below look at, to be read in one batch with all else that is looked at: each trip takes time. */
 export const toldQueries = (teamId: string): D1PreparedStatement[] =>
   [
-    "select subject_id, type, count(*) as count from events where team_id = ? group by 1, 2",
+    // The deletion of a user also records the revocation of the user's keys.
+    `select subject_id, type, count(*) as count from (
+       select subject_id, type from events where team_id = ?1
+       union all
+       select value, 'apikey.revoked' from events, json_each(data, '$.revokedKeyIds') where team_id = ?1
+     ) group by 1, 2`,
     "select id, version from users where team_id = ?",
     "select id, 0 as version from api_keys where team_id = ? and sealed_token is not null and length(token_hash) = 64",
     "select id, version from webhooks where team_id = ?",

@@ -16,7 +16,7 @@ import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/
 import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
-import { cancelUploadsOfKey } from "../files/unfinished.ts";
+import { uploadCancellation } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
 import {
   type Actor,
@@ -222,6 +222,10 @@ const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: stri
     .delete(apiKeys)
     .where(and(hasId(param), eq(apiKeys.teamId, param("teamId"))))
     .returning(),
+);
+
+const cancelUploadsOfKey = uploadCancellation(
+  (_, param: Param<{ id: string; teamId: string }>) => sql`(${param("id")})`,
 );
 
 /** Revokes the key immediately and cancels its unfinished uploads. @returns the deleted key @throws `not_found` */

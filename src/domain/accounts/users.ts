@@ -1,9 +1,9 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, insertWhere, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
+import { type Db, given, insertWhere, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
-import { apiKeys, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type Doer,
@@ -14,6 +14,7 @@ import {
   newEvent,
   writeWithEvent,
 } from "../events/events.ts";
+import { uploadCancellation } from "../files/unfinished.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
 
@@ -199,31 +200,54 @@ const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
     .returning({ id: users.id }),
 );
 
-const revokeKeysOfDeleted = preparedQuery((db, param: Param<TargetValues>) => {
+/** Once the user is deleted, the keys that are left. */
+const keysOfDeleted = (db: Db, param: Param<TargetValues>) => {
   const remaining = db
     .select({ id: users.id })
     .from(users)
     .where(eq(users.id, param("id")));
-  return db.delete(apiKeys).where(and(isKeyOfUser(param), notExists(remaining)));
+  return and(isKeyOfUser(param), notExists(remaining));
+};
+const cancelUploadsOfDeleted = uploadCancellation((db, param: Param<TargetValues>) => {
+  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(keysOfDeleted(db, param));
+  return sql`${ids}`;
 });
-
-/** Inserted before the deletion under the same condition, because it needs the version. */
-const insertDeletedEvent = preparedQuery((db, param: Param<TargetValues & Omit<EventValues, "subjectVersion">>) =>
-  insertEvent(
-    db,
-    param,
-    { subjectVersion: sql`${users.version}`, data: sql`${param("data")}` },
-    sql`from ${users} where ${and(isTarget(param), hasExpectedVersion(param))}`,
-  ),
+const revokeKeysOfDeleted = preparedQuery((db, param: Param<TargetValues>) =>
+  db.delete(apiKeys).where(keysOfDeleted(db, param)),
 );
 
-/** Deletes the user with their logins and the keys that these created. @throws `not_found`, `version_mismatch` */
+/**
+ * Inserted before the deletion under the same condition, because it needs the version and the keys. A team has at most
+ * `MAX_TEAM_KEYS` API keys, so their ids take less than 30 KB.
+ */
+const insertDeletedEvent = preparedQuery(
+  (db, param: Param<TargetValues & Omit<EventValues, "subjectVersion" | "data">>) => {
+    const keyIds = db
+      .select({ ids: sql`json_group_array(${apiKeys.id})` })
+      .from(apiKeys)
+      .where(and(isKeyOfUser(param), isApiKey));
+    return insertEvent(
+      db,
+      param,
+      {
+        subjectVersion: sql`${users.version}`,
+        data: sql`json_object('_id', ${param("id")}, 'revokedKeyIds', json(${keyIds}))`,
+      },
+      sql`from ${users} where ${and(isTarget(param), hasExpectedVersion(param))}`,
+    );
+  },
+);
+
+/**
+ * Deletes the user with their logins and the keys that these created, and cancels the unfinished uploads of both.
+ * @throws `not_found`, `version_mismatch`
+ */
 export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versions?: ExpectedVersions): Promise<void> {
   const target = targetOf(actor, id, versions);
-  const data = JSON.stringify({ _id: id });
-  const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target), data });
+  const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target) });
   const event = { teamId: actor.teamId, isBefore: true, insert };
-  const queries = [deleteTarget(target), targetExists(target), revokeKeysOfDeleted(target)] as const;
+  const endKeys = [...cancelUploadsOfDeleted(deps, target), revokeKeysOfDeleted(target)];
+  const queries = [deleteTarget(target), targetExists(target), ...endKeys] as const;
   const [deleted, remaining] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (deleted.length > 0) return;
   throw new AppError(remaining.length > 0 ? "version_mismatch" : "not_found");

@@ -1,15 +1,15 @@
-import { and, eq, inArray, lt, sql } from "drizzle-orm";
+import { and, eq, inArray, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type BoundQuery, type Db, given, type Param, preparedQuery } from "../../platform/db.ts";
+import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { type FileKey, isFileOfUpload } from "./names.ts";
+import { isFileOfUpload } from "./names.ts";
 import { formatBytes, quotaError } from "./quota.ts";
 import { MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 
-/* The unfinished resumable uploads of a team: how many it may have, its list of them, and their end with their key. */
+/* The unfinished resumable uploads of a team: their limits, their list, and their cancellation with their key. */
 
 /** Each holds storage quota and objects in R2, and creating another one counts them all. */
 const MAX_UNFINISHED_UPLOADS = 100;
@@ -117,32 +117,35 @@ export async function listUnfinished(
   return cutPage(LIST, request, rows, (row): UnfinishedUpload => row);
 }
 
-type RevokedValues = { teamId: string; keyId: string; now: number; dueAt: number };
+type CancellationValues = { teamId: string; now: number; dueAt: number };
 
-/** An upload that has all of its bytes is kept: only its commit is missing. */
-const isOfKey = (param: Param<RevokedValues>) =>
-  and(isOfTeam(param), eq(uploads.keyId, param("keyId")), lt(uploads.offsetBytes, uploads.sizeBytes));
-
-const hideFilesOfKey = preparedQuery((db, param: Param<RevokedValues>) => {
-  const ids = db.select({ id: uploads.fileId }).from(uploads).where(isOfKey(param));
-  return db
-    .update(files)
-    .set({ status: "deleting", reservedBytes: 0, ...given(param, "dueAt") })
-    .where(and(eq(files.teamId, param("teamId")), inArray(files.id, ids), eq(files.status, "receiving")));
-});
-const endUploadsOfKey = preparedQuery((db, param: Param<RevokedValues>) =>
-  db
-    .update(uploads)
-    .set({
-      isFinished: true,
-      dueAt: sql`${param("now")} + case when ${uploads.isWriting} then ${MAX_FENCED_MILLISECONDS} else 0 end`,
-    })
-    .where(isOfKey(param)),
-);
-
-/** Goes with the revocation of a key: ends its unfinished uploads. The recovery job deletes their bytes and rows. */
-export function cancelUploadsOfKey({ system }: Deps, { teamId, id: keyId }: FileKey): BoundQuery<unknown>[] {
-  const now = system.now();
-  const values = { teamId, keyId, now, dueAt: now + MAX_FENCED_MILLISECONDS };
-  return [hideFilesOfKey(values), endUploadsOfKey(values)];
+/**
+ * Makes a function that cancels the unfinished uploads of the keys that `keyIds` selects, in the batch that deletes those
+ * keys. The recovery job deletes the bytes and rows.
+ */
+export function uploadCancellation<V extends { teamId: string }>(keyIds: (db: Db, param: Param<V>) => SQL) {
+  // An upload that has all of its bytes is kept: only its commit is missing.
+  const isOfKeys = (db: Db, param: Param<V & CancellationValues>) =>
+    and(isOfTeam(param), sql`${uploads.keyId} in ${keyIds(db, param)}`, lt(uploads.offsetBytes, uploads.sizeBytes));
+  const hideFiles = preparedQuery((db, param: Param<V & CancellationValues>) => {
+    const ids = db.select({ id: uploads.fileId }).from(uploads).where(isOfKeys(db, param));
+    return db
+      .update(files)
+      .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("dueAt")}` })
+      .where(and(eq(files.teamId, param("teamId")), inArray(files.id, ids), eq(files.status, "receiving")));
+  });
+  const endUploads = preparedQuery((db, param: Param<V & CancellationValues>) =>
+    db
+      .update(uploads)
+      .set({
+        isFinished: true,
+        dueAt: sql`${param("now")} + case when ${uploads.isWriting} then ${MAX_FENCED_MILLISECONDS} else 0 end`,
+      })
+      .where(isOfKeys(db, param)),
+  );
+  return ({ system }: Deps, target: V): BoundQuery<unknown>[] => {
+    const now = system.now();
+    const values = { ...target, now, dueAt: now + MAX_FENCED_MILLISECONDS };
+    return [hideFiles(values), endUploads(values)];
+  };
 }
