@@ -361,7 +361,7 @@ describe("Player", () => {
     expect(audio?.durationSeconds).toBeGreaterThan(1);
     await expect(position(page)).toHaveAttribute(
       "aria-valuetext",
-      `0:00 of 0:0${Math.floor(audio?.durationSeconds ?? 0)}`,
+      `0:00 of 0:0${Math.round(audio?.durationSeconds ?? 0)}`,
     );
     await page.getByRole("button", { name: "Play" }).click();
     await expect

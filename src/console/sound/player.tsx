@@ -128,7 +128,7 @@ function SeekBar({ file, channels }: { file: Track; channels: number[][] | null 
 }
 
 const timesOf = (seconds: number, total: number, separator: string) =>
-  formatDuration(Math.floor(seconds)) + separator + formatDuration(Math.floor(total));
+  formatDuration(Math.floor(seconds)) + separator + formatDuration(total);
 
 function Settings() {
   return (
