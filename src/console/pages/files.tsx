@@ -75,7 +75,7 @@ export function Files() {
         </>
       }
     >
-      {(isFiltered || wasFiltered || items?.length !== 0) && <Filters isFiltered={isFiltered} />}
+      {(isFiltered || wasFiltered || rows?.length !== 0) && <Filters isFiltered={isFiltered} />}
       <Failure error={error} onRetry={reload} />
       {rows && rows.length > 0 ? (
         <table class="files" aria-busy={isLoading}>
