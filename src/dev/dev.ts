@@ -5,9 +5,10 @@
  */
 import { execFile } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { parseArgs, promisify } from "node:util";
 import { ensureFirstKey, prepareSecrets, Refusal } from "./first-start.ts";
 
@@ -45,7 +46,29 @@ async function checkPort(): Promise<void> {
   probe.close();
 }
 
+/** Returns whether the local database has all migrations. Wrangler would take seconds to find out. */
+function isMigrated(): boolean {
+  const folder = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
+  try {
+    const [file = "", ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+    if (others.length > 0) return false;
+    const database = new DatabaseSync(join(folder, file));
+    const applied = new Set(
+      database
+        .prepare("select name from d1_migrations")
+        .all()
+        .map(({ name }) => name),
+    );
+    database.close();
+    const migrations = readdirSync(join(root, "migrations")).filter((name) => name.endsWith(".sql"));
+    return migrations.every((name) => applied.has(name));
+  } catch {
+    return false;
+  }
+}
+
 async function migrate(): Promise<void> {
+  if (isMigrated()) return;
   const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
   const args = ["d1", "migrations", "apply", "DB", "--local", "--config", config, "--persist-to", stateDir];
   const env = { ...process.env, WRANGLER_LOG: "log" };

@@ -85,6 +85,7 @@ test("a start without master key creates one and a new key of the same team, and
   const operator = server.operatorToken;
   await server.stop();
   // A file as people write it, with a comment and without a final newline.
+  writeFileSync(join(server.folder, "migrations/9999_added.sql"), "create table added (id integer);");
   writeFileSync(join(server.folder, ".dev.vars"), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${operator}`);
   await server.restart();
   expect(secrets()).toMatch(/^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/);
@@ -94,8 +95,12 @@ test("a start without master key creates one and a new key of the same team, and
   expect(await uploads(old)).toHaveLength(1);
 });
 
-test("SIGTERM to npm stops every process of npm run dev", async () => {
+test("a restart applies a migration that was added", async () => {
   await server.stop();
+  expect(server.sql("D1Database", "select count(*) as rows from added")).toEqual([{ rows: 0 }]);
+});
+
+test("SIGTERM to npm stops every process of npm run dev", async () => {
   const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
   await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 170_000 });
   child.kill("SIGTERM");
