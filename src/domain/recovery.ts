@@ -13,6 +13,7 @@ import {
   MAX_PENDING_MILLISECONDS,
   removeRows,
 } from "./files/files.ts";
+import { EXPIRED_LINK_ROWS, purgeLinks } from "./files/links.ts";
 import { fileKey, objectKeys } from "./files/names.ts";
 import { isAbandoned } from "./files/processing.ts";
 import {
@@ -56,6 +57,8 @@ const NOTHING_RECOVERED = {
   loginsRemoved: 0,
   /** API keys that expired 30 days ago. */
   keysRemoved: 0,
+  /** Expired links. */
+  linksRemoved: 0,
   /** Events and deliveries. */
   purged: 0,
   /** Tokens and webhook secrets encrypted under the current master key. */
@@ -113,6 +116,7 @@ function cleanUpSteps(deps: Deps): Step[] {
     stepOf("erase_deleting", "erased", BATCH_ROWS, erase, () => eraseOverdue(deps, retryDeleting)),
     stepOf("logins", "loginsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredLogins(deps, BATCH_ROWS)),
     stepOf("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
+    stepOf("links", "linksRemoved", EXPIRED_LINK_ROWS, { queries: 1 }, () => purgeLinks(deps)),
     { name: "events", count: "purged", cost: purge, batch: purgeEvents(deps) },
     { name: "deliveries_purge", count: "purged", cost: purge, batch: purgeDeliveries(deps) },
     stepOf("tokens", "reencrypted", Infinity, reencrypt, () => reencryptTokens(deps, REENCRYPT_ROWS)),

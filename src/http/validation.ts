@@ -1,4 +1,6 @@
-import type { Context } from "hono";
+import { zValidator } from "@hono/zod-validator";
+import type { Context, MiddlewareHandler } from "hono";
+import { HTTPException } from "hono/http-exception";
 import * as z from "zod";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
@@ -78,11 +80,24 @@ export async function readBody<S extends BodySchema>(
 ): Promise<Output<S>> {
   if (!schema) return undefined as Output<S>;
   const isAbsent = c.req.raw.body === null || c.req.header("Content-Length") === "0";
-  const value = isAbsent && isBodyOptional ? {} : await readJson(c, maxBodyBytes);
-  return validate(schema, value) as Output<S>;
+  if (isAbsent && isBodyOptional) return validate(schema, {}) as Output<S>;
+  // Hono would read the body without a limit, so it gets one that was read here.
+  const { method, headers } = c.req.raw;
+  c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, maxBodyBytes) });
+  const validator = zValidator("json", schema, (result) => {
+    if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
+  }) as MiddlewareHandler<AppEnv>;
+  try {
+    await validator(c, async () => {});
+  } catch (error) {
+    // Hono throws this for a body that is not JSON, and for nothing else.
+    throw error instanceof HTTPException ? new AppError("malformed_json") : error;
+  }
+  return c.req.valid("json" as never) as Output<S>;
 }
 
-async function readJson(c: Context<AppEnv>, maxBytes: number): Promise<unknown> {
+/** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8 */
+async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   const type = c.req.header("Content-Type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body with Content-Type: application/json." });
@@ -90,7 +105,7 @@ async function readJson(c: Context<AppEnv>, maxBytes: number): Promise<unknown> 
   const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body, maxBytes));
   if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
   try {
-    return JSON.parse(new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes));
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
   } catch {
     throw new AppError("malformed_json");
   }

@@ -12,6 +12,7 @@ import {
   type Team,
   upload,
 } from "../support/harness.ts";
+import { must, World } from "../support/world.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
 const BYTES = new TextEncoder().encode("0123456789abcdefghij");
@@ -261,4 +262,18 @@ describe("Creating a link", () => {
     expect((await other.call("POST", path, { json: {} })).code).toBe("not_found");
     expect((await other.call("GET", path)).code).toBe("not_found");
   });
+});
+
+test("The recovery job deletes expired links", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const id = await world.store(team, "a.txt", "a");
+  const expiresAt = new Date(world.system.now() + DAY).toISOString();
+  const create = (json: object) => world.call("POST", `/docs/v1/uploads/${id}/links`, { token: team.token, json });
+  await create({ expiresAt });
+  await create({});
+  world.aheadMilliseconds += DAY;
+  expect(await must(world.recover())).toMatchObject({ linksRemoved: 1 });
+  const { results } = await env.DB.prepare("select expires_at from links where file_id = ?").bind(id).all();
+  expect(results).toEqual([{ expires_at: null }]);
 });
