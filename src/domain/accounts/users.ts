@@ -6,9 +6,9 @@ import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
-  type Doer,
   type EventValues,
   eventValues,
+  type Initiator,
   insertEvent,
   type NewEvent,
   newEvent,
@@ -151,7 +151,7 @@ const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "su
 /** The event names the changed fields without their values. */
 export function updatedEvent(
   deps: Deps,
-  initiator: Doer,
+  initiator: Initiator,
   { teamId, id }: { teamId: string; id: string },
   given: Record<string, unknown>,
 ): NewEvent {

@@ -19,12 +19,12 @@ export type EventType = (typeof EVENT_TYPES)[number];
 export type EventRow = typeof events.$inferSelect;
 
 /** Who did it: a caller, a user who logged in, or the service itself in a job or in recovery. */
-export type Doer = Actor | { kind: "user"; keyId: string; userId: string } | { kind: "system" };
+export type Initiator = Actor | { kind: "user"; keyId: string; userId: string } | { kind: "system" };
 
-export const SYSTEM: Doer = { kind: "system" };
+export const SYSTEM: Initiator = { kind: "system" };
 
 export interface EventActor {
-  kind: Doer["kind"];
+  kind: Initiator["kind"];
   keyId: string | null;
   /** Of a key that a login made, and of the login. */
   userId: string | null;
@@ -118,11 +118,11 @@ export interface NewEvent {
 export function eventValues(
   { system, requestId }: Deps,
   type: EventType,
-  doer: Doer,
+  initiator: Initiator,
   subject: { teamId: string; id: string },
 ): Omit<EventValues, "data" | "subjectVersion"> {
-  const { keyId = null, userId = null } = doer as Partial<EventActor>;
-  const actor: EventActor = { kind: doer.kind, keyId, userId, requestId };
+  const { keyId = null, userId = null } = initiator as Partial<EventActor>;
+  const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
   return {
     teamId: subject.teamId,
     type,
@@ -136,13 +136,13 @@ export function eventValues(
 export function newEvent(
   deps: Deps,
   type: EventType,
-  doer: Doer,
+  initiator: Initiator,
   subject: { teamId: string; id: string; version?: number },
   data: Record<string, unknown> = {},
 ): NewEvent {
   const { teamId, id, version = null } = subject;
   const values = { subjectVersion: version, data: JSON.stringify({ _id: id, ...data }) };
-  return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, doer, subject), ...values }) };
+  return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, initiator, subject), ...values }) };
 }
 
 /**

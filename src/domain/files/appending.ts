@@ -4,7 +4,7 @@ import type { StoredPart } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
 import type { Chunk, PartRoom } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import type { Doer } from "../events/events.ts";
+import type { Initiator } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { objectKey, partialPrefix } from "./names.ts";
 import {
@@ -259,18 +259,18 @@ const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
-export async function finish(deps: Deps, doer: Doer, row: NamedRow): Promise<ResumableUpload> {
+export async function finish(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableUpload> {
   const { multipartId } = row;
   if (multipartId === null) throw new Error("A complete upload has no parts.");
   const [parts] = await read(deps, [partsOf({ id: row.fileId })]);
   // If there are none, another request has just committed the file.
   const etag = parts.length === 0 ? "" : await deps.bytes.complete(objectKey(fileOf(row)), multipartId, parts);
-  return commitResumable(deps, doer, row, etag);
+  return commitResumable(deps, initiator, row, etag);
 }
 
 async function commitResumable(
   deps: Deps,
-  doer: Doer,
+  initiator: Initiator,
   row: NamedRow,
   etag: string,
   epoch: number | null = null,
@@ -278,7 +278,7 @@ async function commitResumable(
   const { fileId: id, sizeBytes, mimeType, fileType } = row;
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
-  await commit(deps, doer, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })], epoch);
+  await commit(deps, initiator, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })], epoch);
   await enqueue(deps, fileOf(row));
   return view({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

@@ -3,10 +3,10 @@ import type { Deps } from "../../deps.ts";
 import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import {
-  type Doer,
   type EventType,
   type EventValues,
   eventValues,
+  type Initiator,
   insertEvent,
   type NewEvent,
 } from "../events/events.ts";
@@ -42,10 +42,10 @@ const insertBeforeEnd = preparedQuery((db, param: Param<FileEventValues>) => ins
 export function fileEvent(
   deps: Deps,
   type: EventType & `file.${string}`,
-  doer: Doer,
+  initiator: Initiator,
   { teamId, id }: FileKey,
 ): NewEvent {
   const isBefore = type === "file.deleted";
-  const values = { ...eventValues(deps, type, doer, { teamId, id }), id };
+  const values = { ...eventValues(deps, type, initiator, { teamId, id }), id };
   return { teamId, isBefore, insert: (isBefore ? insertBeforeEnd : insertAfterChange)(values) };
 }

@@ -7,7 +7,7 @@ import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery
 import { files, teamUsage, uploads } from "../../platform/schema.ts";
 import { instantOf, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { type Doer, writeWithEvent } from "../events/events.ts";
+import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import {
   changed,
@@ -255,7 +255,7 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
  */
 export async function commit(
   deps: Deps,
-  doer: Doer,
+  initiator: Initiator,
   { id, teamId }: FileKey,
   stored: StoredObject,
   along: BoundQuery<unknown>[] = [],
@@ -264,7 +264,7 @@ export async function commit(
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now, epoch });
-  const event = fileEvent(deps, "file.uploaded", doer, { id, teamId });
+  const event = fileEvent(deps, "file.uploaded", initiator, { id, teamId });
   const queries = [mark, uploadState({ id, teamId }), ...along] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row || row.status === "deleting") {
