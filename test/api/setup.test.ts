@@ -81,8 +81,8 @@ test.each([
   const team = await newTeam();
   const fileId = await upload(team, "a.txt", "text");
   await env.DB.prepare("update files set attempts = 1 where id = ?").bind(fileId).run();
-  const messages = [{ id: "1", timestamp: new Date(), attempts: 1, body: { fileId } }];
-  const batch = createMessageBatch<{ fileId: string }>(queue, messages);
+  const body = { teamId: team.teamId, fileId };
+  const batch = createMessageBatch(queue, [{ id: "1", timestamp: new Date(), attempts: 1, body }]);
   const ctx = createExecutionContext();
   await worker.queue(batch, { ...env, DEAD_LETTER_QUEUE: "given-up" }, ctx);
   expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual(["1"]);
