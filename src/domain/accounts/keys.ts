@@ -13,8 +13,9 @@ import {
   write,
 } from "../../platform/db.ts";
 import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
-import { DecryptionError, fingerprint } from "../../platform/secrets.ts";
+import { fingerprint } from "../../platform/secrets.ts";
 import { newId, newToken, newUuid } from "../../platform/system.ts";
+import { decryptOrLog, reencryptRows } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
@@ -61,24 +62,17 @@ function decryptKey(deps: Deps, row: KeyRow): ApiKey {
   return view(row, encryptedToken === null ? "" : deps.secrets.decrypt(encryptedToken, encryptionContext(row)));
 }
 
-/** Leaves a token that can't be decrypted empty and logs it, because it must not block a list or a deletion. */
+const decryptToken = (deps: Deps, row: KeyRow, encrypted: string): string | null =>
+  decryptOrLog(deps, encrypted, encryptionContext(row), "token_unreadable", { keyId: row.id, teamId: row.teamId });
+
+/** Leaves a token that can't be decrypted empty, because it must not block a list or a deletion. */
 function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
-  try {
-    return decryptKey(deps, row);
-  } catch (cause) {
-    if (!(cause instanceof DecryptionError)) throw cause;
-    deps.log("error", "token can't be decrypted", { keyId: row.id, teamId: row.teamId, cause });
-    return view(row, "");
-  }
+  const { encryptedToken } = row;
+  return view(row, (encryptedToken !== null && decryptToken(deps, row, encryptedToken)) || "");
 }
 
-/** The columns that depend on the master key. */
-function encryptToken(deps: Deps, key: { id: string; teamId: string }, token: string) {
-  return {
-    encryptedToken: deps.secrets.encrypt(token, encryptionContext(key)),
-    encryptedWith: deps.secrets.currentKeyId,
-  };
-}
+const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
+  deps.secrets.encrypt(token, encryptionContext(key));
 
 type KeyFields = Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">;
 
@@ -153,7 +147,8 @@ export async function createKey(
     expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
   };
   const [key, row] = newHashedKey(deps, fields, actor.kind === "operator" ? null : actor.userId);
-  const insert = insertKey({ ...row, ...encryptToken(deps, key, key.key) });
+  const encryptedToken = encryptToken(deps, key, key.key);
+  const insert = insertKey({ ...row, encryptedToken, encryptedWith: deps.secrets.currentKeyId });
   const event = newEvent(deps, "apikey.created", actor, key);
   const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
   if (stored.length > 0) return key;
@@ -241,9 +236,6 @@ export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<A
   return decryptKeyOrBlank(deps, row);
 }
 
-/** Marks a token that can't be decrypted in `encryptedWith`, so later runs skip it. */
-const UNREADABLE = "unreadable";
-
 const keysEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
   db
     .select()
@@ -260,27 +252,19 @@ const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
     .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.encryptedToken, param("before")))),
 );
 
-/**
- * Re-encrypts tokens that an older master key encrypted, so that it can be retired. A token that can't be decrypted is
- * logged once and skipped from then on. @returns how many were re-encrypted
- */
-export async function reencryptTokens(deps: Deps, limit: number): Promise<number> {
-  const { secrets } = deps;
-  const queries = secrets.olderKeyIds.map((keyId) => keysEncryptedWith({ keyId, limit }));
-  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat();
-  if (rows.length === 0) return 0;
-  let count = 0;
-  const updates = rows.map((row) => {
-    const { key: token } = decryptKeyOrBlank(deps, row);
-    const before = row.encryptedToken ?? "";
-    if (token !== "") count++;
-    const columns =
-      token === "" ? { encryptedToken: before, encryptedWith: UNREADABLE } : encryptToken(deps, row, token);
-    return replaceEncryptedToken({ id: row.id, before, ...columns });
+/** Moves tokens to the current master key. @returns how many */
+export const reencryptTokens = (deps: Deps, limit: number): Promise<number> =>
+  reencryptRows(deps, limit, {
+    select: keysEncryptedWith,
+    reencrypt(row) {
+      const token = decryptToken(deps, row, row.encryptedToken ?? "");
+      return token === null ? null : encryptToken(deps, row, token);
+    },
+    update({ id, encryptedToken }, encrypted, encryptedWith) {
+      const before = encryptedToken ?? "";
+      return replaceEncryptedToken({ id, before, encryptedToken: encrypted ?? before, encryptedWith });
+    },
   });
-  await write(deps, updates, { isIdempotent: true });
-  return count;
-}
 
 /** Removes expired keys of a kind. @returns how many, at most `limit` */
 function expiredKeyRemoval(isOfKind: SQL, keptDays: number) {

@@ -1,5 +1,4 @@
 import type { Deps } from "../../deps.ts";
-import { DecryptionError } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Attempt, unsent } from "./attempts.ts";
@@ -42,14 +41,9 @@ export async function postEvent(
   const validated = validateWebhookUrl(webhook.url, deps.settings.isInsecureWebhookAllowed);
   if ("problem" in validated) return notSent("address_refused");
   const body = JSON.stringify({ id, type, timestamp: createdAt, teamId, actor, subject, data });
-  let headers: Record<string, string>;
-  try {
-    headers = messageHeaders(currentSecrets(deps, webhook, at), id, at, body);
-  } catch (cause) {
-    if (!(cause instanceof DecryptionError)) throw cause;
-    deps.log("error", "webhook_secret_unreadable", { webhookId: webhook.id, teamId: webhook.teamId, cause });
-    return notSent("secret_unreadable");
-  }
+  const secrets = currentSecrets(deps, webhook, at);
+  if (secrets === null) return notSent("secret_unreadable");
+  const headers = messageHeaders(secrets, id, at, body);
   const reply = await deps.sender.post(validated.url, headers, body);
   const { httpStatus, error, retryAfter, durationMilliseconds } = reply;
   const isBusy = httpStatus === 429 || httpStatus === 503;

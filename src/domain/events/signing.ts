@@ -1,21 +1,19 @@
 import { createHmac } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { given, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/schema.ts";
-import { DecryptionError } from "../../platform/secrets.ts";
 import type { System } from "../../platform/system.ts";
+import { decryptOrLog, reencryptRows } from "../encryption.ts";
 import { isWebhook, type WebhookKey, type WebhookRow } from "./deliveries.ts";
 
 /*
- * The secrets of webhooks, and what is signed with them: Standard Webhooks 1.0
- * (github.com/standard-webhooks/standard-webhooks), with its symmetric signature `v1`.
+ * Signing secrets and signatures of webhooks: Standard Webhooks 1.0 (github.com/standard-webhooks/standard-webhooks), with
+ * its symmetric signature `v1`.
  */
 
 const PREFIX = "whsec_";
 const SECRET_BYTES = 32;
-/** Stands in `encryptedWith` for a secret that can't be decrypted, so that no later run stumbles over it. */
-const UNREADABLE = "unreadable";
 
 export const newSecret = (system: System): string =>
   PREFIX + Buffer.from(system.randomBytes(SECRET_BYTES)).toString("base64");
@@ -25,7 +23,7 @@ function sign(secret: string, signed: string): string {
   return `v1,${createHmac("sha256", key).update(signed).digest("base64")}`;
 }
 
-/** The headers of a message, with a signature by each secret; `id` is the same in each try, `now` (ms) is not. */
+/** The headers of a message, with one signature per secret. `id` is the same in each attempt, `now` is not. */
 export function messageHeaders(secrets: string[], id: string, now: number, body: string): Record<string, string> {
   const timestamp = Math.floor(now / 1000);
   return {
@@ -38,31 +36,30 @@ export function messageHeaders(secrets: string[], id: string, now: number, body:
 }
 
 const encryptionContext = ({ id, teamId }: WebhookKey) => `webhook/${id}/${teamId}`;
-/** Bound to its webhook, as a token is to its key. */
-export const encryptSecret = (deps: Deps, key: WebhookKey, secret: string) =>
+/** The ciphertext is bound to its webhook. */
+export const encryptSecret = (deps: Deps, key: WebhookKey, secret: string): string =>
   deps.secrets.encrypt(secret, encryptionContext(key));
-const decrypt = (deps: Deps, key: WebhookKey, encrypted: string) =>
-  deps.secrets.decrypt(encrypted, encryptionContext(key));
+function decryptSecret(deps: Deps, row: WebhookRow, encrypted: string): string | null {
+  const fields = { webhookId: row.id, teamId: row.teamId };
+  return decryptOrLog(deps, encrypted, encryptionContext(row), "webhook_secret_unreadable", fields);
+}
 
-/** The secrets that sign at `now`, newest first. @throws DecryptionError */
-export function currentSecrets(deps: Deps, row: WebhookRow, now: number): string[] {
+/** The secrets that sign at `now`, newest first. @returns null if one can't be decrypted, which is logged */
+export function currentSecrets(deps: Deps, row: WebhookRow, now: number): string[] | null {
   const { encryptedSecret, oldEncryptedSecret, oldSecretEndsAt } = row;
-  const isOldGood = oldEncryptedSecret !== null && (oldSecretEndsAt ?? 0) > now;
-  return [encryptedSecret, ...(isOldGood ? [oldEncryptedSecret] : [])].map((one) => decrypt(deps, row, one));
+  const isOldValid = oldEncryptedSecret !== null && (oldSecretEndsAt ?? 0) > now;
+  const encrypted = [encryptedSecret, ...(isOldValid ? [oldEncryptedSecret] : [])];
+  const secrets = encrypted.map((value) => decryptSecret(deps, row, value));
+  return secrets.every((secret) => secret !== null) ? secrets : null;
 }
 
-/** The secret under the current master key; null, and logged, where it can't be decrypted. */
+/** Moves a secret to the current master key. @returns null if it can't be decrypted, which is logged */
 export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string): string | null {
-  try {
-    return encryptSecret(deps, row, decrypt(deps, row, encrypted));
-  } catch (cause) {
-    if (!(cause instanceof DecryptionError)) throw cause;
-    deps.log("error", "webhook_secret_unreadable", { webhookId: row.id, teamId: row.teamId, cause });
-    return null;
-  }
+  const secret = decryptSecret(deps, row, encrypted);
+  return secret === null ? null : encryptSecret(deps, row, secret);
 }
 
-const encryptedWithKey = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
+const webhooksEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
   db
     .select()
     .from(webhooks)
@@ -79,25 +76,18 @@ const replaceEncryption = preparedQuery((db, param: Param<Reencryption>) =>
     .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
 );
 
-/** As `reencryptTokens` does: the secrets that an older master key encrypted, so that it can be retired. @returns how many */
-export async function reencryptSecrets(deps: Deps, limit: number): Promise<number> {
-  const { olderKeyIds, currentKeyId } = deps.secrets;
-  const queries = olderKeyIds.map((keyId) => encryptedWithKey({ keyId, limit }));
-  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat();
-  if (rows.length === 0) return 0;
-  let count = 0;
-  const updates = rows.map((row) => {
-    const fresh = reencryptSecret(deps, row, row.encryptedSecret);
-    if (fresh !== null) count++;
-    return replaceEncryption({
-      id: row.id,
-      teamId: row.teamId,
-      before: row.encryptedSecret,
-      encryptedSecret: fresh ?? row.encryptedSecret,
-      encryptedWith: fresh === null ? UNREADABLE : currentKeyId,
-      oldEncryptedSecret: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
-    });
+/** Moves signing secrets to the current master key. @returns how many webhooks */
+export const reencryptSecrets = (deps: Deps, limit: number): Promise<number> =>
+  reencryptRows(deps, limit, {
+    select: webhooksEncryptedWith,
+    reencrypt: (row) => reencryptSecret(deps, row, row.encryptedSecret),
+    update: (row, encrypted, encryptedWith) =>
+      replaceEncryption({
+        id: row.id,
+        teamId: row.teamId,
+        before: row.encryptedSecret,
+        encryptedSecret: encrypted ?? row.encryptedSecret,
+        encryptedWith,
+        oldEncryptedSecret: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
+      }),
   });
-  await write(deps, updates, { isIdempotent: true });
-  return count;
-}
