@@ -2,7 +2,7 @@ import type { Page, Request, Route } from "@playwright/test";
 import { describe } from "vitest";
 import { collect } from "../support/team.ts";
 import { openConsole } from "./signed-in.ts";
-import { expect, test } from "./support.ts";
+import { cutNetwork, expect, test } from "./support.ts";
 
 /* The parts that all pages of the console share. */
 
@@ -140,6 +140,18 @@ describe("Session", () => {
     await page.getByRole("link", { name: "Usage" }).click();
     await expect(page.getByRole("meter")).toHaveCount(2);
   });
+});
+
+test("shows a banner while offline, and catches up afterward", async ({ openPage }) => {
+  const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+  await expect(page.getByText("Connecting…")).toHaveCount(0);
+  const reconnect = await cutNetwork(page);
+  const banner = page.getByText("You're offline. Changes will appear when you reconnect.");
+  await expect(banner).toBeVisible();
+  await stowage.keys.create({ name: "While offline" });
+  await reconnect();
+  await expect(page.getByRole("row").filter({ hasText: "While offline" })).toBeVisible();
+  await expect(banner).toHaveCount(0);
 });
 
 describe("Defect in the console", () => {
