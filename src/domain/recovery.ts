@@ -15,7 +15,7 @@ import {
 } from "./files/files.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./files/links.ts";
 import { fileKey, objectKeys } from "./files/names.ts";
-import { isAbandoned } from "./files/processing.ts";
+import { hasExpiredLease } from "./files/processing.ts";
 import {
   CALLS_PER_LEFTOVER,
   deleteFinishedUploads,
@@ -163,7 +163,7 @@ type OverdueValues = { updatedAt: number; dueAt: number };
 /** The rows of one state that were due first. The state is asked twice: between the two it may have changed. */
 function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueValues>) => Record<string, unknown>) {
   return preparedQuery((db, param: Param<OverdueValues>) => {
-    const isInState = and(eq(files.status, state), state === "processing" ? isAbandoned(param) : undefined);
+    const isInState = and(eq(files.status, state), state === "processing" ? hasExpiredLease(param) : undefined);
     const due = db
       .select({ teamId: files.teamId, id: files.id })
       .from(files)

@@ -4,8 +4,8 @@ import {
   deleteFile,
   FAILURE_CODES,
   fetchMetadata,
+  LISTED_STATES,
   reprocessFile,
-  SHOWN_STATES,
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
@@ -27,7 +27,7 @@ export const fileSchema = z
     teamId: id,
     originalName: z.string(),
     fileType: z.enum(FILE_TYPES),
-    status: z.enum(SHOWN_STATES),
+    status: z.enum(LISTED_STATES),
     createdAt: timestamp,
     updatedAt: timestamp,
     __v: z.int().nonnegative(),
@@ -107,7 +107,7 @@ export const list = read(
     description:
       "Newest first; by name where `name` is given. With several filters a page may be short, or empty, and still have a `Link`.",
     query: pageQuery("files").extend({
-      status: z.enum(SHOWN_STATES).optional(),
+      status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
       name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "What the name begins with, case as stored." }),
       createdAfter: instant.optional(),

@@ -13,7 +13,6 @@ import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
 import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, read, write } from "./operation.ts";
 import {
-  addressOf,
   BYTES_TYPE,
   checkType,
   invalid,
@@ -21,6 +20,7 @@ import {
   METADATA_PATTERN,
   numberIn,
   parseMetadata,
+  parseUploadUrl,
   requiredNumberIn,
   wholeNumber,
 } from "./tus-headers.ts";
@@ -38,7 +38,7 @@ const TUS_RESUMABLE: HeaderContract = {
   schema: { type: "string", const: VERSION },
 };
 const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived`;
-const TOLD = {
+const PROGRESS_HEADERS = {
   "Tus-Resumable": VERSION,
   "Upload-Expires": `When the upload expires: ${EXPIRY}.`,
 };
@@ -77,17 +77,15 @@ function tus<R extends { c: Context<AppEnv> }>(
   };
 }
 
-const fileAddress = ({ id }: { id: string }) => `/docs/v1/uploads/${id}`;
+const fileUrl = ({ id }: { id: string }) => `/docs/v1/uploads/${id}`;
 
 /** The headers that tell how far an upload has come. */
-function told(upload: ResumableUpload): Record<string, string> {
+function progressHeaders(upload: ResumableUpload): Record<string, string> {
   const { offsetBytes, expiresAt, isFinished } = upload;
   return {
     "Upload-Offset": String(offsetBytes),
     // RFC 9110, section 5.6.7.
-    ...(isFinished
-      ? { "Content-Location": fileAddress(upload) }
-      : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
+    ...(isFinished ? { "Content-Location": fileUrl(upload) } : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
   };
 }
 
@@ -146,7 +144,7 @@ export const create = tus(
         Location: `The upload: \`${RESUMABLE}/{id}.{secret}\`. Whoever has it and a token of the team may go on.`,
         "Content-Location": CONTENT_LOCATION,
         "Upload-Offset": "What is stored of it.",
-        ...TOLD,
+        ...PROGRESS_HEADERS,
       },
     },
     refusals: [
@@ -179,11 +177,11 @@ export const create = tus(
       throw new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
     }
     const input = { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
-    const { address, upload } = await (hasBody
+    const { url, upload } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
-    const location = `${RESUMABLE}/${address.id}.${address.secret}`;
-    return c.body(null, 201, { ...told(upload), Location: location, "Content-Location": fileAddress(upload) });
+    const location = `${RESUMABLE}/${url.id}.${url.secret}`;
+    return c.body(null, 201, { ...progressHeaders(upload), Location: location, "Content-Location": fileUrl(upload) });
   },
 );
 
@@ -199,16 +197,16 @@ const headOnce = tus(
         "Upload-Offset": "What is stored.",
         "Upload-Length": "Bytes of the file.",
         "Upload-Metadata": "As it was sent.",
-        ...TOLD,
+        ...PROGRESS_HEADERS,
       },
     },
     refusals: ["upload_expired"],
   },
   async ({ c, deps, credential }) => {
-    const upload = await fetchUpload(deps, credential, addressOf(c));
+    const upload = await fetchUpload(deps, credential, parseUploadUrl(c));
     const { sizeBytes, metadata } = upload;
     return c.body(null, 200, {
-      ...told(upload),
+      ...progressHeaders(upload),
       "Upload-Length": String(sizeBytes),
       ...(metadata !== "" && { "Upload-Metadata": metadata }),
     });
@@ -250,19 +248,17 @@ const appendOnce = tus(
     success: {
       statuses: [204],
       description: "The bytes are stored.",
-      headers: { "Upload-Offset": "What is stored.", "Content-Location": CONTENT_LOCATION, ...TOLD },
+      headers: { "Upload-Offset": "What is stored.", "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
     refusals: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
   },
   async ({ c, deps, actor }) => {
-    const address = addressOf(c);
+    const url = parseUploadUrl(c);
     checkType(c);
     const offsetBytes = requiredNumberIn(c, "Upload-Offset");
     const sizeBytes = numberIn(c, "Content-Length") ?? (c.req.raw.body === null ? 0 : null);
-    const upload = await withBody(c, (bytes) =>
-      appendToUpload(deps, actor, address, { offsetBytes, bytes, sizeBytes }),
-    );
-    return c.body(null, 204, told(upload));
+    const upload = await withBody(c, (bytes) => appendToUpload(deps, actor, url, { offsetBytes, bytes, sizeBytes }));
+    return c.body(null, 204, progressHeaders(upload));
   },
 );
 
@@ -284,7 +280,7 @@ export const remove = tus(
     success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
   },
   async ({ c, deps, actor }) => {
-    await terminateUpload(deps, actor, addressOf(c));
+    await terminateUpload(deps, actor, parseUploadUrl(c));
     return c.body(null, 204);
   },
 );

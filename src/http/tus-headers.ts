@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { Address } from "../domain/files/resumable.ts";
+import type { UploadUrl } from "../domain/files/resumable.ts";
 import { AppError, type FieldError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
@@ -63,7 +63,7 @@ function decode(bytes: Uint8Array): string | undefined {
 }
 
 /** The upload that the URL names. @throws `not_found` for a malformed URL */
-export function addressOf(c: Context<AppEnv>): Address {
+export function parseUploadUrl(c: Context<AppEnv>): UploadUrl {
   const [, id, secret] = /^([0-9a-f]{24})\.([0-9a-f]{32})$/.exec(c.req.param("upload") ?? "") ?? [];
   if (id === undefined || secret === undefined) throw new AppError("not_found");
   return { id, secret };

@@ -1,6 +1,6 @@
 import { createHash, type Hash } from "node:crypto";
 import { MemoryBudget } from "./memory-budget.ts";
-import { Part, type PartRoom, R2_CHECKSUM } from "./part.ts";
+import { Part, type PartSpec, R2_CHECKSUM } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
@@ -42,7 +42,7 @@ export interface Download {
 
 export interface ByteStore {
   /** Room for the parts of one upload. */
-  newPart(room: PartRoom, sha256?: Hash): Part;
+  newPart(spec: PartSpec, sha256?: Hash): Part;
   /**
    * Stores a part as a whole object, which R2 checks while it writes: against `sha256` or the MD5. Nothing is ever put in
    * place of another object. @returns its etag; null where there is one of other bytes
@@ -98,13 +98,13 @@ const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** One for each isolate, whose memory it counts. */
 export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
-  const home = { bucket, system, budget };
+  const context = { bucket, system, budget };
   const metadataOf = ({ name, contentType }: Download) => ({
     contentType,
     contentDisposition: contentDisposition("attachment", name),
   });
   return {
-    newPart: (room, sha256) => new Part(home, room, sha256),
+    newPart: (spec, sha256) => new Part(context, spec, sha256),
 
     async put(key, part, download, sha256) {
       const httpMetadata = metadataOf(download);

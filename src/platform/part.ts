@@ -26,7 +26,7 @@ export interface Chunk {
   md5: string;
 }
 
-export interface PartRoom {
+export interface PartSpec {
   /** The size of a full part. */
   bytes: number;
   /** How many bytes of the part can come at most, as far as is known. */
@@ -38,7 +38,7 @@ export interface PartRoom {
 }
 
 /** What a part needs of the isolate. */
-export interface PartHome {
+export interface PartContext {
   bucket: R2Bucket;
   system: System;
   budget: MemoryBudget;
@@ -50,9 +50,9 @@ export interface PartHome {
  * no upload is rejected for lack of memory. Saving turns the tail into a chunk. Nothing is read back until the part is sent.
  */
 export class Part {
-  readonly #home: PartHome;
+  readonly #context: PartContext;
   readonly #sha256: Hash | undefined;
-  #room: PartRoom;
+  #spec: PartSpec;
   #chunks: Chunk[];
   #memory = new Uint8Array();
   #spill: Spill | undefined;
@@ -63,10 +63,10 @@ export class Part {
   #md5: string | undefined;
 
   /** `sha256` takes all bytes of all parts, in order. */
-  constructor(home: PartHome, room: PartRoom, sha256?: Hash) {
-    this.#home = home;
-    this.#room = room;
-    this.#chunks = [...(room.chunks ?? [])];
+  constructor(context: PartContext, spec: PartSpec, sha256?: Hash) {
+    this.#context = context;
+    this.#spec = spec;
+    this.#chunks = [...(spec.chunks ?? [])];
     this.#sha256 = sha256;
   }
 
@@ -88,12 +88,12 @@ export class Part {
   }
 
   get isFull(): boolean {
-    return this.sizeBytes === this.#room.bytes;
+    return this.sizeBytes === this.#spec.bytes;
   }
 
   /** Copies as many of the bytes as fit into the part, and returns how many. */
   async take(bytes: Uint8Array): Promise<number> {
-    const count = Math.min(bytes.length, this.#room.bytes - this.sizeBytes);
+    const count = Math.min(bytes.length, this.#spec.bytes - this.sizeBytes);
     const taken = bytes.subarray(0, count);
     if (!this.#spill && !this.#grow(this.#tailBytes + count)) await this.#openSpill();
     if (this.#spill) {
@@ -109,9 +109,9 @@ export class Part {
 
   #grow(minBytes: number): boolean {
     if (minBytes <= this.#memory.length) return true;
-    const bytes = this.#room.bytes - this.#chunkBytes;
+    const bytes = this.#spec.bytes - this.#chunkBytes;
     const step = [FIRST_BYTES, SECOND_BYTES].find((size) => size >= minBytes && size < bytes) ?? bytes;
-    const grown = this.#home.budget.allocate(step);
+    const grown = this.#context.budget.allocate(step);
     if (!grown) return false;
     grown.set(this.#buffered);
     this.free();
@@ -124,9 +124,9 @@ export class Part {
   }
 
   async #openSpill(): Promise<void> {
-    const { bytes, maxBytes } = this.#room;
+    const { bytes, maxBytes } = this.#spec;
     const buffered = this.#buffered;
-    this.#spill = new Spill(this.#home.bucket, this.#room.newKey(), Math.min(bytes, maxBytes) - this.#chunkBytes);
+    this.#spill = new Spill(this.#context.bucket, this.#spec.newKey(), Math.min(bytes, maxBytes) - this.#chunkBytes);
     this.#hash(buffered.subarray(this.#hashedBytes));
     await this.#spill.write(buffered);
     this.free();
@@ -211,7 +211,7 @@ export class Part {
 
   /** @throws `unavailable` unless the bytes are those that came in */
   async *#read({ key, sizeBytes, md5 }: Chunk): AsyncGenerator<Uint8Array> {
-    const stored = await once(() => this.#home.bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
+    const stored = await once(() => this.#context.bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
     if (!stored) throw new AppError("unavailable", { cause: new Error("A chunk is missing.") });
     const hash = createHash(R2_CHECKSUM);
     try {
@@ -244,14 +244,14 @@ export class Part {
   }
 
   async #saveBuffered(): Promise<void> {
-    const { bucket, system } = this.#home;
+    const { bucket, system } = this.#context;
     const last = this.#chunks.at(-1);
     const merged = last && last.sizeBytes + this.#tailBytes <= MERGED_BYTES ? last : undefined;
     const before = merged && (await retrying(system, () => this.#readAll(merged)));
     const bytes = before ? Buffer.concat([before, this.#buffered]) : this.#buffered;
     const tailMd5 = this.#tailDigest();
     const md5 = merged ? createHash(R2_CHECKSUM).update(bytes).digest("hex") : tailMd5;
-    const key = this.#room.newKey();
+    const key = this.#spec.newKey();
     await retrying(system, () => bucket.put(key, bytes, { md5 }));
     if (merged) this.#chunks.pop();
     this.#chunks.push({ key, sizeBytes: bytes.length, md5 });
@@ -265,19 +265,19 @@ export class Part {
   }
 
   /** Starts the next part. The chunks of this one are no longer needed. */
-  async next(room: PartRoom): Promise<void> {
+  async next(spec: PartSpec): Promise<void> {
     await this.discard();
-    const { bucket, system } = this.#home;
+    const { bucket, system } = this.#context;
     const keys = this.#chunks.map(({ key }) => key);
     if (keys.length > 0) await retrying(system, () => bucket.delete(keys));
-    this.#room = room;
+    this.#spec = spec;
     this.#chunks = [];
     this.#startTail();
   }
 
   /** Deletes what R2 holds of the tail. The memory can be used for the next part. */
   async discard(): Promise<void> {
-    const { bucket, system } = this.#home;
+    const { bucket, system } = this.#context;
     const spill = this.#spill;
     this.#spill = undefined;
     if (!spill) return;
@@ -287,7 +287,7 @@ export class Part {
 
   /** Gives the memory back. */
   free(): void {
-    this.#home.budget.free(this.#memory);
+    this.#context.budget.free(this.#memory);
     this.#memory = new Uint8Array();
   }
 }

@@ -71,9 +71,9 @@ export const FILE_STATES = ["receiving", "pending", "processing", "completed", "
 export const isListed = sql`status not in ('receiving', 'deleting')`;
 
 /** Stored, and pending or processing. */
-export const isOnTheWay = sql`size_bytes is not null and processed_at is null`;
+export const isUnprocessed = sql`size_bytes is not null and processed_at is null`;
 export const isFailed = sql`status = 'failed'`;
-export const isNoAudio = sql`file_type <> 'audio file'`;
+export const isNotAudio = sql`file_type <> 'audio file'`;
 
 export const files = sqliteTable(
   "files",
@@ -116,9 +116,9 @@ export const files = sqliteTable(
     primaryKey({ columns: [t.teamId, t.id] }),
     index("files_name").on(t.teamId, t.originalName, t.id),
     // Most files are completed, and audio: a list of those is read in the order of the key. A claim changes none of these.
-    index("files_on_the_way").on(t.teamId, t.id).where(isOnTheWay),
+    index("files_on_the_way").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
-    index("files_type").on(t.teamId, t.fileType, t.id).where(isNoAudio),
+    index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],

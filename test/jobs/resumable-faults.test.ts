@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
-import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { deleteFile } from "../../src/domain/files/files.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { type Chunk, MERGED_BYTES } from "../../src/platform/part.ts";
@@ -821,7 +821,7 @@ describe("Of two requests for one upload", () => {
       };
       const change: Change = (deps) => ({
         ...deps,
-        system: { ...deps.system, sleep: (ms) => (ms === LOOK_MILLISECONDS ? deps.system.sleep(ms) : sleep()) },
+        system: { ...deps.system, sleep: (ms) => (ms === STALL_CHECK_MILLISECONDS ? deps.system.sleep(ms) : sleep()) },
       });
       expect(await must(act(client, new ProxiedBindings(unanswered), change))).toMatchObject({ status: 409 });
       expect(pauses).toBe(1);

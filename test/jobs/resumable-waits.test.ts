@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { expect, test, vi } from "vitest";
-import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import type { Change } from "../support/deps.ts";
 import { offsetOf } from "../support/tus.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
@@ -120,7 +120,7 @@ test("HEAD waits no longer than until a request whose line has gone silent has s
   const gate = Promise.withResolvers<void>();
   const { sleep } = client.world.system;
   const silence = withSleep((milliseconds) =>
-    milliseconds === LOOK_MILLISECONDS ? gate.promise : sleep(milliseconds),
+    milliseconds === STALL_CHECK_MILLISECONDS ? gate.promise : sleep(milliseconds),
   );
   const older = client.patch(0, body, {}, undefined, silence);
   await send(FIRST_BYTES);

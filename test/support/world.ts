@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { LOOK_MILLISECONDS } from "../../src/domain/files/appending.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import { type Recovered, recover } from "../../src/domain/recovery.ts";
 import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
@@ -120,8 +120,8 @@ export class World {
     now: () => this.#startedAt + this.aheadMilliseconds,
     // Time passes at once, and whatever else is under way gets its turn. A request that waits for bytes waits for them.
     sleep: async (milliseconds) => {
-      if (milliseconds === LOOK_MILLISECONDS) this.looks += 1;
-      if (milliseconds === LOOK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
+      if (milliseconds === STALL_CHECK_MILLISECONDS) this.looks += 1;
+      if (milliseconds === STALL_CHECK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
     },

@@ -2,7 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
-import type { Chunk, PartRoom } from "../../platform/part.ts";
+import type { Chunk, PartSpec } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Initiator } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
@@ -10,7 +10,7 @@ import { objectKey, partialPrefix } from "./names.ts";
 import {
   deleteParts,
   fileOf,
-  isWhole,
+  isComplete,
   MAX_EMPTY_MILLISECONDS,
   MAX_FENCED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
@@ -23,7 +23,7 @@ import {
   savedState,
   savePart,
   saveResumable,
-  view,
+  toResumableUpload,
 } from "./resumable-rows.ts";
 import { ObjectWriter } from "./storing.ts";
 import { commit, fencedOff } from "./upload.ts";
@@ -31,7 +31,7 @@ import { commit, fencedOff } from "./upload.ts";
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
 /** More bytes of an upload. */
-export interface Append {
+export interface AppendInput {
   offsetBytes: number;
   /** Each piece is valid until the next one is requested. An error only ends the bytes: the ones before it count. */
   bytes: AsyncIterable<Uint8Array>;
@@ -43,48 +43,48 @@ export const tooLong = (sizeBytes: number) =>
   new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
 
 /** How often a waiting request checks for new bytes. (Tests recognize the sleep by this value.) */
-export const LOOK_MILLISECONDS = 600;
+export const STALL_CHECK_MILLISECONDS = 600;
 /** Received bytes are saved if this many checks find no new ones. */
-const SILENT_LOOKS = 2;
+const STALL_CHECKS = 2;
 
-/** When the recovery job looks at an unfinished upload: it expires, or has all of its bytes and is not assembled yet. */
+/** When the recovery job checks at an unfinished upload: it expires, or has all of its bytes and is not assembled yet. */
 function dueTime(row: ResumableRow, now: number): number {
   const { offsetBytes, isWriting, createdAt } = row;
   // A request that is writing has stored its first bytes by then, or has timed out.
   if (offsetBytes === 0) return createdAt + MAX_EMPTY_MILLISECONDS + (isWriting ? MAX_FENCED_MILLISECONDS : 0);
-  const milliseconds = isWhole(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
+  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
   return Math.min(now + milliseconds, createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
 
 /** One request that has claimed its upload. */
-export class Appending {
+export class Appender {
   readonly #deps: Deps;
   readonly #actor: TeamActor;
-  readonly #append: Append;
+  readonly #input: AppendInput;
   readonly #writer: ObjectWriter;
   /** As saved in D1. */
   #row: NamedRow;
   /** The highest offset that the body can reach. */
   readonly #bodyEnd: number;
   #keys = 0;
-  #nextLook: Promise<"look"> | undefined;
+  #nextCheck: Promise<"check"> | undefined;
   /** Doubled by each save within a part, so that a client that often stalls costs little. */
-  #silentLooks = SILENT_LOOKS;
+  #checksBeforeSave = STALL_CHECKS;
 
-  constructor(deps: Deps, actor: TeamActor, row: NamedRow, append: Append) {
+  constructor(deps: Deps, actor: TeamActor, row: NamedRow, input: AppendInput) {
     this.#deps = deps;
     this.#actor = actor;
     this.#row = row;
-    this.#append = append;
-    this.#bodyEnd = append.sizeBytes === null ? row.sizeBytes : row.offsetBytes + append.sizeBytes;
+    this.#input = input;
+    this.#bodyEnd = input.sizeBytes === null ? row.sizeBytes : row.offsetBytes + input.sizeBytes;
     const { multipartId, mimeType, fileType, nextPart: number } = row;
     const type = mimeType !== null && fileType !== null ? { mimeType, fileType } : null;
     this.#writer = new ObjectWriter(
       deps,
       fileOf(row),
       {
-        roomOf: (part) => this.#roomOf(part),
-        onBegun: () => this.#save({}),
+        partSpec: (part) => this.#partSpec(part),
+        onCreated: () => this.#save({}),
         onPart: (part) => this.#savePart(part),
       },
       { multipartId, type, number },
@@ -100,7 +100,7 @@ export class Appending {
     return this.#partStart + this.#writer.part.sizeBytes;
   }
 
-  #roomOf(number: number): PartRoom {
+  #partSpec(number: number): PartSpec {
     const { partBytes, sizeBytes, epoch } = this.#row;
     return {
       bytes: Math.min(partBytes, sizeBytes - this.#partStart),
@@ -121,7 +121,7 @@ export class Appending {
       if (part.isFull) await this.#writer.sendPart();
       if (this.#end > this.#row.offsetBytes) await this.#leave(false);
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
-      return view(this.#row);
+      return toResumableUpload(this.#row);
     } catch (error) {
       const code = error instanceof AppError ? error.code : "internal";
       // After a rejected body the upload is unchanged, and HEAD must not wait for this request.
@@ -138,7 +138,7 @@ export class Appending {
   /** The bytes of the body until it ends, is interrupted, or stalls after the upload's last byte. */
   async *#body(): AsyncGenerator<Uint8Array> {
     const { fileId, sizeBytes } = this.#row;
-    const pieces = this.#append.bytes[Symbol.asyncIterator]();
+    const pieces = this.#input.bytes[Symbol.asyncIterator]();
     for (let end = this.#row.offsetBytes; ; ) {
       const next = pieces.next().catch((cause) => {
         this.#deps.log("info", "upload cut", { fileId, cause });
@@ -159,12 +159,12 @@ export class Appending {
    */
   async #awaitBytes(next: Promise<unknown>): Promise<boolean> {
     const arrival = next.then(() => "arrival" as const);
-    for (let looks = 0; this.#end > this.#row.offsetBytes; ) {
-      this.#nextLook ??= this.#deps.system.sleep(LOOK_MILLISECONDS).then(() => "look");
-      if ((await Promise.race([arrival, this.#nextLook])) === "arrival") return true;
-      this.#nextLook = undefined;
-      looks += 1;
-      if (looks < this.#silentLooks) continue;
+    for (let checks = 0; this.#end > this.#row.offsetBytes; ) {
+      this.#nextCheck ??= this.#deps.system.sleep(STALL_CHECK_MILLISECONDS).then(() => "check");
+      if ((await Promise.race([arrival, this.#nextCheck])) === "arrival") return true;
+      this.#nextCheck = undefined;
+      checks += 1;
+      if (checks < this.#checksBeforeSave) continue;
       if (this.#end === this.#row.sizeBytes) return false;
       await this.#saveDuringStall();
     }
@@ -174,14 +174,14 @@ export class Appending {
   async #saveDuringStall(): Promise<void> {
     if (this.#writer.part.isFull) return this.#writer.sendPart();
     await this.#leave(true);
-    this.#silentLooks *= 2;
+    this.#checksBeforeSave *= 2;
   }
 
   /** Stores the rest of the bytes and commits the file. */
   async #complete(): Promise<ResumableUpload> {
     if (this.#writer.progress.multipartId === null) {
       await this.#save({});
-      const etag = await this.#writer.putWhole();
+      const etag = await this.#writer.putObject();
       // A fenced-off request may have put other bytes, which it can't commit. Assembled parts replace them.
       if (etag !== null) {
         const row = { ...this.#row, ...this.#writer.progress.type };
@@ -191,7 +191,7 @@ export class Appending {
       }
     }
     await this.#writer.sendPart();
-    return finish(this.#deps, this.#actor, this.#row);
+    return assembleAndCommit(this.#deps, this.#actor, this.#row);
   }
 
   /** Saves the partial part, for this request or another one to continue. */
@@ -206,7 +206,7 @@ export class Appending {
 
   #savePart(part: StoredPart): Promise<void> {
     const offsetBytes = this.#end;
-    this.#silentLooks = SILENT_LOOKS;
+    this.#checksBeforeSave = STALL_CHECKS;
     return this.#save({ offsetBytes, partialPart: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
@@ -224,8 +224,8 @@ export class Appending {
     row.dueAt = dueTime(row, this.#deps.system.now());
     const hasLeftovers = Number(row.partialPart !== null || this.#writer.part.isSpilled);
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting), hasLeftovers };
-    const along = part ? [savePart({ ...values, ...part })] : [];
-    const queries = [saveResumable(values), savedState(values), ...along] as const;
+    const partQueries = part ? [savePart({ ...values, ...part })] : [];
+    const queries = [saveResumable(values), savedState(values), ...partQueries] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
     if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes) {
       // If the first of two attempts was saved, the request that took over continues with its chunks and its parts.
@@ -259,7 +259,7 @@ const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
-export async function finish(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableUpload> {
+export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableUpload> {
   const { multipartId } = row;
   if (multipartId === null) throw new Error("A complete upload has no parts.");
   const [parts] = await read(deps, [partsOf({ id: row.fileId })]);
@@ -280,5 +280,5 @@ async function commitResumable(
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
   await commit(deps, initiator, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })], epoch);
   await enqueue(deps, fileOf(row));
-  return view({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
+  return toResumableUpload({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

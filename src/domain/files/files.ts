@@ -33,12 +33,12 @@ export const FAILURE_CODES = [
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** The states in which a file exists for its team. */
-export const SHOWN_STATES = ["pending", "processing", "completed", "failed"] as const;
+export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
 
 export type FileRow = typeof files.$inferSelect;
 
 /** The columns that a list returns. The tags of a file stay out: they may be many times as large. */
-export const SHOWN = {
+export const LISTED_COLUMNS = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
@@ -51,12 +51,12 @@ export const SHOWN = {
   updatedAt: files.updatedAt,
   version: files.version,
 };
-export type ShownRow = Pick<FileRow, Exclude<keyof typeof SHOWN, "durationSeconds">> & {
+export type ListedRow = Pick<FileRow, Exclude<keyof typeof LISTED_COLUMNS, "durationSeconds">> & {
   durationSeconds: number | null;
 };
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
-export interface StoredFile extends ShownRow {
+export interface StoredFile extends ListedRow {
   filename: string;
   fileType: string;
   sizeBytes: number;
@@ -74,7 +74,7 @@ export interface FileMetadata extends StoredFile {
   hasWaveform: boolean;
 }
 
-export function view(deps: Deps, row: ShownRow): StoredFile {
+export function toStoredFile(deps: Deps, row: ListedRow): StoredFile {
   const { id, teamId, originalName, status, durationSeconds, createdAt, updatedAt, version } = row;
   return {
     id,
@@ -96,12 +96,12 @@ export function view(deps: Deps, row: ShownRow): StoredFile {
 const hasId = (param: Param<{ id: string }>) => and(eq(files.id, param("id")), isListed);
 
 const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select(SHOWN).from(files).$dynamic(),
+  query: db.select(LISTED_COLUMNS).from(files).$dynamic(),
   where: hasId(param),
 }));
 const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db
-    .select({ ...getTableColumns(files), durationSeconds: SHOWN.durationSeconds })
+    .select({ ...getTableColumns(files), durationSeconds: LISTED_COLUMNS.durationSeconds })
     .from(files)
     .$dynamic(),
   where: hasId(param),
@@ -112,7 +112,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
   const [row] = await authorizeRead(deps, credential, metadataById({ id }));
   if (!row) throw new AppError("not_found");
   return {
-    ...view(deps, row),
+    ...toStoredFile(deps, row),
     sha256: row.sha256,
     processedAt: row.processedAt,
     failure:
@@ -147,7 +147,7 @@ const isWritingWaveform = ({ waveformWritingSince }: FileRow, now: number) =>
 type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
 /** A row where the file came, or comes, by a resumable upload that is still remembered. */
-const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
+const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
 
 /**
  * A file that a form still sends keeps its time: that upload is to clear it away, and recovery only after that. One that
@@ -155,7 +155,7 @@ const ofFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFile
  */
 const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving: number }>) => {
   const isUnstored = sql`${files.sizeBytes} is null`;
-  const isResumable = exists(ofFile(db));
+  const isResumable = exists(uploadsOfFile(db));
   return db
     .update(files)
     .set({
@@ -204,7 +204,7 @@ export async function deleteFile(
 
 /** The row of a resumable upload goes first: it knows what else there is of the file. */
 const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
-  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(ofFile(db))));
+  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(uploadsOfFile(db))));
 const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
 /** The keys are one parameter, however many there are: D1 takes 100 in a query. */
 const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {

@@ -4,7 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
-import { SHOWN, type StoredFile, view } from "./files.ts";
+import { LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
 /*
@@ -25,7 +25,7 @@ export type EarlierUpload = FileKey;
 /** The file of an upload, in any state. */
 export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
   db
-    .select({ ...SHOWN, sha256: files.sha256, etag: files.etag })
+    .select({ ...LISTED_COLUMNS, sha256: files.sha256, etag: files.etag })
     .from(files)
     .where(isFile(param)),
 );
@@ -93,7 +93,7 @@ export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: s
     }
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-      return view(deps, row);
+      return toStoredFile(deps, row);
     }
     if (polls === MAX_REPLAY_POLLS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
     await deps.system.sleep(1000);

@@ -1,7 +1,7 @@
 import { and, eq, gt, is, lt, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import type { Db, Param } from "../../platform/db.ts";
-import { files, isFailed, isListed, isNoAudio, isOnTheWay } from "../../platform/schema.ts";
+import { files, isFailed, isListed, isNotAudio, isUnprocessed } from "../../platform/schema.ts";
 import { idBound } from "../../platform/system.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import {
@@ -22,7 +22,7 @@ import {
   scan,
   splitScan,
 } from "../paging.ts";
-import { SHOWN, type SHOWN_STATES, type ShownRow, type StoredFile, view } from "./files.ts";
+import { LISTED_COLUMNS, type LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 
 /*
  * A list reads one index in its order. If that index serves every filter, a page reads its own rows, and a numbered page
@@ -32,7 +32,7 @@ import { SHOWN, type SHOWN_STATES, type ShownRow, type StoredFile, view } from "
 
 /** Filters on a list of files, combined with AND. Instants are milliseconds since the epoch and exclusive. */
 export interface FileFilters {
-  status?: (typeof SHOWN_STATES)[number] | undefined;
+  status?: (typeof LISTED_STATES)[number] | undefined;
   fileType?: string | undefined;
   /** A prefix of the name. */
   name?: string | undefined;
@@ -49,14 +49,14 @@ type FilterValues = {
 };
 type ListValues = KeysetValues & NameKeysetValues & FilterValues & ScanValues;
 
-type Index = "key" | "failed" | "onTheWay" | "fileType" | "name";
+type Index = "key" | "failed" | "unprocessed" | "fileType" | "name";
 
 const DATES = ["createdAfter", "createdBefore"] as const;
 /** The filters that each index serves without a scan. */
 const SERVED: Record<Index, readonly (keyof FileFilters)[]> = {
   key: DATES,
   failed: ["status", ...DATES],
-  onTheWay: DATES,
+  unprocessed: DATES,
   fileType: ["fileType", ...DATES],
   name: ["name"],
 };
@@ -65,7 +65,7 @@ const SERVED: Record<Index, readonly (keyof FileFilters)[]> = {
 function indexFor({ name, status, fileType }: FileFilters): Index {
   if (name !== undefined) return "name";
   if (status === "failed") return "failed";
-  if (status !== undefined && status !== "completed") return "onTheWay";
+  if (status !== undefined && status !== "completed") return "unprocessed";
   return fileType !== undefined && fileType !== "audio file" ? "fileType" : "key";
 }
 
@@ -73,15 +73,18 @@ function indexFor({ name, status, fileType }: FileFilters): Index {
 const SOURCES: Record<Index, { from: SQL; where: SQL | undefined }> = {
   key: { from: sql`${files}`, where: isListed },
   failed: { from: sql`${files} indexed by files_failed`, where: isFailed },
-  onTheWay: { from: sql`${files} indexed by files_on_the_way`, where: isOnTheWay },
-  fileType: { from: sql`${files} indexed by files_type`, where: and(isListed, isNoAudio) },
+  unprocessed: { from: sql`${files} indexed by files_on_the_way`, where: isUnprocessed },
+  fileType: { from: sql`${files} indexed by files_type`, where: and(isListed, isNotAudio) },
   name: { from: sql`${files} indexed by files_name`, where: isListed },
 };
 
 /** Drizzle needs an alias for each column of a source that is SQL. */
 const columns = Object.fromEntries(
-  Object.entries(SHOWN).map(([name, column]) => [name, sql`${is(column, SQL.Aliased) ? column.sql : column}`.as(name)]),
-) as unknown as { [Name in keyof ShownRow]: SQL.Aliased<ShownRow[Name]> };
+  Object.entries(LISTED_COLUMNS).map(([name, column]) => [
+    name,
+    sql`${is(column, SQL.Aliased) ? column.sql : column}`.as(name),
+  ]),
+) as unknown as { [Name in keyof ListedRow]: SQL.Aliased<ListedRow[Name]> };
 
 /** The team's rows in index order. */
 const rowsBy = (index: Index) => (db: Db, param: Param<ListValues>) => {
@@ -118,7 +121,7 @@ const readsBy = (index: Index) => ({
 const READS = {
   key: readsBy("key"),
   failed: readsBy("failed"),
-  onTheWay: readsBy("onTheWay"),
+  unprocessed: readsBy("unprocessed"),
   fileType: readsBy("fileType"),
   name: readsBy("name"),
 };
@@ -147,8 +150,8 @@ export async function listFiles(
     above: createdAfter === undefined ? "" : idBound(Math.floor(createdAfter) + 1),
     below,
   } as ListValues;
-  const nameOf = name === undefined ? undefined : (row: ShownRow) => row.originalName;
-  const show = (row: ShownRow) => view(deps, row);
+  const nameOf = name === undefined ? undefined : (row: ListedRow) => row.originalName;
+  const show = (row: ListedRow) => toStoredFile(deps, row);
 
   const isServed = Object.entries(filters).every(
     ([filter, value]) => value === undefined || SERVED[index].includes(filter as keyof FileFilters),

@@ -59,10 +59,10 @@ type JobValues = FileKey & { updatedAt: number };
 type ClaimValues = JobValues & { version: number };
 
 /** The lease has expired. */
-export const isAbandoned = (param: Param<{ updatedAt: number }>) => lte(files.leaseEndsAt, param("updatedAt"));
+export const hasExpiredLease = (param: Param<{ updatedAt: number }>) => lte(files.leaseEndsAt, param("updatedAt"));
 /** The file is pending, or its worker's lease has expired. */
 const isClaimable = (param: Param<JobValues>) =>
-  and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), isAbandoned(param))));
+  and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(param))));
 const isHeld = (param: Param<ClaimValues>) =>
   and(isFile(param), eq(files.status, "processing"), eq(files.version, param("version")));
 
@@ -150,7 +150,7 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
   if (exhausted) return "failed";
   if (!file) return "not ours";
   try {
-    return await finish(deps, file, await examine(deps, file));
+    return await recordOutcome(deps, file, await examine(deps, file));
   } catch (cause) {
     const retryAfterSeconds = retryDelaySeconds(file.attempts);
     deps.log("warn", "job_postponed", { fileId, teamId, attempts: file.attempts, cause });
@@ -249,7 +249,7 @@ async function serveAs(
 }
 
 /** Ends the job. Changes nothing if the claim is lost: the file was deleted, or the lease expired and another has it. */
-async function finish(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
+async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
   const held = heldBy(deps, file);
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);

@@ -34,7 +34,7 @@ export interface ResumableUpload {
   isFinished: boolean;
 }
 
-export const view = ({
+export const toResumableUpload = ({
   fileId,
   sizeBytes,
   offsetBytes,
@@ -50,18 +50,18 @@ export const view = ({
   isFinished,
 });
 
-export const isWhole = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
+export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
 
 /** Which upload is meant. Whoever does not know both, or is of another team, finds nothing. */
-export interface AddressValues {
+export interface UploadUrlValues {
   id: string;
   secretHash: string;
 }
-type OwnedValues = AddressValues & { teamId: string };
+type OwnedValues = UploadUrlValues & { teamId: string };
 
-const isAddressed = (param: Param<AddressValues>) =>
+const matchesUrl = (param: Param<UploadUrlValues>) =>
   and(eq(uploads.fileId, param("id")), eq(uploads.secretHash, param("secretHash")));
-const isOwned = (param: Param<OwnedValues>) => and(isAddressed(param), eq(uploads.teamId, param("teamId")));
+const matchesUrlAndTeam = (param: Param<OwnedValues>) => and(matchesUrl(param), eq(uploads.teamId, param("teamId")));
 const isReceiving = (db: Db) =>
   exists(
     db
@@ -78,12 +78,12 @@ const withName = (db: Db) =>
 const isKept = sql`${files.status} <> 'deleting'`;
 
 export const resumableOfTeam = preparedQuery((db, param: Param<OwnedValues>) =>
-  withName(db).where(and(isOwned(param), isKept)),
+  withName(db).where(and(matchesUrlAndTeam(param), isKept)),
 );
 /** The same for a caller who is authorised in the same round trip. */
-export const resumableAt = teamRead(uploads.teamId, (db, param: Param<AddressValues>) => ({
+export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<UploadUrlValues>) => ({
   query: withName(db).$dynamic(),
-  where: and(isAddressed(param), isKept),
+  where: and(matchesUrl(param), isKept),
 }));
 
 type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
@@ -104,7 +104,7 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
     })
     .where(
       and(
-        isOwned(param),
+        matchesUrlAndTeam(param),
         eq(uploads.offsetBytes, param("offsetBytes")),
         sql`${uploads.offsetBytes} + ${param("minBytes")} <= ${uploads.sizeBytes}`,
         lt(uploads.offsetBytes, uploads.sizeBytes),

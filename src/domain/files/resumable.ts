@@ -7,22 +7,22 @@ import { files, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
-import { type Append, Appending, finish, tooLong } from "./appending.ts";
+import { Appender, type AppendInput, assembleAndCommit, tooLong } from "./appending.ts";
 import { deleteFile } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName } from "./names.ts";
 import {
-  type AddressValues,
   claimResumable,
-  isWhole,
+  isComplete,
   MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
   type ResumableUpload,
-  resumableAt,
+  resumableByUrl,
   resumableOfTeam,
-  view,
+  toResumableUpload,
+  type UploadUrlValues,
 } from "./resumable-rows.ts";
 import { canReserve, maxPublicBytes, type ReservationValues, reservationError, reservedByTeam } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
@@ -57,7 +57,7 @@ const MEBIBYTE = 1024 * 1024;
 const MAX_PARTS = 2500;
 
 /** The id and secret of an upload URL. */
-export interface Address {
+export interface UploadUrl {
   id: string;
   secret: string;
 }
@@ -79,7 +79,7 @@ interface NewUpload {
   metadata: string;
   sha256: string | null;
   /** The first bytes, if the creating request has a body. */
-  body?: Omit<Append, "offsetBytes">;
+  body?: Omit<AppendInput, "offsetBytes">;
 }
 
 /**
@@ -90,12 +90,12 @@ export async function createUpload(
   deps: Deps,
   actor: TeamActor,
   { body, ...input }: NewUpload,
-): Promise<{ address: Address; upload: ResumableUpload }> {
+): Promise<{ url: UploadUrl; upload: ResumableUpload }> {
   const created = await insertResumable(deps, actor, input);
   if (!body) return created;
-  const { address } = created;
+  const { url } = created;
   let failure: unknown;
-  async function* watched({ bytes }: Pick<Append, "bytes">) {
+  async function* watched({ bytes }: Pick<AppendInput, "bytes">) {
     try {
       yield* bytes;
     } catch (error) {
@@ -104,12 +104,12 @@ export async function createUpload(
     }
   }
   try {
-    const upload = await appendToUpload(deps, actor, address, { ...body, bytes: watched(body), offsetBytes: 0 });
+    const upload = await appendToUpload(deps, actor, url, { ...body, bytes: watched(body), offsetBytes: 0 });
     if (failure !== undefined && !upload.isFinished) throw failure;
-    return { address, upload };
+    return { url, upload };
   } catch (error) {
-    await terminateUpload(deps, actor, address).catch((cause) =>
-      deps.log("warn", "upload left to recovery", { fileId: address.id, cause }),
+    await terminateUpload(deps, actor, url).catch((cause) =>
+      deps.log("warn", "upload left to recovery", { fileId: url.id, cause }),
     );
     // Only this request knows the URL, so a mismatch is our own failure.
     if (error instanceof AppError && error.code === "offset_mismatch")
@@ -122,7 +122,7 @@ async function insertResumable(
   deps: Deps,
   { teamId, keyId, kind }: TeamActor,
   input: Omit<NewUpload, "body">,
-): Promise<{ address: Address; upload: ResumableUpload }> {
+): Promise<{ url: UploadUrl; upload: ResumableUpload }> {
   const { sizeBytes, metadata, sha256 } = input;
   const id = newId(deps.system);
   const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
@@ -159,10 +159,10 @@ async function insertResumable(
   ] as const;
   const [, , own, [reserved]] = await write(deps, queries, { isIdempotent: true });
   if (own.length === 0) throw await reservationError(deps, reservation, reserved);
-  return { address: { id, secret }, upload: view(row) };
+  return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 
-const addressValues = ({ id, secret }: Address): AddressValues => ({ id, secretHash: fingerprint(secret) });
+const urlValues = ({ id, secret }: UploadUrl): UploadUrlValues => ({ id, secretHash: fingerprint(secret) });
 
 /**
  * Returns the progress of the upload, and assembles one that has all of its bytes. A client that asks while a request
@@ -173,9 +173,9 @@ const addressValues = ({ id, secret }: Address): AddressValues => ({ id, secretH
 export async function fetchUpload(
   deps: Deps,
   credential: Credential<"upload">,
-  address: Address,
+  url: UploadUrl,
 ): Promise<ResumableUpload> {
-  const poll = async () => (await authorizeRead(deps, credential, resumableAt(addressValues(address))))[0];
+  const poll = async () => (await authorizeRead(deps, credential, resumableByUrl(urlValues(url))))[0];
   let row = await poll();
   let stalledMilliseconds = 0;
   for (let waitedMilliseconds = 0; row?.isWriting; ) {
@@ -188,10 +188,10 @@ export async function fetchUpload(
     stalledMilliseconds = row && hasProgressed(before, row) ? 0 : stalledMilliseconds + POLL_MILLISECONDS;
   }
   if (!row) throw new AppError("not_found");
-  if (row.isFinished) return view(row);
-  if (isWhole(row)) return finish(deps, await authorize(deps, credential), row);
+  if (row.isFinished) return toResumableUpload(row);
+  if (isComplete(row)) return assembleAndCommit(deps, await authorize(deps, credential), row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
-  return view(row);
+  return toResumableUpload(row);
 }
 
 const hasProgressed = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
@@ -202,14 +202,14 @@ const hasSavedAll = (before: ResumableRow, { epoch, partialPart }: ResumableRow)
   partialPart !== null && partialPart !== before.partialPart && epoch === before.epoch;
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
-export async function terminateUpload(deps: Deps, actor: TeamActor, address: Address): Promise<void> {
+export async function terminateUpload(deps: Deps, actor: TeamActor, url: UploadUrl): Promise<void> {
   const { teamId } = actor;
-  const [[row]] = await read(deps, [resumableOfTeam({ ...addressValues(address), teamId })]);
+  const [[row]] = await read(deps, [resumableOfTeam({ ...urlValues(url), teamId })]);
   if (!row) throw new AppError("not_found");
   if (row.isFinished) throw new AppError("forbidden", { message: "The upload is complete: delete the file." });
   await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
     // Another request has completed or deleted it. The next read says which.
-    if (error instanceof AppError && error.code === "not_found") return terminateUpload(deps, actor, address);
+    if (error instanceof AppError && error.code === "not_found") return terminateUpload(deps, actor, url);
     throw error;
   });
 }
@@ -223,24 +223,24 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, address: Add
 export async function appendToUpload(
   deps: Deps,
   actor: TeamActor,
-  address: Address,
-  append: Append,
+  url: UploadUrl,
+  input: AppendInput,
 ): Promise<ResumableUpload> {
-  const values = { ...addressValues(address), teamId: actor.teamId };
+  const values = { ...urlValues(url), teamId: actor.teamId };
   const now = deps.system.now();
-  const { offsetBytes, sizeBytes } = append;
+  const { offsetBytes, sizeBytes } = input;
   const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now, dueAt: now + MAX_UNFINISHED_MILLISECONDS };
   const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableOfTeam(values)], {
     isIdempotent: false,
   });
   if (!row) throw new AppError("not_found");
-  if (!claimed && !row.isFinished && !isWhole(row) && row.dueAt <= now) throw new AppError("upload_expired");
+  if (!claimed && !row.isFinished && !isComplete(row) && row.dueAt <= now) throw new AppError("upload_expired");
   if (row.offsetBytes !== offsetBytes) {
     throw new AppError("offset_mismatch", { message: `The upload stands at ${row.offsetBytes} bytes.` });
   }
   if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
-  if (row.isFinished) return view(row);
-  if (isWhole(row)) return finish(deps, actor, row);
+  if (row.isFinished) return toResumableUpload(row);
+  if (isComplete(row)) return assembleAndCommit(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");
-  return new Appending(deps, actor, { ...row, ...claimed }, append).run();
+  return new Appender(deps, actor, { ...row, ...claimed }, input).run();
 }

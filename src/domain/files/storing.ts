@@ -1,7 +1,7 @@
 import type { Hash } from "node:crypto";
 import type { Deps } from "../../deps.ts";
 import { type Download, HEAD_BYTES, type StoredPart } from "../../platform/byte-store.ts";
-import type { Part, PartRoom } from "../../platform/part.ts";
+import type { Part, PartSpec } from "../../platform/part.ts";
 import { detectMediaType, servedContentType } from "../audio/media-type.ts";
 import { type Named, objectKey } from "./names.ts";
 
@@ -21,12 +21,12 @@ export interface Progress {
   number: number;
 }
 
-interface Storing {
+interface ObjectWriterOptions {
   sha256?: Hash;
   /** The room of the part that starts now. */
-  roomOf(number: number): PartRoom;
+  partSpec(number: number): PartSpec;
   /** Called once the multipart upload is created, whose id is stored nowhere else. */
-  onBegun?(): Promise<void>;
+  onCreated?(): Promise<void>;
   /** Called once a part is stored. */
   onPart(part: StoredPart): Promise<void>;
 }
@@ -37,14 +37,14 @@ export class ObjectWriter {
   readonly part: Part;
   readonly #deps: Deps;
   readonly #upload: Named;
-  readonly #storing: Storing;
+  readonly #options: ObjectWriterOptions;
 
-  constructor(deps: Deps, upload: Named, storing: Storing, progress: Partial<Progress> = {}) {
+  constructor(deps: Deps, upload: Named, options: ObjectWriterOptions, progress: Partial<Progress> = {}) {
     this.#deps = deps;
     this.#upload = upload;
-    this.#storing = storing;
+    this.#options = options;
     this.progress = { multipartId: null, type: null, number: 1, ...progress };
-    this.part = deps.bytes.newPart(storing.roomOf(this.progress.number), storing.sha256);
+    this.part = deps.bytes.newPart(options.partSpec(this.progress.number), options.sha256);
   }
 
   /** Each piece is valid until the next one is requested. The caller sends what remains in `part`. */
@@ -63,19 +63,19 @@ export class ObjectWriter {
     const key = objectKey(this.#upload);
     if (this.progress.multipartId === null) {
       this.progress.multipartId = await bytes.createMultipart(key, await this.#download());
-      await this.#storing.onBegun?.();
+      await this.#options.onCreated?.();
     }
     const { multipartId, number } = this.progress;
     const stored = await bytes.uploadPart(key, multipartId, number, this.part);
     this.progress.number += 1;
-    await this.#storing.onPart(stored);
-    await this.part.next(this.#storing.roomOf(this.progress.number));
+    await this.#options.onPart(stored);
+    await this.part.next(this.#options.partSpec(this.progress.number));
   }
 
   /** @returns the object's etag; null if the key has other bytes, and the caller must send the part instead */
-  async putWhole(): Promise<string | null> {
+  async putObject(): Promise<string | null> {
     const download = await this.#download();
-    const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, download, this.#storing.sha256);
+    const etag = await this.#deps.bytes.put(objectKey(this.#upload), this.part, download, this.#options.sha256);
     if (etag !== null) await this.part.discard();
     return etag;
   }

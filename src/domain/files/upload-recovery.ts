@@ -14,9 +14,9 @@ import {
   uploads,
 } from "../../platform/schema.ts";
 import { SYSTEM } from "../events/events.ts";
-import { finish } from "./appending.ts";
+import { assembleAndCommit } from "./appending.ts";
 import { type FileKey, fileKey, isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
-import { isWhole, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+import { isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 
 /*
  * How the recovery job finishes resumable uploads. Each unfinished or remembered upload is in exactly one of four
@@ -81,9 +81,9 @@ const uploadOfFile = preparedQuery((db, param: Param<FileKey>) =>
  */
 export async function assembleUpload(deps: Deps, { teamId, fileId: id }: FileJob): Promise<"assembled" | "not ours"> {
   const [[upload]] = await read(deps, [uploadOfFile({ id, teamId })]);
-  if (!upload || !isWhole(upload)) return "not ours";
+  if (!upload || !isComplete(upload)) return "not ours";
   if (upload.status === "receiving") {
-    await finish(deps, SYSTEM, upload);
+    await assembleAndCommit(deps, SYSTEM, upload);
     return "assembled";
   }
   deps.log("error", "upload_unassembled", { fileId: id, teamId });

@@ -12,12 +12,12 @@ import { fileEvent } from "./file-events.ts";
 import {
   changed,
   enqueue,
+  type ListedRow,
   MAX_DELETING_MILLISECONDS,
   MAX_PENDING_MILLISECONDS,
   removeRows,
-  type ShownRow,
   type StoredFile,
-  view,
+  toStoredFile,
 } from "./files.ts";
 import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, partialPrefix } from "./names.ts";
@@ -80,7 +80,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
     isOurs = outcome === "begun";
     if (outcome === "no room") throw await quotaError(deps, upload.teamId);
     if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    stored = view(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
+    stored = toStoredFile(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
   } catch (error) {
     if (isOurs) await undo(deps, actor, upload, file.maxBytes, error);
     throw error;
@@ -155,7 +155,7 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = s
   return insertWhere(db, files, row, fits);
 }
 
-const insertUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
+const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
 /** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
 async function begin(
@@ -164,7 +164,7 @@ async function begin(
   { maxBytes, idempotencyKey }: IncomingFile,
 ): Promise<"begun" | "no room" | EarlierUpload> {
   const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes));
-  const insert = insertUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
+  const insert = insertFormUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
     const [, own] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
     return own.length > 0 ? "begun" : "no room";
@@ -183,7 +183,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
   let sizeBytes = 0;
   const writer = new ObjectWriter(deps, upload, {
     sha256: digest,
-    roomOf: (number) => ({
+    partSpec: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
       newKey: () => `${partialPrefix(upload)}${number}`,
@@ -204,7 +204,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     const { multipartId } = writer.progress;
     if (multipartId === null) {
       sizeBytes = writer.part.sizeBytes;
-      return await stored(await writer.putWhole());
+      return await stored(await writer.putObject());
     }
     await writer.sendPart();
     return await stored(await deps.bytes.complete(objectKey(upload), multipartId, parts));
@@ -234,7 +234,7 @@ type CommitValues = StoredObject &
   };
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) => {
-  const ofEpoch = db
+  const currentEpoch = db
     .select({ one: sql`1` })
     .from(uploads)
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
@@ -245,12 +245,12 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
       ...given(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
       ...changed(param),
     })
-    .where(and(isFile(param), eq(files.status, "receiving"), or(sql`${param("epoch")} is null`, exists(ofEpoch))));
+    .where(and(isFile(param), eq(files.status, "receiving"), or(sql`${param("epoch")} is null`, exists(currentEpoch))));
 });
 
 /**
  * The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost.
- * `along` goes with it.
+ * `extraQueries` goes with it.
  * @throws `not_found` where the file was deleted while its bytes came, `offset_mismatch` where `epoch` is over
  */
 export async function commit(
@@ -258,14 +258,14 @@ export async function commit(
   initiator: Initiator,
   { id, teamId }: FileKey,
   stored: StoredObject,
-  along: BoundQuery<unknown>[] = [],
+  extraQueries: BoundQuery<unknown>[] = [],
   epoch: number | null = null,
-): Promise<ShownRow> {
+): Promise<ListedRow> {
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now, epoch });
   const event = fileEvent(deps, "file.uploaded", initiator, { id, teamId });
-  const queries = [mark, uploadState({ id, teamId }), ...along] as const;
+  const queries = [mark, uploadState({ id, teamId }), ...extraQueries] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
