@@ -51,17 +51,17 @@ class Upload {
   constructor(client: Uploader, content: number) {
     this.client = client;
     this.content = content;
-    this.sentBytes = client.told;
+    this.sentBytes = client.reportedOffset;
     this.#createdAt = client.world.system.now();
   }
 
   /** As far as its client knows it has no byte, and is an hour old. */
   get mayBeExpired(): boolean {
-    return this.told === 0 && this.client.world.system.now() >= this.#createdAt + 60 * MINUTE;
+    return this.reportedOffset === 0 && this.client.world.system.now() >= this.#createdAt + 60 * MINUTE;
   }
 
-  get told(): number {
-    return this.client.told;
+  get reportedOffset(): number {
+    return this.client.reportedOffset;
   }
 
   get sizeBytes(): number {
@@ -70,8 +70,8 @@ class Upload {
 
   /** Exactly one answer is right. */
   get isCertain(): boolean {
-    const { isFinished, isDeleted, mayBeDeleted, isOld, mayBeExpired, sentBytes, told } = this;
-    return !isFinished && !isDeleted && !mayBeDeleted && !isOld && !mayBeExpired && sentBytes === told;
+    const { isFinished, isDeleted, mayBeDeleted, isOld, mayBeExpired, sentBytes, reportedOffset } = this;
+    return !isFinished && !isDeleted && !mayBeDeleted && !isOld && !mayBeExpired && sentBytes === reportedOffset;
   }
 
   /** All of its bytes were sent, and nobody was told what became of them. */
@@ -161,15 +161,15 @@ class Stage {
     if (isOld && !isFinished && !mayBeFinished) for (const code of expected) right.delete(code);
     if ((isOld || mayBeExpired) && !isFinished && !isDeleted) right.add(410);
     if (isOld || mayBeExpired || mayBeDeleted) right.add(404);
-    expect([...right], `answered at ${upload.told} of ${upload.sizeBytes}`).toContain(status);
+    expect([...right], `answered at ${upload.reportedOffset} of ${upload.sizeBytes}`).toContain(status);
     if (status === 404 && !isFinished) {
       upload.isDeleted = true;
       model.gone.add(client.id);
     }
     if (!headers.has("Upload-Offset")) return;
-    expect(upload.told, "no more than was sent").toBeLessThanOrEqual(upload.sentBytes);
-    upload.sentBytes = upload.told;
-    if (upload.told === upload.sizeBytes && !isFinished) model.finish(upload);
+    expect(upload.reportedOffset, "no more than was sent").toBeLessThanOrEqual(upload.sentBytes);
+    upload.sentBytes = upload.reportedOffset;
+    if (upload.reportedOffset === upload.sizeBytes && !isFinished) model.finish(upload);
   }
 
   /** A file that is there, or was once; undefined where there never was one. */
@@ -217,7 +217,7 @@ const portion = fc.oneof(fc.constant(1), fc.double({ min: 0, max: 1, noNaN: true
 const death = fc
   .record({ call: fc.integer({ min: 1, max: 12 }), moment: fc.constantFrom("before" as const, "after" as const) })
   .map((where) => ({ ...where, failure: "death" as const }));
-const told = ({ call, moment }: { call: number; moment: string }) => `${moment} call ${call}`;
+const describeFault = ({ call, moment }: { call: number; moment: string }) => `${moment} call ${call}`;
 
 const upload = content.map((what) =>
   step(`upload ${what}`, async (stage) => {
@@ -238,7 +238,7 @@ const brokenUpload = fc
   );
 
 const dyingUpload = fc.record({ what: content, fault: death }).map(({ what, fault }) =>
-  step(`upload ${what}, dead ${told(fault)}`, async (stage) => {
+  step(`upload ${what}, dead ${describeFault(fault)}`, async (stage) => {
     const answer = await stage.send(what, { bindings: new ProxiedBindings(fault) });
     if (answer === "dead") return stage.learn(what);
     expect(answer.status).toBe(200);
@@ -285,7 +285,7 @@ const remove = index.map((at) =>
 );
 
 const dyingRemove = fc.record({ at: index, fault: death }).map(({ at, fault }) =>
-  step(`delete ${at}, dead ${told(fault)}`, async (stage) => {
+  step(`delete ${at}, dead ${describeFault(fault)}`, async (stage) => {
     const id = stage.pick(at);
     if (!id) return;
     await stage.ask("DELETE", `/${id}`, new ProxiedBindings(fault));
@@ -321,7 +321,7 @@ const askWaveform = index.map((at) =>
 );
 
 const dyingSetWaveform = fc.record({ at: index, to: peak, fault: death }).map(({ at, to, fault }) =>
-  step(`set waveform ${at} to ${to}, dead ${told(fault)}`, async (stage) => {
+  step(`set waveform ${at} to ${to}, dead ${describeFault(fault)}`, async (stage) => {
     const { files, waveforms } = stage.model;
     const id = stage.pick(at) ?? "none";
     await stage.setWaveform(id, to, new ProxiedBindings(fault));
@@ -344,7 +344,7 @@ const deliver = index.map((at) =>
 );
 
 const dyingJob = fc.record({ at: index, fault: death, redelivered: fc.boolean() }).map(({ at, fault, redelivered }) =>
-  step(`deliver ${at}, dead ${told(fault)}${redelivered ? ", to be delivered again" : ""}`, async (stage) => {
+  step(`deliver ${at}, dead ${describeFault(fault)}${redelivered ? ", to be delivered again" : ""}`, async (stage) => {
     const message = take(stage, at);
     if (!message) return;
     const ended = await stage.world.deliver(message, new ProxiedBindings(fault));
@@ -386,7 +386,7 @@ const recovery = fc.constant(
 );
 
 const dyingRecovery = death.map((fault) =>
-  step(`recovery, dead ${told(fault)}`, async ({ world }) => {
+  step(`recovery, dead ${describeFault(fault)}`, async ({ world }) => {
     await world.recover(new ProxiedBindings(fault));
   }),
 );
@@ -395,7 +395,7 @@ const createUpload = fc.record({ what: resumableContent, first: fc.constantFrom(
   step(`begin to upload ${what} with ${first} of it`, async (stage) => {
     const client = stage.uploader(what);
     const sent = Math.floor(client.bytes.length * first);
-    expect([(await must(client.create(undefined, sent))).status, client.told]).toEqual([201, sent]);
+    expect([(await must(client.create(undefined, sent))).status, client.reportedOffset]).toEqual([201, sent]);
     const upload = new Upload(client, what);
     stage.model.uploads.push(upload);
     if (first === 1) stage.model.finish(upload);
@@ -405,12 +405,12 @@ const createUpload = fc.record({ what: resumableContent, first: fc.constantFrom(
 const dyingCreate = fc
   .record({ what: fc.nat(SMALL - 1), first: fc.constantFrom(0, 0.5, 1), fault: death })
   .map(({ what, first, fault }) =>
-    step(`begin to upload ${what} with ${first} of it, dead ${told(fault)}`, async (stage) => {
+    step(`begin to upload ${what} with ${first} of it, dead ${describeFault(fault)}`, async (stage) => {
       const client = stage.uploader(what);
       const sent = Math.floor(client.bytes.length * first);
       const answer = await client.create(new ProxiedBindings(fault), sent);
       if (answer === "dead") return stage.learn(what);
-      expect([answer.status, client.told]).toEqual([201, sent]);
+      expect([answer.status, client.reportedOffset]).toEqual([201, sent]);
       const upload = new Upload(client, what);
       stage.model.uploads.push(upload);
       if (first === 1) stage.model.finish(upload);
@@ -418,7 +418,7 @@ const dyingCreate = fc
   );
 
 /** Where the upload stands by what its client knows; elsewhere it is refused. */
-const appendStatuses = ({ isFinished, told: offset, sizeBytes, sentBytes }: Upload): number[] => {
+const appendStatuses = ({ isFinished, reportedOffset: offset, sizeBytes, sentBytes }: Upload): number[] => {
   if (isFinished) return [offset === sizeBytes ? 204 : 409];
   return sentBytes === offset ? [204] : [204, 409];
 };
@@ -429,12 +429,12 @@ const append = (name: string, isCut: boolean, deaths: fc.Arbitrary<Fault | null>
     .record({ at: index, part: portion, hasNoMemory: fc.boolean(), fault: deaths })
     .map(({ at, part, hasNoMemory, fault }) =>
       step(
-        `${name} ${at}, ${part}${hasNoMemory ? " without memory" : ""}${fault ? `, dead ${told(fault)}` : ""}`,
+        `${name} ${at}, ${part}${hasNoMemory ? " without memory" : ""}${fault ? `, dead ${describeFault(fault)}` : ""}`,
         async (stage) => {
           const upload = stage.pickUpload(at);
           if (!upload) return;
           const { client, sizeBytes } = upload;
-          const from = upload.told;
+          const from = upload.reportedOffset;
           const to = from + Math.ceil((sizeBytes - from) * part);
           const expected = appendStatuses(upload);
           const wasOpen = !upload.isOld && !upload.isDeleted && !upload.isFinished;
@@ -458,7 +458,7 @@ const twoAppends = fc.record({ at: index, one: portion, other: portion }).map(({
   step(`send two more of ${at} at once, ${one} and ${other}`, async (stage) => {
     const upload = stage.pickUpload(at);
     if (!upload?.isCertain) return;
-    const { client, sizeBytes, told: from } = upload;
+    const { client, sizeBytes, reportedOffset: from } = upload;
     const ends = [one, other].map((part) => from + Math.max(1, Math.ceil((sizeBytes - from) * part)));
     upload.sentBytes = Math.max(...ends);
     const answers = await Promise.all(ends.map((to) => must(client.send(from, to))));
@@ -473,8 +473,8 @@ const wrongAppend = fc.record({ at: index, by: fc.constantFrom(-100_000, -1, 1, 
   step(`send more of ${at} at an offset wrong by ${by}`, async (stage) => {
     const upload = stage.pickUpload(at);
     if (!upload?.isCertain) return;
-    const wrong = Math.max(0, upload.told + by);
-    if (wrong === upload.told) return;
+    const wrong = Math.max(0, upload.reportedOffset + by);
+    if (wrong === upload.reportedOffset) return;
     const answer = await must(upload.client.patch(wrong, new Uint8Array(1), { "Content-Length": "1" }));
     expect([answer.status, answer.code]).toEqual([409, "offset_mismatch"]);
   }),
@@ -488,7 +488,7 @@ const askUpload = index.map((at) =>
 );
 
 const dyingAskUpload = fc.record({ at: index, fault: death }).map(({ at, fault }) =>
-  step(`ask how far ${at} is, dead ${told(fault)}`, async (stage) => {
+  step(`ask how far ${at} is, dead ${describeFault(fault)}`, async (stage) => {
     const upload = stage.pickUpload(at);
     const answer = await upload?.client.head(new ProxiedBindings(fault));
     if (upload && answer && answer !== "dead") stage.learnFrom(upload, answer, [200]);
@@ -497,7 +497,7 @@ const dyingAskUpload = fc.record({ at: index, fault: death }).map(({ at, fault }
 
 const giveUp = (deaths: fc.Arbitrary<Fault | null>) =>
   fc.record({ at: index, fault: deaths }).map(({ at, fault }) =>
-    step(`give up upload ${at}${fault ? `, dead ${told(fault)}` : ""}`, async (stage) => {
+    step(`give up upload ${at}${fault ? `, dead ${describeFault(fault)}` : ""}`, async (stage) => {
       const upload = stage.pickUpload(at);
       if (!upload) return;
       const { isFinished, mayBeFinished, client } = upload;
@@ -566,7 +566,7 @@ function count(uploads: Upload[]): void {
     seen.inParts += Number(isFinished && sizeBytes > PART_BYTES);
     seen.deleted += Number(isDeleted);
     seen.expired += Number(isOld && !isFinished);
-    seen.deadMidway += Number(!isFinished && sentBytes > upload.told);
+    seen.deadMidway += Number(!isFinished && sentBytes > upload.reportedOffset);
   }
 }
 

@@ -263,7 +263,7 @@ describe("a resumable upload", () => {
         await client.send(0, 500, new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "death" }));
         client.hasNoMemory = false;
       }
-      await must(client.send(client.told, small.length));
+      await must(client.send(client.reportedOffset, small.length));
       await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a partial part that was left behind");
       await world.drain();
       world.aheadMilliseconds += DAY;

@@ -143,7 +143,7 @@ async function half(client: Uploader): Promise<void> {
 }
 
 /** What the row says is stored is stored, and is what was sent. */
-async function expectBeginning({ id, bytes, told, world }: Uploader): Promise<void> {
+async function expectBeginning({ id, bytes, reportedOffset, world }: Uploader): Promise<void> {
   const [[row], parts] = (
     await env.DB.batch<Record<string, string | number>>([
       env.DB.prepare(
@@ -153,7 +153,7 @@ async function expectBeginning({ id, bytes, told, world }: Uploader): Promise<vo
     ])
   ).map(({ results }) => results) as [[Record<string, string | number>], { md5: string }[]];
   const { offset_bytes: offset, part_bytes: partBytes } = row as { [column: string]: number };
-  expect(offset).toBe(told);
+  expect(offset).toBe(reportedOffset);
   const md5Of = (at: number) =>
     createHash("md5")
       .update(bytes.subarray(at * Number(partBytes), (at + 1) * Number(partBytes)))
@@ -168,17 +168,17 @@ async function expectBeginning({ id, bytes, told, world }: Uploader): Promise<vo
     }),
   );
   const inChunks = Buffer.concat(objects);
-  expect(inParts + inChunks.length, "parts and chunks are what was reported").toBe(told);
-  expect(Buffer.compare(inChunks, bytes.subarray(inParts, told)), "the bytes of the chunks").toBe(0);
+  expect(inParts + inChunks.length, "parts and chunks are what was reported").toBe(reportedOffset);
+  expect(Buffer.compare(inChunks, bytes.subarray(inParts, reportedOffset)), "the bytes of the chunks").toBe(0);
   if (parts.length > 0) expect(world.multiparts.map((multipart) => multipart.id)).toContain(row?.multipart_id);
 }
 
 /** The client asks, sends some more, and gives up. */
 async function goOnAndGiveUp(client: Uploader): Promise<void> {
   expect(status(await client.head())).toBe(200);
-  const { told } = client;
+  const { reportedOffset } = client;
   await expectBeginning(client);
-  expect(status(await client.send(told, told + 100))).toBe(204);
+  expect(status(await client.send(reportedOffset, reportedOffset + 100))).toBe(204);
   await expectBeginning(client);
   expect(status(await client.ask("DELETE"))).toBe(204);
 }
@@ -410,7 +410,7 @@ const scenarios: [string, Scenario][] = [
       act: (client, bindings) =>
         overtaking(client, 0, bindings, async () => {
           await must(client.head());
-          return must(client.send(client.told, client.told + 200));
+          return must(client.send(client.reportedOffset, client.reportedOffset + 200));
         }),
       afterwards: goOnAndGiveUp,
       isKept: false,
@@ -470,7 +470,7 @@ const scenarios: [string, Scenario][] = [
       async prepare(client) {
         await half(client);
         const dying = new ProxiedBindings({ binding: "R2", call: 2, moment: "after", failure: "death" });
-        expect(await client.send(client.told, small.length, dying)).toBe("dead");
+        expect(await client.send(client.reportedOffset, small.length, dying)).toBe("dead");
         expect(status(await client.ask("DELETE"))).toBe(204);
         client.world.aheadMilliseconds += 20 * MINUTE;
       },
@@ -633,7 +633,7 @@ describe("Small requests", () => {
       const body = large.slice(at, at + size);
       await must(client.patch(at, body, { "Content-Length": `${size}` }, undefined, change));
     }
-    expect(client.told).toBe(to);
+    expect(client.reportedOffset).toBe(to);
     expect(moved.got).toBeLessThanOrEqual(requests * MERGED_BYTES);
     expect(moved.put).toBeLessThanOrEqual(moved.got + requests * size);
     const { objects } = await env.BUCKET.list({ prefix: `${client.team.teamId}/` });

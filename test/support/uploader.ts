@@ -20,7 +20,7 @@ export function patternOf(size: number): Uint8Array<ArrayBuffer> {
   for (let done = 251; done < size; done *= 2) bytes.copyWithin(done, 0, done);
   return bytes;
 }
-/** A client of one resumable upload in a world. The offsets that it is told never fall, or it fails. */
+/** A client of one resumable upload in a world. Throws if a reported offset decreases. */
 export class Uploader {
   readonly world: World;
   readonly team: Team;
@@ -29,8 +29,8 @@ export class Uploader {
   hasNoMemory = false;
   path = "";
   id = "";
-  /** The offset that was told last. */
-  told = 0;
+  /** The last offset that a response reported. */
+  reportedOffset = 0;
 
   constructor(world: World, team: Team, bytes: Uint8Array<ArrayBuffer>) {
     this.world = world;
@@ -54,8 +54,8 @@ export class Uploader {
     const change = this.hasNoMemory ? starved : other;
     const answer = await this.world.ask(method, path, options, { bindings, change });
     if (answer !== "dead" && answer.headers.has("Upload-Offset")) {
-      expect(offsetOf(answer), "an offset that was told does not fall").toBeGreaterThanOrEqual(this.told);
-      this.told = offsetOf(answer);
+      expect(offsetOf(answer), "a reported offset does not decrease").toBeGreaterThanOrEqual(this.reportedOffset);
+      this.reportedOffset = offsetOf(answer);
     }
     return answer;
   }
@@ -134,8 +134,8 @@ export class Uploader {
     for (let tries = 0; tries < 5; tries++) {
       const answer = await must(this.head());
       expect(answer.status).toBe(200);
-      if (this.told === this.bytes.length) return;
-      const { status, text } = await must(this.send(this.told, this.bytes.length));
+      if (this.reportedOffset === this.bytes.length) return;
+      const { status, text } = await must(this.send(this.reportedOffset, this.bytes.length));
       expect(status, text).toBe(204);
     }
     throw new Error("The upload does not come to its end.");
