@@ -26,7 +26,7 @@ const asOperator = (method: string, path: string, json?: object) =>
   call(method, path, { token: OPERATOR, ...(json && { json }) });
 const namesOf = ({ body }: { body: { data: { name: string }[] } }) => body.data.map(({ name }) => name);
 
-/** CRC-32 in base62, most significant first, written apart from the service's own. */
+/** CRC-32 in base62, most significant digit first, implemented independently of the service. */
 function checksum(text: string): string {
   const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   const sum = crc32(text);
@@ -34,7 +34,7 @@ function checksum(text: string): string {
 }
 
 describe("Creating a key", () => {
-  test("A new key is answered with its documented fields, the identifier both as id and as _id.", async () => {
+  test("returns the documented fields, with the identifier as both id and _id", async () => {
     const team = await newTeam();
     const { status, body } = await create(team, { name: "Web player" });
     expect(status).toBe(200);
@@ -49,26 +49,26 @@ describe("Creating a key", () => {
   test.each([
     ["secret", "stow_sk_", false],
     ["public", "stow_pk_", true],
-  ])("A %s token is made of %s, 32 characters and 6 of CRC-32.", async (_, prefix, isPublic) => {
+  ])("makes a %s token from %s, 32 characters and 6 of CRC-32", async (_, prefix, isPublic) => {
     const { key, ...rest } = await newKey(await newTeam(), { isPublic });
     expect(rest.isPublic).toBe(isPublic);
     expect(key).toMatch(new RegExp(`^${prefix}[0-9A-Za-z]{38}$`));
     expect(key.slice(-6)).toBe(checksum(key.slice(0, -6)));
   });
 
-  test("A new key works at once, for the same team.", async () => {
+  test("returns a key that works immediately, in the same team", async () => {
     const team = await newTeam();
     const { key: token } = await newKey(team);
     const { status, body } = await call("GET", `/auth/v1/apikeys/${team.keyId}`, { token });
     expect([status, body.data.teamId]).toEqual([200, team.teamId]);
   });
 
-  test("A key expires after 365 days where nothing else is asked.", async () => {
+  test("sets the expiry to 365 days by default", async () => {
     const { createdAt, expiresAt } = await newKey(await newTeam());
     expect(Date.parse(expiresAt) - Date.parse(createdAt)).toBe(365 * DAY_MILLISECONDS);
   });
 
-  test("An expiry may be up to ten years away, with any offset, and is shown in UTC.", async () => {
+  test("accepts an expiry up to ten years away with any offset, and returns it in UTC", async () => {
     const last = new Date(Date.now() + 3650 * DAY_MILLISECONDS - 60_000).toISOString();
     expect((await newKey(await newTeam(), { expiresAt: last })).expiresAt).toBe(last);
     const soon = new Date(Date.now() + DAY_MILLISECONDS).toISOString();
@@ -81,31 +81,31 @@ describe("Creating a key", () => {
     ["more than ten years away", new Date(Date.now() + 3651 * DAY_MILLISECONDS).toISOString()],
     ["without a time", "2027-01-01"],
     ["without an offset", "2027-01-01T00:00:00"],
-    ["that is no date", "2027-13-01T00:00:00Z"],
+    ["that does not exist", "2027-13-01T00:00:00Z"],
     ["that is a number", 1_900_000_000],
     ["that is null", null],
-  ])("An expiry %s is refused.", async (_, expiresAt) => {
+  ])("rejects an expiry %s", async (_, expiresAt) => {
     const team = await newTeam();
     await rejected(team, 400, "invalid_input", () => create(team, { name: "x", expiresAt }), ["expiresAt"]);
   });
 
-  test("The name of a key is trimmed, and may have 100 characters of any script.", async () => {
+  test("trims the name, and accepts 100 characters of any script", async () => {
     const name = "🎧".repeat(100);
     expect((await newKey(await newTeam(), { name: ` ${name}\t` })).name).toBe(name);
   });
 
   test.each([
-    ["none", undefined],
+    ["no", undefined],
     ["an empty", "  "],
     ["a too long", "x".repeat(101)],
     ["a two-line", "a\nb"],
     ["a numeric", 7],
-  ])("A key with %s name is refused.", async (_, name) => {
+  ])("rejects %s name", async (_, name) => {
     const team = await newTeam();
     await rejected(team, 400, "invalid_input", () => create(team, { name }), ["name"]);
   });
 
-  test("The team of a key is the operator's choice alone.", async () => {
+  test("lets only the operator choose the team", async () => {
     const team = await newTeam();
     const json = { name: "x", teamId: team.teamId };
     await rejected(team, 403, "forbidden", () => create(team, json));
@@ -137,13 +137,13 @@ describe("The number of a team's keys", () => {
 });
 
 describe("The operator", () => {
-  test("The operator founds a new team with each key that names none.", async () => {
+  test("creates a new team with each key that names no team", async () => {
     const [a, b] = [await newTeam(), await newTeam()];
     expect(a.teamId).toMatch(/^[0-9a-f]{24}$/);
     expect(a.teamId).not.toBe(b.teamId);
   });
 
-  test("The operator creates, lists, fetches and deletes the keys of any team.", async () => {
+  test("creates, lists, fetches and deletes the keys of any team", async () => {
     const { teamId, call: callAsTeam } = await newTeam();
     const { body: made } = await asOperator("POST", "/auth/v1/apikeys", { name: "second", teamId });
     expect(made.data.teamId).toBe(teamId);
@@ -153,7 +153,7 @@ describe("The operator", () => {
     expect(namesOf(await callAsTeam("GET", "/auth/v1/apikeys"))).toEqual(["test"]);
   });
 
-  test("The operator lists the keys of all teams where none is named, and goes on by Link within the one named.", async () => {
+  test("lists the keys of all teams, or of one team with a Link that stays in it", async () => {
     const team = await newTeam();
     await newKey(team, { name: "second" });
     const other = await newTeam();
@@ -168,7 +168,7 @@ describe("The operator", () => {
   });
 
   test.each(["nonsense", "", "0193477BE89F4D2E6B8A0C13"])(
-    "The operator is refused the malformed team %j.",
+    "gets an error for the malformed team %j",
     async (teamId) => {
       const list = await asOperator("GET", `/auth/v1/apikeys?teamId=${teamId}`);
       const made = await asOperator("POST", "/auth/v1/apikeys", { name: "x", teamId });
@@ -178,7 +178,7 @@ describe("The operator", () => {
 });
 
 describe("A key", () => {
-  test("A key is fetched and listed as it was created, newest first.", async () => {
+  test("is fetched and listed as it was created, newest first", async () => {
     const team = await newTeam();
     const keys = [await newKey(team, { name: "a" }), await newKey(team, { name: "b", isPublic: true })];
     const one = await team.call("GET", `/auth/v1/apikeys/${keys[0].id}`);
@@ -190,7 +190,7 @@ describe("A key", () => {
     expect(body.data).toEqual([own, ...keys].sort((a, b) => (a.id < b.id ? 1 : -1)));
   });
 
-  test("A key is answered whole by its deletion, and refused from the next request on.", async () => {
+  test("is returned in full by its deletion, and rejected from the next request", async () => {
     const team = await newTeam();
     const key = await newKey(team);
     const deleted = await team.call("DELETE", `/auth/v1/apikeys/${key.id}`);
@@ -201,7 +201,7 @@ describe("A key", () => {
     expect((await team.call("DELETE", `/auth/v1/apikeys/${key.id}`)).status).toBe(404);
   });
 
-  test("A key may delete itself.", async () => {
+  test("can delete itself", async () => {
     const team = await newTeam();
     expect((await team.call("DELETE", `/auth/v1/apikeys/${team.keyId}`)).status).toBe(200);
     expect((await team.call("GET", "/auth/v1/apikeys")).body.code).toBe("token_invalid");
@@ -209,15 +209,15 @@ describe("A key", () => {
   });
 });
 
-describe("Changes of keys at once", () => {
-  test("Of twenty deletions of a key at once, one finds it.", async () => {
+describe("Parallel deletions of a key", () => {
+  test("find it once out of twenty", async () => {
     const team = await newTeam();
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "raced" } });
     const answers = await atOnce(20, () => team.call("DELETE", `/auth/v1/apikeys/${body.data.id}`));
     expect(tally(answers)).toEqual({ 200: 1, not_found: 19 });
   });
 
-  test("A key that deletes itself twenty times at once does it once.", async () => {
+  test("find it once out of twenty if they use the key itself", async () => {
     const team = await newTeam();
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "raced" } });
     const { id, key: token } = body.data;
@@ -231,7 +231,7 @@ describe("Changes of keys at once", () => {
 });
 
 describe("A token at rest", () => {
-  test("A token is in no column of the database but as its SHA-256 and encrypted.", async () => {
+  test("is stored only as its SHA-256 and encrypted", async () => {
     const team = await newTeam();
     const { results } = await env.DB.prepare("select * from api_keys where team_id = ?").bind(team.teamId).all();
     const stored = JSON.stringify(results);
@@ -245,12 +245,12 @@ describe("A token at rest", () => {
     ["is empty", ""],
     ["belongs to another key", "other"],
   ])(
-    "A token whose encrypted form %s is an empty key in lists, can't be fetched, and can be deleted.",
-    async (_, sealed) => {
+    "is an empty key in lists, cannot be fetched, and can be deleted if its encrypted form %s",
+    async (_, encrypted) => {
       const team = await newTeam();
       const { id } = await newKey(team);
       const other = env.DB.prepare("select sealed_token from api_keys where id = ?").bind(team.keyId);
-      const value = sealed === "other" ? await other.first<string>("sealed_token") : sealed;
+      const value = encrypted === "other" ? await other.first<string>("sealed_token") : encrypted;
       await env.DB.prepare("update api_keys set sealed_token = ? where id = ?").bind(value, id).run();
 
       const fetchKey = () => team.call("GET", `/auth/v1/apikeys/${id}`);
@@ -263,7 +263,7 @@ describe("A token at rest", () => {
     },
   );
 
-  test("A token is decrypted under a new master key as long as the old one is kept beside it.", async () => {
+  test("is decrypted under a new master key while the old one is kept next to it", async () => {
     const team = await newTeam();
     const newMaster = btoa("fedcba9876543210fedcba9876543210");
     const [rotated, bare] = [`${newMaster},${env.MASTER_KEY}`, newMaster].map((keys) =>
@@ -275,7 +275,7 @@ describe("A token at rest", () => {
     const without = await bare!.call("GET", at, { token });
     expect([without.status, without.body.code]).toEqual([500, "internal"]);
 
-    const { body } = await rotated!.call("POST", "/auth/v1/apikeys", { token, json: { name: "sealed anew" } });
+    const { body } = await rotated!.call("POST", "/auth/v1/apikeys", { token, json: { name: "encrypted again" } });
     expect((await bare!.call("GET", `/auth/v1/apikeys/${body.data.id}`, { token })).body.data).toEqual(body.data);
   });
 });

@@ -20,7 +20,7 @@ import {
 const EMAIL = "ada@example.com";
 const HOUR_MILLISECONDS = 60 * 60 * 1000;
 
-/** scrypt is slow on purpose: here each hash and each check is computed once. */
+/** Computes each hash and each check once, because scrypt is slow on purpose. */
 const computed = new Map<string, Promise<unknown>>();
 function once<A extends unknown[], R>(work: (...values: A) => Promise<R>): (...values: A) => Promise<R> {
   return (...values) => {
@@ -41,22 +41,22 @@ const right = ({ teamId }: Team) => ({ teamId, email: EMAIL, password: PASSWORD 
 const logIn = (json: object, worker: { call: Call } = quick) => worker.call("POST", "/auth/v1/login", { json });
 const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, "");
 
-/** A Worker whose password check is watched, and may be made cheap. */
-function watching(verify: (real: Deps["secrets"]["verifyPassword"]) => Deps["secrets"]["verifyPassword"]) {
+/** Starts a Worker whose password check a test observes or replaces. */
+function withPasswordCheck(verify: (real: Deps["secrets"]["verifyPassword"]) => Deps["secrets"]["verifyPassword"]) {
   return startWorker((deps) => {
     const verifyPassword = verify((password, hash) => deps.secrets.verifyPassword(password, hash));
     return { ...deps, secrets: { ...deps.secrets, verifyPassword } };
   });
 }
 
-async function isAlive(token: string): Promise<boolean> {
+async function isValid(token: string): Promise<boolean> {
   const { status } = await call("GET", "/auth/v1/users", { token });
   expect([200, 401]).toContain(status);
   return status === 200;
 }
 
 describe("Logging in", () => {
-  test("A login gives a secret key of the team, named after the user, for 12 hours.", async () => {
+  test("returns a secret key of the team for 12 hours, named after the user", async () => {
     const team = await newTeam();
     await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     const { status, body } = await logIn(right(team), { call });
@@ -66,10 +66,10 @@ describe("Logging in", () => {
     expect(fieldsOf(body.data)).toEqual(fields);
     expect(body.data).toMatchObject({ name: "Ada Lovelace", teamId: team.teamId, isPublic: false });
     expect(Date.parse(body.data.expiresAt) - Date.parse(body.data.createdAt)).toBe(12 * HOUR_MILLISECONDS);
-    expect(await isAlive(body.data.key)).toBe(true);
+    expect(await isValid(body.data.key)).toBe(true);
   });
 
-  test("The key of a login is refused after those 12 hours.", async () => {
+  test("returns a key that is rejected after those 12 hours", async () => {
     const team = await quickTeam();
     await newUser(team);
     const { key: token, expiresAt } = (await logIn(right(team))).body.data;
@@ -78,22 +78,22 @@ describe("Logging in", () => {
     expect((await at(Date.parse(expiresAt)).call("GET", "/auth/v1/users", { token })).status).toBe(401);
   });
 
-  test("A login takes the email in any case and the password in any normal form, and names a nameless user by email.", async () => {
+  test("accepts any case of the email and any normal form of the password, and names a user without a name by email", async () => {
     const team = await quickTeam();
     await newUser(team, { email: "Ada@Example.com", password: "Ångström-ﬁle" });
     const { status, body } = await logIn({ teamId: team.teamId, email: EMAIL, password: "A\u030angstro\u0308m-file" });
     expect([status, body.data?.name]).toEqual([200, "Ada@Example.com"]);
   });
 
-  test.each(["teamId", "email", "password"])("A login without %s is refused.", async (field) => {
+  test.each(["teamId", "email", "password"])("rejects a body without %s", async (field) => {
     const team = await quickTeam();
     const json = { ...right(team), [field]: undefined };
     await rejected(team, 400, "invalid_input", () => logIn(json), [field]);
   });
 });
 
-describe("A wrong password, an unknown email and an unknown team", () => {
-  const wrongs = (team: Team) => [
+describe("A failed login", () => {
+  const wrongLogins = (team: Team) => [
     { ...right(team), password: "wrong" },
     { ...right(team), email: "grace@example.com" },
     { ...right(team), teamId: "0193477be89f4d2e6b8a0c13" },
@@ -101,12 +101,12 @@ describe("A wrong password, an unknown email and an unknown team", () => {
     { ...right(team), teamId: "' or 1=1 --" },
   ];
 
-  test("A failed login gets the same answer, byte for byte, and no key.", async () => {
+  test("gets the same bytes for a wrong password, an unknown email and an unknown team", async () => {
     const team = await quickTeam();
     await newUser(team);
     const texts = new Set<string>();
     const headers = new Set<string>();
-    for (const wrong of wrongs(team)) {
+    for (const wrong of wrongLogins(team)) {
       const answer = await rejected(team, 401, "login_failed", () => logIn(wrong));
       texts.add(withoutRequestId(answer.text));
       answer.headers.delete("X-Request-Id");
@@ -115,21 +115,21 @@ describe("A wrong password, an unknown email and an unknown team", () => {
     expect([texts.size, headers.size]).toEqual([1, 1]);
   });
 
-  test("A failed login costs one password check, with or without a user.", async () => {
+  test("costs one password check, with or without a user", async () => {
     const team = await quickTeam();
     await newUser(team);
     const hashes: (string | null)[] = [];
-    const worker = watching((real) => (password, hash) => {
+    const worker = withPasswordCheck((real) => (password, hash) => {
       hashes.push(hash);
       return real(password, hash);
     });
-    for (const wrong of wrongs(team)) await logIn(wrong, worker);
+    for (const wrong of wrongLogins(team)) await logIn(wrong, worker);
     expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
   });
 });
 
-describe("The hash of a password", () => {
-  test("A login is not to be had with the hash that the interface shows.", async () => {
+describe("The stored hash of a password", () => {
+  test("is rejected as a password", async () => {
     const team = await newTeam();
     const user = await newUser(team);
     expect((await logIn({ teamId: team.teamId, email: user.email, password: user.password })).body.code).toBe(
@@ -138,54 +138,54 @@ describe("The hash of a password", () => {
   });
 });
 
-describe("The key of a login", () => {
-  test("The key of a login dies with a change of password, and the team's other keys do not.", async () => {
+describe("The key that a login returns", () => {
+  test("is revoked by a new password, and the team's other keys are not", async () => {
     const team = await quickTeam();
     const [{ _id }] = [await newUser(team), await newUser(team, { email: "grace@example.com" })];
     const mine = (await logIn(right(team))).body.data.key;
     const hers = (await logIn({ ...right(team), email: "grace@example.com" })).body.data.key;
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { firstname: "Augusta" } });
-    expect(await isAlive(mine)).toBe(true);
+    expect(await isValid(mine)).toBe(true);
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { password: "a new password" } });
-    expect([await isAlive(mine), await isAlive(hers), await isAlive(team.token)]).toEqual([false, true, true]);
+    expect([await isValid(mine), await isValid(hers), await isValid(team.token)]).toEqual([false, true, true]);
     expect((await logIn(right(team))).status).toBe(401);
     expect((await logIn({ ...right(team), password: "a new password" })).status).toBe(200);
   });
 
-  test("The key of a login outlives a change of password that If-Match refused.", async () => {
+  test("outlives a new password that If-Match rejects", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { key } = (await logIn(right(team))).body.data;
     const stale = { json: { password: "a new password" }, headers: { "If-Match": '"7"' } };
     await rejected(team, 412, "version_mismatch", () => team.call("PATCH", `/auth/v1/users/${_id}`, stale));
-    expect(await isAlive(key)).toBe(true);
+    expect(await isValid(key)).toBe(true);
   });
 
-  test("The key of a login dies with the user.", async () => {
+  test("is revoked when the user is deleted", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { key } = (await logIn(right(team))).body.data;
     await team.call("DELETE", `/auth/v1/users/${_id}`);
-    expect(await isAlive(key)).toBe(false);
+    expect(await isValid(key)).toBe(false);
     expect((await logIn(right(team))).body.code).toBe("login_failed");
   });
 
-  test("The key of a login is logged out by deleting itself.", async () => {
+  test("can delete itself to log out", async () => {
     const team = await quickTeam();
     await newUser(team);
     const { key: token, id } = (await logIn(right(team))).body.data;
     expect((await call("DELETE", `/auth/v1/apikeys/${id}`, { token })).status).toBe(200);
-    expect(await isAlive(token)).toBe(false);
+    expect(await isValid(token)).toBe(false);
   });
 
   test.each([
     ["password is changed", "PATCH", { json: { password: "a new password" } }],
     ["user is deleted", "DELETE", {}],
-  ])("The key of a login is never made where the %s while the old password is checked.", async (_, method, options) => {
+  ])("is not created if the %s while the old password is checked", async (_, method, options) => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const changes: number[] = [];
-    const worker = watching((real) => async (password, hash) => {
+    const worker = withPasswordCheck((real) => async (password, hash) => {
       const isRight = await real(password, hash);
       if (changes.length === 0) changes.push((await team.call(method, `/auth/v1/users/${_id}`, options)).status);
       return isRight;
@@ -199,7 +199,7 @@ describe("The key of a login", () => {
 });
 
 describe("A login key", () => {
-  /** A team with a user who has logged in. */
+  /** Creates a team with a user who has logged in. */
   async function loggedIn() {
     const team = await quickTeam();
     const { _id: userId } = await newUser(team);
@@ -216,19 +216,19 @@ describe("A login key", () => {
     }
     const { status, body } = await team.call("DELETE", path);
     expect([status, body.data.id, body.data.key]).toEqual([200, id, ""]);
-    expect(await isAlive(token)).toBe(false);
+    expect(await isValid(token)).toBe(false);
   });
 
   test("creates keys that outlive a new password and are deleted with the user, as are the keys that they create", async () => {
     const { team, userId, token } = await loggedIn();
-    const create = async (by: string) =>
-      (await call("POST", "/auth/v1/apikeys", { token: by, json: { name: "made" } })).body.data.key as string;
-    const child = await create(token);
-    const grandchild = await create(child);
+    const createKey = async (by: string) =>
+      (await call("POST", "/auth/v1/apikeys", { token: by, json: { name: "created" } })).body.data.key as string;
+    const child = await createKey(token);
+    const grandchild = await createKey(child);
     await team.call("PATCH", `/auth/v1/users/${userId}`, { json: { password: "a new password" } });
-    expect([await isAlive(token), await isAlive(child), await isAlive(grandchild)]).toEqual([false, true, true]);
+    expect([await isValid(token), await isValid(child), await isValid(grandchild)]).toEqual([false, true, true]);
     await team.call("DELETE", `/auth/v1/users/${userId}`);
-    expect([await isAlive(child), await isAlive(grandchild), await isAlive(team.token)]).toEqual([false, false, true]);
+    expect([await isValid(child), await isValid(grandchild), await isValid(team.token)]).toEqual([false, false, true]);
   });
 
   test("creates no key if its user is deleted at the same moment", async () => {
@@ -252,22 +252,22 @@ describe("A login key", () => {
   });
 });
 
-describe("After a change of the master key", () => {
+describe("Logging in under a new master key", () => {
   const newMaster = btoa("fedcba9876543210fedcba9876543210");
   const under = (keys: string) => startWorker((deps) => ({ ...deps, secrets: loadSecrets(keys, deps.system) }));
   const [rotated, bare] = [under(`${newMaster},${env.MASTER_KEY}`), under(newMaster)];
 
-  test("A login moves the password to the new master key, after which the old one can go.", async () => {
+  test("rehashes the password, after which the old master key can be removed", async () => {
     const team = await quickTeam();
     await newUser(team);
     expect((await logIn(right(team), bare)).body.code).toBe("login_failed");
     const { key } = (await logIn(right(team))).body.data;
     expect((await logIn(right(team), rotated)).status).toBe(200);
     expect((await logIn(right(team), bare)).status).toBe(200);
-    expect(await isAlive(key)).toBe(true);
+    expect(await isValid(key)).toBe(true);
   });
 
-  test("The first logins under a new master key may come at once.", async () => {
+  test("accepts several first logins in parallel", async () => {
     const team = await quickTeam();
     await newUser(team);
     const answers = await Promise.all([1, 2, 3].map(() => logIn(right(team), rotated)));
@@ -279,20 +279,20 @@ const always = (value: string) => () => value;
 
 describe("The limit of ten logins a minute", () => {
   test.each([
-    ["address", (n: number) => `${n}@example.com`],
-    // Look-alikes are one account.
-    ["account", (n: number) => ["nobody@example.com", "NOBODY@example.com", "ｎobody@example.com"][n % 3]],
-  ])("An %s may try ten logins a minute, before the password is looked at.", async (by, emailOf) => {
+    ["IP address", (n: number) => `${n}@example.com`],
+    // These spellings are one account.
+    ["account", (n: number) => ["unknown@example.com", "UNKNOWN@example.com", "ｕnknown@example.com"][n % 3]],
+  ])("rejects the eleventh attempt of an %s before checking the password", async (by, emailOf) => {
     const counts = await withinOneMinute(async () => {
       const team = await quickTeam();
-      const addressOf = by === "address" ? always(randomAddress()) : randomAddress;
+      const clientIpOf = by === "IP address" ? always(randomAddress()) : randomAddress;
       let checks = 0;
-      const { call: callCheaply } = watching(() => async () => {
+      const { call: callCheaply } = withPasswordCheck(() => async () => {
         checks += 1;
         return false;
       });
       const attempt = (n: number) =>
-        callCheaply("POST", "/auth/v1/login", { json: { ...right(team), email: emailOf(n) }, address: addressOf() });
+        callCheaply("POST", "/auth/v1/login", { json: { ...right(team), email: emailOf(n) }, address: clientIpOf() });
       let passed = 0;
       let answer = await attempt(passed);
       for (; answer.status === 401; answer = await attempt(passed)) passed += 1;

@@ -20,9 +20,7 @@ import {
 } from "../support/harness.ts";
 import { pathTo, requestFor, routes } from "../support/routes.ts";
 
-/*
- * What holds of every answer, whatever it answers.
- */
+/* Properties of every response: headers, error shape, limits, and resistance to forged requests. */
 
 let team: Team;
 let other: Team;
@@ -35,7 +33,7 @@ const RESUMABLE = "/docs/v1/uploads/resumable";
 const SECRET = "canary-7f3a";
 const PREFLIGHT = { Origin: "https://app.example", "Access-Control-Request-Method": "PATCH" };
 
-/** A Worker whose limiter fails in a way that nobody thought of, telling a secret. */
+/** A Worker with a bug in its limiter, whose error message contains a secret. */
 const buggy = startWorker((deps) => {
   const token = () => Promise.reject(new TypeError(`Cannot read properties of ${SECRET}`));
   return { ...deps, limiter: { ...deps.limiter, token } };
@@ -45,26 +43,26 @@ const misconfigured = (change: Record<string, string | undefined>) =>
 const limiting = (limiter: Partial<Deps["limiter"]>) =>
   startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, ...limiter } }));
 
-/** Answers of every kind; `token` is left out where it is to be missing. */
+/** Responses of every kind. */
 const answers: [string, number, () => Promise<Answer>][] = [
   ["a success", 200, () => team.call("GET", USERS)],
-  ["an answer to HEAD", 200, () => team.call("HEAD", USERS)],
+  ["a response to HEAD", 200, () => team.call("HEAD", USERS)],
   ["the OpenAPI document", 200, () => call("GET", "/openapi.json")],
   ["a preflight", 204, () => call("OPTIONS", USERS, { headers: PREFLIGHT })],
   ["invalid input", 400, () => team.call("GET", `${USERS}?limit=0`)],
   ["a missing token", 401, () => call("GET", USERS)],
-  ["the operator where a team is needed", 403, () => call("GET", USERS, { token: env.OPERATOR_TOKEN })],
+  ["the operator token on a team's route", 403, () => call("GET", USERS, { token: env.OPERATOR_TOKEN })],
   ["an unknown id", 404, () => team.call("GET", `${USERS}/x`)],
   ["an unknown path", 404, () => call("GET", "/nothing")],
   ["a wrong method", 405, () => call("PUT", USERS)],
   ["a wrong Content-Type", 415, () => team.call("POST", USERS, { body: "x" })],
-  ["a limited caller", 429, () => limiting({ token: async () => false }).call("GET", USERS, { token: team.token })],
+  ["a rate-limited caller", 429, () => limiting({ token: async () => false }).call("GET", USERS, { token: team.token })],
   ["a bug", 500, () => buggy.call("GET", USERS, { token: team.token })],
-  ["a Worker set up wrongly", 503, () => misconfigured({ MASTER_KEY: "x" }).call("GET", USERS)],
+  ["a misconfigured Worker", 503, () => misconfigured({ MASTER_KEY: "x" }).call("GET", USERS)],
 ];
 
 describe.each(answers)("%s", (_, status, act) => {
-  test("The answer has the headers of every answer, and a request id of its own.", async () => {
+  test("has the common headers and its own request id", async () => {
     const [first, second] = [await act(), await act()];
     expect(first.status).toBe(status);
     expect(Object.fromEntries(first.headers)).toMatchObject({
@@ -80,7 +78,7 @@ describe.each(answers)("%s", (_, status, act) => {
     expect(first.headers.get("X-Request-Id")).not.toBe(second.headers.get("X-Request-Id"));
   });
 
-  test("The answer, where it is a failure, has the one shape, with the request id of the header.", async () => {
+  test("has the one error shape, with the request id of the header, if it is an error", async () => {
     const { headers, body } = await act();
     if (status < 400) return;
     const { errors, ...rest } = body;
@@ -98,10 +96,10 @@ describe.each(answers)("%s", (_, status, act) => {
   });
 });
 
-describe("A web page of any origin", () => {
+describe("A web page of another origin", () => {
   const listed = ({ headers }: Answer, name: string) => headers.get(name)?.split(/,\s*/).sort();
 
-  test("A page may send every method and header that the service knows, after a preflight without a token.", async () => {
+  test("can send every method and header after a preflight without a token", async () => {
     const preflight = await call("OPTIONS", USERS, { headers: PREFLIGHT });
     expect([preflight.status, preflight.text]).toEqual([204, ""]);
     expect(preflight.headers.get("Access-Control-Allow-Origin")).toBe("*");
@@ -112,7 +110,7 @@ describe("A web page of any origin", () => {
   });
 
   test.each(answers.filter(([, status]) => status !== 204))(
-    "A page may read the headers of %s.",
+    "can read the headers of %s",
     async (_, __, act) => {
       const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
       expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed));
@@ -121,7 +119,7 @@ describe("A web page of any origin", () => {
 });
 
 describe("A bug", () => {
-  test("A bug tells the caller nothing, and the log has it under the request id.", async () => {
+  test("is hidden from the caller, and logged under the request id", async () => {
     const log = vi.spyOn(console, "error");
     const { text, body } = await buggy.call("GET", USERS, { token: team.token });
     expect([body.code, body.message]).toEqual(["internal", "Something went wrong on our side."]);
@@ -131,17 +129,17 @@ describe("A bug", () => {
   });
 });
 
-describe("A Worker that is set up wrongly", () => {
+describe("A misconfigured Worker", () => {
   const wrong: [string, Record<string, string | undefined>][] = [
     ["no master key", { MASTER_KEY: undefined }],
     ["an empty master key", { MASTER_KEY: "" }],
     ["a master key that is too short", { MASTER_KEY: btoa("short") }],
-    ["an operator's token of 31 characters", { OPERATOR_TOKEN: "x".repeat(31) }],
+    ["an operator token of 31 characters", { OPERATOR_TOKEN: "x".repeat(31) }],
     ["no storage credentials", { S3_ACCESS_KEY_ID: undefined }],
-    ["a storage address that is none", { S3_ENDPOINT: "nowhere" }],
-    ["an upload limit that is no number", { MAX_UPLOAD_BYTES: "many" }],
+    ["an invalid storage endpoint", { S3_ENDPOINT: "nowhere" }],
+    ["an upload limit that is not a number", { MAX_UPLOAD_BYTES: "many" }],
   ];
-  test.each(wrong)("A Worker with %s answers 503 and does not say why; the log does.", async (_, change) => {
+  test.each(wrong)("responds 503 because of %s, and only the log gives the reason", async (_, change) => {
     const log = vi.spyOn(console, "error");
     const { status, body } = await misconfigured(change).call("GET", USERS, { token: team.token });
     expect([status, body.code]).toEqual([503, "unavailable"]);
@@ -152,7 +150,7 @@ describe("A Worker that is set up wrongly", () => {
     ]);
   });
 
-  test("A Worker without an operator's token serves everyone but the operator.", async () => {
+  test("serves everyone except the operator if the operator token is not set", async () => {
     const worker = misconfigured({ OPERATOR_TOKEN: undefined });
     expect((await worker.call("GET", USERS, { token: team.token })).status).toBe(200);
     expect((await worker.call("GET", "/auth/v1/apikeys", { token: env.OPERATOR_TOKEN })).status).toBe(401);
@@ -160,10 +158,10 @@ describe("A Worker that is set up wrongly", () => {
 });
 
 describe("Rate limits", () => {
-  /** A Worker that writes down, in order, what it does that costs something. */
+  /** Starts a Worker that records its expensive steps in order. */
   function recording(allowed: boolean) {
     const steps: string[] = [];
-    const note = <A extends unknown[], R>(name: string, work: (...values: A) => R) => {
+    const recorded = <A extends unknown[], R>(name: string, work: (...values: A) => R) => {
       return (...values: A): R => {
         steps.push(name);
         return work(...values);
@@ -175,14 +173,14 @@ describe("Rate limits", () => {
       ...withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
       limiter: {
         ...deps.limiter,
-        token: note("token limit", async () => allowed),
-        address: note("address limit", async () => allowed),
-        login: note("login limit", async () => allowed),
+        token: recorded("token limit", async () => allowed),
+        address: recorded("client IP limit", async () => allowed),
+        login: recorded("login limit", async () => allowed),
       },
       secrets: {
         ...deps.secrets,
-        hashPassword: note("scrypt", deps.secrets.hashPassword),
-        verifyPassword: note("scrypt", deps.secrets.verifyPassword),
+        hashPassword: recorded("scrypt", deps.secrets.hashPassword),
+        verifyPassword: recorded("scrypt", deps.secrets.verifyPassword),
       },
     }));
     const bodyOf = (json: object) =>
@@ -210,7 +208,7 @@ describe("Rate limits", () => {
     expect(headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
   }
 
-  test("The limit of a token is asked before the database, the body and scrypt.", async () => {
+  test("check a token before the database, the body and scrypt", async () => {
     const { answer, steps } = await recording(true)(USERS, user(), team.token);
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
@@ -219,15 +217,15 @@ describe("Rate limits", () => {
     expect(limited.steps).toEqual(["token limit"]);
   });
 
-  test("The limit of an address is asked only for a caller who is not authenticated, whose body is never read.", async () => {
+  test("check the client IP only of unauthenticated callers, whose bodies are never read", async () => {
     const { answer, steps } = await recording(true)(USERS, user());
-    expect([answer.status, steps]).toEqual([401, ["address limit"]]);
+    expect([answer.status, steps]).toEqual([401, ["client IP limit"]]);
     const limited = await recording(false)(USERS, user(), "no token of ours");
     expectLimited(limited.answer);
-    expect(limited.steps).toEqual(["address limit"]);
+    expect(limited.steps).toEqual(["client IP limit"]);
   });
 
-  test("The limit of logins is asked before the database and scrypt.", async () => {
+  test("check a login before the database and scrypt", async () => {
     await newUser(team, { email: "login@example.com" });
     const json = { teamId: team.teamId, email: "login@example.com", password: PASSWORD };
     const { answer, steps } = await recording(true)("/auth/v1/login", json);
@@ -238,16 +236,16 @@ describe("Rate limits", () => {
     expect(limited.steps).toEqual(["body", "login limit"]);
   });
 
-  test("An IPv6 client is counted by its /64, an IPv4 client by its address.", async () => {
-    const asked: string[] = [];
-    const worker = limiting({ address: async (address) => asked.push(address) > 0 });
+  test("count an IPv6 client by its /64, and an IPv4 client by its address", async () => {
+    const counted: string[] = [];
+    const worker = limiting({ address: async (clientIp) => counted.push(clientIp) > 0 });
     const networks = ["2001:db8:0:1::1", "2001:DB8:0:1:ffff::", "2001:db8:0:2::1", "203.0.113.1", "203.0.113.2"];
     for (const address of networks) await worker.call("GET", USERS, { address });
-    expect(asked[0]).toBe(asked[1]);
-    expect(new Set(asked).size).toBe(4);
+    expect(counted[0]).toBe(counted[1]);
+    expect(new Set(counted).size).toBe(4);
   });
 
-  test("An address may send 300 requests a minute without a valid token.", async () => {
+  test("allow a client IP 300 requests a minute without a valid token", async () => {
     const passed = await withinOneMinute(async () => {
       const address = randomAddress();
       let count = 0;
@@ -261,9 +259,9 @@ describe("Rate limits", () => {
   });
 });
 
-describe("A request that says it is another", () => {
+describe("A request with forged routing", () => {
   test.each(["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"])(
-    "The header %s overrides no method.",
+    "cannot override its method by %s",
     async (name) => {
       const home = await newTeam();
       const headers = { [name]: "DELETE" };
@@ -274,7 +272,7 @@ describe("A request that says it is another", () => {
     },
   );
 
-  test("A _method in query or body overrides no method.", async () => {
+  test("cannot override its method by _method in query or body", async () => {
     const home = await newTeam();
     const path = `/auth/v1/apikeys/${home.keyId}?_method=DELETE`;
     await rejected(home, 400, "invalid_input", () => home.call("GET", path), ["_method"]);
@@ -283,14 +281,14 @@ describe("A request that says it is another", () => {
     await rejected(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/apikeys", { json }), ["_method"]);
   });
 
-  test.each(["PUT", "PROPFIND", "LOCK", "PURGE"])("The method %s does nothing.", async (method) => {
+  test.each(["PUT", "PROPFIND", "LOCK", "PURGE"])("changes nothing with the method %s", async (method) => {
     const home = await newTeam();
     const { status } = await home.call(method, `/auth/v1/apikeys/${home.keyId}`);
     expect(status).toBe(405);
     expect((await home.call("GET", `/auth/v1/apikeys/${home.keyId}`)).status).toBe(200);
   });
 
-  test("Headers of proxies change neither the path nor the address of the next page.", async () => {
+  test("cannot change its path or the URL of the next page by proxy headers", async () => {
     const home = await newTeam();
     for (const name of ["a.txt", "b.txt"]) await upload(home, name, name);
     const headers = Object.fromEntries(
@@ -305,7 +303,7 @@ describe("A request that says it is another", () => {
     expect(JSON.stringify([...answer.headers])).not.toContain("evil.example");
   });
 
-  test("A query can't break out of the Link header.", async () => {
+  test("cannot break out of the Link header by its query", async () => {
     const home = await newTeam();
     const prefix = '>; rel="next", <evil>';
     for (const name of ["a", "b"]) await upload(home, `${prefix}${name}`, name);
@@ -313,7 +311,7 @@ describe("A request that says it is another", () => {
     expect(headers.get("Link")).toMatch(/^<[^<>\s"]+>; rel="next"$/);
   });
 
-  test("A client can't choose its request id.", async () => {
+  test("cannot choose its request id", async () => {
     const { headers, body } = await call("GET", "/docs/v1/usage", { headers: { "X-Request-Id": "evil" } });
     expect(headers.get("X-Request-Id")).toMatch(/^[0-9a-f-]{36}$/);
     expect(body.requestId).not.toBe("evil");
@@ -341,7 +339,7 @@ describe("Path tricks in an id", () => {
     "{id}",
     ":id",
     "%F0%9F%92%A9",
-  ])("The id %s is not found.", async (id) => {
+  ])("lead to 404 with %s", async (id) => {
     for (const base of ["/auth/v1/apikeys/", "/auth/v1/users/", "/docs/v1/uploads/"]) {
       for (const method of ["GET", "DELETE"]) {
         const { status, headers } = await team.call(method, base + id);
@@ -351,7 +349,7 @@ describe("Path tricks in an id", () => {
     }
   });
 
-  test("Dots and slashes that the URL itself resolves lead to no other record.", async () => {
+  test("lead to no other record by dots and slashes that the URL resolves", async () => {
     for (const path of [
       `/docs/v1/uploads/../../../auth/v1/apikeys/${other.keyId}`,
       `/docs/v1/uploads/%2e%2e/%2e%2e/%2e%2e/auth/v1/apikeys/${other.keyId}`,
@@ -370,8 +368,8 @@ describe("Path tricks in an id", () => {
   });
 });
 
-describe("The page of another site", () => {
-  test("A page of another site may call with a token of its own, and never with the visitor's credentials.", async () => {
+describe("A page of another site", () => {
+  test("can call with its own token, but never with the visitor's credentials", async () => {
     const origin = { Origin: "https://evil.example" };
     const { headers } = await team.call("GET", "/docs/v1/usage", { headers: { ...origin, Cookie: "a=b" } });
     expect(headers.get("Access-Control-Allow-Origin")).toBe("*");
@@ -384,7 +382,7 @@ describe("The page of another site", () => {
     expect(preflight.headers.get("Access-Control-Allow-Headers")).not.toContain("X-Evil");
   });
 
-  test("A form of another site is refused, since nothing is served without the Authorization header.", async () => {
+  test("cannot submit a form, because it lacks the Authorization header", async () => {
     expect((await call("POST", "/docs/v1/uploads", { body: form("a.txt", "a") })).status).toBe(401);
   });
 });
@@ -416,7 +414,7 @@ describe("An unknown query parameter", () => {
     expect((await team.call("HEAD", `${upload}?x`, tus)).status).toBe(400);
   });
 
-  test("is rejected only after the token was checked", async () => {
+  test("is rejected only after the token has been checked", async () => {
     expect((await call("GET", `${USERS}?mail=a%40example.com`)).code).toBe("token_missing");
   });
 });
@@ -445,7 +443,7 @@ describe("A path", () => {
     "/AUTH/v1/users",
     "/auth%2fv1/users",
     "/auth/v1/users;a=b",
-  ])("The path %s, which is not there, is answered with 404.", async (path) => {
+  ])("returns 404 if it is unknown: %s", async (path) => {
     const { status, code } = await team.call("GET", path);
     expect([status, code]).toEqual([404, "route_not_found"]);
   });

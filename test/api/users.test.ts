@@ -32,30 +32,30 @@ const remove = (team: Team, id: string, headers = {}) => team.call("DELETE", `/a
 const verifies = (password: string, hash: string) =>
   loadSecrets(env.MASTER_KEY, realSystem).verifyPassword(password, hash);
 
-/** Most tests are not about passwords, and scrypt is slow on purpose. */
+/** For tests that are not about passwords, because scrypt is slow on purpose. */
 const quickTeam = () => newTeam(startWorker(withoutHashing));
 
-/** One too long, too short, of the wrong kind or with what can't be stored; each is refused on create and on PATCH. */
-const wrongEmails = ["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a@münchen.de"].concat(
+/** Values that are too long, too short, of another type or with unstorable characters. POST and PATCH reject each. */
+const invalidEmails = ["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a@münchen.de"].concat(
   ["a\u0000@b.de", "a@b.de\n.de", `${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`],
 );
-const wrong: [field: string, value: unknown][] = [
-  ...[...wrongEmails, null, 7, ["a@b.de"]].map((email): [string, unknown] => ["email", email]),
-  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((one): [string, unknown] => ["password", one]),
-  ...["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}].flatMap((one): [string, unknown][] => [
-    ["firstName", one],
-    ["lastName", one],
+const invalidFields: [field: string, value: unknown][] = [
+  ...[...invalidEmails, null, 7, ["a@b.de"]].map((email): [string, unknown] => ["email", email]),
+  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((password): [string, unknown] => ["password", password]),
+  ...["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}].flatMap((name): [string, unknown][] => [
+    ["firstName", name],
+    ["lastName", name],
   ]),
 ];
 
-/** Made when it is first asked for. */
-function onceOnly<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  return () => (made ??= make());
+/** Creates the value on the first call, and returns the same one from then on. */
+function createOnce<T>(create: () => Promise<T>): () => Promise<T> {
+  let created: Promise<T> | undefined;
+  return () => (created ??= create());
 }
 
 describe("Creating a user", () => {
-  test("A new user is answered with the documented fields, which are without __v, and the version as ETag.", async () => {
+  test("returns the documented fields without __v, and the version as ETag", async () => {
     const team = await newTeam();
     const json = { firstName: "Ada", lastName: "Lovelace", email: "Ada@Example.com", password: PASSWORD };
     const { status, headers, body } = await create(team, json);
@@ -67,11 +67,11 @@ describe("Creating a user", () => {
     expect(body.data.createdAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   });
 
-  test("A user needs email and password alone, and has empty names then.", async () => {
+  test("requires only email and password, and defaults names to empty", async () => {
     expect(await newUser(await newTeam())).toMatchObject({ firstName: "", lastName: "" });
   });
 
-  test("Names and email are trimmed, and kept as written otherwise.", async () => {
+  test("trims names and email, and otherwise stores them as written", async () => {
     const user = await newUser(await newTeam(), { firstName: " Ünïcødé 录音 ", lastName: "\t", email: " ÄDA@B.de " });
     expect(user).toMatchObject({ firstName: "Ünïcødé 录音", lastName: "", email: "ÄDA@B.de" });
   });
@@ -83,20 +83,20 @@ describe("Creating a user", () => {
     ],
     ["a password of eight characters that are more than eight bytes", { password: "🔑".repeat(8) }],
     ["names of 100 characters", { firstName: "🎧".repeat(100), lastName: "y".repeat(100) }],
-  ])("A user may have %s.", async (_, fields) => {
+  ])("accepts %s", async (_, fields) => {
     const { password, ...shown } = fields as Record<string, string>;
     const user = await newUser(await newTeam(), fields as Record<string, string>);
     expect(user).toMatchObject(shown);
     expect(await verifies(password ?? PASSWORD, user.password)).toBe(true);
   });
 
-  test.each(["email", "password"])("A user without %s is refused.", async (field) => {
+  test.each(["email", "password"])("rejects a user without %s", async (field) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: undefined };
     await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 
-  test.each(wrong)("A new user is refused as %s %j.", async (field, value) => {
+  test.each(invalidFields)("rejects the %s %j", async (field, value) => {
     const team = await newTeam();
     const json = { email: "a@example.com", password: PASSWORD, [field]: value };
     await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
@@ -104,13 +104,13 @@ describe("Creating a user", () => {
 });
 
 describe("An email", () => {
-  test("An email may be used by two teams.", async () => {
+  test("can be used by two teams", async () => {
     const users = [await newUser(await quickTeam()), await newUser(await quickTeam())];
     expect(users[0].email).toBe(users[1].email);
   });
 });
 
-describe("An email that looks like another's", () => {
+describe("An email that resembles another's", () => {
   test.each([
     ["nothing changed", "first@canary.example"],
     ["upper case", "FIRST@CANARY.EXAMPLE"],
@@ -120,8 +120,8 @@ describe("An email that looks like another's", () => {
     ["mathematical letters", "𝐟𝐢𝐫𝐬𝐭@canary.example"],
     ["circled letters", "ⓕⓘⓡⓢⓣ@canary.example"],
     ["a long s", "firſt@canary.example"],
-  ])("An email with %s is the email that it looks like.", async (_, email) => {
-    const home = await withFirst();
+  ])("is rejected as taken with %s", async (_, email) => {
+    const home = await teamOfFirst();
     const json = { email, password: "canary-password" };
     await rejected(home, 409, "email_taken", () => home.call("POST", "/auth/v1/users", { json }));
     const { body } = await home.call("POST", "/auth/v1/users", {
@@ -146,15 +146,15 @@ describe("An email that looks like another's", () => {
     ["a name and angle brackets", "First <first@canary.example>"],
     ["one label", "first@localhost"],
     ["255 characters", `${"a".repeat(50)}@${`${"b".repeat(60)}.`.repeat(3)}${"c".repeat(21)}`],
-  ])("An email with %s is refused.", async (_, email) => {
-    const home = await withFirst();
+  ])("is rejected as invalid with %s", async (_, email) => {
+    const home = await teamOfFirst();
     const json = { email, password: "canary-password" };
     await rejected(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/users", { json }), ["email"]);
   });
 });
 
 describe("A password", () => {
-  test("A password is never shown: every answer has the same PHC string of scrypt, which verifies it.", async () => {
+  test("is returned only as a scrypt PHC string that verifies it", async () => {
     const team = await newTeam();
     const { _id, password } = await newUser(team);
     expect(password).toMatch(PHC);
@@ -171,7 +171,7 @@ describe("A password", () => {
     }
   });
 
-  test("A password is salted, so the same one of two users looks different.", async () => {
+  test("has its own salt, so equal passwords have different hashes", async () => {
     const team = await newTeam();
     const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
     expect(a.password).not.toBe(b.password);
@@ -241,7 +241,7 @@ describe("Password hashing", () => {
 });
 
 describe("Fetching a user", () => {
-  test("A user is fetched as created, with __v and the version as ETag.", async () => {
+  test("returns the user as created, with __v and the version as ETag", async () => {
     const team = await quickTeam();
     const user = await newUser(team, { firstName: "Ada" });
     const { status, headers, body } = await team.call("GET", `/auth/v1/users/${user._id}`);
@@ -254,7 +254,7 @@ describe("Updating a user", () => {
   test.each([
     ["firstname, lastname and email, as documented", { firstname: " Augusta ", lastname: "King", email: "K@b.de" }],
     ["firstName and lastName, as everywhere else", { firstName: "Augusta", lastName: "King", email: "K@b.de" }],
-  ])("An update takes %s, and answers the bare user.", async (_, changes) => {
+  ])("accepts %s, and returns the bare user", async (_, changes) => {
     const later = startWorker((deps) => ({
       ...deps,
       system: { ...deps.system, now: () => deps.system.now() + 60_000 },
@@ -272,13 +272,13 @@ describe("Updating a user", () => {
     expect(await fetchUser(team, user._id)).toEqual(answer.body);
   });
 
-  test("An update changes nothing but what is given.", async () => {
+  test("changes only the fields that are sent", async () => {
     const team = await quickTeam();
     const { updatedAt: _, ...user } = await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     expect((await patch(team, user._id, { lastname: "" })).body).toMatchObject({ ...user, lastName: "", __v: 1 });
   });
 
-  test("An update takes a new password.", async () => {
+  test("sets a new password", async () => {
     const team = await newTeam();
     const { _id, password } = await newUser(team);
     const { body } = await patch(team, _id, { password: "a new password" });
@@ -289,7 +289,7 @@ describe("Updating a user", () => {
     ]);
   });
 
-  test("An update takes the user's own email in another case, and no other user's.", async () => {
+  test("accepts the user's own email in another case, but not another user's", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     await newUser(team, { email: "grace@example.com" });
@@ -298,7 +298,7 @@ describe("Updating a user", () => {
   });
 
   test.each([
-    ["nothing", {}, [""]],
+    ["an empty body", {}, [""]],
     ["the first name twice", { firstname: "A", firstName: "A" }, ["firstname"]],
     ["the last name twice", { lastname: "A", lastName: "B" }, ["lastname"]],
     ...["teamId", "_id", "__v", "createdAt", "isPublic"].map((field): [string, object, string[]] => [
@@ -306,26 +306,26 @@ describe("Updating a user", () => {
       { firstname: "A", [field]: "x" },
       [field],
     ]),
-    ...wrong.map(([field, value]): [string, object, string[]] => [
+    ...invalidFields.map(([field, value]): [string, object, string[]] => [
       `${JSON.stringify(value)} as ${field}`,
       { [field]: value },
       [field],
     ]),
-  ])("An update that gives %s is refused.", async (_, json, paths) => {
-    const team = await wronged();
+  ])("rejects %s", async (_, json, paths) => {
+    const team = await unchangedTeam();
     await rejected(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
   });
 });
 
-/** A team with the user first@canary.example, who is never changed: every call is refused, or about another. */
-const withFirst = onceOnly(async () => {
+/** A team with the user first@canary.example, whom no test changes. */
+const teamOfFirst = createOnce(async () => {
   const home = await quickTeam();
   await newUser(home, { email: "first@canary.example" });
   return home;
 });
 
-/** A team with a user who is never changed, since every call is refused; made once. */
-const wronged = onceOnly(async () => {
+/** A team with a user whom no test changes, because every call is rejected. */
+const unchangedTeam = createOnce(async () => {
   const team = await quickTeam();
   return { ...team, userId: (await newUser(team))._id };
 });
@@ -336,16 +336,16 @@ describe("The If-Match header of a user", () => {
   const each = (tags: string[]) =>
     methods.flatMap((method) => tags.map((tag): [typeof method, string] => [method, tag]));
 
-  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("%s goes on with %j in If-Match.", async (method, tag) => {
+  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("lets %s continue with %j", async (method, tag) => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     expect((await call[method](team, _id, { "If-Match": tag })).status).toBe(200);
   });
 
   test.each(each(['"1"', '"1", "2"', 'W/"0"', "0", "'0'", '"00x"', '""', "", ","]))(
-    "%s is refused with %j in If-Match.",
+    "rejects %s with %j",
     async (method, tag) => {
-      const team = await wronged();
+      const team = await unchangedTeam();
       await rejected(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
     },
   );
@@ -353,23 +353,23 @@ describe("The If-Match header of a user", () => {
 
 describe("The versions in If-Match", () => {
   test.each([
-    ["no tag at all", ""],
+    ["an empty header", ""],
     ["a weak tag", 'W/"0"'],
     ["a bare number", "0"],
     ["SQL", '"0") or ("1"="1'],
     ["a float", '"0.0"'],
     ["a negative number", '"-0"'],
-    ["a number beyond whole numbers", `"${"9".repeat(40)}"`],
-  ])("An If-Match header with %s matches nothing.", async (_, tags) => {
-    const team = await wronged();
+    ["a number beyond safe integers", `"${"9".repeat(40)}"`],
+  ])("match nothing with %s", async (_, tags) => {
+    const team = await unchangedTeam();
     await rejected(team, 412, "version_mismatch", () =>
       patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
     );
   });
 
-  // D1 takes 100 bound parameters in a query.
-  test.each([99, 101, 5_000])("An If-Match header may name %i versions.", async (count) => {
-    const team = await wronged();
+  // D1 accepts at most 100 bound parameters in a query.
+  test.each([99, 101, 5_000])("can number %i", async (count) => {
+    const team = await unchangedTeam();
     const tags = Array.from({ length: count }, (_, i) => `"${i + 1_000_000}"`).join();
     await rejected(team, 412, "version_mismatch", () =>
       patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
@@ -377,8 +377,8 @@ describe("The versions in If-Match", () => {
   });
 });
 
-describe("Changes of users at once", () => {
-  test("Fifty creations of one email at once make one user.", async () => {
+describe("Parallel changes of users", () => {
+  test("create one user if fifty requests send one email", async () => {
     const team = await quickTeam();
     const spellings = ["race@canary.example", "RACE@canary.example", "ｒace@canary.example", " race@canary.example "];
     const answers = await atOnce(50, (i) =>
@@ -388,7 +388,7 @@ describe("Changes of users at once", () => {
     expect((await team.call("GET", "/auth/v1/users")).body).toHaveLength(1);
   });
 
-  test("Of twenty users that take one email at once, one has it and the others keep theirs.", async () => {
+  test("give an email to one of twenty users, and the others keep theirs", async () => {
     const team = await quickTeam();
     const users = await Promise.all(
       Array.from({ length: 20 }, (_, i) => newUser(team, { email: `${i}@canary.example` })),
@@ -402,7 +402,7 @@ describe("Changes of users at once", () => {
     expect(new Set(emails).size).toBe(20);
   });
 
-  test("Of twenty updates of the same version one wins, and none is lost.", async () => {
+  test("apply one of twenty updates of the same version, and reject the others", async () => {
     const team = await quickTeam();
     const user = await newUser(team);
     const path = `/auth/v1/users/${user._id}`;
@@ -414,7 +414,7 @@ describe("Changes of users at once", () => {
     expect(winner.__v).toBe(1);
   });
 
-  test("Twenty updates that ask for no version all count.", async () => {
+  test("all count if they name no version", async () => {
     const team = await quickTeam();
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     const answers = await atOnce(20, (i) => team.call("PATCH", path, { json: { lastname: `${i}` } }));
@@ -423,7 +423,7 @@ describe("Changes of users at once", () => {
     expect(versions).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
   });
 
-  test("A version that was seen before a change does not delete what came after.", async () => {
+  test("do not delete a newer version than If-Match names", async () => {
     const team = await quickTeam();
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     await team.call("PATCH", path, { json: { lastname: "new" } });
@@ -434,13 +434,13 @@ describe("Changes of users at once", () => {
     expect((await team.call("DELETE", path, { headers: { "If-Match": '"1"' } })).status).toBe(404);
   });
 
-  test("Of twenty deletions of a user at once, one finds the user.", async () => {
+  test("delete a user once if twenty requests do it", async () => {
     const team = await quickTeam();
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     expect(tally(await atOnce(20, () => team.call("DELETE", path)))).toEqual({ 200: 1, not_found: 19 });
   });
 
-  test("A user that is updated and deleted at once is gone, and does not come back.", async () => {
+  test("leave no user that is updated while it is deleted", async () => {
     const team = await quickTeam();
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     const answers = await atOnce(20, (i) =>
@@ -453,7 +453,7 @@ describe("Changes of users at once", () => {
 });
 
 describe("Deleting a user", () => {
-  test("A deletion is answered with a message and no more; the user is gone, the email free again.", async () => {
+  test("returns only a message, removes the user, and frees the email", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { status, body } = await remove(team, _id);
@@ -468,12 +468,12 @@ describe("Listing users", () => {
   const numbersOf = (users: { lastName: string }[]) => users.map(({ lastName }) => Number(lastName));
   const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
 
-  test("The list of a team without users is an empty array.", async () => {
+  test("returns an empty array for a team without users", async () => {
     const { status, text } = await (await quickTeam()).call("GET", "/auth/v1/users");
     expect([status, text]).toEqual([200, "[]"]);
   });
 
-  test("The list shows bare users as fetching does.", async () => {
+  test("returns the same bare users as fetching", async () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     const { headers, body } = await team.call("GET", "/auth/v1/users");
@@ -482,7 +482,7 @@ describe("Listing users", () => {
     expect(body).toEqual([await fetchUser(team, _id)]);
   });
 
-  test("The list shows the whole team, oldest first, however large, and no other team's users.", async () => {
+  test("returns the whole team, oldest first, and no other team's users", async () => {
     const [team, other] = [await quickTeam(), await quickTeam()];
     await Promise.all([fill(team, "users", 1200), fill(other, "users", 3)]);
     const { headers, body } = await team.call("GET", "/auth/v1/users");
@@ -490,7 +490,7 @@ describe("Listing users", () => {
     expect(headers.has("Link")).toBe(false);
   });
 
-  test.each(["limit=50", "limit=50&page=1"])("The list shows a page where %s is given.", async (query) => {
+  test.each(["limit=50", "limit=50&page=1"])("returns a page if %s is given", async (query) => {
     const team = await quickTeam();
     await fill(team, "users", 120);
     const { headers, body } = await team.call("GET", `/auth/v1/users?${query}`);
@@ -500,7 +500,7 @@ describe("Listing users", () => {
     );
   });
 
-  test("The list breaks off, as JSON that does not end, where the key is revoked meanwhile.", async () => {
+  test("ends with incomplete JSON if the key is revoked in the meantime", async () => {
     const worker = startWorker();
     const team = await newTeam(worker);
     await fill(team, "users", 2600);
@@ -515,7 +515,7 @@ describe("Listing users", () => {
   });
 });
 
-test("A new password goes to the database as its hash alone, in no column and no condition.", async () => {
+test("a new password reaches the database only as its hash", async () => {
   const world = new World();
   const team = await world.newTeam();
   const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "a@b.de", password: PASSWORD } });
