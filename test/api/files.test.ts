@@ -43,66 +43,16 @@ const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage"))
 const list = async (team: Team) => (await team.call("GET", UPLOADS)).body.data;
 const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.get(`${team.teamId}/${filename}`);
 
-/** One part with these header parameters as they are. */
-function rawForm(parameters: string) {
-  const body = `--b\r\nContent-Disposition: form-data; ${parameters}\r\n\r\nhello\r\n--b--\r\n`;
-  return { body, headers: { "Content-Type": "multipart/form-data; boundary=b" } };
-}
-
-describe("The name of a file", () => {
-  const letters = (count: number) => "é".repeat(count);
-  test.each([
-    ["Ünïcødé 录音 (1)+final's #3 100%.mp3", undefined],
-    ["🎧 мелодия – نغمة.mp3", undefined],
-    ["a=b;c&d,e$f!g*h~i`j^k[l]{m}.mp3", undefined],
-    ["no extension", undefined],
-    [".hidden", undefined],
-    [`${"a".repeat(251)}.mp3`, `${"a".repeat(196)}.mp3`],
-    [`${letters(125)}.mp3`, `${letters(98)}.mp3`],
-    [`${"👩‍👩‍👧".repeat(14)}.mp3`, `${"👩‍👩‍👧".repeat(10)}.mp3`],
-    ["/etc/../tmp/song.mp3", "song.mp3"],
-    ["C:\\music\\song.mp3", "song.mp3"],
-    ["a\u0000b\u0007\u001b[31m\u0085.mp3", "ab[31m.mp3"],
-    ["song\u202e3pm.exe\u2066\u2069", "song3pm.exe"],
-    ["..", "unnamed"],
-    ["\u0001", "unnamed"],
-    ["", "unnamed"],
-  ])("A file sent as %j keeps its name, or the safe part of it.", async (sent, kept = sent) => {
-    const team = await newTeam();
-    const { status, headers, text } = await team.call("POST", UPLOADS, rawForm(`name="file"; filename="${sent}"`));
-    expect(status, text).toBe(200);
-    const file = await metadata(team, headers.get("Location")?.slice(-24) ?? "");
-    expect([file.originalName, file.filename]).toEqual([kept, `${file._id}-${kept}`]);
-    const path = new URL(file.path);
-    expect(path.pathname.split("/").map(decodeURIComponent)).toEqual([
-      ...["", env.S3_BUCKET, team.teamId],
-      file.filename,
-    ]);
-    expect(file.path).toMatch(/^https:\/\/[^/]+\/[A-Za-z0-9._~%/-]+$/);
-    const stored = await objectOf(team, file);
-    expect(await stored?.text()).toBe("hello");
-    const disposition = stored?.httpMetadata?.contentDisposition ?? "";
-    expect(disposition).toMatch(/^attachment; filename="[ -~]*"; filename\*=UTF-8''[A-Za-z0-9._~!$&+^`|#%-]+$/);
-    expect(decodeURIComponent(disposition.split("''")[1] ?? "")).toBe(kept);
-  });
-
-  test("A file name can't put a header or a second parameter into Content-Disposition.", async () => {
-    const team = await newTeam();
-    const name = "a%22; filename=%22evil.html%0D%0ASet-Cookie: x=1";
-    const { headers } = await team.call("POST", UPLOADS, rawForm(`name="file"; filename="${name}"`));
-    const file = await metadata(team, headers.get("Location")?.slice(-24) ?? "");
-    expect(file.originalName).toBe('a"; filename="evil.htmlSet-Cookie: x=1');
-    const disposition = (await objectOf(team, file))?.httpMetadata?.contentDisposition;
-    expect(disposition).toMatch(/^attachment; filename="[^"\r\n]*"; filename\*=UTF-8''[^"\s;]+$/);
-  });
-});
-
 let team: Team;
 beforeAll(async () => {
   team = await newTeam();
 });
 
-interface Kept {
+/** One quoted ASCII string without escapes, one RFC 5987 value, and nothing else. */
+const DISPOSITION =
+  /^attachment; filename="[\x20-\x21\x23-\x24\x26-\x5b\x5d-\x7e]*"; filename\*=UTF-8''[A-Za-z0-9!~_.\-%]*$/;
+
+interface Stored {
   name: string;
   filename: string;
   path: string;
@@ -113,8 +63,8 @@ interface Kept {
   disposition: string;
 }
 
-/** Uploads, and answers what came of it in the API and in R2. */
-async function keep(body: Uint8Array<ArrayBuffer>): Promise<Kept> {
+/** Uploads the form. @returns the file as the API and R2 return it */
+async function store(body: Uint8Array<ArrayBuffer>): Promise<Stored> {
   const { status, headers, text } = await sendForm(team, body);
   expect(status, text).toBe(200);
   const id = headers.get("Location")?.split("/").at(-1) ?? "";
@@ -136,48 +86,63 @@ async function keep(body: Uint8Array<ArrayBuffer>): Promise<Kept> {
   };
 }
 
-describe("A hostile name of a file", () => {
-  test.each<[string, string]>([
+describe("The name of a file", () => {
+  const letters = (count: number) => "é".repeat(count);
+  test.each<[sent: string, kept?: string]>([
+    ["Ünïcødé 录音 (1)+final's #3 100%.mp3"],
+    ["🎧 мелодия – نغمة.mp3"],
+    ["a=b;c&d,e$f!g*h~i`j^k[l]{m}.mp3"],
+    ["no extension"],
+    [".hidden"],
+    ["CON"],
+    ["__proto__"],
+    ["$(reboot).mp3"],
+    ["+ !'()*&=@:,.mp3"],
+    ["a.mp3?x=y#z"],
+    ["a.mp3::$DATA"],
+    ["%2e%2e%2fa.mp3"],
+    ["..%252fa.mp3"],
+    [`${"a".repeat(251)}.mp3`, `${"a".repeat(196)}.mp3`],
+    [`${letters(125)}.mp3`, `${letters(98)}.mp3`],
+    [`${"👩‍👩‍👧".repeat(14)}.mp3`, `${"👩‍👩‍👧".repeat(10)}.mp3`],
+    ["/etc/../tmp/song.mp3", "song.mp3"],
     ["../../../etc/passwd", "passwd"],
-    ["..\\..\\windows\\system.ini", "system.ini"],
-    ["/etc/shadow", "shadow"],
-    ["C:\\dir\\a.mp3", "a.mp3"],
     ["a/../../b.mp3", "b.mp3"],
+    ["C:\\music\\song.mp3", "song.mp3"],
+    ["..\\..\\windows\\system.ini", "system.ini"],
+    ["a\u0000b\u0007\u001b[31m\u0085.mp3", "ab[31m.mp3"],
+    ["song\u202e3pm.exe\u2066\u2069", "song3pm.exe"],
+    ["a.mp3;type=text/html", "html"],
+    ["<script>alert(1)</script>.mp3", "script>.mp3"],
+    ["a%22; filename=%22evil.html%0D%0ASet-Cookie: x=1", 'a"; filename="evil.htmlSet-Cookie: x=1'],
     ["..", "unnamed"],
     [".", "unnamed"],
     ["...", "unnamed"],
     ["", "unnamed"],
-    ["dir/", "unnamed"],
     ["   ", "unnamed"],
-    ["%2e%2e%2fa.mp3", "%2e%2e%2fa.mp3"],
-    ["..%252fa.mp3", "..%252fa.mp3"],
+    ["dir/", "unnamed"],
     ["../%0D%0A/../", "unnamed"],
-    ["a.mp3?x=y#z", "a.mp3?x=y#z"],
-    ["a.mp3;type=text/html", "html"],
-    [".htaccess", ".htaccess"],
-    ["CON", "CON"],
-    ["a.mp3::$DATA", "a.mp3::$DATA"],
-    ["__proto__", "__proto__"],
-    ["a\u202e3pm.exe", "a3pm.exe"],
-    ["<script>alert(1)</script>.mp3", "script>.mp3"],
-    ["$(reboot).mp3", "$(reboot).mp3"],
-    ["+ !'()*&=@:,.mp3", "+ !'()*&=@:,.mp3"],
-  ])("A file sent as %j is stored as %j.", async (sent, kept) => {
-    const stored = await keep(fileForm("x", `filename="${sent}"`));
-    expect(stored.name).toBe(kept);
-    const { pathname } = new URL(stored.path);
-    expect(pathname.split("/")).toHaveLength(4);
-    expect(decodeURIComponent(pathname.split("/").at(-1) ?? "")).toBe(stored.filename);
-    expect(pathname).toMatch(/^[A-Za-z0-9\-._~%/]+$/);
+    ["\u0001", "unnamed"],
+  ])("is stored without its unsafe parts if it is sent as %j", async (sent, kept = sent) => {
+    const { name, filename, path, key, disposition } = await store(fileForm("hello", `filename="${sent}"`));
+    expect(name).toBe(kept);
+    expect(new URL(path).pathname.split("/").map(decodeURIComponent)).toEqual([
+      ...["", env.S3_BUCKET, team.teamId],
+      filename,
+    ]);
+    expect(path).toMatch(/^https:\/\/[^/]+\/[A-Za-z0-9._~%/-]+$/);
+    expect(await (await env.BUCKET.get(key))?.text()).toBe("hello");
+    expect(disposition).toMatch(DISPOSITION);
+    expect(decodeURIComponent(disposition.split("UTF-8''").at(-1) ?? "")).toBe(kept);
   });
 
   test.each<[string, string, string]>([
     ["filename*", "filename*=UTF-8''..%2F..%2Fa.mp3", "a.mp3"],
     ["filename* in Latin-1", "filename*=ISO-8859-1''..%5C%E9.mp3", "é.mp3"],
     ["filename* with NUL", "filename*=UTF-8''a.mp3%00.html", "a.mp3.html"],
-    ["both, one of them harmless", "filename=\"a.mp3\"; filename*=UTF-8''..%2Fb.mp3", "b.mp3"],
-  ])("A file name sent by %s does not lead out of the team's folder.", async (_, parameters, kept) => {
-    expect((await keep(fileForm("x", parameters))).name).toBe(kept);
+    ["both parameters, one of them harmless", "filename=\"a.mp3\"; filename*=UTF-8''..%2Fb.mp3", "b.mp3"],
+  ])("stays in the team's folder if it is sent by %s", async (_, parameters, kept) => {
+    expect((await store(fileForm("x", parameters))).name).toBe(kept);
   });
 
   test.each([
@@ -185,14 +150,12 @@ describe("A hostile name of a file", () => {
     ["5,000 letters of three bytes", "早".repeat(5000)],
     ["5,000 letters with an extension of 31", `${"x".repeat(5000)}.${"y".repeat(31)}`],
     ["one letter under 5,000 marks", `a${"\u0301".repeat(5000)}.mp3`],
-    ["300 letters of three bytes", `${"早".repeat(300)}.mp3`],
     ["300 emoji of 25 bytes", `${"👨‍👩‍👧‍👦".repeat(300)}.mp3`],
     ["an extension of 300 letters", `a.${"x".repeat(300)}`],
     ["dots only between letters", "a.".repeat(200)],
-    ["one letter under 2,000 marks, with extension", `a${"\u0301".repeat(2000)}.mp3`],
     ["one letter under 2,000 marks", `a${"\u0301".repeat(2000)}`],
-  ])("A file name is never too long for R2, nor empty, when it is sent as %s.", async (_, sent) => {
-    const { name, key } = await keep(fileForm("x", `filename="${sent}"`));
+  ])("is shortened to 200 bytes, and never empty, if it is sent as %s", async (_, sent) => {
+    const { name, key } = await store(fileForm("x", `filename="${sent}"`));
     expect(Buffer.byteLength(name)).toBeLessThanOrEqual(200);
     expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
     expect(name.replace(/\.mp3$/, "")).not.toBe("");
@@ -210,12 +173,9 @@ describe("A hostile name of a file", () => {
     ["a semicolon and inline", "filename*=UTF-8''a;%20inline.html"],
     ["an RFC 2047 word", 'filename="=?utf-8?b?ZXZpbC5odG1s?="'],
     ["percent signs", "filename*=UTF-8''%2522%250d%250a.mp3"],
-  ])("A file name with %s does not inject a header.", async (_, parameters) => {
-    const { disposition, name } = await keep(fileForm("x", parameters));
-    // One quoted ASCII string without escapes, one RFC 5987 value, nothing else.
-    expect(disposition).toMatch(
-      /^attachment; filename="[\x20-\x21\x23-\x24\x26-\x5b\x5d-\x7e]*"; filename\*=UTF-8''[A-Za-z0-9!~_.\-%]*$/,
-    );
+  ])("injects no header with %s", async (_, parameters) => {
+    const { disposition, name } = await store(fileForm("x", parameters));
+    expect(disposition).toMatch(DISPOSITION);
     expect(decodeURIComponent(disposition.split("UTF-8''").at(-1) ?? "")).toBe(name);
     expect(name).not.toMatch(/[\p{Cc}\u2028\u2029]/u);
   });
@@ -251,9 +211,9 @@ describe("The bytes of a file", () => {
     ["a Windows program", bytesOf("MZ", new Uint8Array(200)), "application/octet-stream"],
     ["WebAssembly", bytesOf("\0asm", new Uint8Array([1, 0, 0, 0])), "application/octet-stream"],
     ["Flash", bytesOf("FWS", new Uint8Array(100)), "application/octet-stream"],
-    ["HTML behind zero bytes", bytesOf(new Uint8Array(300), HTML), "application/octet-stream"],
-  ])("%s, sent as audio, is stored as what can't run.", async (_, content, type) => {
-    const stored = await keep(fileForm(content, 'filename="song.mp3"', "audio/mpeg"));
+    ["HTML after zero bytes", bytesOf(new Uint8Array(300), HTML), "application/octet-stream"],
+  ])("are stored with a type that cannot run if they are %s sent as audio", async (_, content, type) => {
+    const stored = await store(fileForm(content, 'filename="song.mp3"', "audio/mpeg"));
     expect(stored.contentType).toMatch(type);
     expect(stored.fileType).not.toBe("audio file");
     expect(stored.disposition).toMatch(/^attachment; /);
@@ -263,10 +223,10 @@ describe("The bytes of a file", () => {
     ["a GIF that is a script", `GIF89a/*${"\0".repeat(20)}*/=1;alert(1)`, /^(image\/gif|application\/octet-stream)$/],
     ["a PDF that is a page", bytesOf("%PDF-1.4\n", HTML, new Uint8Array(9)), /^application\/(pdf|octet-stream)$/],
     ["an MP3 with a page in its tag", bytesOf("ID3\u0004\0\0\0\0\0\u007f", HTML, new Uint8Array(200)), /^audio\/mpeg$/],
-    ["an MP3 with a page behind it", bytesOf(sample("tone-cbr.mp3").bytes, HTML), /^audio\/mpeg$/],
-    ["a WAV with a page behind it", bytesOf(sample("tone.wav").bytes, HTML), /^audio\/wav$/],
+    ["an MP3 with a page after it", bytesOf(sample("tone-cbr.mp3").bytes, HTML), /^audio\/mpeg$/],
+    ["a WAV with a page after it", bytesOf(sample("tone.wav").bytes, HTML), /^audio\/wav$/],
     [
-      "a page with an MP3 behind it",
+      "a page with an MP3 after it",
       bytesOf(HTML, sample("tone-cbr.mp3").bytes),
       /^(text\/plain; charset=utf-8|application\/octet-stream)$/,
     ],
@@ -276,14 +236,14 @@ describe("The bytes of a file", () => {
       /^application\/octet-stream$/,
     ],
     ["a RIFF of an unknown form", bytesOf("RIFF\x24\0\0\0HTML", HTML), /^application\/octet-stream$|^text\/plain/],
-  ])("%s is served as nothing that runs.", async (_, content, type) => {
-    const stored = await keep(fileForm(content, 'filename="song.html"', "text/html"));
+  ])("are served with a type that cannot run if they are %s", async (_, content, type) => {
+    const stored = await store(fileForm(content, 'filename="song.html"', "text/html"));
     expect(stored.contentType).toMatch(type);
     expect(stored.contentType).not.toMatch(stored.contentType === "application/pdf" ? /html/ : ACTIVE);
     expect(stored.disposition).toMatch(/^attachment; /);
   });
 
-  test("The media type that a client declares changes nothing.", async () => {
+  test("determine the type, whatever type a client declares", async () => {
     for (const declared of [
       "text/html",
       "image/svg+xml",
@@ -314,7 +274,7 @@ describe("The media type of a file", () => {
     ["a ZIP", "", "a.mp3", zip.padEnd(60, "\u0000"), "archive file", "application/zip"],
     ["noise", "", "a.mp3", new Uint8Array([1, 0, 2, 255, 254, 7, 0, 0]), "other file", "application/octet-stream"],
   ])(
-    "The media type of %s is detected from its content.",
+    "is detected from the content of %s",
     async (_, type, name, bytes, fileType, stored = "text/plain; charset=utf-8") => {
       const team = await newTeam();
       const body = new FormData();
@@ -347,34 +307,34 @@ describe("Listing files", () => {
 });
 
 describe("The metadata of a file", () => {
-  test("The metadata of an audio file hold what processing found.", async () => {
+  test("contain what processing detected in an audio file", async () => {
     const team = await newTeam(queueing);
     const { bytes, audio, title } = sample("tone-vbr.mp3");
     const id = await upload(team, "tone.mp3", bytes);
-    const found = await processed(team, id);
-    expect(fieldsOf(found)).toEqual(METADATA_FIELDS);
-    expect(found).toMatchObject({ status: "completed", size: bytes.length, mimeType: "audio/mpeg", failure: null });
-    expect([found.sha256, found.fileType]).toEqual([sha256(bytes), "audio file"]);
-    expect(fieldsOf(found.audio)).toEqual(AUDIO_FIELDS);
-    expect(found.audio.durationSeconds).toBeCloseTo(audio?.durationSeconds ?? 0, 1);
-    expect([found.audio.sampleRate, found.audio.tags.title]).toEqual([audio?.sampleRate, title]);
-    expect(Date.parse(found.processedAt)).toBeGreaterThanOrEqual(Date.parse(found.createdAt));
-    expect(found.__v).toBeGreaterThan(0);
-    expect(found.durationSeconds).toBe(found.audio.durationSeconds);
+    const file = await processed(team, id);
+    expect(fieldsOf(file)).toEqual(METADATA_FIELDS);
+    expect(file).toMatchObject({ status: "completed", size: bytes.length, mimeType: "audio/mpeg", failure: null });
+    expect([file.sha256, file.fileType]).toEqual([sha256(bytes), "audio file"]);
+    expect(fieldsOf(file.audio)).toEqual(AUDIO_FIELDS);
+    expect(file.audio.durationSeconds).toBeCloseTo(audio?.durationSeconds ?? 0, 1);
+    expect([file.audio.sampleRate, file.audio.tags.title]).toEqual([audio?.sampleRate, title]);
+    expect(Date.parse(file.processedAt)).toBeGreaterThanOrEqual(Date.parse(file.createdAt));
+    expect(file.__v).toBeGreaterThan(0);
+    expect(file.durationSeconds).toBe(file.audio.durationSeconds);
     const listed = [UPLOADS, `${UPLOADS}?status=completed&fileType=audio+file`].map((path) => team.call("GET", path));
     for (const { body } of await Promise.all(listed)) {
-      const { size, mimeType, durationSeconds } = found;
+      const { size, mimeType, durationSeconds } = file;
       expect(body.data).toMatchObject([{ size, mimeType, durationSeconds }]);
     }
   });
 
-  test("The metadata of a file that is no audio hold none, and the file is completed.", async () => {
+  test("contain no audio fields if the file is not audio, and the file is completed", async () => {
     const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "note.txt", "hello"));
     expect(found).toMatchObject({ status: "completed", audio: null, failure: null });
   });
 
-  test("The metadata of a file that calls itself audio and can't be read say why it failed.", async () => {
+  test("give the reason if an audio file is unreadable", async () => {
     const team = await newTeam(queueing);
     const found = await processed(team, await upload(team, "tone.flac", `fLaC${"\u0000\u0081".repeat(2000)}`));
     expect(found).toMatchObject({ status: "failed", audio: null, failure: { code: "audio_unreadable" } });
@@ -383,32 +343,29 @@ describe("The metadata of a file", () => {
 });
 
 describe("Deleting a file", () => {
-  test.each(["pending", "processing", "completed", "failed"])(
-    "A file that is %s can be deleted, and its bytes are gone.",
-    async (status) => {
-      const team = await newTeam();
-      const id = await upload(team, "a.txt", "hello");
-      await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
-      expect((await metadata(team, id)).status).toBe(status);
-      const { status: code, body } = await team.call("DELETE", `${UPLOADS}/${id}`);
-      expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
-      const count = env.DB.prepare("select count(*) as files from files where team_id = ?").bind(team.teamId);
-      expect(await count.first()).toEqual({ files: 0 });
-      expect(await snapshot(team.teamId)).toMatchObject({ objects: [] });
-      for (const [method, path] of [
-        ["GET", ""],
-        ["GET", "/metadata"],
-        ["POST", "/reprocess"],
-        ["DELETE", ""],
-      ] as const) {
-        expect((await team.call(method, `${UPLOADS}/${id}${path}`)).status).toBe(404);
-      }
-    },
-  );
+  test.each(["pending", "processing", "completed", "failed"])("removes its bytes while it is %s", async (status) => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "hello");
+    await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
+    expect((await metadata(team, id)).status).toBe(status);
+    const { status: code, body } = await team.call("DELETE", `${UPLOADS}/${id}`);
+    expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
+    const count = env.DB.prepare("select count(*) as files from files where team_id = ?").bind(team.teamId);
+    expect(await count.first()).toEqual({ files: 0 });
+    expect(await snapshot(team.teamId)).toMatchObject({ objects: [] });
+    for (const [method, path] of [
+      ["GET", ""],
+      ["GET", "/metadata"],
+      ["POST", "/reprocess"],
+      ["DELETE", ""],
+    ] as const) {
+      expect((await team.call(method, `${UPLOADS}/${id}${path}`)).status).toBe(404);
+    }
+  });
 });
 
-describe("Changes of files at once", () => {
-  test("A file that is deleted twenty times at once is gone once, and counted once.", async () => {
+describe("Parallel changes of a file", () => {
+  test("delete it once and count it once if twenty requests do it", async () => {
     const team = await newTeam();
     await team.call("POST", "/docs/v1/uploads", { body: form("kept.txt", "kept") });
     const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
@@ -420,7 +377,7 @@ describe("Changes of files at once", () => {
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(1);
   });
 
-  test("A file that is deleted and reprocessed at once leaves nothing.", async () => {
+  test("leave nothing of a file that is reprocessed while it is deleted", async () => {
     const team = await newTeam();
     const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
     const path = headers.get("Location") ?? "";
@@ -431,8 +388,8 @@ describe("Changes of files at once", () => {
   });
 });
 
-describe("Processing a file again", () => {
-  test.each(["completed", "failed"])("A %s file is made pending, and is processed.", async (status) => {
+describe("Reprocessing a file", () => {
+  test.each(["completed", "failed"])("sets a %s file to pending, and processes it", async (status) => {
     const team = await newTeam(queueing);
     const id = await upload(team, "tone.wav", sample("tone.wav").bytes);
     const first = await processed(team, id);
@@ -463,7 +420,7 @@ describe("Processing a file again", () => {
     expect((await other.call("POST", `${UPLOADS}/${id}/reprocess`)).status).toBe(200);
   });
 
-  test("A file that is being processed is left as it is.", async () => {
+  test("leaves a file that is being processed unchanged", async () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
     await env.DB.prepare("update files set status = 'processing' where id = ?").bind(id).run();
