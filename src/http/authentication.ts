@@ -32,7 +32,7 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** What a caller's requests count for. A visitor with a public key can't use up the minute of the team's servers. */
+/** Returns the subject that a caller's requests count for. Visitors with public keys can't use up the limit of secret keys. */
 function limitSubject(actor: Actor): string {
   if (actor.kind === "operator") return OPERATOR_SUBJECT;
   return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;

@@ -18,7 +18,7 @@ import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timesta
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
 
-/** Names have 200 bytes at most. */
+/** Names have at most 200 bytes. */
 const MAX_NAME_PREFIX = 200;
 
 export const fileSchema = z
@@ -43,22 +43,22 @@ const nullable = <T extends z.ZodType>(schema: T, description: string) => schema
 
 const metadataSchema = fileSchema
   .extend({
-    sha256: nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null of a resumable upload until its bytes were read back."),
+    sha256: nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
     processedAt: timestamp.nullable(),
     failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
     audio: z
       .strictObject({
         container: z.string().nullable(),
         codec: z.string().nullable(),
-        durationSeconds: nullable(z.number().nonnegative(), "Null where the file does not tell."),
+        durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
         sampleRate: nullable(z.number(), "Hertz."),
         channels: z.number().nullable(),
-        bitrate: nullable(z.number(), "Bits a second."),
+        bitrate: nullable(z.number(), "Bits per second."),
         lossless: z.boolean().nullable(),
         tags: z.record(z.string(), z.union([z.string(), z.number()])),
       })
       .nullable()
-      .meta({ description: "Null until processed, and of a file that is no audio." }),
+      .meta({ description: "Null until processed, and for files that are not audio." }),
     hasWaveform: z.boolean().meta({ description: "Whether a waveform has been set." }),
   })
   .meta({ id: "FileMetadata" });
@@ -105,11 +105,11 @@ export const list = read(
     tag: "Files",
     summary: "List files",
     description:
-      "Newest first; by name where `name` is given. With several filters a page may be short, or empty, and still have a `Link`.",
+      "Newest first, or sorted by name if `name` is given. With several filters, a page may be short or empty and still have a `Link`.",
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
-      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "What the name begins with, case as stored." }),
+      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
       createdAfter: instant.optional(),
       createdBefore: instant.optional(),
     }),
@@ -117,7 +117,7 @@ export const list = read(
       description: "A page of files.",
       schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
       example: { message: "Files: 1.", data: [exampleFile] },
-      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
     },
   },
   async ({ c, deps, credential, query }) => {
@@ -130,8 +130,8 @@ export const sign = read(
   "team",
   {
     tag: "Files",
-    summary: "Get a signed download address",
-    description: "Opens the file for GET, whole or by Range, to whoever holds the address. It works in any status.",
+    summary: "Get a signed download URL",
+    description: "Anyone with the URL can GET the file, with or without Range. Works in any status.",
     query: z.object({
       expiresIn: z
         .string()
@@ -144,22 +144,22 @@ export const sign = read(
           minimum: 1,
           maximum: MAX_SIGNED_SECONDS,
           default: SIGNED_SECONDS,
-          description: "Seconds that the address lives.",
+          description: "Seconds until the URL expires.",
         }),
     }),
     success: {
-      description: "The address.",
+      description: "The signed URL.",
       schema: z.strictObject({ status: z.literal(true), message: z.string(), signedUrl: z.url() }),
       example: {
         status: true,
-        message: "Signed address, good for 3600 seconds.",
+        message: "Signed URL created. It expires in 3600 seconds.",
         signedUrl: `${exampleFile.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
       },
     },
   },
   async ({ deps, credential, id, query: { expiresIn = SIGNED_SECONDS } }) => {
     const signedUrl = await signFile(deps, credential, id, expiresIn);
-    return { status: true as const, message: `Signed address, good for ${expiresIn} seconds.`, signedUrl };
+    return { status: true as const, message: `Signed URL created. It expires in ${expiresIn} seconds.`, signedUrl };
   },
 );
 
@@ -169,7 +169,7 @@ export const metadata = read(
     tag: "Files",
     summary: "Get a file's metadata",
     success: {
-      description: "The file with what processing found.",
+      description: "The file and the results of its processing.",
       schema: z.strictObject({ message: z.string(), data: metadataSchema }),
       example: {
         message: "File found.",
@@ -216,9 +216,9 @@ export const remove = write(
     tag: "Files",
     summary: "Delete a file",
     description:
-      "In any status. The signed addresses of the file stop working, and its bytes are gone. With the id of an unfinished upload it cancels that upload.",
+      "Works in any status. Deletes the bytes, so the file's signed URLs stop working. With the id of an unfinished upload, cancels that upload.",
     success: {
-      description: "The file is gone.",
+      description: "The file was deleted.",
       schema: done,
       example: { status: true, message: "File deleted." },
     },

@@ -4,32 +4,34 @@ import { BodyReader } from "./body-reader.ts";
 
 export interface MultipartLimits {
   maxFileBytes: number;
-  /** How long the client may send nothing while its bytes are awaited, and how far it may lag behind 8 KiB a second. */
+  /** The longest pause of a client, and the longest delay behind a rate of 8 KiB a second. */
   idleMilliseconds: number;
 }
 
-/** By how much a body may exceed the largest file: its boundaries, headers, text parts, preamble and epilogue. */
+/** The bytes of a body besides the file: its boundaries, headers, text parts, preamble and epilogue. */
 export const MAX_OVERHEAD_BYTES = 64 * 1024;
-/** Of one part, from behind its boundary to the empty line. */
+/** The header block of one part, from its boundary to the empty line. */
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
-/** RFC 2046, 5.1.1. */
+/** RFC 2046, section 5.1.1. */
 const MAX_BOUNDARY_CHARACTERS = 70;
 
 /**
- * Reads the one file of a multipart/form-data body (RFC 7578, in the framing of RFC 2046, 5.1.1) as it arrives, holding
- * no more of it than one read (256 KiB).
+ * Reads the file of a multipart/form-data body (RFC 7578, with the framing of RFC 2046, section 5.1.1) as it arrives.
+ * Buffers at most one read (256 KiB).
  *
- * `take` is called once, when the first byte of the part `file` is there, with the name as the client sent it (any
- * script, path and control characters included, possibly empty) and the file's bytes, in pieces that are good until
- * the next is asked for: the memory is used again. The body is read only when `take` asks for bytes, and the bytes end
- * only after the whole form was read and found right: a `take` that has seen their end may commit. Otherwise they throw
- * the `AppError` with which the call then rejects, once `take` has settled. What `take` itself throws comes through.
+ * Calls `consume` once, when the first byte of the part `file` has arrived. Its arguments are the name as the client sent
+ * it, which may be empty or contain any character, and the file's bytes in chunks. The memory of a chunk is reused when
+ * the next one is requested. The body is read only when `consume` requests bytes.
  *
- * A client often misses an answer given while it sends. So before the call rejects, and after `take` has settled, the
- * rest is read and thrown away: once more what a body may have at most, and while no pause exceeds `idleMilliseconds`.
- * The body is never cancelled, and not read on after `upload_timeout`.
+ * The bytes end only after the complete form was read and is valid, so a `consume` that has seen their end may commit.
+ * If the form is invalid, the bytes throw an `AppError`. Once `consume` has settled, this function throws the same error.
+ * It also throws the errors of `consume`.
+ *
+ * A client often misses a response that arrives while it sends. So before this function throws, it reads and discards
+ * the rest, up to the size limit of a body, as long as no pause exceeds `idleMilliseconds`. It never cancels the body,
+ * and does not read it after `upload_timeout`.
  *
  * @throws AppError `malformed_multipart`, `file_missing`, `file_empty`, `too_many_files`, `file_too_large`,
  * `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`
@@ -38,10 +40,10 @@ export async function readMultipartFile<T>(
   body: ReadableStream<Uint8Array> | null,
   contentType: string,
   limits: MultipartLimits,
-  take: (name: string, bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+  consume: (name: string, bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
-  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) => malformed("The body broke off.", cause));
+  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) => malformed("The body ended early.", cause));
   let failure: unknown;
   try {
     const form = new FormParser(boundaryOf(contentType), limits.maxFileBytes);
@@ -52,19 +54,19 @@ export async function readMultipartFile<T>(
     };
     async function* fileBytes() {
       try {
-        for (; !form.hasEnded; await pull()) yield* form.pieces.splice(0);
+        for (; !form.hasEnded; await pull()) yield* form.chunks.splice(0);
       } catch (error) {
         failure = error;
         throw error;
       }
     }
 
-    while (form.pieces.length === 0) await pull();
+    while (form.chunks.length === 0) await pull();
     const bytes = fileBytes();
-    // return() waits for a read that `take` left behind: the body can't be asked twice at a time.
-    const result = await take(form.fileName ?? "", bytes).finally(() => bytes.return());
+    // return() waits for a read that `consume` left unfinished, because the body allows one read at a time.
+    const result = await consume(form.fileName ?? "", bytes).finally(() => bytes.return());
     if (failure) throw failure;
-    for (; !form.hasEnded; await pull()) form.pieces.length = 0;
+    for (; !form.hasEnded; await pull()) form.chunks.length = 0;
     return result;
   } catch (error) {
     await reader.drain(limits.maxFileBytes + MAX_OVERHEAD_BYTES);
@@ -74,17 +76,17 @@ export async function readMultipartFile<T>(
   }
 }
 
-/** Takes the form chunk by chunk, leaves the file's bytes of each in `pieces`, and throws at the first thing wrong. */
+/** Parses the form chunk by chunk, collects the file's bytes in `chunks`, and throws at the first error. */
 class FormParser {
-  readonly pieces: Uint8Array[] = [];
+  readonly chunks: Uint8Array[] = [];
   fileName: string | undefined;
   hasEnded = false;
   readonly #delimiter: Buffer;
   readonly #maxFileBytes: number;
   #state: "preamble" | "headers" | "text" | "file" | "epilogue" = "preamble";
-  /** The last bytes, where they may begin a delimiter; at first the line break that the first one does without. */
+  /** The last bytes if they may begin a delimiter. Initially the line break, which the first delimiter may omit. */
   #carry = Buffer.from("\r\n");
-  /** What came since the boundary, a character for each byte. */
+  /** The bytes since the boundary, one character per byte. */
   #headers = "";
   #bodyBytes = 0;
   #partBytes = 0;
@@ -107,35 +109,35 @@ class FormParser {
     this.hasEnded = true;
   }
 
-  /** A line that begins with the boundary ends a part, whatever else is on it (RFC 2046, 5.1.1). */
+  /** A line that begins with the boundary ends a part, whatever else is on it (RFC 2046, section 5.1.1). */
   #split(chunk: Buffer): void {
     let rest = this.#carry.length === 0 ? chunk : Buffer.concat([this.#carry, chunk]);
     for (let end = rest.indexOf(this.#delimiter); end !== -1; end = rest.indexOf(this.#delimiter)) {
-      this.#take(rest.subarray(0, end));
+      this.#parse(rest.subarray(0, end));
       if (this.#state === "epilogue") return;
       this.#endPart();
       rest = rest.subarray(end + this.#delimiter.length);
     }
-    // A delimiter has its only CR in front, so no other than the last can begin one here.
+    // The only CR of a delimiter is its first byte, so only the last CR can begin one here.
     const last = rest.lastIndexOf("\r");
     const mayBegin = last !== -1 && this.#delimiter.indexOf(rest.subarray(last)) === 0;
     const end = mayBegin ? last : rest.length;
-    this.#take(rest.subarray(0, end));
+    this.#parse(rest.subarray(0, end));
     this.#carry = Buffer.from(rest.subarray(end));
   }
 
-  #take(bytes: Buffer): void {
+  #parse(bytes: Buffer): void {
     if (bytes.length === 0) return;
     this.#partBytes += bytes.length;
-    if (this.#state === "headers") this.#takeHeaders(bytes);
+    if (this.#state === "headers") this.#parseHeaders(bytes);
     else if (this.#state === "text") limit(this.#partBytes, MAX_TEXT_BYTES, "A text part");
     else if (this.#state === "file") {
       limit(this.#partBytes, this.#maxFileBytes, "The file", "file_too_large");
-      this.pieces.push(bytes);
+      this.chunks.push(bytes);
     }
   }
 
-  #takeHeaders(bytes: Buffer): void {
+  #parseHeaders(bytes: Buffer): void {
     const before = this.#headers.length;
     this.#headers += bytes.toString("latin1", 0, MAX_HEADER_BYTES - before);
     const end = this.#headers.indexOf("\r\n\r\n", before - 3);
@@ -143,7 +145,7 @@ class FormParser {
       this.#state = "epilogue";
     } else if (end !== -1) {
       this.#beginPart(Buffer.from(this.#headers.slice(0, end), "latin1").toString());
-      this.#take(bytes.subarray(end + 4 - before));
+      this.#parse(bytes.subarray(end + 4 - before));
     } else if (this.#headers.length === MAX_HEADER_BYTES) {
       throw malformed(`The headers of a part are larger than ${MAX_HEADER_BYTES} bytes.`);
     }
@@ -166,7 +168,7 @@ class FormParser {
   #endPart(): void {
     if (this.#state === "headers") throw malformed("A part of the form ends within its headers.");
     if (this.#state === "file" && this.#partBytes === 0) {
-      // A browser sends an empty name and no bytes where no file was chosen.
+      // A browser sends an empty name and no bytes if no file was chosen.
       throw new AppError(this.fileName === "" ? "file_missing" : "file_empty");
     }
     this.#state = "headers";
@@ -174,7 +176,7 @@ class FormParser {
   }
 }
 
-/** The part's Content-Disposition. `headers` begins with what follows the boundary on its line: at most padding. */
+/** Returns the part's Content-Disposition. `headers` begins after the boundary, whose line can only have padding. */
 function dispositionOf(headers: string): string {
   const [padding = "", ...lines] = headers.replace(/\r\n(?=[ \t])/g, "").split("\r\n");
   const isBroken = /[^ \t]/.test(padding) || lines.some((line) => !/^[^\s:]+:[^\r\n]*$/.test(line));
@@ -187,8 +189,8 @@ function dispositionOf(headers: string): string {
 }
 
 /**
- * The parameters of a header value by lower-case name, unquoted. In quotes `\"` and `\\` are escapes and every other
- * backslash stands for itself (`C:\dir\a.mp3`); a last backslash that would eat the closing quote does so too.
+ * Returns the parameters of a header value by lower-case name, unquoted. In quotes, `\"` and `\\` are escapes, and every
+ * other backslash is literal (`C:\dir\a.mp3`), even a last one that would otherwise escape the closing quote.
  */
 function parametersOf(header: string): Map<string, string> {
   const pattern = /;\s*([^\s=;"]+)\s*=\s*(?:"((?:[^"\\]|\\["\\]|\\(?!["\\]))*)"|"([^"]*)"|([^;]*))/g;
@@ -199,7 +201,7 @@ function parametersOf(header: string): Map<string, string> {
   return parameters;
 }
 
-/** The file name, by preference from `filename*` (RFC 5987); undefined where there is none. */
+/** Returns the file name, preferably from `filename*` (RFC 5987). Undefined if there is none. */
 function fileNameOf(parameters: Map<string, string>): string | undefined {
   const extended = parameters.get("filename*");
   const [, charset, encoded] = extended?.match(/^([^']*)'[^']*'(.*)$/) ?? [];
@@ -208,7 +210,7 @@ function fileNameOf(parameters: Map<string, string>): string | undefined {
     const bytes = raw.replace(/%[0-9a-f]{2}/gi, (code: string) => String.fromCharCode(Number(`0x${code.slice(1)}`)));
     return charset?.toLowerCase() === "iso-8859-1" ? bytes : Buffer.from(bytes, "latin1").toString("utf8");
   }
-  // Forms encode these three and no other (WHATWG HTML, multipart/form-data), so `100%.mp3` and `%41` stay.
+  // Forms encode only these three (WHATWG HTML, multipart/form-data), so `100%.mp3` and `%41` are literal.
   return (parameters.get("filename") ?? extended)?.replace(/%(?:22|0D|0A)/gi, decodeURIComponent);
 }
 
@@ -218,8 +220,8 @@ function boundaryOf(contentType: string): string {
   throw malformed(`The Content-Type needs a boundary of 1 to ${MAX_BOUNDARY_CHARACTERS} characters.`);
 }
 
-function limit(bytes: number, most: number, what: string, code: Code = "malformed_multipart"): void {
-  if (bytes > most) throw new AppError(code, { message: `${what} is larger than ${most} bytes.` });
+function limit(bytes: number, maxBytes: number, subject: string, code: Code = "malformed_multipart"): void {
+  if (bytes > maxBytes) throw new AppError(code, { message: `${subject} is larger than ${maxBytes} bytes.` });
 }
 
 function malformed(message: string, cause?: unknown): AppError {

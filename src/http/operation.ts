@@ -62,7 +62,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   refusals?: Code[];
 }
 
-/** An operation of the API: its contract and what carries it out. The table in app.ts gives it id, method and path. */
+/** An operation of the API: its contract and its handler. The table in app.ts gives it an id, a method and a path. */
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   access: Right | "public";
   answer(c: Context<AppEnv>): Promise<Response>;
@@ -80,11 +80,11 @@ function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>):
 }
 
 /** Errors of a read that are found before the database is queried. */
-const OF_THE_REQUEST: Code[] = ["invalid_input", "unsupported_version", "not_found"];
+const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_found"];
 
 /**
- * An operation that only reads: the domain authorizes the caller in the same round trip as it reads, so what `handle`
- * gets is a credential and not yet an actor. A caller hears what is wrong with the request only if they may ask it.
+ * An operation that only reads. The domain authorizes the caller in the same round trip as it reads, so `handle` gets a
+ * credential and not an actor. Only an authorized caller gets the errors of an invalid request.
  */
 export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema = undefined>(
   access: R,
@@ -100,15 +100,15 @@ export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema
           const query = readQuery(c, contract.query as Q);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
         } catch (error) {
-          const isRefusal = error instanceof AppError && OF_THE_REQUEST.includes(error.code);
-          if (isRefusal && !credential.actor) await authorize(c.var.deps, credential);
+          const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
+          if (isRequestError && !credential.actor) await authorize(c.var.deps, credential);
           throw error;
         }
       }),
   };
 }
 
-/** An operation that writes: the caller is authorized before the body is looked at. */
+/** An operation that writes. It authorizes the caller before it reads the body. */
 export function write<
   R extends Right,
   S extends z.ZodType,
@@ -149,7 +149,7 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   return operation as Operation;
 }
 
-/** `GET /docs/v1/uploads/{id}`: the interface's way of writing a route. */
+/** A route in the notation of the OpenAPI document, such as `GET /docs/v1/uploads/{id}`. */
 export type Route = `${"GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
 /** Operations by their ids. */
 export type Api = Record<string, [Route, Operation]>;
@@ -168,12 +168,12 @@ const methodsOf = (api: Api, path: string): string[] =>
 export function mount(app: Hono<AppEnv>, api: Api): void {
   for (const [route, operation] of Object.values(api)) {
     const { method, path } = splitRoute(route);
-    const address = path.replaceAll(/\{(\w+)\}/g, ":$1");
-    // Hono takes HEAD for GET: where there is no GET, it is refused here.
+    const pattern = path.replaceAll(/\{(\w+)\}/g, ":$1");
+    // Hono handles HEAD as GET. If the path has no GET, reject other methods here.
     if (method === "HEAD") {
-      app.get(address, (c) =>
+      app.get(pattern, (c) =>
         c.req.method === "HEAD" ? operation.answer(c) : renderMethodNotAllowed(c, methodsOf(api, path)),
       );
-    } else app.on(method, [address], (c) => operation.answer(c));
+    } else app.on(method, [pattern], (c) => operation.answer(c));
   }
 }

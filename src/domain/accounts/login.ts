@@ -23,7 +23,7 @@ export interface Login {
  * @throws `login_failed`, `rate_limited`
  */
 export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
-  // If the stored hash changed meanwhile, retry once: another login may have rehashed the password.
+  // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
   const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
   if (!key) throw new AppError("login_failed");
   return key;

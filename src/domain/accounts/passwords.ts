@@ -2,8 +2,8 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 
 /*
- * Passwords are hashed here only: a hash costs 0.1 s of CPU, and blocks the isolate meanwhile. The queue of an isolate
- * bounds how many requests wait for a hash, and the limit of a team how many it may ask for in a minute.
+ * Only this file hashes passwords. A hash takes 0.1 s of CPU and blocks the isolate. The queue of an isolate limits the
+ * number of waiting requests. The limit of a team bounds its new passwords per minute.
  */
 
 /** Hashes a new password of a team's user. @throws `rate_limited` */

@@ -87,7 +87,7 @@ export async function streamUsers(deps: Deps, credential: Credential<"team">): P
   return (async function* () {
     let page = first;
     yield page.items;
-    // If the key expires or is revoked meanwhile, the stream fails, because the key's requests are rejected.
+    // If the key expires or is revoked in the meantime, the stream fails, because the key's requests are rejected.
     while (page.next !== null) {
       page = await listUsers(deps, credential, {}, { ...request, cursor: page.next });
       yield page.items;
