@@ -28,9 +28,9 @@ import {
 } from "../support/routes.ts";
 
 /*
- * Every route × every credential × every kind of id. What is expected comes from the few rules below, which restate
- * decisions.md and know nothing of the code's own table of rights: a route that declares too much fails here. After them,
- * what a token is, and what is none.
+ * Every route × every credential × every kind of id. The expectations come from the few rules below, which restate the
+ * documented permissions independently of the code: a route that allows too much fails here. Tests of the token itself
+ * follow.
  */
 
 const CREDENTIALS = {
@@ -40,32 +40,32 @@ const CREDENTIALS = {
   "an expired token": "invalid",
   "a revoked token": "invalid",
   "a public key": "public",
-  "the operator's token": "operator",
+  "the operator token": "operator",
   "another team's key": "stranger",
   "the team's own key": "owner",
 } as const;
 type Credential = keyof typeof CREDENTIALS;
 
-const IDS = ["own id", "foreign id", "unknown id", "malformed id"] as const;
+const IDS = ["own id", "another team's id", "unknown id", "malformed id"] as const;
 type IdKind = (typeof IDS)[number] | "no id";
 
-/** decisions.md, Tokens: which of them a route takes. */
-function takers(route: string): readonly string[] | "anyone" {
+/** The callers that a route accepts. */
+function acceptedCallers(route: string): readonly string[] | "anyone" {
   if (route === "POST /auth/v1/login") return "anyone";
   if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
   if (route === "POST /docs/v1/uploads") return ["public", "stranger", "owner"];
   return ["stranger", "owner"];
 }
 
-/** What is answered: the token is judged first, then the right, then whether the id is one of the caller's. */
+/** The expected response. The service checks the token first, then the permission, then whether the id is the caller's. */
 function expected(route: string, credential: Credential, id: IdKind): [status: number, code?: string] {
   const caller = CREDENTIALS[credential];
-  const taken = takers(route);
-  if (taken === "anyone") return [401, "login_failed"]; // the example's user does not exist
+  const accepted = acceptedCallers(route);
+  if (accepted === "anyone") return [401, "login_failed"]; // the example's user does not exist
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (!taken.includes(caller)) return [403, "forbidden"];
-  const sees = { owner: ["own id"], operator: ["own id", "foreign id"], stranger: [], public: [] }[caller];
+  if (!accepted.includes(caller)) return [403, "forbidden"];
+  const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], public: [] }[caller];
   return id === "no id" || (sees as string[]).includes(id) ? [200] : [404, "not_found"];
 }
 
@@ -74,13 +74,13 @@ const MALFORMED_IDS = ["nonsense", "%00", "..%2f..", "%252e%252e", "'%20or%201=1
 const NOT_FOUND = '{"status":false,"message":"Not found.","code":"not_found","requestId":"-"}';
 const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, '"requestId":"-"');
 
-// The queue takes messages and delivers none: nothing but the request at hand can change a row.
+// The queue accepts messages and delivers none, so only the request under test can change a row.
 const bindings = new ProxiedBindings();
 const { effects } = bindings;
 const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
 const worker = startWorker(compose((deps) => withBindings(deps, bound), withoutLimits, withoutHashing));
 
-/** What the Worker has written so far: rows (D1 counts them), changes of objects, messages. */
+/** Returns the Worker's writes so far: rows (counted by D1), changes of objects, and messages. */
 const written = () => ({
   rows: effects.rowsWritten,
   objects: effects.r2.filter((operation) => !["head", "get", "list"].includes(operation)),
@@ -91,19 +91,19 @@ let mine: Team;
 let theirs: Team;
 let bystander: Team;
 let own: Records;
-let foreign: Records;
-let isUsedUp = false;
+let others: Records;
+let isRecordDeleted = false;
 let tokens: Record<Credential, string | undefined>;
 
 beforeAll(async () => {
   [mine, theirs, bystander] = await Promise.all([newTeam(worker), newTeam(worker), newTeam(worker)]);
-  foreign = await newRecords(bystander);
+  others = await newRecords(bystander);
   own = await newRecords(mine);
-  const make = async (json: object) => (await mine.call("POST", "/auth/v1/apikeys", { json })).body.data;
+  const createKey = async (json: object) => (await mine.call("POST", "/auth/v1/apikeys", { json })).body.data;
   const [expired, revoked, page] = [
-    await make({ name: "expired" }),
-    await make({ name: "revoked" }),
-    await make({ name: "page", isPublic: true }),
+    await createKey({ name: "expired" }),
+    await createKey({ name: "revoked" }),
+    await createKey({ name: "page", isPublic: true }),
   ];
   await env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(Date.now(), expired.id).run();
   await mine.call("DELETE", `/auth/v1/apikeys/${revoked.id}`);
@@ -114,31 +114,31 @@ beforeAll(async () => {
     "an expired token": expired.key,
     "a revoked token": revoked.key,
     "a public key": page.key,
-    "the operator's token": OPERATOR,
+    "the operator token": OPERATOR,
     "another team's key": theirs.token,
     "the team's own key": mine.token,
   };
 });
 
-// The cells that delete a record leave the next ones without.
+// A successful DELETE leaves the next requests without a record.
 afterEach(async () => {
-  if (isUsedUp) [own, foreign] = [await newRecords(mine), await newRecords(bystander)];
-  isUsedUp = false;
+  if (isRecordDeleted) [own, others] = [await newRecords(mine), await newRecords(bystander)];
+  isRecordDeleted = false;
 });
 
 function idsFor(route: Route, kind: IdKind): string[] {
   const noun = nounOf(route);
   if (kind === "own id") return [own[noun]];
-  if (kind === "foreign id") return [foreign[noun]];
-  // A record's id is known to the routes of its own kind only.
+  if (kind === "another team's id") return [others[noun]];
+  // The id of a record of another kind is unknown, too.
   if (kind === "unknown id") return [UNKNOWN_ID, own[noun === "users" ? "uploads" : "users"]];
   return kind === "no id" ? [""] : [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`];
 }
 
-/** The operator has to name the team whose events are asked for. */
+/** The operator must name the team whose events it requests. */
 const queryFor = (route: string, credential: Credential, kind: IdKind): string => {
   if (!route.includes("/events") || CREDENTIALS[credential] !== "operator") return "";
-  return `?teamId=${(kind === "foreign id" ? bystander : mine).teamId}`;
+  return `?teamId=${(kind === "another team's id" ? bystander : mine).teamId}`;
 };
 const kindsOf = ({ path }: Route): readonly IdKind[] => (path.includes("{id}") ? IDS : ["no id"]);
 const cells = new Set<string>();
@@ -147,10 +147,10 @@ describe.each(routes)("$name", (route) => {
   const { name, method } = route;
 
   test.each(Object.keys(CREDENTIALS) as Credential[])(
-    "A caller with %s gets what the token allows.",
+    "allows a caller with %s only what the token permits",
     async (credential) => {
       const token = tokens[credential];
-      // Refusals first: what may succeed changes something.
+      // Errors first, because a success may change records.
       for (const kind of kindsOf(route).toReversed()) {
         const [status, code] = expected(name, credential, kind);
         const before = written();
@@ -163,11 +163,12 @@ describe.each(routes)("$name", (route) => {
           if (status === 404) expect(withoutRequestId(answer.text), where).toBe(NOT_FOUND);
           expect(answer.headers.get("WWW-Authenticate"), where).toBe(status === 401 ? "Bearer" : null);
           const isReadable = !["no token", "a malformed token"].includes(credential);
-          if (takers(name) !== "anyone" && !isReadable) expect(effects.trips, `${where} asked D1`).toBe(trips);
-          // Of another team nothing is shown in any answer.
+          if (acceptedCallers(name) !== "anyone" && !isReadable)
+            expect(effects.trips, `${where} queried D1`).toBe(trips);
+          // No response reveals anything about another team.
           if (credential === "another team's key") expect(answer.text, where).not.toContain(mine.teamId);
           if (status === 200 && method === "DELETE") {
-            isUsedUp = true;
+            isRecordDeleted = true;
             break;
           }
         }
@@ -179,12 +180,12 @@ describe.each(routes)("$name", (route) => {
 });
 
 describe("The matrix", () => {
-  test("The matrix is run over every route that the Worker answers.", () => {
+  test("covers every route of the Worker", () => {
     const known = [...routes.map(({ name }) => name), ...PAGES];
     expect(mountedRoutes(createApp())).toEqual(known.sort());
   });
 
-  test("The matrix has a cell for each route, credential and kind of id.", () => {
+  test("has a cell for each route, credential and kind of id", () => {
     const kinds = routes.flatMap((route) => kindsOf(route));
     expect(cells.size).toBe(Object.keys(CREDENTIALS).length * kinds.length);
   });
@@ -193,7 +194,7 @@ describe("The matrix", () => {
 const authorized = (value: string, path = "/docs/v1/usage") => call("GET", path, { headers: { Authorization: value } });
 
 describe("A token", () => {
-  test("A token is not taken from the query, a cookie, a form or another header.", async () => {
+  test("is not read from the query, a cookie, a form or another header", async () => {
     const { token } = mine;
     for (const name of ["token", "access_token", "key"]) {
       const { status, code } = await call("GET", `/docs/v1/usage?${name}=${token}`);
@@ -214,7 +215,7 @@ describe("A token", () => {
     ["as Basic in the clear", (token) => `Basic ${token}`],
     ["as Token", (token) => `Token ${token}`],
     ["as Digest", (token) => `Digest username="${token}"`],
-    ["with something behind it", (token) => `Bearer ${token} x`],
+    ["with text after it", (token) => `Bearer ${token} x`],
     ["twice", (token) => `Bearer ${token}, Bearer ${token}`],
     ["after a bad one", (token) => `Bearer bad, Bearer ${token}`],
     ["before a bad one", (token) => `Bearer ${token},bad`],
@@ -225,7 +226,7 @@ describe("A token", () => {
     ["after a tab", (token) => `Bearer\t${token}`],
     ["in upper case", (token) => `Bearer ${token.toUpperCase()}`],
     ["percent-encoded", (token) => `Bearer ${token.replace("_", "%5F")}`],
-    ["cut", (token) => `Bearer ${token.slice(0, -1)}`],
+    ["shortened", (token) => `Bearer ${token.slice(0, -1)}`],
     ["doubled", (token) => `Bearer ${token}${token}`],
     ["with a zero in front", (token) => `Bearer 0${token}`],
     ["with a wildcard", (token) => `Bearer ${token.slice(0, -1)}%`],
@@ -233,30 +234,30 @@ describe("A token", () => {
     ["empty", () => "Bearer "],
     ["of 100,000 characters", () => `Bearer ${"a".repeat(100_000)}`],
     ["of 100,000 characters after a good one", (token) => `Bearer ${token}${"0".repeat(100_000)}`],
-  ])("A token sent %s is refused with 401.", async (_, header) => {
+  ])("is rejected with 401 if it is sent %s", async (_, header) => {
     const { status, code, headers } = await authorized(header(mine.token));
     expect(status).toBe(401);
     expect(["token_missing", "token_invalid"]).toContain(code);
     expect(headers.get("WWW-Authenticate")).toBe("Bearer");
   });
 
-  test("A token may follow the name of the scheme in any case, as HTTP has it.", async () => {
+  test("can follow the scheme name in any case", async () => {
     for (const scheme of ["bearer", "BEARER", "BeArEr "])
       expect((await authorized(`${scheme} ${mine.token}`)).status).toBe(200);
   });
 
-  test("Two Authorization headers authenticate nobody.", async () => {
+  test("is rejected if there are two Authorization headers", async () => {
     const headers = new Headers({ Authorization: `Bearer ${mine.token}` });
     headers.append("Authorization", `Bearer ${theirs.token}`);
     expect((await authorized(headers.get("Authorization") ?? "")).status).toBe(401);
   });
 
-  test("A public key is not made a secret one by its prefix.", async () => {
+  test("is rejected if it is a public key with the prefix of a secret key", async () => {
     const forged = tokens["a public key"]?.replace("stow_pk_", "stow_sk_");
     expect((await call("GET", "/docs/v1/usage", { token: forged })).code).toBe("token_invalid");
   });
 
-  test("The operator's token is whole or none, and is no token of the database.", async () => {
+  test("is rejected if it is part of the operator token, which is not stored in the database", async () => {
     for (const token of [OPERATOR.slice(0, -1), `${OPERATOR}0`, OPERATOR.toUpperCase(), ` ${OPERATOR.slice(1)}`]) {
       expect((await call("GET", "/auth/v1/apikeys", { token })).status).toBe(401);
     }
@@ -264,13 +265,13 @@ describe("A token", () => {
     expect(row).toEqual({ n: 0 });
   });
 
-  test("Nobody is the operator where the operator's token is not set.", async () => {
+  test("is never the operator token if none is set", async () => {
     const bare = startWorker((deps) => ({ ...deps, settings: { ...deps.settings, operatorToken: null } }));
     const { status, code } = await bare.call("GET", "/auth/v1/apikeys", { token: OPERATOR });
     expect([status, code]).toEqual([401, "token_invalid"]);
   });
 
-  test("Malformed, unknown, expired and revoked tokens are refused with the same bytes and headers.", async () => {
+  test("is rejected with the same bytes and headers whether malformed, unknown, expired or revoked", async () => {
     const kinds = ["a malformed token", "an unknown token", "an expired token", "a revoked token"] as const;
     const answers = await Promise.all(kinds.map((kind) => call("GET", "/docs/v1/usage", { token: tokens[kind] })));
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401]);
@@ -278,12 +279,12 @@ describe("A token", () => {
     expect(new Set(answers.map(({ headers }) => [...headers.keys()].sort().join())).size).toBe(1);
   });
 
-  test("The key of a login has the rights of a secret key, in its own team only.", async () => {
+  test("has the permissions of a secret key in its own team if it comes from a login", async () => {
     const team = await newTeam();
     const user = await newUser(team);
     const json = { teamId: team.teamId, email: user.email, password: "correct horse battery" };
     const { key: token } = (await team.call("POST", "/auth/v1/login", { json })).body.data;
     expect((await team.call("GET", `/auth/v1/users/${user._id}`, { token })).status).toBe(200);
-    expect((await team.call("GET", `/auth/v1/users/${foreign.users}`, { token })).status).toBe(404);
+    expect((await team.call("GET", `/auth/v1/users/${others.users}`, { token })).status).toBe(404);
   });
 });

@@ -142,7 +142,7 @@ describe("The JSON body of a new user", () => {
   test.each([
     ["without a Content-Length", (body: string) => raw(streamOf(bytes(body)))],
     ["with too small a Content-Length", (body: string) => raw(body, { "Content-Length": "10" })],
-  ])("can have 64 KiB and no more, %s", async (_, options) => {
+  ])("can have at most 64 KiB, %s", async (_, options) => {
     await rejected(team, 413, "body_too_large", () => send(options(user().padEnd(JSON_BYTES + 1))));
     expect((await send(raw(user().padEnd(JSON_BYTES)))).status).toBe(200);
   });
@@ -238,7 +238,7 @@ describe("A value of another kind", () => {
     }
   });
 
-  test("is rejected for expiresAt if it is no time, past, or too far in the future", async () => {
+  test("is rejected for expiresAt if it is not a time, in the past, or too far in the future", async () => {
     for (const expiresAt of [
       "2000-01-01T00:00:00Z",
       "9999-12-31T23:59:59Z",
@@ -264,7 +264,7 @@ describe("A value of another kind", () => {
   );
 });
 
-test("Prototype fields in bodies and queries are rejected and change no object.", async () => {
+test("the fields of a prototype are rejected in bodies and queries, and change no object", async () => {
   for (const text of [
     '{"name":"a","__proto__":{"isPublic":true,"polluted":1}}',
     '{"name":"a","constructor":{"prototype":{"polluted":1}}}',

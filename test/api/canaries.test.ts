@@ -20,7 +20,7 @@ import {
 } from "../support/harness.ts";
 import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../support/routes.ts";
 
-/* No secret is printed and none is told: every route is driven with secrets in all places, while everything fails in turn. */
+/* No log line and no error contains a secret: each dependency fails in turn, while every route gets requests full of secrets. */
 
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
@@ -39,11 +39,11 @@ const LEAKS: [what: string, line: string][] = [
 ];
 
 describe("The watcher", () => {
-  test.each(LEAKS)("The watcher catches %s: %s", (what, line) => {
+  test.each(LEAKS)("catches %s: %s", (what, line) => {
     expect(leaksInLine(line)).toContain(what);
   });
 
-  test("The watcher looks into all that is printed, by any method, and still prints it.", () => {
+  test("checks everything that any console method prints, and still prints it", () => {
     const printed: unknown[] = [];
     const print = (...values: unknown[]) => printed.push(...values);
     const fake = { debug: print, log: print, info: print, warn: print, error: print, trace: print };
@@ -56,13 +56,13 @@ describe("The watcher", () => {
     );
   });
 
-  test("The watcher sees what this file prints.", async () => {
+  test("checks the output of the test file", async () => {
     expect(await watcher.catching(() => console.info(`a planted ${EMAIL}`))).toHaveLength(1);
     expect(await watcher.catching(() => consoleLog("info", "planted", { outcome: PASSWORD }))).toHaveLength(1);
     expect(await watcher.catching(() => console.info("nothing"))).toEqual([]);
   });
 
-  test("The watcher sees what the Worker prints.", async () => {
+  test("checks the output of the Worker", async () => {
     const leaky = startWorker((deps) => ({
       ...deps,
       limiter: {
@@ -78,7 +78,7 @@ describe("The watcher", () => {
     expect(caught.join()).toMatch(/^a password in the line: .*"request failed"/);
   });
 
-  test("The watcher finds a secret in any column.", async () => {
+  test("finds a secret in any column", async () => {
     const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", team_usage: "team_id" };
     const team = await newTeam();
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
@@ -96,20 +96,20 @@ describe("The watcher", () => {
           env.DB.prepare(`update ${table} set ${column} = ?2 where team_id = ?3 and ${column} = ?1`)
             .bind(from, to, column === "team_id" && to === team.teamId ? from : team.teamId)
             .run();
-        const { results } = await env.DB.prepare(`select ${column} as was from ${table} where team_id = ?`)
+        const { results } = await env.DB.prepare(`select ${column} as previous from ${table} where team_id = ?`)
           .bind(team.teamId)
-          .all<{ was: string }>();
-        const was = results[0]?.was ?? "";
-        await set(was, secret);
+          .all<{ previous: string }>();
+        const previous = results[0]?.previous ?? "";
+        await set(previous, secret);
         expect(await leaksInDatabase()).toContain(`${table}.${column}: ${what}`);
-        await set(secret, was);
+        await set(secret, previous);
       }
     }
     expect(await leaksInDatabase()).toEqual([]);
   });
 });
 
-/** What fails, with everything it was given in the error where it is a binding. */
+/** Failing dependencies. The errors of a binding quote everything that it was called with. */
 const FAILURES: Record<string, Change> = {
   "nothing failing": (deps) => deps,
   "D1 failing": (deps) => quoting(deps, "D1"),
@@ -138,59 +138,56 @@ const fail = (message: string) => async () => {
   throw new Error(message);
 };
 const quote = async (...values: unknown[]): Promise<never> => {
-  throw new Error(`told ${JSON.stringify(values)} ${values.join()}`);
+  throw new Error(`called with ${JSON.stringify(values)} ${values.join()}`);
 };
 function quoting(deps: Deps, binding: BindingName): Deps {
   const bindings = new ProxiedBindings({ binding, call: 1, moment: "before", failure: "quoting" });
   return withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink }));
 }
 
-describe("Log lines and failures", () => {
-  test.each(Object.entries(FAILURES))(
-    "No log line and no failure tells a secret on any route, with %s.",
-    async (what, change) => {
-      const team = await newTeam();
-      const email = `${crypto.randomUUID()}@canary.example`;
-      const credentials = { teamId: team.teamId, email, password: PASSWORD };
-      const user = await team.call("POST", "/auth/v1/users", { json: { email, password: PASSWORD } });
-      const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
-      const login = await team.call("POST", "/auth/v1/login", { json: credentials });
-      const records: Records = {
-        ...(await newRecords(team)),
-        apikeys: login.body.data.id,
-        users: user.body.data._id,
-        uploads: await upload(team, `${email}.txt`, "canary"),
-        events: (await team.call("GET", "/auth/v1/events")).body.data[0]._id,
-      };
-      const secretRequests: Record<string, () => CallOptions> = {
-        "POST /auth/v1/login": () => ({ json: credentials }),
-        "POST /auth/v1/apikeys": () => ({ json: { name: email } }),
-        "POST /auth/v1/users": () => ({ json: { email, password: PASSWORD } }),
-        "PATCH /auth/v1/users/{id}": () => ({
-          json: { email, password: `${PASSWORD}-new` },
-          headers: { "If-Match": '"0"' },
-        }),
-        "PUT /docs/v1/uploads/{id}/waveform": () => ({ json: { channels: [Array(16).fill(PASSWORD)] } }),
-        "POST /docs/v1/uploads": () => ({ body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } }),
-      };
-      const worker = startWorker(compose(withoutJobs, change));
-      const lines = watcher.lines;
-      // Each with the team's key, a public one, a stranger's, the operator's, and secrets in the query.
-      const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
-      for (const route of deletionsLast) {
-        for (const token of [newToken(realSystem, false), page.body.data.key, OPERATOR, team.token]) {
-          const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
-          const options = { ...secretRequests[route.name]?.(), token };
-          const { status, text } = await worker.call(route.method, path + query, options);
-          if (status >= 400) expect(leaksInLine(text), `${route.name} answered ${text}`).toEqual([]);
-          if (status >= 500) expect(what, `${route.name} answered ${text}`).not.toBe("nothing failing");
-        }
+describe("Log lines and errors", () => {
+  test.each(Object.entries(FAILURES))("contain no secret on any route, with %s", async (failing, change) => {
+    const team = await newTeam();
+    const email = `${crypto.randomUUID()}@canary.example`;
+    const credentials = { teamId: team.teamId, email, password: PASSWORD };
+    const user = await team.call("POST", "/auth/v1/users", { json: { email, password: PASSWORD } });
+    const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
+    const login = await team.call("POST", "/auth/v1/login", { json: credentials });
+    const records: Records = {
+      ...(await newRecords(team)),
+      apikeys: login.body.data.id,
+      users: user.body.data._id,
+      uploads: await upload(team, `${email}.txt`, "canary"),
+      events: (await team.call("GET", "/auth/v1/events")).body.data[0]._id,
+    };
+    const secretRequests: Record<string, () => CallOptions> = {
+      "POST /auth/v1/login": () => ({ json: credentials }),
+      "POST /auth/v1/apikeys": () => ({ json: { name: email } }),
+      "POST /auth/v1/users": () => ({ json: { email, password: PASSWORD } }),
+      "PATCH /auth/v1/users/{id}": () => ({
+        json: { email, password: `${PASSWORD}-new` },
+        headers: { "If-Match": '"0"' },
+      }),
+      "PUT /docs/v1/uploads/{id}/waveform": () => ({ json: { channels: [Array(16).fill(PASSWORD)] } }),
+      "POST /docs/v1/uploads": () => ({ body: form(`${email}.txt`, email), headers: { "Idempotency-Key": email } }),
+    };
+    const worker = startWorker(compose(withoutJobs, change));
+    const lines = watcher.lines;
+    // Each route gets an unknown token, a public key, the operator token and the team's key, and secrets in the query.
+    const query = `?token=${team.token}&email=${email}&password=${PASSWORD}`;
+    for (const route of deletionsLast) {
+      for (const token of [newToken(realSystem, false), page.body.data.key, OPERATOR, team.token]) {
+        const path = token === page.body.data.key ? pathTo(route, team.token) : pathIn(route, records);
+        const options = { ...secretRequests[route.name]?.(), token };
+        const { status, text } = await worker.call(route.method, path + query, options);
+        if (status >= 400) expect(leaksInLine(text), `${route.name} returned ${text}`).toEqual([]);
+        if (status >= 500) expect(failing, `${route.name} returned ${text}`).not.toBe("nothing failing");
       }
-      expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * 4 - 1);
-    },
-  );
+    }
+    expect(watcher.lines).toBeGreaterThan(lines + deletionsLast.length * 4 - 1);
+  });
 
-  test("An error of Drizzle's is logged by its name, since its message holds SQL and values.", async () => {
+  test("omit the message of a Drizzle error, because it contains SQL and values", async () => {
     const values = `params: ${PASSWORD}, ${EMAIL}`;
     const cause = new Error(`Failed query: insert into users values (?)\n${values}`, {
       cause: new Error("D1_ERROR: no"),
@@ -202,21 +199,21 @@ describe("Log lines and failures", () => {
     expect(caught).toEqual([]);
   });
 
-  test("A recovery without a database tells no secret.", async () => {
+  test("contain no secret if the recovery job has no database", async () => {
     const lines = watcher.lines;
     await recover(quoting(readDeps(env, { waitUntil: () => {} }), "D1"));
     expect(watcher.lines).toBeGreaterThan(lines);
   });
 
-  test("A Worker that is set up wrongly tells no secret.", async () => {
-    for (const wrong of [
+  test("contain no secret if the Worker is misconfigured", async () => {
+    for (const setting of [
       { MASTER_KEY: `x${env.MASTER_KEY}` },
       { MASTER_KEY: OPERATOR.slice(1) },
       { OPERATOR_TOKEN: "canary-password" },
       { S3_ENDPOINT: env.S3_SECRET_ACCESS_KEY },
       { MAX_UPLOAD_BYTES: OPERATOR },
     ]) {
-      const worker = startWorker(() => readDeps({ ...env, ...wrong } as Env, { waitUntil: () => {} }));
+      const worker = startWorker(() => readDeps({ ...env, ...setting } as Env, { waitUntil: () => {} }));
       const response = await worker.call("GET", "/docs/v1/usage", { token: OPERATOR });
       expect(response.status).toBe(503);
       expect(leaksInLine(response.text)).toEqual([]);

@@ -13,9 +13,8 @@ import { newRecord, pathTo, requestFor, routeNamed } from "../support/routes.ts"
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
 /*
- * What each call costs: round trips to D1 (a round trip is the latency that a client far away feels), rows (they are
- * billed), R2 and queue operations. And for every query that the service sends: that an index serves it, and that it keeps
- * within what Cloudflare takes.
+ * The cost of each operation: round trips to D1 (each adds latency for a distant client), rows (they are billed), R2 and
+ * queue operations. Every query that the service sends must use an index.
  */
 
 /** Reading the credential, once to authenticate the caller and once for the team in the WHERE of the other query. */
@@ -30,18 +29,18 @@ type Counts = Pick<Effects, "trips" | "rowsRead" | "r2" | "messages">;
 
 /** Every query of every call in this file; explained at its end. */
 const queries: Sent[] = [];
-/** The routes that were driven. */
+/** The routes that a test has called. */
 const driven = new Set<string>();
 
-/** Runs work on proxied bindings: what it has cost by its answer, and what in all. The test runs the jobs itself. */
+/** Runs work on proxied bindings. @returns the cost until the response, and the cost in total. The test runs the jobs itself. */
 async function watched<T>(work: (env: Env, ctx: ExecutionContext) => Promise<T>, change: Partial<Env> = {}) {
   const bindings = new ProxiedBindings();
   const ctx = createExecutionContext();
   const result = await work(bindings.wrap({ ...env, JOBS: sink, WEBHOOKS: sink, ...change }), ctx);
-  const byAnswer: Counts = { ...bindings.effects, r2: [...bindings.effects.r2] };
+  const byResponse: Counts = { ...bindings.effects, r2: [...bindings.effects.r2] };
   await waitOnExecutionContext(ctx);
   queries.push(...bindings.queries);
-  return { result, byAnswer, inAll: bindings.effects };
+  return { result, byResponse, inTotal: bindings.effects };
 }
 
 async function send(route: string, path: string, options: CallOptions, change?: Partial<Env>) {
@@ -75,7 +74,7 @@ const account = () => ({ email: `${crypto.randomUUID()}@example.com`, password: 
 const newUser = async (json = account()): Promise<string> =>
   (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
 
-/** Uploads without processing: the message goes nowhere. */
+/** Uploads without processing, because no consumer gets the message. */
 async function put(size = 64, headers: Record<string, string> = {}) {
   const body = form("a.bin", new Uint8Array(size));
   const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body, headers });
@@ -88,8 +87,8 @@ interface Resumable {
   body?: Uint8Array<ArrayBuffer>;
 }
 
-/** A resumable upload of so many bytes, and the next request: with these bytes where it sends any. */
-async function begun(size: number, bodyBytes = 0): Promise<Resumable> {
+/** Creates a resumable upload of `size` bytes. @returns its next request, with `bodyBytes` bytes */
+async function createdUpload(size: number, bodyBytes = 0): Promise<Resumable> {
   const path = locationOf(await create(team.call, size));
   if (bodyBytes === 0) return { path };
   const headers = { "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream" };
@@ -103,7 +102,7 @@ beforeAll(async () => {
   publicToken = body.data.key;
 });
 
-describe("By the time of its answer", () => {
+describe("Until its response", () => {
   test.each<[string, { trips: number; r2?: string[]; messages?: number }]>([
     ["GET /auth/v1/apikeys", { trips: 1 }],
     ["GET /auth/v1/apikeys/{id}", { trips: 1 }],
@@ -135,157 +134,157 @@ describe("By the time of its answer", () => {
     ["DELETE /auth/v1/users/{id}", { trips: 2 }],
     ["DELETE /docs/v1/uploads/{id}", { trips: 2, r2: ["delete"] }],
     ["POST /docs/v1/uploads/{id}/reprocess", { trips: 2, messages: 1 }],
-  ])("%s has cost so much, and no more.", async (name, { trips, r2 = [], messages = 0 }) => {
+  ])("%s costs exactly %j", async (name, { trips, r2 = [], messages = 0 }) => {
     const route = routeNamed(name);
     const caller = /webhooks|deliveries/.test(name) ? await newTeam() : team;
     const path = route.path.includes("{id}") ? pathTo(route, await newRecord(caller, route)) : route.path;
     const reply = vi.spyOn(globalThis, "fetch").mockImplementation(async () => new Response("ok"));
-    const { response, byAnswer } = await send(name, path, { ...requestFor(route), token: caller.token });
+    const { response, byResponse } = await send(name, path, { ...requestFor(route), token: caller.token });
     reply.mockRestore();
     expect(response.status).toBe(200);
-    expect(byAnswer).toMatchObject({ trips, r2, messages });
+    expect(byResponse).toMatchObject({ trips, r2, messages });
   });
 
-  test("A change of a user's email and password has cost two round trips.", async () => {
+  test("an update of a user's email and password costs two round trips", async () => {
     const json = { ...account(), lastname: "King" };
     const name = "PATCH /auth/v1/users/{id}";
-    const { response, byAnswer } = await send(name, `/auth/v1/users/${userId}`, { token: team.token, json });
+    const { response, byResponse } = await send(name, `/auth/v1/users/${userId}`, { token: team.token, json });
     expect(response.status).toBe(200);
-    expect(byAnswer).toMatchObject({ trips: 2, r2: [], messages: 0 });
+    expect(byResponse).toMatchObject({ trips: 2, r2: [], messages: 0 });
   });
 
-  test("A login has read the user and stored the key.", async () => {
+  test("a login costs two round trips: it reads the user, and stores the key", async () => {
     const json = account();
     await newUser(json);
-    const { response, byAnswer } = await send("POST /auth/v1/login", "/auth/v1/login", {
+    const { response, byResponse } = await send("POST /auth/v1/login", "/auth/v1/login", {
       json: { ...json, teamId: team.teamId },
     });
     expect(response.status).toBe(200);
-    expect(byAnswer).toMatchObject({ trips: 2, r2: [], messages: 0 });
+    expect(byResponse).toMatchObject({ trips: 2, r2: [], messages: 0 });
   });
 
   test.each<[string, number, Record<string, string>, string[]]>([
-    ["64 bytes is one object", 64, {}, ["put"]],
-    ["8 MiB, announced by Content-Length, is one object", 8 * MEBIBYTE, { "Content-Length": "8400000" }, ["put"]],
-    ["5 MiB without Content-Length is one object", 5 * MEBIBYTE, {}, ["put"]],
+    ["64 bytes takes one object", 64, {}, ["put"]],
+    ["8 MiB with Content-Length takes one object", 8 * MEBIBYTE, { "Content-Length": "8400000" }, ["put"]],
+    ["5 MiB without Content-Length takes one object", 5 * MEBIBYTE, {}, ["put"]],
     [
-      "more goes in parts of 5 MiB",
+      "11 MiB takes parts of 5 MiB",
       11 * MEBIBYTE,
       {},
       ["createMultipartUpload", "uploadPart", "uploadPart", "uploadPart", "complete"],
     ],
-  ])("An upload of %s, three round trips and a message.", async (_, size, headers, r2) => {
-    const { response, byAnswer } = await put(size, headers);
+  ])("an upload of %s, three round trips and a message", async (_, size, headers, r2) => {
+    const { response, byResponse } = await put(size, headers);
     expect(response.status).toBe(200);
-    expect(byAnswer).toMatchObject({ trips: 3, r2, messages: 1 });
+    expect(byResponse).toMatchObject({ trips: 3, r2, messages: 1 });
   });
 
-  test("An upload with an Idempotency-Key costs no more, and its repetition stores nothing.", async () => {
+  test("an Idempotency-Key adds no cost, and a repetition stores nothing", async () => {
     const headers = { "Idempotency-Key": crypto.randomUUID() };
-    expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: ["put"], messages: 1 });
-    expect((await put(64, headers)).byAnswer).toMatchObject({ trips: 3, r2: [], messages: 0 });
+    expect((await put(64, headers)).byResponse).toMatchObject({ trips: 3, r2: ["put"], messages: 1 });
+    expect((await put(64, headers)).byResponse).toMatchObject({ trips: 3, r2: [], messages: 0 });
   });
 
   test.each<[string, () => Promise<Resumable>, Partial<Counts>]>([
     ["OPTIONS /docs/v1/uploads/resumable", async () => ({}), { trips: 0 }],
     ["POST /docs/v1/uploads/resumable", async () => ({ headers: { "Upload-Length": "9" } }), { trips: 2 }],
-    ["HEAD /docs/v1/uploads/resumable/{upload}", () => begun(9), { trips: 1 }],
-    ["PATCH /docs/v1/uploads/resumable/{upload}", () => begun(9, 4), { trips: 3, r2: ["put"] }],
+    ["HEAD /docs/v1/uploads/resumable/{upload}", () => createdUpload(9), { trips: 1 }],
+    ["PATCH /docs/v1/uploads/resumable/{upload}", () => createdUpload(9, 4), { trips: 3, r2: ["put"] }],
     [
       "PATCH /docs/v1/uploads/resumable/{upload}",
-      () => begun(6 * MEBIBYTE, 5 * MEBIBYTE),
+      () => createdUpload(6 * MEBIBYTE, 5 * MEBIBYTE),
       { trips: 4, r2: ["createMultipartUpload", "uploadPart"] },
     ],
-    ["PATCH /docs/v1/uploads/resumable/{upload}", () => begun(9, 9), { trips: 4, r2: ["put"], messages: 1 }],
-    ["DELETE /docs/v1/uploads/resumable/{upload}", () => begun(9), { trips: 4, r2: ["list", "delete"] }],
+    ["PATCH /docs/v1/uploads/resumable/{upload}", () => createdUpload(9, 9), { trips: 4, r2: ["put"], messages: 1 }],
+    ["DELETE /docs/v1/uploads/resumable/{upload}", () => createdUpload(9), { trips: 4, r2: ["list", "delete"] }],
     [
       "POST /docs/v1/uploads/resumable/{upload}",
       async () => {
-        const { path, headers } = await begun(9);
+        const { path, headers } = await createdUpload(9);
         return { path, headers: { ...headers, "X-HTTP-Method-Override": "HEAD" } };
       },
       { trips: 1 },
     ],
-  ])("%s of a resumable upload has cost so much, and no more.", async (route, prepare, cost) => {
+  ])("%s of a resumable upload has an exact cost", async (route, prepare, cost) => {
     const { path = route.split(" ")[1] ?? "", headers, body } = await prepare();
     const options = { token: publicToken, headers: tusHeaders(headers), ...(body && { body }) };
-    const { response, byAnswer } = await send(route, path, options);
+    const { response, byResponse } = await send(route, path, options);
     expect(response.ok).toBe(true);
-    expect(byAnswer).toMatchObject({ r2: [], messages: 0, ...cost });
+    expect(byResponse).toMatchObject({ r2: [], messages: 0, ...cost });
   });
 
-  test("A refusal of a malformed token has read nothing.", async () => {
-    const { byAnswer } = await send("GET /docs/v1/uploads", "/docs/v1/uploads", { token: "hello" });
-    expect(byAnswer).toMatchObject({ trips: 0, r2: [], messages: 0 });
+  test("a malformed token reads nothing", async () => {
+    const { byResponse } = await send("GET /docs/v1/uploads", "/docs/v1/uploads", { token: "hello" });
+    expect(byResponse).toMatchObject({ trips: 0, r2: [], messages: 0 });
   });
 
-  test("A refusal of what a caller may not do has cost one round trip, and no more of its body.", async () => {
+  test("a caller without permission costs one round trip", async () => {
     const route = "POST /auth/v1/users";
-    const { response, byAnswer } = await send(route, "/auth/v1/users", { token: publicToken, json: account() });
+    const { response, byResponse } = await send(route, "/auth/v1/users", { token: publicToken, json: account() });
     expect(response.status).toBe(403);
-    expect(byAnswer).toMatchObject({ trips: 1, r2: [], messages: 0 });
+    expect(byResponse).toMatchObject({ trips: 1, r2: [], messages: 0 });
   });
 });
 
 describe("A job", () => {
-  test("A job claims and finishes in two round trips, and asks R2 for the object's facts and a few ranges.", async () => {
+  test("claims and finishes in two round trips, and reads the object's properties and at most two ranges from R2", async () => {
     const { id } = await put();
-    const { inAll } = await runJobs([id]);
-    expect(inAll).toMatchObject({ trips: 2, messages: 0 });
-    expect(inAll.r2[0]).toBe("head");
-    expect(inAll.r2.length).toBeLessThanOrEqual(3);
+    const { inTotal } = await runJobs([id]);
+    expect(inTotal).toMatchObject({ trips: 2, messages: 0 });
+    expect(inTotal.r2[0]).toBe("head");
+    expect(inTotal.r2.length).toBeLessThanOrEqual(3);
   });
 
-  test("a job that finds nothing to process makes two round trips: it checks for an upload to assemble", async () => {
-    const { inAll } = await runJobs(["0193477be8a01f9c3ad5e7b2"]);
-    expect(inAll).toMatchObject({ trips: 2, r2: [], messages: 0 });
+  test("makes two round trips if it finds nothing to process, because it checks for an upload to assemble", async () => {
+    const { inTotal } = await runJobs(["0193477be8a01f9c3ad5e7b2"]);
+    expect(inTotal).toMatchObject({ trips: 2, r2: [], messages: 0 });
   });
 });
 
-describe("Rows written", () => {
-  test("An upload of whatever type, its job and its two events write 13 rows.", async () => {
-    const { id, inAll } = await put();
+describe("The rows written", () => {
+  test("are at most 13 for an upload, its job and its two events", async () => {
+    const { id, inTotal } = await put();
     const job = await runJobs([id]);
-    expect(inAll.rowsWritten + job.inAll.rowsWritten).toBeLessThanOrEqual(13);
+    expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
   });
 
-  test("Setting a waveform writes its file's row twice, and deleting the file costs the same with or without one", async () => {
+  test("are two for a waveform, and a deletion writes the same number with or without one", async () => {
     const [name, reading] = ["PUT /docs/v1/uploads/{id}/waveform", "GET /docs/v1/uploads/{id}/waveform"];
     const deletion = "DELETE /docs/v1/uploads/{id}";
     const [{ id }, { id: bare }] = [await put(), await put()];
     const { token } = team;
     const path = `/docs/v1/uploads/${id}/waveform`;
     for (const isNew of [true, false]) {
-      const { inAll } = await send(name, path, { ...requestFor(routeNamed(name)), token });
-      expect(inAll.rowsWritten).toBe(2);
-      expect(inAll.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
+      const { inTotal } = await send(name, path, { ...requestFor(routeNamed(name)), token });
+      expect(inTotal.rowsWritten).toBe(2);
+      expect(inTotal.rowsRead, isNew ? "new" : "replacement").toBeLessThanOrEqual(CREDENTIAL_ROWS + 3);
     }
-    expect((await send(reading, path, { token })).inAll.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 1);
+    expect((await send(reading, path, { token })).inTotal.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 1);
     const [withOne, without] = [
-      (await send(deletion, `/docs/v1/uploads/${id}`, { token })).inAll,
-      (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inAll,
+      (await send(deletion, `/docs/v1/uploads/${id}`, { token })).inTotal,
+      (await send(deletion, `/docs/v1/uploads/${bare}`, { token })).inTotal,
     ];
     expect(withOne).toEqual(without);
   });
 });
 
 describe("An event", () => {
-  /** A team with so many webhooks for its event and, where it may have another, one for other events. */
+  /** Creates a team with `count` webhooks for the event and, up to the limit of ten, one for other events. */
   async function teamWith(count: number): Promise<Team> {
     const team = await newTeam();
-    const wishes = [
+    const webhooks = [
       ...Array(count).fill({ types: ["apikey.created"] }),
       ...(count < 9 ? [{ types: ["user.created"] }] : []),
     ];
-    for (const wish of wishes) {
-      const json = { url: "https://hooks.canary.example/", ...wish };
+    for (const webhook of webhooks) {
+      const json = { url: "https://hooks.canary.example/", ...webhook };
       expect((await team.call("POST", "/auth/v1/webhooks", { json })).status).toBe(200);
     }
     return team;
   }
-  const happen = async (token: string) =>
-    (await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", { token, json: { name: "key" } })).inAll;
-  const roundOf = async ({ teamId }: Team, status: number, posts: number) => {
+  const createEvent = async (token: string) =>
+    (await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", { token, json: { name: "key" } })).inTotal;
+  const deliverDue = async ({ teamId }: Team, status: number, posts: number) => {
     const job = await env.DB.prepare(
       "select team_id as teamId, webhook_id as webhookId from deliveries where team_id = ? and due_at is not null limit 1",
     )
@@ -293,17 +292,17 @@ describe("An event", () => {
       .first();
     const messages = [{ id: "1", timestamp: new Date(), attempts: 1, body: job }];
     const fetched = vi.spyOn(globalThis, "fetch").mockImplementation(async () => new Response("ok", { status }));
-    const { inAll } = await watched(async (bindings, ctx) =>
+    const { inTotal } = await watched(async (bindings, ctx) =>
       worker.queue(createMessageBatch("stowage-webhooks", messages), bindings as never, ctx),
     );
     expect(fetched).toHaveBeenCalledTimes(posts);
     fetched.mockRestore();
-    return inAll;
+    return inTotal;
   };
 
-  test("An event costs a team without webhooks no row written beyond its own, and each webhook two rows, in no further round trip.", async () => {
+  test("writes one row, and two rows per webhook, without another round trip", async () => {
     const [without, one, ten] = [await newTeam(), await teamWith(1), await teamWith(10)];
-    const costs = [await happen(without.token), await happen(one.token), await happen(ten.token)];
+    const costs = [await createEvent(without.token), await createEvent(one.token), await createEvent(ten.token)];
     expect(costs.map(({ trips }) => trips)).toEqual([2, 2, 2]);
     expect(costs.map(({ messages }) => messages)).toEqual([0, 1, 10]);
     const [none, single, all] = costs.map(({ rowsRead, rowsWritten }) => ({ rowsRead, rowsWritten }));
@@ -321,8 +320,8 @@ describe("An event", () => {
       [500, 1],
     ] as const) {
       const team = await teamWith(10);
-      await happen(team.token);
-      const cost = await roundOf(team, status, 1);
+      await createEvent(team.token);
+      const cost = await deliverDue(team, status, 1);
       expect(cost).toMatchObject({ trips: 2, messages });
       // The delivery, and the webhook twice: its lease, and the release. A retry also moves an index entry.
       expect(cost.rowsWritten).toBeLessThanOrEqual(status === 200 ? 3 : 4);
@@ -330,9 +329,9 @@ describe("An event", () => {
     }
   });
 
-  test("is delivered by a round of five whose cost does not grow with the 100,000 deliveries that wait", async () => {
+  test("is delivered with four others at a cost that does not grow with 100,000 waiting deliveries", async () => {
     const team = await teamWith(1);
-    await happen(team.token);
+    await createEvent(team.token);
     await env.DB.prepare(
       `with recursive n(i) as (select 1 union all select i + 1 from n where i < 100000)
        insert into deliveries (webhook_id, seq, team_id, type, status, due_at, created_at)
@@ -348,7 +347,7 @@ describe("An event", () => {
     )
       .bind(team.teamId)
       .run();
-    const cost = await roundOf(team, 200, 5);
+    const cost = await deliverDue(team, 200, 5);
     expect(cost).toMatchObject({ trips: 2, messages: 1 });
     expect(cost.rowsWritten).toBeLessThanOrEqual(7);
     expect(cost.rowsRead).toBeLessThanOrEqual(70);
@@ -357,9 +356,9 @@ describe("An event", () => {
 
 describe("With 100,000 files, users and events in a team", () => {
   const ROWS = 100_000;
-  /** A page of 20, the row that says whether another follows, and that on which a cursor by name stands. */
+  /** A page of 20, one row that shows whether another page follows, and the row of a cursor by name. */
   const PAGE_ROWS = 22;
-  /** A scan is written twice in its query, each time with the team of the credential. */
+  /** The query of a scan reads the team of the credential twice. */
   const SCAN_CREDENTIAL_ROWS = 3;
   const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
   const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
@@ -369,9 +368,9 @@ describe("With 100,000 files, users and events in a team", () => {
   beforeAll(async () => {
     large = await newTeam();
     const numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)";
-    // One a millisecond.
+    // One row per millisecond.
     const id = `printf('%012x%012x', ${FIRST_MILLISECOND} + i, i)`;
-    // Every state and type is spread evenly, but for video files, of which there are none.
+    // States and types are spread evenly. There are no video files.
     const status = `case i % 200 when 0 then 'failed' when 1 then 'pending' when 2 then 'processing' else 'completed' end`;
     const type = `case i % 100 when 0 then 'text file' when 50 then 'image file' else 'audio file' end`;
     const processedAt = "case when i % 200 in (1, 2) then null else 1 end";
@@ -391,16 +390,16 @@ describe("With 100,000 files, users and events in a team", () => {
     ]);
   });
 
-  /** One page of a list: how many it shows, what it has cost, and what follows. */
+  /** Requests one page of a list. @returns its number of items, its cost and its next page */
   const pageAt = async (path: string) => {
-    const { response, byAnswer } = await send(`GET ${path.replace(/^https:..[^/]+/, "").split("?")[0]}`, path, {
+    const { response, byResponse } = await send(`GET ${path.replace(/^https:..[^/]+/, "").split("?")[0]}`, path, {
       token: large.token,
     });
     expect(response.status).toBe(200);
-    expect(byAnswer.trips).toBe(1);
+    expect(byResponse.trips).toBe(1);
     const body = (await response.json()) as { data: unknown[] } | unknown[];
     const count = (Array.isArray(body) ? body : body.data).length;
-    return { count, rowsRead: byAnswer.rowsRead, link: /<(.*)>/.exec(response.headers.get("Link") ?? "")?.[1] ?? "" };
+    return { count, rowsRead: byResponse.rowsRead, link: /<(.*)>/.exec(response.headers.get("Link") ?? "")?.[1] ?? "" };
   };
 
   test.each([
@@ -418,7 +417,7 @@ describe("With 100,000 files, users and events in a team", () => {
     ["/auth/v1/users?limit=20", 500],
     ["/auth/v1/users?limit=20&name=User%201", 500],
     ["/auth/v1/users?limit=20&name=User%2007%209", 5],
-  ])("GET %s reads only its page by Link, and by number also the rows before it.", async (path, number) => {
+  ])("GET %s reads only its page by Link, and also the previous rows by number", async (path, number) => {
     const first = await pageAt(path);
     const numbered = await pageAt(`${path}&page=${number}`);
     const next = await pageAt(numbered.link);
@@ -433,11 +432,11 @@ describe("With 100,000 files, users and events in a team", () => {
     ["status=completed", 24, 24],
     ["fileType=audio%20file", 24, 24],
     ["status=completed&fileType=audio%20file", 24, 24],
-    // One index serves both pending and processing files, so that a claim writes no index row. Here half are of each.
+    // One index serves both pending and processing files, so that a claim writes no index row. Half are of each status.
     ["status=pending", 12, 42],
     ["status=processing", 12, 42],
   ])(
-    "GET /docs/v1/uploads?%s reads little more than its page by Link, and by number at most 1,000 rows.",
+    "GET /docs/v1/uploads?%s reads little more than its page by Link, and at most 1,000 rows by number",
     async (filters, number, rows) => {
       const path = `/docs/v1/uploads?limit=20&${filters}`;
       const first = await pageAt(path);
@@ -457,20 +456,20 @@ describe("With 100,000 files, users and events in a team", () => {
     ["/auth/v1/apikeys?page=501", 0],
     ["/docs/v1/uploads?status=completed&page=500", 1000],
     ["/docs/v1/uploads?status=failed&name=0&page=100", 1000],
-  ])("GET %s is rejected and reads at most %i rows.", async (path, rows) => {
-    const { response, byAnswer } = await send(`GET ${path.split("?")[0]}`, path, { token: large.token });
+  ])("GET %s is rejected and reads at most %i rows", async (path, rows) => {
+    const { response, byResponse } = await send(`GET ${path.split("?")[0]}`, path, { token: large.token });
     expect(response.status).toBe(400);
-    expect(byAnswer.rowsRead).toBeLessThanOrEqual(rows + SCAN_CREDENTIAL_ROWS);
+    expect(byResponse.rowsRead).toBeLessThanOrEqual(rows + SCAN_CREDENTIAL_ROWS);
   });
 
   test.each(["order=desc", "order=asc", "order=desc&before=MIDDLE", "order=asc&after=MIDDLE"])(
-    "GET /auth/v1/events?%s reads its page alone.",
+    "GET /auth/v1/events?%s reads only its page",
     async (query) => {
       const path = `/auth/v1/events?limit=20&${query.replace("MIDDLE", eventId(large.teamId, (ROWS / 2) * 1000))}`;
       for (let at = path, pages = 0; pages < 3; pages++) {
-        const { response, byAnswer } = await send("GET /auth/v1/events", at, { token: large.token });
-        expect(byAnswer.trips).toBe(1);
-        expect(byAnswer.rowsRead).toBeLessThanOrEqual(21 + CREDENTIAL_ROWS);
+        const { response, byResponse } = await send("GET /auth/v1/events", at, { token: large.token });
+        expect(byResponse.trips).toBe(1);
+        expect(byResponse.rowsRead).toBeLessThanOrEqual(21 + CREDENTIAL_ROWS);
         at = /<(.*)>/.exec(response.headers.get("Link") ?? "")?.[1] ?? "";
       }
     },
@@ -484,20 +483,20 @@ describe("With 100,000 files, users and events in a team", () => {
     ["fileType=text%20file&status=completed", 20],
     ["name=1&status=failed&fileType=audio%20file", 0],
     ["name=00-&status=failed", 20],
-  ])("GET /docs/v1/uploads?%s reads 1,000 rows at most, and goes on.", async (filters, count) => {
+  ])("GET /docs/v1/uploads?%s reads at most 1,000 rows per page, and has a Link", async (filters, count) => {
     const first = await pageAt(`/docs/v1/uploads?limit=20&${filters}`);
     const second = await pageAt(first.link);
     for (const page of [first, second]) expect(page.rowsRead).toBeLessThanOrEqual(1000 + SCAN_CREDENTIAL_ROWS);
     expect(first.count).toBe(count);
   });
 
-  test("A filter that nothing matches reads one row at most, where an index serves it.", async () => {
+  test("an indexed filter without matches reads at most one row", async () => {
     for (const path of [
       "/docs/v1/uploads?fileType=video%20file",
       "/docs/v1/uploads?name=x",
       `/docs/v1/uploads?createdAfter=${instantAt(ROWS)}`,
       "/auth/v1/users?name=x",
-      "/auth/v1/users?email=nobody@b.de",
+      "/auth/v1/users?email=unknown@b.de",
     ]) {
       const { count, rowsRead } = await pageAt(path);
       expect(count, path).toBe(0);
@@ -505,7 +504,7 @@ describe("With 100,000 files, users and events in a team", () => {
     }
   });
 
-  test("GET /auth/v1/users?email= reads the one user.", async () => {
+  test("GET /auth/v1/users?email= reads one user", async () => {
     const { count, rowsRead } = await pageAt("/auth/v1/users?email=500@B.de&name=User");
     expect(count).toBe(1);
     expect(rowsRead).toBeLessThanOrEqual(1 + CREDENTIAL_ROWS);
@@ -516,7 +515,7 @@ describe("With 100,000 files, users and events in a team", () => {
     const count = 3 * STEP_ROWS;
     await fill(crowd, "users", count);
     const before = queries.length;
-    const { result, inAll } = await watched(async (bindings, ctx) => {
+    const { result, inTotal } = await watched(async (bindings, ctx) => {
       const headers = { Authorization: `Bearer ${crowd.token}` };
       const response = await worker.fetch(
         new Request("https://stowage.test/auth/v1/users", { headers }),
@@ -526,8 +525,8 @@ describe("With 100,000 files, users and events in a team", () => {
       return ((await response.json()) as unknown[]).length;
     });
     expect(result).toBe(count);
-    expect(inAll.trips).toBe(3);
-    expect(inAll.rowsRead).toBeLessThanOrEqual(count + inAll.trips * (1 + CREDENTIAL_ROWS));
+    expect(inTotal.trips).toBe(3);
+    expect(inTotal.rowsRead).toBeLessThanOrEqual(count + inTotal.trips * (1 + CREDENTIAL_ROWS));
     const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
     const queriesPerUser = sent.length / count;
     expect(queriesPerUser * MAX_TEAM_USERS).toBeLessThanOrEqual(MAX_INVOCATION_QUERIES / 5);
@@ -541,21 +540,21 @@ describe("With 100,000 files, users and events in a team", () => {
     ["DELETE /docs/v1/uploads/{id}", 10],
     ["PATCH /auth/v1/users/{id}", 8],
     ["DELETE /auth/v1/users/{id}", 11],
-  ])("%s reads the credential and at most %i rows.", async (route, rows) => {
+  ])("%s reads the credential and at most %i rows", async (route, rows) => {
     const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_000));
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;
-    const { response, inAll } = await send(route, path, { token: large.token, json });
+    const { response, inTotal } = await send(route, path, { token: large.token, json });
     expect(response.status).toBe(200);
-    expect(inAll.rowsRead).toBeLessThanOrEqual(rows + CREDENTIAL_ROWS);
+    expect(inTotal.rowsRead).toBeLessThanOrEqual(rows + CREDENTIAL_ROWS);
   });
 });
 
 describe("Every query of the service", () => {
   beforeAll(async () => {
-    await driveTheRest();
+    await sendRemainingQueries();
   });
 
-  test("Every operation was driven in this file.", () => {
+  test("is sent by this file, which calls every operation", () => {
     expect([...driven].sort()).toEqual(
       Object.values(api)
         .map(([route]) => route)
@@ -563,16 +562,16 @@ describe("Every query of the service", () => {
     );
   });
 
-  test("Every query searches by an index: it makes no scan and no temporary B-tree.", async () => {
+  test("searches by an index, without a scan or a temporary B-tree", async () => {
     const last = new Map(queries.map(({ sql, parameters }) => [sql, parameters]));
     const plans = await Promise.all(
       [...last].map(async ([sql, parameters]) => ({ sql, plan: await explain(sql, parameters) })),
     );
     expect(plans.length).toBeGreaterThan(40);
-    expect(plans.filter(({ plan }) => plan.some(isCostly))).toEqual([]);
+    expect(plans.filter(({ plan }) => plan.some(isExpensive))).toEqual([]);
   });
 
-  test("Every query of a trigger searches by an index", async () => {
+  test("searches by an index if a trigger sends it", async () => {
     const { results } = await env.DB.prepare("select sql from sqlite_schema where type = 'trigger'").all<{
       sql: string;
     }>();
@@ -580,14 +579,14 @@ describe("Every query of the service", () => {
     expect(bodies).toHaveLength(8);
     for (const sql of bodies) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
-      expect(plan.filter(isCostly), sql).toEqual([]);
+      expect(plan.filter(isExpensive), sql).toEqual([]);
     }
   });
 });
 
-// `looked`, `matching` and `last` are parts of a list with filters: rows of an index, of which a LIMIT bounds the number. `page` is the one row of a purge's aggregate,
-// and `oldest` are the rows that it checks, which a LIMIT bounds as well.
-const isCostly = (step: string) =>
+// A LIMIT bounds the rows of `looked`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
+// of a purge's aggregate. `oldest` are the rows that it checks, which a LIMIT bounds as well.
+const isExpensive = (step: string) =>
   /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|looked|matching|last)|USE TEMP B-TREE/.test(step);
 
 async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
@@ -597,15 +596,15 @@ async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
   return results.map(({ detail }) => detail);
 }
 
-/** What the tests above have not sent: the operator's own queries, conditions, failures, and recovery. */
-async function driveTheRest() {
+/** Sends the queries that no test above sends: the operator's, conditional ones, failures, and the recovery job's. */
+async function sendRemainingQueries() {
   const operator = { token: OPERATOR };
   await send("GET /auth/v1/apikeys", "/auth/v1/apikeys", operator);
   await send("GET /auth/v1/apikeys", `/auth/v1/apikeys?teamId=${team.teamId}`, operator);
   await send("GET /auth/v1/apikeys/{id}", `/auth/v1/apikeys/${team.keyId}`, operator);
   const { response } = await send("POST /auth/v1/apikeys", "/auth/v1/apikeys", {
     ...operator,
-    json: { name: "brief" },
+    json: { name: "temporary" },
   });
   const { data } = (await response.json()) as { data: { id: string } };
   await send("DELETE /auth/v1/apikeys/{id}", `/auth/v1/apikeys/${data.id}`, operator);
@@ -617,21 +616,21 @@ async function driveTheRest() {
   const path = `/auth/v1/users/${user}`;
   const ifMatch = { token: team.token, headers: { "If-Match": '"0", "1"' } };
   await send("PATCH /auth/v1/users/{id}", path, { ...ifMatch, json: { firstName: "Ada" } });
-  // Under a new master key the hash is made anew, and recovery seals tokens anew.
+  // Under a new master key, a login rehashes the password, and the recovery job re-encrypts tokens.
   const MASTER_KEY = `${btoa("another".padEnd(32, "."))},${env.MASTER_KEY}`;
   const login = { json: { ...json, teamId: team.teamId } };
   await send("POST /auth/v1/login", "/auth/v1/login", login, { MASTER_KEY });
   await env.DB.prepare("update api_keys set expires_at = 1 where user_id = ?").bind(user).run();
   await send("DELETE /auth/v1/users/{id}", path, ifMatch);
 
-  // Broken off midway, and repeated while the first has not ended in a stored file.
-  const broken = "--b\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\nhalf";
+  // An upload that ends early.
+  const truncated = "--b\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\nhalf";
   const headers = { "Content-Type": "multipart/form-data; boundary=b" };
-  await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body: broken, headers });
+  await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body: truncated, headers });
 
   const ids = await Promise.all([1, 2, 3, 4, 5].map(async () => (await put()).id));
-  const bytesAway = { head: () => Promise.reject(new Error("away")) } as unknown as R2Bucket;
-  await runJobs(ids.slice(0, 1), "stowage-jobs", { BUCKET: bytesAway });
+  const failingBucket = { head: () => Promise.reject(new Error("unreachable")) } as unknown as R2Bucket;
+  await runJobs(ids.slice(0, 1), "stowage-jobs", { BUCKET: failingBucket });
   await runJobs(ids.slice(0, 1), "stowage-jobs-dead");
   const states = ["pending", "processing", "receiving", "deleting"];
   await env.DB.batch(

@@ -18,16 +18,16 @@ import {
 import { newRecords, nounOf, type Records } from "../support/routes.ts";
 
 /*
- * Requests made from the OpenAPI document, right ones and broken ones, at every route. Whatever comes, the answer is no
- * 5xx and one that the document describes (the harness's `call` checks each against it). A failure prints the seed and
- * the smallest request that shows it. More runs: VITE_FUZZ_RUNS=20000; the same again: VITE_FUZZ_SEED=…
+ * Valid and invalid requests to every route, generated from the OpenAPI document. No response may be a 5xx, and the
+ * document must describe each (the harness's `call` checks that). A failure prints the seed and the smallest request that
+ * reproduces it. Set VITE_FUZZ_RUNS=20000 for more runs, and VITE_FUZZ_SEED to repeat one.
  */
 
 const setting = (name: string) => Number((import.meta.env as Record<string, string | undefined>)[name]) || undefined;
 const RUNS = setting("VITE_FUZZ_RUNS") ?? 1500;
 const SEED = setting("VITE_FUZZ_SEED") ?? Math.trunc(Date.now() % 2 ** 31);
 
-// Hashing is slow and told nothing of; messages and limits are no part of what is looked for.
+// Hashing is slow. Messages and limits are not under test.
 const withoutVerifying: Change = (deps) => ({
   ...deps,
   secrets: { ...deps.secrets, verifyPassword: async () => false },
@@ -66,17 +66,17 @@ const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   })),
 );
 
-/** Texts that have broken something somewhere. */
-const nasty = fc.constantFrom(
+/** Texts that are known to break parsers. */
+const hostileText = fc.constantFrom(
   ..."\0|\u202e|\ud800|\udc00|%|%00|%zz|..|../..|'|\"|;|--|{}|[]|null|undefined|NaN|__proto__|constructor".split("|"),
   ...["toString", "-1", "0", "1e999", "9".repeat(400), "\r\nX: y", "\u00e9".repeat(300), "a".repeat(5000), "", " "],
 );
-const anyText = fc.oneof(fc.string({ unit: "binary" }), fc.string(), nasty);
+const anyText = fc.oneof(fc.string({ unit: "binary" }), fc.string(), hostileText);
 
 const resolved = (schema: Schema): Schema =>
   schema.$ref ? (document.components.schemas[schema.$ref.split("/").at(-1) ?? ""] as Schema) : schema;
 
-/** A value of the schema, as far as the schema tells. */
+/** Generates values that match the schema. */
 function valid(reference: Schema): fc.Arbitrary<unknown> {
   const schema = resolved(reference);
   const { type, properties = {}, required = [], minLength = 0, maxLength = 60, format, pattern } = schema;
@@ -104,8 +104,8 @@ function valid(reference: Schema): fc.Arbitrary<unknown> {
   return fc.string({ minLength, maxLength: Math.min(maxLength, minLength + 60) });
 }
 
-/** One that is broken somewhere: of another type, with a field too many, too few, or of another type. */
-function broken(reference: Schema): fc.Arbitrary<unknown> {
+/** Generates values that usually violate the schema: another type, or changed and additional fields. */
+function invalid(reference: Schema): fc.Arbitrary<unknown> {
   const schema = resolved(reference);
   const anything = fc.oneof(anyText, fc.jsonValue({ maxDepth: 3 }), fc.constant(null));
   if (schema.type !== "object") return anything;
@@ -118,7 +118,7 @@ function broken(reference: Schema): fc.Arbitrary<unknown> {
 }
 
 const either = (schema: Schema) =>
-  fc.oneof({ arbitrary: valid(schema), weight: 3 }, { arbitrary: broken(schema), weight: 2 });
+  fc.oneof({ arbitrary: valid(schema), weight: 3 }, { arbitrary: invalid(schema), weight: 2 });
 
 const BOUNDARY = "canaryboundary";
 
@@ -174,7 +174,7 @@ function bodyOf(operation: OperationObject): fc.Arbitrary<Pick<CallOptions, "bod
     {
       arbitrary: fc
         .tuple(either(schema), fc.nat(80))
-        .map(([value, cut]) => (JSON.stringify(value) ?? "").slice(0, cut)),
+        .map(([value, length]) => (JSON.stringify(value) ?? "").slice(0, length)),
       weight: 1,
     },
     { arbitrary: anyText, weight: 1 },
@@ -182,7 +182,7 @@ function bodyOf(operation: OperationObject): fc.Arbitrary<Pick<CallOptions, "bod
   return fc.tuple(text, type).map(([body, contentType]) => ({ body, headers: { "Content-Type": contentType } }));
 }
 
-/** What fetch takes as a header's value. */
+/** Generates header values that fetch accepts. */
 const headerText = fc.oneof(
   fc.string().map((text) => text.trim()),
   fc.constantFrom(
@@ -200,19 +200,19 @@ const headerText = fc.oneof(
 );
 
 const encoded = (text: string) => encodeURIComponent(text.toWellFormed());
-/** Not `String`, which throws on an object with a `toString` of its own. */
+/** Unlike `String`, does not throw on an object with its own `toString`. */
 const asText = (value: unknown) => (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
 
-type Who = "team" | "page" | "operator" | "no one" | "garbage";
-interface Shot {
+type Caller = "team" | "page" | "operator" | "none" | "garbage";
+interface GeneratedRequest {
   method: string;
   target: string;
-  who: Who;
+  caller: Caller;
   options: CallOptions;
 }
 
-/** A request at one route. `ids` are looked up when it is sent. */
-function shots({ method, path, operation }: (typeof operations)[number]): fc.Arbitrary<Shot> {
+/** Generates requests to one route. `{own}` is replaced by an id when the request is sent. */
+function requestsTo({ method, path, operation }: (typeof operations)[number]): fc.Arbitrary<GeneratedRequest> {
   const inQuery = operation.parameters.filter((parameter) => parameter.in === "query");
   const inHeaders = operation.parameters.filter((parameter) => parameter.in === "header");
   const query = fc.tuple(
@@ -237,42 +237,42 @@ function shots({ method, path, operation }: (typeof operations)[number]): fc.Arb
     { arbitrary: anyText.map((text) => encoded(text) || "x"), weight: 2 },
     { arbitrary: fc.constantFrom("%", "%2f", "%2e%2e%2f", "%ff", "a%00b"), weight: 1 },
   );
-  const who = fc.oneof(
-    { arbitrary: fc.constant<Who>("team"), weight: 15 },
-    { arbitrary: fc.constantFrom<Who>("page", "operator", "no one", "garbage"), weight: 3 },
+  const caller = fc.oneof(
+    { arbitrary: fc.constant<Caller>("team"), weight: 15 },
+    { arbitrary: fc.constantFrom<Caller>("page", "operator", "none", "garbage"), weight: 3 },
   );
-  return fc.tuple(id, query, headers, bodyOf(operation), who).map(([id, query, headers, body, who]) => ({
+  return fc.tuple(id, query, headers, bodyOf(operation), caller).map(([id, query, headers, body, caller]) => ({
     method,
     target: `${path.replace("{id}", id)}?${query.filter(Boolean).join("&")}`,
-    who,
+    caller,
     options: { ...body, headers: { ...body.headers, ...Object.fromEntries(headers.flat()) } },
   }));
 }
 
 let team: Team;
-let tokens: Record<Who, string | undefined>;
+let tokens: Record<Caller, string | undefined>;
 let ids: Records;
 
 beforeAll(async () => {
   team = await newTeam(worker);
   ids = await newRecords(team);
   const page = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
-  tokens = { team: team.token, page: page.body.data.key, operator: OPERATOR, "no one": undefined, garbage: "garbage" };
+  tokens = { team: team.token, page: page.body.data.key, operator: OPERATOR, none: undefined, garbage: "garbage" };
 });
 
-test(`A request made from the document is answered by no 5xx, and by nothing that the document does not describe (seed ${SEED}).`, {
+test(`generated requests get only documented responses, and no 5xx (seed ${SEED})`, {
   timeout: 120_000 + RUNS * 1000,
 }, async () => {
   console.log(`fuzz: ${RUNS} runs, seed ${SEED}`);
   const seen = new Set<string>();
   const statuses: Record<string, number> = {};
-  // Made once: building the arbitraries of a route takes longer than a hundred requests.
-  const shot = fc.oneof(...operations.map(shots));
-  const property = fc.asyncProperty(shot, async ({ method, target, who, options }) => {
+  // Created once, because creating the arbitraries of a route takes longer than a hundred requests.
+  const request = fc.oneof(...operations.map(requestsTo));
+  const property = fc.asyncProperty(request, async ({ method, target, caller, options }) => {
     const path = target.replace("{own}", ids[nounOf({ path: target })]);
-    // What the fuzzing itself works with stays.
-    const isLast = method === "DELETE" && target.includes("{own}");
-    const token = isLast ? tokens.page : tokens[who];
+    // The records that later requests need are not deleted.
+    const isNeeded = method === "DELETE" && target.includes("{own}");
+    const token = isNeeded ? tokens.page : tokens[caller];
     const { status, text } = await worker.call(method, path, { ...options, token });
     expect(status, text).toBeLessThan(500);
     seen.add(`${method} ${target.split("?")[0]?.split("/").slice(0, 4).join("/")}`);
@@ -280,13 +280,13 @@ test(`A request made from the document is answered by no 5xx, and by nothing tha
   });
   await fc.assert(property, { seed: SEED, numRuns: RUNS });
   console.log(`fuzz: ${JSON.stringify(statuses)}`);
-  // It is no fuzzing if nothing gets through, or nothing is refused.
+  // The requests must reach every kind of response.
   for (const status of [200, 400, 401, 403, 404])
-    expect(statuses[status] ?? 0, `answers with ${status}`).toBeGreaterThan(0);
+    expect(statuses[status] ?? 0, `responses with ${status}`).toBeGreaterThan(0);
   expect(seen.size).toBeGreaterThan(5);
 });
 
-/** What a schema can't state: the fields that a documented body can still be rejected for, with 400. */
+/** The fields for which a body that matches its schema can still be rejected with 400, because the schema cannot state the rule. */
 const UNSTATED: Record<string, string[]> = {
   // Relative to the current time.
   "POST /auth/v1/apikeys": ["expiresAt"],
@@ -296,11 +296,11 @@ const UNSTATED: Record<string, string[]> = {
   "PATCH /auth/v1/webhooks/{id}": ["url"],
   // Equal lengths.
   "PUT /docs/v1/uploads/{id}/waveform": ["channels.1"],
-  // `not`, which the validator of these tests does not read: no name in both spellings.
+  // The validator of these tests does not support `not`, which forbids a name in both spellings.
   "PATCH /auth/v1/users/{id}": ["firstname", "firstName", "lastname", "lastName", ""],
 };
 
-test(`The service accepts the JSON bodies that the document allows, and rejects all others (seed ${SEED}).`, {
+test(`the service accepts the JSON bodies that the document allows, and rejects all others (seed ${SEED})`, {
   timeout: 120_000 + RUNS * 1000,
 }, async () => {
   const bodies = operations.flatMap(({ method, path, operation }) => {
@@ -315,16 +315,16 @@ test(`The service accepts the JSON bodies that the document allows, and rejects 
     const target = path.replace("{id}", path.includes("{id}") ? ids[nounOf({ path })] : "");
     const headers = { "Content-Type": "application/json" };
     const answer = await worker.call(method, target, { token: tokens.team, body, headers });
-    const where = `${method} ${path} ${body}: ${answer.text}`;
+    const context = `${method} ${path} ${body}: ${answer.text}`;
     const unstated = isAllowed ? (UNSTATED[`${method} ${path}`] ?? []) : [];
-    if (!isAllowed) expect([400, 413], where).toContain(answer.status);
-    else if (answer.status !== 400) expect([413, 415], where).not.toContain(answer.status);
-    else for (const error of answer.body.errors) expect(unstated, where).toContain(error.path);
+    if (!isAllowed) expect([400, 413], context).toContain(answer.status);
+    else if (answer.status !== 400) expect([413, 415], context).not.toContain(answer.status);
+    else for (const error of answer.body.errors) expect(unstated, context).toContain(error.path);
   });
   await fc.assert(property, { seed: SEED, numRuns: Math.ceil(RUNS / 5) });
 });
 
-test("Upload-Metadata is accepted if it matches the documented pattern, has unique keys, and names a file in UTF-8.", () => {
+test("the Upload-Metadata header is accepted if it matches the documented pattern, has unique keys, and names a file in UTF-8", () => {
   const text = fc.oneof(
     fc.stringMatching(new RegExp(METADATA_PATTERN)),
     fc

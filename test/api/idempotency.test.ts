@@ -10,9 +10,9 @@ const DAY = 24 * 60 * 60 * 1000;
 async function setUp(): Promise<{ world: World; team: Team; send: typeof send }> {
   const world = new World();
   const team = await world.newTeam();
-  async function send(text: string, key?: string, from: Team = team, cut = 0): Promise<Answer> {
+  async function send(text: string, key?: string, from: Team = team, missingBytes = 0): Promise<Answer> {
     const { body, contentType } = await encodeForm("note.txt", text);
-    const form = { body: body.slice(0, body.length - cut), contentType };
+    const form = { body: body.slice(0, body.length - missingBytes), contentType };
     return must(world.upload(from, form, key === undefined ? {} : { "Idempotency-Key": key }));
   }
   return { world, team, send };
@@ -121,7 +121,7 @@ describe("A repeated Idempotency-Key", () => {
 });
 
 describe("A different Idempotency-Key", () => {
-  test("is what the same key of another team is", async () => {
+  test("includes the same key of another team", async () => {
     const { world, team, send } = await setUp();
     const other = await world.newTeam();
     const [mine, theirs] = [await send("text", "k"), await send("another text", "k", other)];
@@ -151,7 +151,7 @@ describe("A different Idempotency-Key", () => {
   });
 });
 
-test("A slow upload keeps its Idempotency-Key while it makes progress.", async () => {
+test("a slow upload keeps its Idempotency-Key while it makes progress", async () => {
   const world = new World();
   const team = await world.newTeam();
   const { body, contentType } = await encodeForm("slow.txt", "slow but steady");

@@ -167,14 +167,11 @@ describe("The operator", () => {
     expect(second.headers.has("Link")).toBe(false);
   });
 
-  test.each(["nonsense", "", "0193477BE89F4D2E6B8A0C13"])(
-    "gets an error for the malformed team %j",
-    async (teamId) => {
-      const list = await asOperator("GET", `/auth/v1/apikeys?teamId=${teamId}`);
-      const made = await asOperator("POST", "/auth/v1/apikeys", { name: "x", teamId });
-      for (const { status, body } of [list, made]) expect([status, body.errors?.[0].path]).toEqual([400, "teamId"]);
-    },
-  );
+  test.each(["nonsense", "", "0193477BE89F4D2E6B8A0C13"])("gets an error for the malformed team %j", async (teamId) => {
+    const list = await asOperator("GET", `/auth/v1/apikeys?teamId=${teamId}`);
+    const made = await asOperator("POST", "/auth/v1/apikeys", { name: "x", teamId });
+    for (const { status, body } of [list, made]) expect([status, body.errors?.[0].path]).toEqual([400, "teamId"]);
+  });
 });
 
 describe("A key", () => {

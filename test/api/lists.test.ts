@@ -205,7 +205,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     await rejected(team, 400, "invalid_input", both, ["cursor"]);
   });
 
-  test("reads no more rows at depth than at the start if it is followed by cursor", async () => {
+  test("reads as few rows at depth as at the start if it is followed by cursor", async () => {
     const [team] = await filled(300);
     const costs: number[] = [];
     for (let next: string | undefined = `${path}?limit=10`; next !== undefined; ) {
@@ -220,7 +220,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
   });
 });
 
-test("The operator's list of all keys rejects a cursor of the list of one team.", async () => {
+test("the operator's list of all keys rejects a cursor of the list of one team", async () => {
   const team = await newTeam();
   await fill(team, "api_keys", 3);
   const link = new URL(
@@ -248,7 +248,7 @@ interface Filters {
 const STATES = ["pending", "processing", "completed", "failed", "receiving", "deleting"];
 const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
 const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
-// Twice the same, case, characters that a pattern would read as its own, what sorts differently in UTF-16, the last of all.
+// A duplicate, case, wildcards of patterns, and characters that sort differently in UTF-16.
 const NAMES = [
   "a",
   "A",
@@ -265,10 +265,10 @@ const NAMES = [
   "take 1.wav",
 ];
 
-/** Pseudorandom, the same in every run. */
+/** Picks pseudorandomly, but equally in every run. */
 const pick = <T>(from: readonly T[], n: number): T => from[(Math.imul(n + 1, 0x9e3779b1) >>> 8) % from.length] as T;
 
-/** Files of every kind, two per millisecond. */
+/** Inserts files of every kind, two per millisecond. */
 async function insertFiles(team: Team, numbers: number[], change: Partial<FileRow> = {}): Promise<FileRow[]> {
   const rows = numbers.map((n) => ({
     id: (FIRST_MILLISECOND + (n >> 1)).toString(16).padStart(12, "0") + n.toString(16).padStart(12, "0"),
@@ -337,7 +337,7 @@ describe("Filters of files", () => {
           const ids = idsOf(page);
           expect(ids.length).toBeLessThanOrEqual(limit);
           seen.push(...ids.map((id) => known.get(id) as FileRow));
-          // The last that was seen, on which the cursor stands, goes, and one still to come; another comes, somewhere.
+          // Deletes the last seen row, which the cursor names, and one not seen yet, and adds one.
           const going = [seen.at(-1), atFirst[seen.length + 2]].filter((row) => row !== undefined);
           const ids2 = going.map(({ id }) => id);
           await env.DB.prepare("delete from files where team_id = ? and id in (select value from json_each(?))")

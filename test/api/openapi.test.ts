@@ -31,7 +31,7 @@ interface Described {
 
 const answer = await call("GET", "/openapi.json");
 const document = answer.body;
-/** Those of tus are asked otherwise: resumable.test.ts has them. */
+/** The routes of resumable uploads and of links, which their own test files cover. */
 const hasOwnTests = (route: string) => route.includes("/resumable") || route.includes("{link}");
 const operations = Object.entries(document.paths as Record<string, Record<string, Described>>)
   .filter(([path]) => !hasOwnTests(path))
@@ -42,7 +42,7 @@ const operations = Object.entries(document.paths as Record<string, Record<string
     }),
   );
 
-/** What each operation takes beside its path and body. */
+/** The query and header parameters of each operation. */
 const PARAMETERS: Record<string, string[]> = {
   "GET /auth/v1/apikeys": ["limit", "page", "cursor", "teamId"],
   "GET /auth/v1/users": ["limit", "page", "cursor", "email", "name"],
@@ -94,7 +94,7 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("The document tells of three bearer tokens, and of each operation which of them it takes.", () => {
+  test("describes three bearer tokens, and the tokens that each operation accepts", () => {
     const bearer = { type: "http", scheme: "bearer", description: expect.any(String) };
     const schemes = { secretKey: bearer, publicKey: bearer, operatorToken: bearer };
     expect(document.components.securitySchemes).toEqual(schemes);
@@ -121,14 +121,14 @@ describe("GET /openapi.json", () => {
 
   test("gives the status and meaning of every error code", () => {
     const { code } = document.components.schemas.Error.properties;
-    const told = Object.entries(STATUS).map(([name, status]) => [
+    const descriptions = Object.entries(STATUS).map(([name, status]) => [
       name,
       expect.stringMatching(new RegExp(`^${status}: \\S`)),
     ]);
-    expect(code["x-enumDescriptions"]).toEqual(Object.fromEntries(told));
+    expect(code["x-enumDescriptions"]).toEqual(Object.fromEntries(descriptions));
   });
 
-  test("The document leaves the login alone open.", () => {
+  test("requires a token for every operation except the login", () => {
     const open = operations.filter(({ described }) => described.security.length === 0);
     expect(open.map(({ route }) => route)).toEqual(["POST /auth/v1/login"]);
   });
@@ -212,7 +212,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
   });
 });
 
-test("The update of a user requires a field and forbids a name in both spellings.", () => {
+test("the update of a user requires a field and forbids a name in both spellings", () => {
   const update = document.paths["/auth/v1/users/{id}"].patch.requestBody.content["application/json"].schema;
   const bothNames = [{ required: ["firstname", "firstName"] }, { required: ["lastname", "lastName"] }];
   expect(update).toMatchObject({ minProperties: 1, not: { anyOf: bothNames } });

@@ -9,8 +9,8 @@ import { form, newTeam, PASSWORD, startWorker, type Team } from "../support/harn
 import { deletionsLast, newRecords, nounOf, pathTo } from "../support/routes.ts";
 
 /*
- * What Cloudflare refuses in production and the local runtime may not: every operation is driven with as much as it takes,
- * and recovery with more than one batch of everything; what went to the bindings must keep within the platform's limits.
+ * Limits that Cloudflare enforces in production, and the local runtime may not. Every operation gets its largest input,
+ * and the recovery job gets more than one batch of everything. The calls to the bindings must stay within the limits.
  */
 
 const MAX_PARAMETERS = 100;
@@ -27,12 +27,12 @@ let recovered: Record<string, number>;
 
 beforeAll(async () => {
   const team = await newTeam(worker);
-  await driveWithTheLargest(team);
-  recovered = await recoverMuch(team);
+  await sendLargestRequests(team);
+  recovered = await recoverBacklog(team);
 });
 
-/** The longest names, the longest password, as many versions as a header holds. */
-async function driveWithTheLargest(team: Team): Promise<void> {
+/** Sends the longest names, the longest password, and as many versions as a header can contain. */
+async function sendLargestRequests(team: Team): Promise<void> {
   const name = "早".repeat(100);
   const many = Array.from({ length: 300 }, (_, i) => `"${i}"`).join();
   const email = `${"a".repeat(64)}@${"b".repeat(60)}.example`;
@@ -66,13 +66,13 @@ async function driveWithTheLargest(team: Team): Promise<void> {
     for (const query of ["", "?limit=100&page=1000", "?limit=100&cursor=x.y"]) {
       await team.call(method, target + query, { ...body, headers: { "If-Match": method === "PATCH" ? "*" : many } });
     }
-    // Refused or not, what is sent must be sendable.
+    // Whatever the response, the query must stay within the limits.
     if (method === "PATCH") await team.call(method, target, { ...body, headers: { "If-Match": many } });
   }
 }
 
-/** Recovery with much to do: overdue, broken, half deleted, expired, sealed with an old key. */
-async function recoverMuch(team: Team): Promise<Record<string, number>> {
+/** Runs the recovery job on many rows: overdue, half deleted, expired, and encrypted with an old key. */
+async function recoverBacklog(team: Team): Promise<Record<string, number>> {
   const COUNT = 700;
   const numbers = JSON.stringify(Array.from({ length: COUNT }, (_, i) => i));
   const insertFiles = env.DB.prepare(
@@ -100,8 +100,8 @@ async function recoverMuch(team: Team): Promise<Record<string, number>> {
   return { ...(await recover({ ...withBindings(readDeps(env, { waitUntil: () => {} }), bound), secrets })) };
 }
 
-describe("What the service sends to its bindings", () => {
-  test("Many queries, messages and deletions were looked at.", () => {
+describe("The calls to the bindings", () => {
+  test("include many queries, messages and deletions", () => {
     expect(new Set(queries.map(({ sql }) => sql)).size).toBeGreaterThan(25);
     expect(messages.flat().length).toBeGreaterThanOrEqual(1400);
     expect(deletedKeys.flat().length).toBeGreaterThanOrEqual(1400);
@@ -109,19 +109,19 @@ describe("What the service sends to its bindings", () => {
     expect(recovered.reencrypted).toBeGreaterThan(100);
   });
 
-  test("A query has at most 100 bound parameters.", () => {
+  test("bind at most 100 parameters per query", () => {
     const widest = queries.reduce((a, b) => (b.parameters.length > a.parameters.length ? b : a));
     expect(widest.parameters.length, widest.sql).toBeLessThanOrEqual(MAX_PARAMETERS);
   });
 
-  test("A query is far shorter than 100 KB, and holds no text of a caller.", () => {
+  test("send queries far shorter than 100 KB, without text of a caller", () => {
     for (const { sql } of queries) {
       expect(Buffer.byteLength(sql)).toBeLessThan(MAX_QUERY_BYTES / 10);
       expect(sql).not.toMatch(/早|aaaa|bbbb|kkkk/);
     }
   });
 
-  test("A parameter is far shorter than the 2 MB of D1.", () => {
+  test("bind parameters far shorter than the 2 MB of D1", () => {
     for (const { sql, parameters } of queries) {
       for (const parameter of parameters) {
         expect(Buffer.byteLength(String(parameter)), sql).toBeLessThan(MAX_VALUE_BYTES / 20);
@@ -140,7 +140,7 @@ describe("What the service sends to its bindings", () => {
     }
   });
 
-  test("A call to R2 deletes at most 1,000 keys.", () => {
+  test("delete at most 1,000 keys per call to R2", () => {
     for (const keys of deletedKeys) expect(keys.length).toBeLessThanOrEqual(MAX_DELETED_KEYS);
   });
 });

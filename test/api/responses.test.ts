@@ -56,7 +56,11 @@ const answers: [string, number, () => Promise<Answer>][] = [
   ["an unknown path", 404, () => call("GET", "/nothing")],
   ["a wrong method", 405, () => call("PUT", USERS)],
   ["a wrong Content-Type", 415, () => team.call("POST", USERS, { body: "x" })],
-  ["a rate-limited caller", 429, () => limiting({ token: async () => false }).call("GET", USERS, { token: team.token })],
+  [
+    "a rate-limited caller",
+    429,
+    () => limiting({ token: async () => false }).call("GET", USERS, { token: team.token }),
+  ],
   ["a bug", 500, () => buggy.call("GET", USERS, { token: team.token })],
   ["a misconfigured Worker", 503, () => misconfigured({ MASTER_KEY: "x" }).call("GET", USERS)],
 ];
@@ -109,13 +113,10 @@ describe("A web page of another origin", () => {
     expect(Number(preflight.headers.get("Access-Control-Max-Age"))).toBeGreaterThan(0);
   });
 
-  test.each(answers.filter(([, status]) => status !== 204))(
-    "can read the headers of %s",
-    async (_, __, act) => {
-      const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
-      expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed));
-    },
-  );
+  test.each(answers.filter(([, status]) => status !== 204))("can read the headers of %s", async (_, __, act) => {
+    const exposed = ["ETag", "Link", "Location", "Retry-After", "X-Request-Id"];
+    expect(listed(await act(), "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed));
+  });
 });
 
 describe("A bug", () => {

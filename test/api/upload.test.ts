@@ -24,7 +24,7 @@ import {
 import { BOUNDARY, bytesOf, fileForm, END as RAW_END, part as rawPart, sendForm, TYPE } from "../support/raw-form.ts";
 import { World } from "../support/world.ts";
 
-/* An upload, from its form to the quota that it counts against. */
+/* Form uploads: the form, its limits, and the storage quota. */
 
 const USERS = "/auth/v1/users";
 const UPLOADS = "/docs/v1/uploads";
@@ -36,7 +36,7 @@ const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 
-/** A form written by hand. */
+/** One part of a form that is built by hand. */
 const part = (headers: string, body = "x") => `--b\r\n${headers}\r\n\r\n${body}\r\n`;
 const filePart = (body = "hello", name = "a.txt") =>
   part(`Content-Disposition: form-data; name="file"; filename="${name}"`, body);
@@ -49,7 +49,7 @@ const END = "--b--\r\n";
 const textParts = (count: number, text = "x") =>
   Array.from({ length: count }, (_, i) => part(`Content-Disposition: form-data; name="t${i}"`, text));
 
-/** A Worker with settings of its own. */
+/** Starts a Worker with these settings. */
 const workerWith = (settings: Partial<Settings>) =>
   startWorker(compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, ...settings } })));
 const teamWith = (settings: Partial<Settings>) => newTeam(workerWith(settings));
@@ -65,13 +65,13 @@ describe("Uploading a file", () => {
     expect(body.data).toMatchObject({ _id: headers.get("Location")?.slice(-24), size: 5, status: "pending" });
   });
 
-  test.each(["limit=5", "limit=nonsense"])("An upload accepts %s in the query, and ignores it.", async (query) => {
+  test.each(["limit=5", "limit=nonsense"])("accepts and ignores %s in the query", async (query) => {
     const team = await newTeam();
     const { status } = await team.call("POST", `${UPLOADS}?${query}`, { body: form("a.txt", "hello") });
     expect(status).toBe(200);
   });
 
-  test("A public key may upload and nothing else, and the file belongs to the key's team.", async () => {
+  test("is allowed with a public key, which cannot read the file", async () => {
     const team = await newTeam();
     const json = { name: "page", isPublic: true };
     const { key: token } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
@@ -82,7 +82,7 @@ describe("Uploading a file", () => {
     expect((await team.call("GET", at)).status).toBe(200);
   });
 
-  test("A large file is stored in parts, every byte of it.", async () => {
+  test("stores a large file in parts, without losing a byte", async () => {
     const team = await newTeam(queueing);
     const bytes = Uint8Array.from({ length: 17 * 1024 * 1024 + 1 }, (_, i) => (i * i) % 251);
     const id = await upload(team, "large.bin", bytes);
@@ -93,14 +93,14 @@ describe("Uploading a file", () => {
     expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
   });
 
-  test("An upload may have up to ten text parts of 1 KiB, which are ignored.", async () => {
+  test("ignores up to ten text parts of 1 KiB, and rejects more", async () => {
     const team = await newTeam();
     const more = textParts(10, "x".repeat(1024)).join("");
     const options = formOf(filePart() + more + END);
     expect((await team.call("POST", UPLOADS, options)).status).toBe(200);
     for (const tooMuch of [textParts(11), textParts(1, "x".repeat(1025))]) {
-      const refusal = formOf(filePart() + tooMuch.join("") + END);
-      expect((await team.call("POST", UPLOADS, refusal)).body.code).toBe("malformed_multipart");
+      const invalid = formOf(filePart() + tooMuch.join("") + END);
+      expect((await team.call("POST", UPLOADS, invalid)).body.code).toBe("malformed_multipart");
     }
     expect(await list(team)).toHaveLength(1);
   });
@@ -140,16 +140,16 @@ describe("The form of an upload", () => {
       415,
       "unsupported_media_type",
     ],
-    ["sent as nothing named", formOf(filePart() + END, ""), 415, "unsupported_media_type"],
+    ["with an empty Content-Type", formOf(filePart() + END, ""), 415, "unsupported_media_type"],
     ["sent as multipart/mixed", formOf(filePart() + END, "multipart/mixed; boundary=b"), 415, "unsupported_media_type"],
-    ["sent as nothing", { body: bytes(filePart() + END) }, 415, "unsupported_media_type"],
-  ])("A form %s is refused, and nothing is kept.", async (_, options, status, code) => {
+    ["without a Content-Type", { body: bytes(filePart() + END) }, 415, "unsupported_media_type"],
+  ])("is rejected without a trace %s", async (_, options, status, code) => {
     const own = await newTeam();
     await rejected(own, status, code, () => own.call("POST", UPLOADS, options));
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("A form whose body breaks off is refused, if anyone still listens.", async () => {
+  test("is rejected if its body ends with an error", async () => {
     const own = await newTeam();
     const broken = () => {
       let isFirst = true;
@@ -165,15 +165,15 @@ describe("The form of an upload", () => {
   });
 });
 
-describe("A form that is made to break its parser", () => {
+describe("A hostile form", () => {
   const good = (more: string | Uint8Array, type = TYPE): [Uint8Array<ArrayBuffer>, string] => [bytesOf(more), type];
   test.each<[string, [Uint8Array<ArrayBuffer>, string]]>([
-    // CVE-2022-24434, and what was found after it in dicer, busboy, multer, formidable and others.
+    // CVE-2022-24434 and later findings in dicer, busboy, multer, formidable and others.
     [
       "a header that begins with a space",
       good(`--${BOUNDARY}\r\n Content-Disposition: form-data; name="a"\r\n\r\n\r\n${RAW_END}`),
     ],
-    ["a part that is nothing but line breaks", good(`--${BOUNDARY}\r\n\r\n\r\n\r\n${RAW_END}`)],
+    ["a part of line breaks only", good(`--${BOUNDARY}\r\n\r\n\r\n\r\n${RAW_END}`)],
     ["headers that never end", good(`--${BOUNDARY}\r\n${"X: y\r\n".repeat(5000)}`)],
     ["a header name of 60 KB", good(`--${BOUNDARY}\r\n${"x".repeat(60_000)}: y\r\n\r\n${RAW_END}`)],
     [
@@ -181,9 +181,9 @@ describe("A form that is made to break its parser", () => {
       good(bytesOf(...Array(1000).fill(rawPart('Content-Disposition: form-data; name="a"', "")), RAW_END)),
     ],
     ["a preamble of 60 KB of dashes", good(`${"-".repeat(60_000)}\r\n${RAW_END}`)],
-    ["boundaries that nearly are", good(`${`\r\n--${BOUNDARY.slice(0, -1)}`.repeat(2000)}${RAW_END}`)],
-    ["a body that is its boundary", good(`--${BOUNDARY}`)],
-    ["a body that is its closing boundary", good(RAW_END)],
+    ["near boundaries", good(`${`\r\n--${BOUNDARY.slice(0, -1)}`.repeat(2000)}${RAW_END}`)],
+    ["a body of the boundary only", good(`--${BOUNDARY}`)],
+    ["a body of the closing boundary only", good(RAW_END)],
     ["5,000 parameters", good(fileForm("x", `${"a=b;".repeat(2500)} x=y`))],
     ["a broken percent sign in filename*", good(fileForm("", "filename*=UTF-8''%E0%A4%A%zz%"))],
     [
@@ -219,31 +219,31 @@ describe("A form that is made to break its parser", () => {
     ["carriage returns only", good(Buffer.from(fileForm("x")).toString().replaceAll("\r\n", "\r"))],
     ["UTF-16", good(Buffer.from(Buffer.from(fileForm("x")).toString(), "utf16le"))],
     ["zero bytes", good(new Uint8Array(10_000))],
-    ["nothing", good("")],
+    ["an empty body", good("")],
     ["gzip", good(new Uint8Array([0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3]))],
     ["two files under one name", good(bytesOf(fileForm("x").slice(0, -RAW_END.length), fileForm("y")))],
-    ["a file cut off", good(fileForm("x".repeat(5000)).slice(0, 3000))],
-    ["a closing boundary cut off", good(fileForm("x").slice(0, -5))],
-  ])("A hostile form is refused and leaves nothing: %s.", async (_, [body, type]) => {
+    ["a truncated file", good(fileForm("x".repeat(5000)).slice(0, 3000))],
+    ["a truncated closing boundary", good(fileForm("x").slice(0, -5))],
+  ])("is rejected without a trace: %s", async (_, [body, type]) => {
     const home = await newTeam();
-    const answer = await refusedUpload(home, body, type);
+    const answer = await rejectedUpload(home, body, type);
     expect(answer.status).toBeGreaterThanOrEqual(400);
     expect(answer.status).toBeLessThan(500);
     expect((await home.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  // What a parser may make of these is its own affair.
+  // A parser can accept or reject these.
   test.each([
     ["a file name that never closes its quote", `filename="${"a".repeat(5000)}`],
     ["backslashes in a file name without end", `filename="${"\\".repeat(5001)}"`],
     ["quotes in a file name without end", `filename=${'"\\"'.repeat(2000)}`],
     ["a charset that does not exist", "filename*=utf-99''%41"],
     ["spaces between parameters without end", `${" ;".repeat(3000)}filename="a"${" ".repeat(3000)}`],
-  ])("A hostile form is read or refused: %s.", async (_, parameters) => {
+  ])("is stored or rejected with 400: %s", async (_, parameters) => {
     expect([200, 400]).toContain((await sendForm(await newTeam(), fileForm("x", parameters))).status);
   });
 
-  async function refusedUpload(home: Team, body: Uint8Array<ArrayBuffer>, type: string): Promise<Answer> {
+  async function rejectedUpload(home: Team, body: Uint8Array<ArrayBuffer>, type: string): Promise<Answer> {
     const answer = await home.call("POST", "/docs/v1/uploads", { body, headers: { "Content-Type": type } });
     expect((await env.BUCKET.list({ prefix: home.teamId })).objects).toEqual([]);
     const rows = await env.DB.prepare("select id from files where team_id = ?").bind(home.teamId).all();
@@ -255,7 +255,7 @@ describe("A form that is made to break its parser", () => {
 describe("A file over the limit of 1,000 bytes", () => {
   const tooLarge = filePart("x".repeat(1001)) + END;
 
-  test("A file over the limit is refused by its Content-Length before a byte of it is read.", async () => {
+  test("is rejected by its Content-Length before a byte is read", async () => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     let reads = 0;
     const pull = () => {
@@ -273,8 +273,11 @@ describe("A file over the limit of 1,000 bytes", () => {
 
   test.each<[string, () => CallOptions]>([
     ["without a Content-Length", () => formOf(streamOf(bytes(tooLarge)))],
-    ["with a true one", () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "1100" } })],
-  ])("A file over the limit is refused by counting, %s.", async (_, options) => {
+    [
+      "with a correct one",
+      () => ({ ...formOf(tooLarge), headers: { ...formOf("").headers, "Content-Length": "1100" } }),
+    ],
+  ])("is rejected by counting its bytes, %s", async (_, options) => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     const answer = await rejected(own, 413, "file_too_large", () => own.call("POST", UPLOADS, options()));
     expect(answer.body.message).toMatch(/\b1000 bytes/);
@@ -282,7 +285,7 @@ describe("A file over the limit of 1,000 bytes", () => {
     expect((await own.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("A file of exactly the limit is stored.", async () => {
+  test("is rejected, but a file of exactly 1,000 bytes is stored", async () => {
     const own = await teamWith({ maxUploadBytes: 1000 });
     const options = formOf(filePart("x".repeat(1000)) + END);
     expect((await own.call("POST", UPLOADS, options)).status).toBe(200);
@@ -290,10 +293,10 @@ describe("A file over the limit of 1,000 bytes", () => {
 });
 
 test.each<[string, string, string, (body: ReadableStream<Uint8Array>) => CallOptions]>([
-  ["An upload that stands still before the file", UPLOADS, "", formOf],
-  ["An upload that stands still within the file", UPLOADS, filePart().slice(0, -4), formOf],
-  ["JSON that stands still", USERS, '{"email":', (body) => formOf(body, "application/json")],
-])("%s is given up with 408.", async (_, path, start, send) => {
+  ["an upload that stalls before the file", UPLOADS, "", formOf],
+  ["an upload that stalls within the file", UPLOADS, filePart().slice(0, -4), formOf],
+  ["a JSON body that stalls", USERS, '{"email":', (body) => formOf(body, "application/json")],
+])("%s times out with 408", async (_, path, start, send) => {
   const own = await teamWith({ uploadIdleMilliseconds: 20 });
   const idle = () => new ReadableStream<Uint8Array>({ start: (controller) => controller.enqueue(bytes(start)) });
   await rejected(own, 408, "upload_timeout", () => own.call("POST", path, send(idle())));
@@ -301,18 +304,18 @@ test.each<[string, string, string, (body: ReadableStream<Uint8Array>) => CallOpt
 
 const SIZED_BOUNDARY = "canaryboundary";
 
-/** A form with its length stated, as a client over HTTP would send it: the quota reserves by it. */
-function sized(content: string, { cut = 0 } = {}) {
+/** A form with a Content-Length, as HTTP clients send it. The quota reserves that many bytes. */
+function sized(content: string, { missingBytes = 0 } = {}) {
   const text = `--${SIZED_BOUNDARY}\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n${content}\r\n--${SIZED_BOUNDARY}--\r\n`;
   const headers = {
     "Content-Type": `multipart/form-data; boundary=${SIZED_BOUNDARY}`,
     "Content-Length": String(text.length),
   };
-  return { body: text.slice(0, text.length - cut), headers, bytes: text.length };
+  return { body: text.slice(0, text.length - missingBytes), headers, bytes: text.length };
 }
 
-/** A worker that looks, whenever it begins to store a file, at what its team has reserved by then. */
-function watched(settings: Partial<Settings>) {
+/** Starts a Worker that records its team's peak reservation, whenever it begins to store a file. */
+function withPeak(settings: Partial<Settings>) {
   const peak = { files: 0, bytes: 0 };
   const worker = startWorker((deps) => {
     const { bytes, ...rest } = compose(withoutJobs, (all) => ({ ...all, settings: { ...all.settings, ...settings } }))(
@@ -334,15 +337,15 @@ function watched(settings: Partial<Settings>) {
 }
 
 describe("The quota of a team", () => {
-  const room = { maxTeamFiles: 5, maxTeamBytes: 1_000_000, maxUploadBytes: 100_000 };
+  const limits = { maxTeamFiles: 5, maxTeamBytes: 1_000_000, maxUploadBytes: 100_000 };
 
-  test("The quota of files is not overdrawn by thirty uploads at once.", async () => {
-    const { worker, peak } = watched(room);
+  test("is not exceeded in files by thirty parallel uploads", async () => {
+    const { worker, peak } = withPeak(limits);
     const team = await newTeam(worker);
     const uploads = await atOnce(30, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
     expect(tally(uploads)).toEqual({ 200: 5, file_limit_reached: 25 });
-    const rejected = uploads.find(({ status }) => status !== 200);
-    expect([rejected?.status, rejected?.body.message]).toEqual([
+    const excess = uploads.find(({ status }) => status !== 200);
+    expect([excess?.status, excess?.body.message]).toEqual([
       409,
       "A team can have at most 5 files. Delete files and retry.",
     ]);
@@ -352,10 +355,10 @@ describe("The quota of a team", () => {
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(5);
   });
 
-  test("The quota of bytes is not overdrawn by thirty uploads at once.", async () => {
+  test("is not exceeded in bytes by thirty parallel uploads", async () => {
     const one = sized("x".repeat(1000));
     const maxTeamBytes = 3 * one.bytes + 10;
-    const { worker, peak } = watched({ ...room, maxTeamFiles: 100, maxTeamBytes });
+    const { worker, peak } = withPeak({ ...limits, maxTeamFiles: 100, maxTeamBytes });
     const team = await newTeam(worker);
     const counts = tally(await atOnce(30, () => team.call("POST", "/docs/v1/uploads", one)));
     expect(counts["200"]).toBeGreaterThanOrEqual(3);
@@ -366,17 +369,17 @@ describe("The quota of a team", () => {
     expect((await usageOf(team)).bytes).toBeLessThanOrEqual(maxTeamBytes);
   });
 
-  test("An upload of unknown length counts by the largest that it may become.", async () => {
-    const team = await newTeam(workerWith({ ...room, maxTeamBytes: room.maxUploadBytes - 1 }));
+  test("counts an upload of unknown length with the largest possible size", async () => {
+    const team = await newTeam(workerWith({ ...limits, maxTeamBytes: limits.maxUploadBytes - 1 }));
     const answer = await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "small") });
     expect([answer.status, answer.body.code]).toEqual([413, "quota_exceeded"]);
     expect(answer.body.message).toBe("Storage quota (100 kB) exceeded. Delete files and retry.");
   });
 
   test.each(["-1000000", "NaN", "1e3", "0x10", "", "9".repeat(30)])(
-    "The quota is not tricked by a Content-Length of %j.",
+    "is not bypassed by a Content-Length of %j",
     async (stated) => {
-      const { worker, peak } = watched(room);
+      const { worker, peak } = withPeak(limits);
       const team = await newTeam(worker);
       const { body, headers } = sized("x".repeat(2000));
       const options = { body, headers: { ...headers, "Content-Length": stated } };
@@ -387,12 +390,12 @@ describe("The quota of a team", () => {
   );
 
   test.each<[string, (i: number) => Pick<ReturnType<typeof sized>, "body" | "headers">]>([
-    ["are cut off", () => sized("x".repeat(500), { cut: 20 })],
+    ["end early", () => sized("x".repeat(500), { missingBytes: 20 })],
     ["are empty", () => sized("")],
     ["are too large", () => sized("x".repeat(100_001))],
     ["have no file", () => ({ ...sized("x"), body: `--${SIZED_BOUNDARY}--\r\n` })],
-  ])("The quota is given back by twenty uploads that %s.", async (_, broken) => {
-    const team = await newTeam(workerWith(room));
+  ])("is released by twenty uploads that %s", async (_, broken) => {
+    const team = await newTeam(workerWith(limits));
     const answers = await atOnce(20, (i) => team.call("POST", "/docs/v1/uploads", broken(i)));
     for (const { status } of answers) expect([400, 409, 413]).toContain(status);
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
@@ -400,11 +403,11 @@ describe("The quota of a team", () => {
     expect((await team.call("POST", "/docs/v1/uploads", sized("fits again"))).status).toBe(200);
   });
 
-  test("The quota is given back when storing fails, once nothing can still be written.", async () => {
-    const team = await newTeam(workerWith(room));
+  test("is released after storing fails, once no write is possible", async () => {
+    const team = await newTeam(workerWith(limits));
     const broken = startWorker((deps) => ({
       ...deps,
-      settings: { ...deps.settings, ...room },
+      settings: { ...deps.settings, ...limits },
       bytes: {
         ...deps.bytes,
         put: async () => {
@@ -421,26 +424,26 @@ describe("The quota of a team", () => {
     expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
   });
 
-  test("The quota is not got past by a Content-Length that is too short.", async () => {
-    const team = await newTeam(workerWith({ ...room, maxTeamBytes: 1000 }));
+  test("is not bypassed by a Content-Length that is too small", async () => {
+    const team = await newTeam(workerWith({ ...limits, maxTeamBytes: 1000 }));
     const options = formOf(filePart("x".repeat(2000)) + END);
     const headers = { ...options.headers, "Content-Length": "10" };
     await rejected(team, 413, "file_too_large", () => team.call("POST", UPLOADS, { ...options, headers }));
   });
 
-  test("The quota is given back by deletions once each, however often they are sent.", async () => {
-    const team = await newTeam(workerWith(room));
+  test("is released once per deleted file, even if the deletion is repeated", async () => {
+    const team = await newTeam(workerWith(limits));
     const uploads = await atOnce(5, (i) => team.call("POST", "/docs/v1/uploads", sized(`file ${i}`)));
     expect((await team.call("POST", "/docs/v1/uploads", sized("one more"))).body.code).toBe("file_limit_reached");
     const [path = ""] = uploads.map(({ headers }) => headers.get("Location") ?? "");
     await atOnce(5, () => team.call("DELETE", path));
     expect((await usageOf(team)).files).toBe(4);
-    const again = await atOnce(5, () => team.call("POST", "/docs/v1/uploads", sized("again")));
-    expect(tally(again)).toEqual({ 200: 1, file_limit_reached: 4 });
+    const later = await atOnce(5, () => team.call("POST", "/docs/v1/uploads", sized("again")));
+    expect(tally(later)).toEqual({ 200: 1, file_limit_reached: 4 });
   });
 
-  test("The quota of one team is nothing to another.", async () => {
-    const worker = workerWith(room);
+  test("does not affect another team", async () => {
+    const worker = workerWith(limits);
     const [full, empty] = await Promise.all([newTeam(worker), newTeam(worker)]);
     await atOnce(5, () => full.call("POST", "/docs/v1/uploads", sized("x")));
     expect((await full.call("POST", "/docs/v1/uploads", sized("x"))).code).toBe("file_limit_reached");

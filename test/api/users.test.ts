@@ -36,12 +36,23 @@ const verifies = (password: string, hash: string) =>
 const quickTeam = () => newTeam(startWorker(withoutHashing));
 
 /** Values that are too long, too short, of another type or with unstorable characters. POST and PATCH reject each. */
-const invalidEmails = ["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a@münchen.de"].concat(
-  ["a\u0000@b.de", "a@b.de\n.de", `${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`],
-);
+const invalidEmails = [
+  "",
+  "ada",
+  "a@b",
+  "a@@b.de",
+  "a b@c.de",
+  "a..b@c.de",
+  "a@b..de",
+  "a@-b.de",
+  "a@münchen.de",
+].concat(["a\u0000@b.de", "a@b.de\n.de", `${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`]);
 const invalidFields: [field: string, value: unknown][] = [
   ...[...invalidEmails, null, 7, ["a@b.de"]].map((email): [string, unknown] => ["email", email]),
-  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((password): [string, unknown] => ["password", password]),
+  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((password): [string, unknown] => [
+    "password",
+    password,
+  ]),
   ...["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}].flatMap((name): [string, unknown][] => [
     ["firstName", name],
     ["lastName", name],

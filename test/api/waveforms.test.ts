@@ -286,7 +286,7 @@ describe("The body of a waveform", () => {
   });
 });
 
-test("A preflight allows PUT from another origin", async () => {
+test("a preflight allows PUT from another origin", async () => {
   const headers = { Origin: "https://app.example", "Access-Control-Request-Method": "PUT" };
   const preflight = await call("OPTIONS", pathOf(UNKNOWN), { headers });
   expect(preflight.status).toBe(204);

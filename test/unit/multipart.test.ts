@@ -16,13 +16,13 @@ type Bytes = Uint8Array<ArrayBuffer>;
 const encode = (text: string): Bytes => new Uint8Array(new TextEncoder().encode(text));
 const decode = (bytes: Uint8Array): string => new TextDecoder("utf-8", { fatal: false, ignoreBOM: true }).decode(bytes);
 
-function concat(...pieces: (string | Uint8Array)[]): Bytes {
-  const all = pieces.map((piece) => (typeof piece === "string" ? encode(piece) : piece));
-  const whole = new Uint8Array(all.reduce((sum, piece) => sum + piece.length, 0));
+function concat(...chunks: (string | Uint8Array)[]): Bytes {
+  const all = chunks.map((chunk) => (typeof chunk === "string" ? encode(chunk) : chunk));
+  const whole = new Uint8Array(all.reduce((sum, chunk) => sum + chunk.length, 0));
   let offset = 0;
-  for (const piece of all) {
-    whole.set(piece, offset);
-    offset += piece.length;
+  for (const chunk of all) {
+    whole.set(chunk, offset);
+    offset += chunk.length;
   }
   return whole;
 }
@@ -34,10 +34,10 @@ const file = (content: string | Uint8Array = "content", disposition = 'name="fil
   part(`Content-Disposition: form-data; ${disposition}\r\nContent-Type: audio/mpeg`, content);
 const text = (name: string, content = "value") => part(`Content-Disposition: form-data; name="${name}"`, content);
 
-/** A body that counts what was asked of it and whether it was cancelled. */
+/** A body that counts the chunks read from it, and notes whether it was canceled. */
 function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error = "close") {
   const iterator = chunks[Symbol.iterator]();
-  const seen = { chunks: 0, cancelled: false };
+  const seen = { chunks: 0, isCanceled: false };
   const stalled = Promise.withResolvers<void>();
   const body = new ReadableStream<Uint8Array>(
     {
@@ -54,7 +54,7 @@ function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error =
         }
       },
       cancel() {
-        seen.cancelled = true;
+        seen.isCanceled = true;
       },
     },
     { highWaterMark: 0 },
@@ -62,11 +62,11 @@ function streamOf(chunks: Iterable<Uint8Array>, end: "close" | "stall" | Error =
   return { body, seen, stalled: stalled.promise };
 }
 
-function* cut(bytes: Uint8Array, size: number) {
+function* split(bytes: Uint8Array, size: number) {
   for (let start = 0; start < bytes.length; start += size) yield bytes.slice(start, start + size);
 }
 
-function* cutAt(bytes: Uint8Array, places: number[]) {
+function* splitAt(bytes: Uint8Array, places: number[]) {
   let start = 0;
   for (const place of [...places.filter((place) => place < bytes.length).sort((a, b) => a - b), bytes.length]) {
     yield bytes.slice(start, place);
@@ -74,14 +74,14 @@ function* cutAt(bytes: Uint8Array, places: number[]) {
   }
 }
 
-/** The same bytes, as a request's own stream would bring them and in awkward pieces (some of them empty). */
+/** Streams of the same bytes: as a request delivers them, and in chunks of awkward sizes (some of them empty). */
 const DELIVERIES: [string, (bytes: Bytes) => ReadableStream<Uint8Array>][] = [
   ["at once, from a byte stream", (bytes) => new Response(bytes).body as ReadableStream<Uint8Array>],
   ["at once", (bytes) => streamOf([bytes]).body],
-  ["byte by byte", (bytes) => streamOf(cut(bytes, 1)).body],
-  ["in pieces shorter than a boundary", (bytes) => streamOf(cut(bytes, 7)).body],
-  ["in pieces about as long as a boundary", (bytes) => streamOf(cut(bytes, BOUNDARY.length + 3)).body],
-  ["with empty pieces between", (bytes) => streamOf([...cut(bytes, 11)].flatMap((b) => [new Uint8Array(), b])).body],
+  ["byte by byte", (bytes) => streamOf(split(bytes, 1)).body],
+  ["in chunks shorter than a boundary", (bytes) => streamOf(split(bytes, 7)).body],
+  ["in chunks about as long as a boundary", (bytes) => streamOf(split(bytes, BOUNDARY.length + 3)).body],
+  ["with empty chunks between", (bytes) => streamOf([...split(bytes, 11)].flatMap((b) => [new Uint8Array(), b])).body],
 ];
 
 interface Taken {
@@ -90,15 +90,15 @@ interface Taken {
 }
 
 async function collect(name: string, bytes: AsyncIterable<Uint8Array>): Promise<Taken> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of bytes) pieces.push(piece.slice());
-  return { name, bytes: concat(...pieces) };
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of bytes) chunks.push(chunk.slice());
+  return { name, bytes: concat(...chunks) };
 }
 
 const read = (body: ReadableStream<Uint8Array> | null, type = TYPE, limits = LIMITS) =>
   readMultipartFile(body, type, limits, collect);
 
-const refusal = async (result: Promise<unknown>): Promise<AppError> => {
+const errorOf = async (result: Promise<unknown>): Promise<AppError> => {
   const error = await result.then(
     (value) => expect.fail(`accepted: ${JSON.stringify(value)}`),
     (thrown: unknown) => thrown,
@@ -107,19 +107,19 @@ const refusal = async (result: Promise<unknown>): Promise<AppError> => {
   return error as AppError;
 };
 
-/** The clock stands still until it is told to go on: how long a read really takes does not matter. */
+/** Stops the clock until a test advances it, so that the real duration of a read does not matter. */
 const stopClock = () => vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "Date"] });
 afterEach(() => void vi.useRealTimers());
 
-/** Whatever can happen without time passing has happened. */
-async function quiet(): Promise<void> {
+/** Waits until everything has happened that needs no time to pass. */
+async function settle(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Reads a body that comes to stand still, lets the time that it may do so go by, and gives the refusal. */
-async function refusalOfStalled({ body, stalled }: ReturnType<typeof streamOf>): Promise<AppError> {
+/** Reads a body that stalls until it times out. @returns the error */
+async function errorOfStalled({ body, stalled }: ReturnType<typeof streamOf>): Promise<AppError> {
   stopClock();
-  const error = refusal(read(body));
+  const error = errorOf(read(body));
   await stalled;
   await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
   return error;
@@ -127,14 +127,14 @@ async function refusalOfStalled({ body, stalled }: ReturnType<typeof streamOf>):
 
 const never = async () => expect.fail("take was called");
 
-/** What becomes of a form: the file as text, or the code of the refusal. */
+/** Returns the file as text, or the error code. */
 const outcome = (result: Promise<Taken>) =>
   result.then(
     ({ name, bytes }) => ({ name, content: decode(bytes) }),
     (error: unknown) => (error instanceof AppError ? error.code : Promise.reject(error)),
   );
 
-/** Reads a form in every delivery; a failure names the delivery. */
+/** Reads a form from every kind of stream. A failure names the stream. */
 async function expectEach(bytes: Bytes, expected: unknown, note = "") {
   for (const [delivery, deliver] of DELIVERIES) {
     const actual = await outcome(read(deliver(bytes), TYPE, { ...LIMITS, maxFileBytes: 2000 }));
@@ -142,8 +142,8 @@ async function expectEach(bytes: Bytes, expected: unknown, note = "") {
   }
 }
 
-describe("A form, however it arrives", () => {
-  it("A form is read, however it arrives.", async () => {
+describe("A form", () => {
+  it("is read from any stream", async () => {
     const forms: [string, Bytes, string][] = [
       ["one file", form(file("content")), "content"],
       ["text parts around the file", form(text("a"), file("content"), text("b")), "content"],
@@ -162,7 +162,7 @@ describe("A form, however it arrives", () => {
       ],
       ["a folded header", form(file("content", 'name="file";\r\n filename="a.mp3"')), "content"],
       ["header names in upper case", form(part('CONTENT-DISPOSITION: Form-Data; NAME="file"; FILENAME=a')), "content"],
-      ["content that nearly is a boundary", form(file(NEARLY)), NEARLY],
+      ["content that resembles a boundary", form(file(NEARLY)), NEARLY],
       ["content that ends in line breaks", form(file("a\r\n\r\n\r")), "a\r\n\r\n\r"],
       ["a nested multipart as the file", form(file(NESTED)), NESTED],
       ["one byte", form(file("x")), "x"],
@@ -178,9 +178,9 @@ describe("A form, however it arrives", () => {
         form(file(`x\n--${BOUNDARY}\r--${BOUNDARY}--`)),
         `x\n--${BOUNDARY}\r--${BOUNDARY}--`,
       ],
-      ["text behind the closing boundary", concat(form(file()).slice(0, -2), "x"), "content"],
+      ["text after the closing boundary", concat(form(file()).slice(0, -2), "x"), "content"],
       [
-        "padding behind every boundary",
+        "padding after every boundary",
         encode(decode(form(text("a"), file())).replaceAll(`${BOUNDARY}\r`, `${BOUNDARY}\t \r`)),
         "content",
       ],
@@ -192,10 +192,10 @@ describe("A form, however it arrives", () => {
 
   it.each<[string, string, [string, Bytes][]]>([
     [
-      "because it isn't whole",
+      "if it is incomplete",
       "malformed_multipart",
       [
-        ["nothing", encode("")],
+        ["an empty body", encode("")],
         ["text that is not multipart", encode('{"file": "a.mp3"}')],
         ["another boundary than announced", encode(decode(form(file())).replaceAll(BOUNDARY, "other"))],
         ["no closing boundary", file()],
@@ -208,8 +208,8 @@ describe("A form, however it arrives", () => {
       "malformed_multipart",
       [
         ["a boundary within the headers", form(`--${BOUNDARY}\r\nContent-Disposition: form-data\r\n`)],
-        ["two boundaries in turn", form(`--${BOUNDARY}\r\n`, file())],
-        ["something behind the boundary", encode(decode(form(file())).replace("\r\nCon", "x\r\nCon"))],
+        ["two boundaries in sequence", form(`--${BOUNDARY}\r\n`, file())],
+        ["text after the boundary", encode(decode(form(file())).replace("\r\nCon", "x\r\nCon"))],
         ["content with a line that begins with the boundary", form(file(`x\r\n--${BOUNDARY}X\r\ny`))],
         ["the same before the first part", concat(`--${BOUNDARY}X\r\n\r\n`, form(file()))],
         [
@@ -221,7 +221,7 @@ describe("A form, however it arrives", () => {
           "a part of headers only, without the line break of its content",
           form(`--${BOUNDARY}\r\nContent-Disposition: form-data; name="a"\r\n\r\n`.slice(0, -2), "\r\n", file()),
         ],
-        ["a boundary right behind a boundary", form(`--${BOUNDARY}\r\n--${BOUNDARY}--\r\n`)],
+        ["a boundary right after a boundary", form(`--${BOUNDARY}\r\n--${BOUNDARY}--\r\n`)],
       ],
     ],
     [
@@ -245,7 +245,7 @@ describe("A form, however it arrives", () => {
       ],
     ],
     [
-      "for its size beside the file",
+      "for its size without the file",
       "malformed_multipart",
       [
         ["a header block over 16 KiB", form(part(`X: ${"x".repeat(17_000)}`))],
@@ -256,7 +256,7 @@ describe("A form, however it arrives", () => {
       ],
     ],
     [
-      "for want of a file",
+      "for a missing file",
       "file_missing",
       [
         ["no part at all", form()],
@@ -264,7 +264,7 @@ describe("A form, however it arrives", () => {
         ["a part `file` without a file name", form(text("file", "x".repeat(2000)))],
         ["a file under another name", form(file("x", 'name="audio"; filename="a"'))],
         ["a file under no name", form(file("x", 'filename="a"'))],
-        ["the form of a browser where no file was chosen", form(file("", 'name="file"; filename=""'))],
+        ["the form of a browser without a chosen file", form(file("", 'name="file"; filename=""'))],
       ],
     ],
     ["for an empty file", "file_empty", [["an empty file", form(file(""))]]],
@@ -277,11 +277,11 @@ describe("A form, however it arrives", () => {
       ],
     ],
     ["for the size of the file", "file_too_large", [["a file one byte too large", form(file("x".repeat(2001)))]]],
-  ])("A form is refused %s.", async (_, code, forms) => {
+  ])("is rejected %s", async (_, code, forms) => {
     for (const [kind, bytes] of forms) await expectEach(bytes, code, kind);
   });
 
-  it("A form tells the name of its file.", async () => {
+  it("contains the name of its file", async () => {
     const names: [string, string, string][] = [
       ["any script", 'filename="Früh 早 🎧.mp3"', "Früh 早 🎧.mp3"],
       ["no quotes", "filename=voilà", "voilà"],
@@ -299,7 +299,7 @@ describe("A form, however it arrives", () => {
       ["filename* before filename", "filename*=utf-8'en'%E6%97%A9.mp3; filename=\"_.mp3\"", "早.mp3"],
       ["filename* after filename", "filename=\"_.mp3\"; filename*=UTF-8''%E6%97%A9.mp3", "早.mp3"],
       ["filename* in Latin-1", "filename*=ISO-8859-1''%E9t%E9.mp3", "été.mp3"],
-      ["filename* that is no such thing", 'filename*=plain.mp3; filename="a.mp3"', "a.mp3"],
+      ["a malformed filename*", 'filename*=plain.mp3; filename="a.mp3"', "a.mp3"],
       ["bytes that aren't UTF-8 in filename*", "filename*=UTF-8''%FF.mp3", "\uFFFD.mp3"],
       ["a name of an object's member", 'filename="__proto__"; __proto__="x"', "__proto__"],
     ];
@@ -314,11 +314,11 @@ describe("The Content-Type of a form", () => {
     ["quoted", `multipart/form-data; boundary="${BOUNDARY}"`],
     ["among other parameters", `multipart/form-data; charset=utf-8; boundary=${BOUNDARY} ; x="y"`],
     ["in upper case", `Multipart/Form-Data; BOUNDARY=${BOUNDARY}`],
-  ])("The Content-Type may give the boundary %s.", async (_, type) => {
+  ])("can contain the boundary %s", async (_, type) => {
     expect(decode((await read(streamOf([form(file())]).body, type)).bytes)).toBe("content");
   });
 
-  it("The Content-Type may give a boundary of 70 characters, also with colons and spaces.", async () => {
+  it("can contain a boundary of 70 characters with colons and spaces", async () => {
     const boundary = `'()+_,-./:=? ${"x".repeat(57)}`;
     const body = encode(decode(form(file())).replaceAll(BOUNDARY, boundary));
     const taken = await read(streamOf([body]).body, `multipart/form-data; boundary="${boundary}"`);
@@ -330,18 +330,18 @@ describe("The Content-Type of a form", () => {
     ["an empty boundary", "multipart/form-data; boundary="],
     ["an empty boundary in quotes", 'multipart/form-data; boundary=""'],
     ["a boundary of 71 characters", `multipart/form-data; boundary=${"x".repeat(71)}`],
-  ])("The Content-Type is refused with %s.", async (_, type) => {
+  ])("is rejected with %s", async (_, type) => {
     const { body, seen } = streamOf([form(file())]);
-    expect((await refusal(read(body, type))).code).toBe("malformed_multipart");
-    expect(seen).toEqual({ chunks: 1, cancelled: false });
+    expect((await errorOf(read(body, type))).code).toBe("malformed_multipart");
+    expect(seen).toEqual({ chunks: 1, isCanceled: false });
     expect(body.locked).toBe(false);
   });
 });
 
 describe("The limits of a form", () => {
-  it("A file is counted while it arrives, and the refusal names the limit.", async () => {
+  it("apply to a file while it arrives, and are named in the error", async () => {
     const chunks = [file(new Uint8Array(60_000)).slice(0, -2), new Uint8Array(60_000)];
-    const error = await refusalOfStalled(streamOf(chunks, "stall"));
+    const error = await errorOfStalled(streamOf(chunks, "stall"));
     expect(error.code).toBe("file_too_large");
     expect(error.message).toContain("100000 bytes");
   });
@@ -349,72 +349,72 @@ describe("The limits of a form", () => {
   it.each<[string, (padding: Uint8Array) => Bytes]>([
     ["before the first boundary", (padding) => concat(padding, "\r\n", form(file()))],
     ["after the last boundary", (padding) => concat(form(file()), padding)],
-  ])("Bytes %s count into the whole.", async (_, pad) => {
+  ])("include bytes %s", async (_, pad) => {
     const spare = ALLOWED_BODY_BYTES - pad(new Uint8Array()).length;
     const exact = pad(new Uint8Array(spare));
-    expect(decode((await read(streamOf(cut(exact, 4096)).body)).bytes)).toBe("content");
+    expect(decode((await read(streamOf(split(exact, 4096)).body)).bytes)).toBe("content");
     const over = pad(new Uint8Array(spare + 1));
-    expect((await refusal(read(streamOf(cut(over, 4096)).body))).code).toBe("body_too_large");
+    expect((await errorOf(read(streamOf(split(over, 4096)).body))).code).toBe("body_too_large");
   });
 
-  it("A header block may have exactly 16 KiB.", async () => {
+  it("allow headers of exactly 16 KiB", async () => {
     const disposition = 'Content-Disposition: form-data; name="file"; filename="a"';
     const filler = 16 * 1024 - `\r\n${disposition}\r\nX: \r\n\r\n`.length;
     const padded = (bytes: number) => form(part(`${disposition}\r\nX: ${"x".repeat(bytes)}`));
-    expect(decode((await read(streamOf(cut(padded(filler), 100)).body)).bytes)).toBe("content");
-    expect((await refusal(read(streamOf(cut(padded(filler + 1), 100)).body))).code).toBe("malformed_multipart");
+    expect(decode((await read(streamOf(split(padded(filler), 100)).body)).bytes)).toBe("content");
+    expect((await errorOf(read(streamOf(split(padded(filler + 1), 100)).body))).code).toBe("malformed_multipart");
   });
 
-  it.each([1, 1000, 1_000_000])("Endless headers are given up early, in pieces of %i bytes.", async (size) => {
-    // Not given up within these 18,000 bytes, it would end in a timeout.
+  it.each([1, 1000, 1_000_000])("reject endless headers early, in chunks of %i bytes", async (size) => {
+    // If these 18,000 bytes are not rejected, the body times out.
     const endless = concat(`--${BOUNDARY}\r\nX: `, "x".repeat(18_000)).slice(0, 18_000);
-    const error = await refusalOfStalled(streamOf(cut(endless, size), "stall"));
+    const error = await errorOfStalled(streamOf(split(endless, size), "stall"));
     expect(error.code).toBe("malformed_multipart");
     expect(error.message).toContain("16384 bytes");
   });
 
-  it("A hundred parts are too many, and the refusal says so.", async () => {
-    const error = await refusal(read(streamOf([form(...Array(100).fill(text("a")), file())]).body));
+  it("reject a hundred parts, and are named in the error", async () => {
+    const error = await errorOf(read(streamOf([form(...Array(100).fill(text("a")), file())]).body));
     expect(error.code).toBe("malformed_multipart");
     expect(error.message).toContain("10 text parts");
   });
 });
 
-describe("The call that takes the file", () => {
+describe("The callback", () => {
   it.each<[string, Bytes, string]>([
     ["is empty", form(file("")), "file_empty"],
     ["is missing", form(text("a")), "file_missing"],
     [
-      "breaks off before its first byte",
+      "ends before its first byte",
       form(file()).slice(0, decode(form(file())).indexOf("content")),
       "malformed_multipart",
     ],
-  ])("The call is not made when the file %s.", async (_, bytes, code) => {
-    const result = readMultipartFile(streamOf(cut(bytes, 1)).body, TYPE, LIMITS, never);
-    expect((await refusal(result)).code).toBe(code);
+  ])("is not called if the file %s", async (_, bytes, code) => {
+    const result = readMultipartFile(streamOf(split(bytes, 1)).body, TYPE, LIMITS, never);
+    expect((await errorOf(result)).code).toBe(code);
   });
 
-  it("The call is not made when there is no body.", async () => {
-    expect((await refusal(readMultipartFile(null, TYPE, LIMITS, never))).code).toBe("malformed_multipart");
+  it("is not called without a body", async () => {
+    expect((await errorOf(readMultipartFile(null, TYPE, LIMITS, never))).code).toBe("malformed_multipart");
   });
 
-  it("The call's result is the result.", async () => {
+  it("returns the result", async () => {
     expect(await readMultipartFile(streamOf([form(file())]).body, TYPE, LIMITS, async () => 42)).toBe(42);
   });
 
-  it("The call draws the body, of which nothing is read ahead.", async () => {
-    const { body, seen } = streamOf(cut(form(file(new Uint8Array(50_000))), 1000));
+  it("pulls the body, of which nothing is read in advance", async () => {
+    const { body, seen } = streamOf(split(form(file(new Uint8Array(50_000))), 1000));
     await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
       let taken = 0;
-      for await (const piece of bytes) {
-        taken += piece.length;
+      for await (const chunk of bytes) {
+        taken += chunk.length;
         expect(seen.chunks).toBeLessThanOrEqual(Math.ceil(taken / 1000) + 1);
       }
     });
   });
 
-  it("The call sees the end of the bytes only after the end of the form.", async () => {
-    const { body, seen } = streamOf(cut(form(file(), text("a")), 10));
+  it("sees the end of the bytes only after the end of the form", async () => {
+    const { body, seen } = streamOf(split(form(file(), text("a")), 10));
     const chunks = Math.ceil(form(file(), text("a")).length / 10);
     await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
       await collect(name, bytes);
@@ -425,43 +425,43 @@ describe("The call that takes the file", () => {
   it.each<[string, Bytes, "close" | Error, string]>([
     ["a second file", form(file(), file()), "close", "too_many_files"],
     ["a missing end", file(), "close", "malformed_multipart"],
-    ["a client that went away", file(), new Error("gone"), "malformed_multipart"],
+    ["a disconnected client", file(), new Error("gone"), "malformed_multipart"],
     ["too large a file", form(file(new Uint8Array(100_001))), "close", "file_too_large"],
-  ])("The call is told of %s, and its end is waited for.", async (_, bytes, end, code) => {
+  ])("gets the error of %s, which is thrown once it has settled", async (_, bytes, end, code) => {
     const events: unknown[] = [];
-    const settle = Promise.withResolvers<void>();
-    const told = Promise.withResolvers<void>();
-    const result = readMultipartFile(streamOf(cut(bytes, 10), end).body, TYPE, LIMITS, async (name, taken) => {
+    const release = Promise.withResolvers<void>();
+    const hasError = Promise.withResolvers<void>();
+    const result = readMultipartFile(streamOf(split(bytes, 10), end).body, TYPE, LIMITS, async (name, taken) => {
       await collect(name, taken).catch((error: unknown) => events.push(error));
-      told.resolve();
-      await settle.promise;
+      hasError.resolve();
+      await release.promise;
       events.push("settled");
     }).finally(() => events.push("rejected"));
-    const error = refusal(result);
-    await told.promise;
-    settle.resolve();
+    const error = errorOf(result);
+    await hasError.promise;
+    release.resolve();
     expect((await error).code).toBe(code);
     expect(events).toEqual([await error, "settled", "rejected"]);
   });
 
-  it("The call can't hide what is wrong behind an error of its own.", async () => {
-    const result = readMultipartFile(streamOf(cut(file(), 10)).body, TYPE, LIMITS, (name, bytes) =>
+  it("cannot replace the error of the form by its own", async () => {
+    const result = readMultipartFile(streamOf(split(file(), 10)).body, TYPE, LIMITS, (name, bytes) =>
       collect(name, bytes).catch(() => Promise.reject(new Error("aborted"))),
     );
-    expect((await refusal(result)).code).toBe("malformed_multipart");
+    expect((await errorOf(result)).code).toBe("malformed_multipart");
   });
 
-  it("A call that stops early leaves a form that is still checked.", async () => {
+  it("can stop early, and the rest of the form is still checked", async () => {
     for (const bytes of [form(file("x".repeat(1000)), file()), file("x".repeat(1000))]) {
-      const first = readMultipartFile(streamOf(cut(bytes, 10)).body, TYPE, LIMITS, async (_, pieces) => {
-        for await (const _piece of pieces) break;
+      const first = readMultipartFile(streamOf(split(bytes, 10)).body, TYPE, LIMITS, async (_, chunks) => {
+        for await (const _chunk of chunks) break;
       });
-      await refusal(first);
-      await refusal(readMultipartFile(streamOf(cut(bytes, 10)).body, TYPE, LIMITS, async () => {}));
+      await errorOf(first);
+      await errorOf(readMultipartFile(streamOf(split(bytes, 10)).body, TYPE, LIMITS, async () => {}));
     }
   });
 
-  it("A call that leaves a read behind does no harm.", async () => {
+  it("can leave a read unfinished", async () => {
     const body = new Response(form(file())).body as ReadableStream<Uint8Array>;
     await readMultipartFile(body, TYPE, LIMITS, async (_, bytes) => {
       const iterator = bytes[Symbol.asyncIterator]();
@@ -471,39 +471,39 @@ describe("The call that takes the file", () => {
   });
 
   it.each([
-    ["at once", () => Promise.reject(new Error("disk full"))],
+    ["immediately", () => Promise.reject(new Error("disk full"))],
     [
       "midway",
       async (_: string, bytes: AsyncIterable<Uint8Array>) => {
-        for await (const _piece of bytes) throw new Error("disk full");
+        for await (const _chunk of bytes) throw new Error("disk full");
       },
     ],
     [
-      "with a read left behind",
+      "with an unfinished read",
       async (_: string, bytes: AsyncIterable<Uint8Array>) => {
         void bytes[Symbol.asyncIterator]().next();
         throw new Error("disk full");
       },
     ],
-  ])("A call that throws %s ends the reading with its own error, when the body is drained.", async (_, take) => {
-    const chunks = [...cut(form(file("x".repeat(1000))), 100)];
+  ])("throws its own error %s, once the body is drained", async (_, take) => {
+    const chunks = [...split(form(file("x".repeat(1000))), 100)];
     const { body, seen } = streamOf(chunks);
     await expect(readMultipartFile(body, TYPE, LIMITS, take)).rejects.toThrow("disk full");
-    expect(seen).toEqual({ chunks: chunks.length, cancelled: false });
+    expect(seen).toEqual({ chunks: chunks.length, isCanceled: false });
     expect(body.locked).toBe(false);
   });
 
-  it("The call gets pieces that stay as they are when more is read.", async () => {
+  it("gets chunks that do not change when more is read", async () => {
     const content = encode(`\r\n--${BOUNDARY.slice(0, 9)}\r\n-`.repeat(300));
     const body = new Response(form(file(content))).body as ReadableStream<Uint8Array>;
     const taken = await read(body);
     expect(taken.bytes).toEqual(content);
-    const { body: split } = streamOf(cut(form(file(content)), 5));
-    expect((await read(split)).bytes).toEqual(content);
+    const { body: inChunks } = streamOf(split(form(file(content)), 5));
+    expect((await read(inChunks)).bytes).toEqual(content);
   });
 });
 
-describe("A body that is refused", () => {
+describe("A rejected body", () => {
   const REST = 50;
   const rest = Array<Uint8Array>(REST).fill(new Uint8Array(100));
 
@@ -514,59 +514,59 @@ describe("A body that is refused", () => {
     ["a second file", concat(file(), file()), "too_many_files"],
     ["too large a file", file(new Uint8Array(LIMITS.maxFileBytes + 1)), "file_too_large"],
     ["too large a body", concat(form(file()), new Uint8Array(ALLOWED_BODY_BYTES)), "body_too_large"],
-  ])("A body that is refused for %s is read to its end first.", async (_, bytes, code) => {
+  ])("is first read to its end if it has %s", async (_, bytes, code) => {
     const { body, seen } = streamOf([bytes, ...rest]);
-    expect((await refusal(read(body))).code).toBe(code);
-    expect(seen).toEqual({ chunks: 1 + REST, cancelled: false });
+    expect((await errorOf(read(body))).code).toBe(code);
+    expect(seen).toEqual({ chunks: 1 + REST, isCanceled: false });
     expect(body.locked).toBe(false);
     const { readable, writable } = new IdentityTransformStream();
-    const refused = refusal(read(readable));
+    const error = errorOf(read(readable));
     const writer = writable.getWriter();
-    for (const piece of [bytes, ...rest]) await writer.write(piece);
+    for (const chunk of [bytes, ...rest]) await writer.write(chunk);
     await writer.close();
-    expect((await refused).code).toBe(code);
+    expect((await error).code).toBe(code);
   });
 
-  it("A body that is refused is drained only when the call has settled, and before the reading rejects.", async () => {
+  it("is drained after the callback has settled, and before the error is thrown", async () => {
     const { body, seen } = streamOf([file(), file(), ...rest]);
     const result = readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
       await collect(name, bytes).catch(() => {});
-      await quiet();
+      await settle();
       expect(seen.chunks).toBe(2);
       throw new Error("cleaned up");
     });
-    expect((await refusal(result)).code).toBe("too_many_files");
+    expect((await errorOf(result)).code).toBe("too_many_files");
     expect(seen.chunks).toBe(2 + REST);
   });
 
-  it("A body that is refused is drained of as much as a body may have, and no more.", async () => {
-    const piece = new Uint8Array(10_000);
-    const { body, seen } = streamOf([part("broken"), ...Array<Uint8Array>(100).fill(piece)]);
-    expect((await refusal(read(body))).code).toBe("malformed_multipart");
-    expect(seen).toEqual({ chunks: 1 + Math.ceil(ALLOWED_BODY_BYTES / piece.length), cancelled: false });
+  it("is drained up to the size limit of a body", async () => {
+    const chunk = new Uint8Array(10_000);
+    const { body, seen } = streamOf([part("broken"), ...Array<Uint8Array>(100).fill(chunk)]);
+    expect((await errorOf(read(body))).code).toBe("malformed_multipart");
+    expect(seen).toEqual({ chunks: 1 + Math.ceil(ALLOWED_BODY_BYTES / chunk.length), isCanceled: false });
     expect(body.locked).toBe(false);
   });
 
   it.each<[string, "stall" | Error]>([
-    ["stands still", "stall"],
-    ["breaks off", new Error("gone")],
-  ])("A body that is refused keeps its error where the rest %s.", async (_, end) => {
+    ["stalls", "stall"],
+    ["ends with an error", new Error("gone")],
+  ])("keeps its error if the rest %s", async (_, end) => {
     const stream = streamOf([part("broken"), ...rest], end);
     const { body, seen } = stream;
-    const error = await (end === "stall" ? refusalOfStalled(stream) : refusal(read(body)));
+    const error = await (end === "stall" ? errorOfStalled(stream) : errorOf(read(body)));
     expect(error.message).toContain("broken header");
-    expect(seen).toEqual({ chunks: 1 + REST, cancelled: false });
+    expect(seen).toEqual({ chunks: 1 + REST, isCanceled: false });
   });
 
-  it("A body is not read on after a timeout.", async () => {
+  it("is not read after a timeout", async () => {
     let reads = 0;
-    const asked = Promise.withResolvers<void>();
+    const isPulled = Promise.withResolvers<void>();
     const late = Promise.withResolvers<void>();
     const body = new ReadableStream<Uint8Array>(
       {
         async pull(controller) {
           reads += 1;
-          asked.resolve();
+          isPulled.resolve();
           await late.promise;
           controller.enqueue(file());
         },
@@ -574,20 +574,20 @@ describe("A body that is refused", () => {
       { highWaterMark: 0 },
     );
     stopClock();
-    const error = refusal(read(body));
-    await asked.promise;
+    const error = errorOf(read(body));
+    await isPulled.promise;
     await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
     expect((await error).code).toBe("upload_timeout");
     late.resolve();
-    await quiet();
+    await settle();
     expect(reads).toBe(1);
   });
 });
 
-describe("A body that goes wrong by itself", () => {
-  it("A body that breaks off is refused with the stream's error as the cause.", async () => {
+describe("An interrupted body", () => {
+  it("is rejected with the stream's error as the cause", async () => {
     const gone = new Error("gone");
-    const error = await refusal(read(streamOf([file()], gone).body));
+    const error = await errorOf(read(streamOf([file()], gone).body));
     expect(error.code).toBe("malformed_multipart");
     expect(error.cause).toBe(gone);
   });
@@ -596,47 +596,47 @@ describe("A body that goes wrong by itself", () => {
     ["before the first byte", []],
     ["within the file", [file().slice(0, -4)]],
     ["after the closing boundary", [form(file())]],
-  ])("A body that stands still %s is given up.", async (_, chunks) => {
+  ])("times out if it stalls %s", async (_, chunks) => {
     const stream = streamOf(chunks, "stall");
-    expect((await refusalOfStalled(stream)).code).toBe("upload_timeout");
-    expect(stream.seen.cancelled).toBe(false);
+    expect((await errorOfStalled(stream)).code).toBe("upload_timeout");
+    expect(stream.seen.isCanceled).toBe(false);
   });
 
-  it("A byte stream that stands still or breaks off is given up too, where workerd can't let go of a read.", async () => {
-    const still = new IdentityTransformStream();
+  it("is rejected if it is a byte stream, whose reads workerd cannot cancel", async () => {
+    const stalled = new IdentityTransformStream();
     stopClock();
-    const timeout = refusal(read(still.readable));
-    await quiet();
+    const timeout = errorOf(read(stalled.readable));
+    await settle();
     await vi.advanceTimersByTimeAsync(LIMITS.idleMilliseconds);
     expect((await timeout).code).toBe("upload_timeout");
     vi.useRealTimers();
     const broken = new IdentityTransformStream();
-    const error = refusal(read(broken.readable));
+    const error = errorOf(read(broken.readable));
     const writer = broken.writable.getWriter();
     await writer.write(file());
     await writer.abort(new Error("gone"));
     expect((await error).code).toBe("malformed_multipart");
   });
 
-  it("A body that only trickles is given up, although no single pause is too long.", async () => {
+  it("times out if it trickles, although no single pause is too long", async () => {
     const bytes = form(file(new Uint8Array(1000)));
     let at = 0;
     stopClock();
     const body = new ReadableStream<Uint8Array>({
       pull(controller) {
-        // Between two bytes far less than the pause that is allowed, and far more than a byte at 8 KiB a second takes.
+        // Far less than the allowed pause between two bytes, and far more than a byte takes at 8 KiB a second.
         vi.advanceTimersByTime(2);
         if (at === bytes.length) controller.close();
         else controller.enqueue(bytes.slice(at, ++at));
       },
     });
-    const error = await refusal(read(body, TYPE, { ...LIMITS, idleMilliseconds: 100 }));
+    const error = await errorOf(read(body, TYPE, { ...LIMITS, idleMilliseconds: 100 }));
     expect(error.code).toBe("upload_timeout");
     expect(at).toBeLessThan(bytes.length);
   });
 
-  it("A body is not given up while the call is slow.", async () => {
-    const { body } = streamOf(cut(form(file()), 100));
+  it("does not time out while the callback is slow", async () => {
+    const { body } = streamOf(split(form(file()), 100));
     stopClock();
     const taken = await readMultipartFile(body, TYPE, LIMITS, async (name, bytes) => {
       await vi.advanceTimersByTimeAsync(10 * LIMITS.idleMilliseconds);
@@ -646,26 +646,26 @@ describe("A body that goes wrong by itself", () => {
   });
 });
 
-describe("Whatever the bytes", () => {
+describe("A form of arbitrary bytes", () => {
   const fragments = [BOUNDARY, `\r\n--${BOUNDARY.slice(0, -1)}`, "\r\n--", "\r\n", "\r", "--", "-", "\r\n----boundary"];
   const content = fc
     .array(fc.oneof(fc.uint8Array({ maxLength: 40 }), fc.constantFrom(...fragments).map(encode)), { minLength: 1 })
-    .map((pieces) => concat(...pieces))
+    .map((chunks) => concat(...chunks))
     .filter((bytes) => bytes.length > 0 && !decode(concat("\r\n", bytes, "\r\n")).includes(`\r\n--${BOUNDARY}`));
   const places = fc.array(fc.nat(1000), { maxLength: 30 });
 
-  it("A file comes through as it was, however it is cut.", async () => {
+  it("returns the file unchanged, however it is split", async () => {
     await fc.assert(
       fc.asyncProperty(content, places, async (bytes, at) => {
         const whole = form(text("a"), file(bytes), text("b"));
-        const taken = await read(streamOf(cutAt(whole, at)).body);
+        const taken = await read(streamOf(splitAt(whole, at)).body);
         expect(taken.bytes).toEqual(bytes);
       }),
       { numRuns: 300 },
     );
   });
 
-  it("A file name of any characters comes through, encoded as forms do.", async () => {
+  it("returns a file name of any characters, encoded as forms do", async () => {
     const name = fc
       .string({ unit: "binary", maxLength: 60 })
       .filter((s) => s.isWellFormed() && !/\\|%(22|0D|0A)/i.test(s));
@@ -673,13 +673,13 @@ describe("Whatever the bytes", () => {
       fc.asyncProperty(name, places, async (sent, at) => {
         const encoded = sent.replaceAll('"', "%22").replaceAll("\r", "%0D").replaceAll("\n", "%0A");
         const whole = form(file("content", `name="file"; filename="${encoded}"`));
-        expect((await read(streamOf(cutAt(whole, at)).body)).name).toBe(sent);
+        expect((await read(streamOf(splitAt(whole, at)).body)).name).toBe(sent);
       }),
       { numRuns: 200 },
     );
   });
 
-  const busboys = (bytes: Bytes) =>
+  const readWithBusboy = (bytes: Bytes) =>
     new Promise<Taken>((resolve, reject) => {
       const busboy = new Busboy({ headers: { "content-type": TYPE }, preservePath: true });
       busboy.on("file", (_field, stream, name) => resolve(collect(name, stream)));
@@ -688,8 +688,8 @@ describe("Whatever the bytes", () => {
       busboy.end(Buffer.from(bytes));
     });
 
-  it("A form is read as Busboy reads it.", async () => {
-    // Left out is where busboy errs: padding, backslashes in names, percent signs that forms don't encode.
+  it("is read as Busboy reads it", async () => {
+    // Excludes the errors of Busboy: padding, backslashes in names, and percent signs that forms do not encode.
     const name = fc.string({ unit: "binary", maxLength: 40 }).filter((s) => s.isWellFormed() && !/[%"\\\r\n]/.test(s));
     const texts = fc.array(fc.tuple(name, fc.string({ maxLength: 40 })), { maxLength: 5 });
     const around = fc.constantFrom("", "for no one\r\n", `--${BOUNDARY.slice(0, -1)}\r\n`);
@@ -701,23 +701,23 @@ describe("Whatever the bytes", () => {
           ...after.map(([name, value]) => text(name, value)),
         ];
         const whole = concat(more, form(...parts), more);
-        const taken = await read(streamOf(cutAt(whole, at)).body);
+        const taken = await read(streamOf(splitAt(whole, at)).body);
         expect(taken).toEqual({ name: sent, bytes });
-        expect(taken).toEqual(await busboys(whole));
+        expect(taken).toEqual(await readWithBusboy(whole));
       }),
       { numRuns: 200 },
     );
   });
 
-  it("A form cut anywhere before its end is refused.", async () => {
+  it("is rejected if it ends early anywhere", async () => {
     const whole = form(text("a"), file("content\r\n--"), text("b"));
     for (let length = 0; length < whole.length - 2; length += 1) {
-      const error = await refusal(read(streamOf(cut(whole.slice(0, length), 16)).body));
+      const error = await errorOf(read(streamOf(split(whole.slice(0, length), 16)).body));
       expect(error.code).toBe("malformed_multipart");
     }
   });
 
-  it("Garbage is refused, and never hangs.", async () => {
+  it("has the same result however it is split, and never hangs", async () => {
     const tokens = [
       `--${BOUNDARY}`,
       `\r\n--${BOUNDARY}`,
@@ -735,16 +735,16 @@ describe("Whatever the bytes", () => {
     ];
     const garbage = fc.array(fc.oneof(fc.uint8Array({ maxLength: 20 }), fc.constantFrom(...tokens).map(encode)));
     await fc.assert(
-      fc.asyncProperty(garbage, places, async (pieces, at) => {
-        const whole = concat(...pieces);
-        const cutInto = (sizes: number[]) => outcome(read(streamOf(cutAt(whole, sizes)).body));
-        expect(await cutInto(at)).toEqual(await cutInto([]));
+      fc.asyncProperty(garbage, places, async (chunks, at) => {
+        const whole = concat(...chunks);
+        const readSplit = (sizes: number[]) => outcome(read(streamOf(splitAt(whole, sizes)).body));
+        expect(await readSplit(at)).toEqual(await readSplit([]));
       }),
       { numRuns: 500 },
     );
   });
 
-  it("Headers made to slow a parser down are read or refused like any other.", async () => {
+  it("is read or rejected if its headers are made to slow a parser down", async () => {
     for (const value of ["\\", '\\"', '"', ";", " ", ';a="', "%", "'"]) {
       const filler = value.repeat(16_000 / value.length);
       for (const around of [`filename="${filler}`, `filename="${filler}"`, `filename*=${filler}`, filler]) {

@@ -17,7 +17,7 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import { buildRequest, randomAddress } from "../support/client.ts";
 import { newTeam, type Team, withinOneMinute } from "../support/harness.ts";
 
-/* What stands between the domain and the bindings, where a test over HTTP can't make it fail: D1, R2, the limiter. */
+/* The code between the domain and the bindings (D1, R2, the limiter), in cases that no test over HTTP can cause. */
 
 const deps = { db: createDb(env.DB), system: realSystem };
 
@@ -36,7 +36,7 @@ describe("A prepared query", () => {
   );
   const byId = preparedQuery(build);
 
-  test("A prepared query is built once, and each use has its own values.", async () => {
+  test("is built once, and each use has its own values", async () => {
     const [one, another] = [await newTeam(), await newTeam()];
     const [first, second] = [await newUser(one), await newUser(another)];
     const bound = [
@@ -48,7 +48,7 @@ describe("A prepared query", () => {
     expect(build).toHaveBeenCalledTimes(1);
   });
 
-  test("A prepared query of another database is built for that one.", async () => {
+  test("is built again for another database", async () => {
     const team = await newTeam();
     const id = await newUser(team);
     const other = { ...deps, db: createDb(env.DB) };
@@ -59,11 +59,11 @@ describe("A prepared query", () => {
     expect(build).toHaveBeenCalledTimes(before + 1);
   });
 
-  test("A prepared query without one of its values is a bug and not a transient error.", async () => {
+  test("throws if one of its values is missing", async () => {
     await expect(async () => read(deps, [byId({ id: "x" } as ById)])).rejects.toThrow(/teamId/);
   });
 
-  test("A write that a unique index refuses is told from others, and the rest of its batch is undone.", async () => {
+  test("reports a unique violation as such, and its batch is rolled back", async () => {
     const team = await newTeam();
     const id = await newUser(team);
     const rename = preparedQuery((db, param: Param<{ id: string }>) =>
@@ -72,13 +72,13 @@ describe("A prepared query", () => {
         .set({ firstName: "Ada" })
         .where(eq(users.id, param("id"))),
     );
-    const again = preparedQuery((db, param: Param<StoredRow<typeof users>>) =>
+    const insert = preparedQuery((db, param: Param<StoredRow<typeof users>>) =>
       db.insert(users).values(rowOf(users, param)),
     );
     const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "" };
     const row = { id, teamId: team.teamId, ...names, createdAt: 1, updatedAt: 1, version: 0 };
-    const failure = await write(deps, [rename({ id }), again(row)], { isIdempotent: true }).catch((error) => error);
-    expect(isUniqueViolation(failure)).toBe(true);
+    const error = await write(deps, [rename({ id }), insert(row)], { isIdempotent: true }).catch((thrown) => thrown);
+    expect(isUniqueViolation(error)).toBe(true);
     expect((await team.call("GET", `/auth/v1/users/${id}`)).body.data.firstName).toBe("");
   });
 });
@@ -92,7 +92,7 @@ describe("A team read", () => {
   const ids = (team: Team, wanted: Parameters<typeof authorizeRead<{ id: string }[]>>[2]) =>
     authorizeRead(deps as never, credentialOf(team), wanted);
 
-  test("A team read takes the team from the caller's key, whatever its values say.", async () => {
+  test("takes the team from the caller's key, not from its values", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
     const id = await newUser(other);
     const byId = teamRead(users.teamId, (db, param: Param<{ id: string; tokenHash?: string; now?: number }>) => ({
@@ -104,7 +104,7 @@ describe("A team read", () => {
     expect(await ids(team, byId(values))).toEqual([]);
   });
 
-  test("A team read without a condition of its own finds the caller's team and no other.", async () => {
+  test("finds only rows of the caller's team if it has no condition", async () => {
     const all = teamRead(users.teamId, (db) => ({ query: db.select({ id: users.id }).from(users).$dynamic() }));
     const [team, other] = [await newTeam(), await newTeam()];
     const id = await newUser(team);
@@ -116,13 +116,13 @@ describe("A team read", () => {
 const PERMITS = 5;
 const MINUTE = 60_000;
 
-/** The binding's promise, countable: so many permits for each key in each minute. */
+/** A rate limit binding that grants `PERMITS` permits per key and minute, and records the keys. */
 class Permits implements RateLimit {
-  readonly asked: string[] = [];
+  readonly keys: string[] = [];
   #left = new Map<string, number>();
 
   async limit({ key }: { key: string }): Promise<{ success: boolean }> {
-    this.asked.push(key);
+    this.keys.push(key);
     const left = this.#left.get(key) ?? PERMITS;
     this.#left.set(key, Math.max(0, left - 1));
     return { success: left > 0 };
@@ -157,57 +157,57 @@ async function granted(requests: number, by = limiter): Promise<number> {
 }
 
 describe("The limit of a token", () => {
-  test("A token has ten requests for each permit, and no more.", async () => {
+  test("allows ten requests per permit", async () => {
     expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("A token is asked for once in ten requests.", async () => {
+  test("asks the binding once in ten requests", async () => {
     await granted(PERMITS * REQUESTS_PER_PERMIT);
-    expect(permits.asked).toHaveLength(PERMITS);
+    expect(permits.keys).toHaveLength(PERMITS);
   });
 
-  test.each([20, 50, 200])("A token has as many requests when %i come at once.", async (requests) => {
+  test.each([20, 50, 200])("allows the same number if %i requests arrive at once", async (requests) => {
     const answers = await Promise.all(Array.from({ length: requests }, () => limiter.token("token")));
     const atOnce = answers.filter(Boolean).length;
     expect(atOnce).toBe(Math.min(requests, PERMITS * REQUESTS_PER_PERMIT));
     expect(atOnce + (await granted(1000))).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("A token has no more requests of several isolates together.", async () => {
+  test("is shared by several isolates", async () => {
     const isolates = [limiter, isolate(), isolate()];
     let count = 0;
     for (let i = 0; i < 300; i++) count += await granted(1, isolates[i % 3]);
     expect(count).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("A token loses with the minute what it has not used.", async () => {
+  test("discards unused requests when the minute ends", async () => {
     await Promise.all(Array.from({ length: PERMITS }, () => limiter.token("token")));
     now += MINUTE - (now % MINUTE);
     permits.startNextMinute();
     expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
   });
 
-  test("A token spends nothing of another's.", async () => {
+  test("is separate from that of another token", async () => {
     await granted(1000);
     expect(await limiter.token("another")).toBe(true);
   });
 
-  test("A token is let through while the binding fails.", async () => {
-    permits.limit = () => Promise.reject(new Error("away"));
+  test("allows every request while the binding fails", async () => {
+    permits.limit = () => Promise.reject(new Error("unreachable"));
     expect(await granted(1000)).toBe(1000);
   });
 
-  test("Made-up tokens can't fill the memory: the one that has asked least recently is forgotten.", async () => {
+  test("forgets the least recently used token when made-up tokens fill its memory", async () => {
     await granted(1);
     for (let i = 0; i < 9999; i++) await limiter.token(`made up ${i}`);
     await granted(REQUESTS_PER_PERMIT);
     await limiter.token("one more");
-    permits.asked.length = 0;
+    permits.keys.length = 0;
     for (const token of ["made up 0", "made up 9998", "token"]) await limiter.token(token);
-    expect(permits.asked).toEqual(["made up 0"]);
+    expect(permits.keys).toEqual(["made up 0"]);
   });
 
-  test("A token loses nothing of a minute to an answer from the one before.", async () => {
+  test("is not reduced by a response from the previous minute", async () => {
     const { promise, resolve } = Promise.withResolvers<{ success: boolean }>();
     const slow = vi.spyOn(permits, "limit").mockImplementationOnce(() => promise);
     const late = limiter.token("token");
@@ -221,16 +221,16 @@ describe("The limit of a token", () => {
 });
 
 test.each([
-  ["an address", "address", "192.0.2.1", "192.0.2.1"],
+  ["a client IP", "address", "192.0.2.1", "192.0.2.1"],
   ["a login", "login", "ada@example.com", expect.stringMatching(/^[0-9a-f]{64}$/)],
-] as const)("The limit of %s is asked for each time.", async (_, kind, subject, key) => {
+] as const)("the limit of %s asks the binding each time", async (_, kind, subject, key) => {
   const answers = [];
   for (let i = 0; i <= PERMITS; i++) answers.push(await limiter[kind](subject));
   expect(answers).toEqual([...Array(PERMITS).fill(true), false]);
-  expect(permits.asked).toEqual(Array(PERMITS + 1).fill(key));
+  expect(permits.keys).toEqual(Array(PERMITS + 1).fill(key));
 });
 
-test("A token has 6,000 requests a minute, as the limit is set up.", async () => {
+test("the configured limit of a token is 6,000 requests a minute", async () => {
   const real = createLimiter(env, realSystem, () => undefined);
   const count = await withinOneMinute(async () => {
     const token = crypto.randomUUID();
@@ -241,24 +241,24 @@ test("A token has 6,000 requests a minute, as the limit is set up.", async () =>
   expect(count).toBe(6000);
 });
 
-test("The requests of one isolate share what a permit pays for.", async () => {
+test("the requests of one isolate share a permit", async () => {
   const bindings = { ...env, TOKEN_LIMIT: permits, ADDRESS_LIMIT: new Permits() };
-  const ask = async () => {
+  const newCaller = async () => {
     const headers = { Authorization: `Bearer ${newToken(realSystem, false)}` };
     const request = new Request("https://stowage.test/docs/v1/usage", { headers });
     return () => worker.fetch(request, bindings, createExecutionContext());
   };
-  const [one, another] = [await ask(), await ask()];
+  const [one, another] = [await newCaller(), await newCaller()];
   for (const send of [one, one, another, one]) expect((await send()).status).toBe(401);
-  expect(permits.asked).toHaveLength(2);
+  expect(permits.keys).toHaveLength(2);
 });
 
-test("Whoever was refused is refused without asking the binding, until the minute ends.", async () => {
+test("a rejected subject is rejected without asking the binding until the minute ends", async () => {
   for (const subject of ["token", "address", "login"] as const) {
     while (await limiter[subject](subject));
-    permits.asked.length = 0;
+    permits.keys.length = 0;
     for (let i = 0; i < 100; i++) expect(await limiter[subject](subject)).toBe(false);
-    expect(permits.asked).toEqual([]);
+    expect(permits.keys).toEqual([]);
   }
   expect(limiter.isRefused("address", "another token")).toBe(true);
   expect(limiter.isRefused("another address", "another token")).toBe(false);
@@ -268,7 +268,7 @@ test("Whoever was refused is refused without asking the binding, until the minut
   expect(await limiter.address("address")).toBe(true);
 });
 
-test("The tokens of a team share its limit once they are authenticated, until they are rejected", async () => {
+test("the tokens of a team share its limit from their authentication until they are rejected", async () => {
   limiter.authenticated("token", "team");
   limiter.authenticated("another", "team");
   expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT);
@@ -280,28 +280,28 @@ test("The tokens of a team share its limit once they are authenticated, until th
   expect(await limiter.token("another")).toBe(true);
 });
 
-test("A token that was authenticated in the last quarter of an hour is not refused for its address.", async () => {
-  limiter.authenticated("good", "team");
+test("a token that was authenticated in the last 15 minutes works from a blocked client IP", async () => {
+  limiter.authenticated("valid", "team");
   now += 14 * MINUTE;
   while (await limiter.address("shared"));
-  expect([limiter.isRefused("shared", "good"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
+  expect([limiter.isRefused("shared", "valid"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
   now += MINUTE;
   permits.startNextMinute();
   expect(limiter.isRefused("shared", "made up")).toBe(false);
   while (await limiter.address("shared"));
-  expect(limiter.isRefused("shared", "good")).toBe(true);
+  expect(limiter.isRefused("shared", "valid")).toBe(true);
 });
 
-test("A limit whose binding fails lets requests pass, and says so in the log.", async () => {
+test("a limit whose binding fails allows requests, and logs it", async () => {
   const lines: string[] = [];
-  const failing = { limit: () => Promise.reject(new Error("away")) };
+  const failing = { limit: () => Promise.reject(new Error("unreachable")) };
   const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
   expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
   expect(lines).toEqual(Array(3).fill("warn rate limit not applied"));
 });
 
-test("A flood of made-up tokens costs a round trip each until its address is refused, and none from then on.", async () => {
+test("a flood of made-up tokens costs a round trip each until its client IP is blocked, and then none", async () => {
   await withinOneMinute(async () => {
     const proxied = new ProxiedBindings();
     const environment = { ...proxied.wrap(env), ADDRESS_LIMIT: new Permits() };
@@ -316,7 +316,7 @@ test("A flood of made-up tokens costs a round trip each until its address is ref
     const statuses = [];
     for (let i = 0; i < 100; i++) statuses.push(await send(newToken(realSystem, false)));
     expect(statuses).toEqual([...Array(PERMITS).fill(401), ...Array(100 - PERMITS).fill(429)]);
-    // The request that used up the address's minute had asked as well.
+    // The request that exceeded the limit also asked the database.
     expect(proxied.effects.trips - before).toBe(PERMITS + 1);
     expect(await send(token)).toBe(200);
   });
@@ -329,12 +329,12 @@ describe("A part with a chunk that", () => {
     },
   });
   test.each<[string, ReadableStream<Uint8Array> | null]>([
-    ["breaks off", broken],
+    ["ends with an error", broken],
     ["is missing", null],
     ["is shorter than it was", new Blob(["12345"]).stream()],
     ["is longer than it was", new Blob(["1234567"]).stream()],
     ["has other bytes", new Blob(["123457"]).stream()],
-  ])("%s is unavailable for now", async (_, body) => {
+  ])("%s reports a transient error", async (_, body) => {
     const bucket = { get: async () => body && { body } } as unknown as R2Bucket;
     const chunks = [{ key: "key", sizeBytes: 6, md5: createHash("md5").update("123456").digest("hex") }];
     const part = createByteStore(bucket, realSystem).newPart({ bytes: 9, maxBytes: 9, newKey: () => "other", chunks });
@@ -342,11 +342,11 @@ describe("A part with a chunk that", () => {
   });
 });
 
-describe("What a receiver answers", () => {
+describe("The response of a webhook endpoint", () => {
   const reply = (body: string | ReadableStream<Uint8Array>) =>
     createSender(realSystem, async () => new Response(body)).post("https://hooks.example.com", {}, "{}");
 
-  test("An answer of which the first KiB has come is not waited for.", async () => {
+  test("is complete once its first KiB has arrived", async () => {
     const open = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(new Uint8Array(1024).fill(97));
@@ -355,7 +355,7 @@ describe("What a receiver answers", () => {
     expect(await reply(open)).toMatchObject({ httpStatus: 200, error: null, body: "a".repeat(1024) });
   });
 
-  test("An answer of control characters takes no more room than one of letters.", async () => {
+  test("takes no more space with control characters than with letters", async () => {
     const { body } = await reply("\u0000\u0001\n".repeat(500));
     expect(JSON.stringify(body).length).toBeLessThan(2048);
   });

@@ -9,24 +9,24 @@ const master = (fill: string) => btoa(fill.repeat(32));
 const load = (...keys: string[]) => loadSecrets(keys.join(","), realSystem);
 const [A, B, C] = [master("a"), master("b"), master("c")];
 const secrets = load(A);
-const TEXT = "stow_sk_0123456789-a-token-that-is-sealed";
+const TEXT = "stow_sk_0123456789-a-token-to-encrypt";
 
-/** The sealed value with its box changed. */
-function tampered(sealed: string, change: (box: Buffer) => Uint8Array): string {
-  const [id, box = ""] = sealed.split(".");
-  return `${id}.${Buffer.from(change(Buffer.from(box, "base64url"))).toString("base64url")}`;
+/** Returns the encrypted value with its bytes changed. */
+function tampered(encrypted: string, change: (bytes: Buffer) => Uint8Array): string {
+  const [id, bytes = ""] = encrypted.split(".");
+  return `${id}.${Buffer.from(change(Buffer.from(bytes, "base64url"))).toString("base64url")}`;
 }
 
 describe("The master key", () => {
   test.each([
-    ["nothing", ""],
+    ["empty", ""],
     ["commas only", " , ,"],
     ["too short a key", btoa("a".repeat(31))],
     ["too long a key", btoa("a".repeat(33))],
-    ["what is no base64", "!".repeat(44)],
-    ["a good key and a bad one", `${A},short`],
-    ["a key with something behind its end", `${A}canary`],
-  ])("A master key that is %s is refused, without being quoted.", (_, value) => {
+    ["not base64", "!".repeat(44)],
+    ["a valid key and an invalid one", `${A},short`],
+    ["a key followed by text", `${A}canary`],
+  ])("is rejected without being quoted if it is %s", (_, value) => {
     let message = "accepted";
     try {
       loadSecrets(value, realSystem);
@@ -37,13 +37,13 @@ describe("The master key", () => {
     if (value.length > 5) expect(message).not.toContain(value);
   });
 
-  test("The variable may hold several master keys, with white space between; the first makes new values.", () => {
+  test("can be one of several, separated by commas and white space, and the first encrypts", () => {
     const several = loadSecrets(` ${B} ,\n${A} , ${C}`, realSystem);
     expect(several.currentKeyId).toBe(load(B).currentKeyId);
     expect(several.olderKeyIds).toEqual([load(A).currentKeyId, load(C).currentKeyId]);
   });
 
-  test("A master key is named by an id that does not give it away.", () => {
+  test("has an id that does not reveal it", () => {
     expect(secrets.currentKeyId).toMatch(/^[0-9a-f]{8}$/);
     expect(new Set([A, B, C].map((key) => load(key).currentKeyId)).size).toBe(3);
     expect(Buffer.from(A, "base64").toString("hex")).not.toContain(secrets.currentKeyId);
@@ -51,21 +51,21 @@ describe("The master key", () => {
 });
 
 describe("An encrypted value", () => {
-  test("An encrypted value is decrypted to the same text, of any length.", () => {
+  test("is decrypted to the same text, of any length", () => {
     for (const text of ["", "a", TEXT, "Früh 早 🎧\0", "x".repeat(100_000)]) {
       expect(secrets.decrypt(secrets.encrypt(text, "context"), "context")).toBe(text);
     }
   });
 
-  test("An encrypted value looks different each time, and shows neither text nor context.", () => {
-    const sealed = Array.from({ length: 100 }, () => secrets.encrypt(TEXT, "context"));
-    expect(new Set(sealed).size).toBe(100);
-    const bytes = Buffer.from(sealed[0]?.split(".")[1] ?? "", "base64url").toString("latin1");
+  test("differs each time, and reveals neither text nor context", () => {
+    const values = Array.from({ length: 100 }, () => secrets.encrypt(TEXT, "context"));
+    expect(new Set(values).size).toBe(100);
+    const bytes = Buffer.from(values[0]?.split(".")[1] ?? "", "base64url").toString("latin1");
     expect(bytes).not.toContain(TEXT.slice(0, 8));
     expect(bytes).not.toContain("context");
   });
 
-  test("An encrypted value never uses a nonce twice.", () => {
+  test("never uses a nonce twice", () => {
     const nonces = Array.from({ length: 2_000 }, () =>
       Buffer.from(secrets.encrypt("", "c").split(".")[1] ?? "", "base64url")
         .subarray(0, 12)
@@ -74,32 +74,32 @@ describe("An encrypted value", () => {
     expect(new Set(nonces).size).toBe(2_000);
   });
 
-  test("An encrypted value is decrypted for its own record only.", () => {
-    const sealed = secrets.encrypt(TEXT, "api-key/1/team");
+  test("is decrypted only for its own record", () => {
+    const encrypted = secrets.encrypt(TEXT, "api-key/1/team");
     for (const context of ["api-key/2/team", "api-key/1/other", "", "api-key/1/team ", "API-KEY/1/TEAM"]) {
-      expect(() => secrets.decrypt(sealed, context)).toThrow(DecryptionError);
+      expect(() => secrets.decrypt(encrypted, context)).toThrow(DecryptionError);
     }
   });
 
-  test("An encrypted value with any one bit changed is not decrypted.", () => {
-    const sealed = secrets.encrypt(TEXT, "context");
-    const { length } = Buffer.from(sealed.split(".")[1] ?? "", "base64url");
+  test("is rejected if a bit of any byte was changed", () => {
+    const encrypted = secrets.encrypt(TEXT, "context");
+    const { length } = Buffer.from(encrypted.split(".")[1] ?? "", "base64url");
     for (let i = 0; i < length; i++) {
       for (const mask of [1, 128]) {
-        const changed = tampered(sealed, (box) => box.map((byte, at) => (at === i ? byte ^ mask : byte)));
+        const changed = tampered(encrypted, (bytes) => bytes.map((byte, at) => (at === i ? byte ^ mask : byte)));
         expect(() => secrets.decrypt(changed, "context"), `byte ${i}`).toThrow(DecryptionError);
       }
     }
   });
 
-  test("An encrypted value that is cut, lengthened or put together from two is not decrypted.", () => {
+  test("is rejected if it is shortened, lengthened or spliced from two", () => {
     const [one, two] = [secrets.encrypt(TEXT, "context"), secrets.encrypt(TEXT, "context")];
     const { length } = Buffer.from(one.split(".")[1] ?? "", "base64url");
     for (let end = 0; end < length; end++) {
       expect(
         () =>
           secrets.decrypt(
-            tampered(one, (box) => box.subarray(0, end)),
+            tampered(one, (bytes) => bytes.subarray(0, end)),
             "context",
           ),
         `${end} bytes`,
@@ -107,36 +107,36 @@ describe("An encrypted value", () => {
     }
     const other = Buffer.from(two.split(".")[1] ?? "", "base64url");
     for (const change of [
-      (box: Buffer) => Buffer.concat([box, Buffer.from([0])]),
-      (box: Buffer) => Buffer.concat([box.subarray(0, 12), other.subarray(12)]),
-      (box: Buffer) => Buffer.concat([box.subarray(0, -16), other.subarray(-16)]),
+      (bytes: Buffer) => Buffer.concat([bytes, Buffer.from([0])]),
+      (bytes: Buffer) => Buffer.concat([bytes.subarray(0, 12), other.subarray(12)]),
+      (bytes: Buffer) => Buffer.concat([bytes.subarray(0, -16), other.subarray(-16)]),
     ]) {
       expect(() => secrets.decrypt(tampered(one, change), "context")).toThrow(DecryptionError);
     }
   });
 
-  test("An encrypted value with a shortened tag is not decrypted, since fewer bytes to guess are no tag.", () => {
-    // A box so short that its "tag" would be under 16 bytes, right as far as it goes.
+  test("is rejected with a shortened tag, which would be easier to guess", () => {
+    // Values so short that the tag would have fewer than 16 bytes.
     const key = Buffer.alloc(32);
     const cipher = createCipheriv("aes-256-gcm", key, Buffer.alloc(12));
     cipher.final();
     expect(cipher.getAuthTag()).toHaveLength(16);
     for (let bytes = 0; bytes < 28; bytes++) {
-      const sealed = `${secrets.currentKeyId}.${Buffer.alloc(bytes).toString("base64url")}`;
-      expect(() => secrets.decrypt(sealed, "context")).toThrow(DecryptionError);
+      const encrypted = `${secrets.currentKeyId}.${Buffer.alloc(bytes).toString("base64url")}`;
+      expect(() => secrets.decrypt(encrypted, "context")).toThrow(DecryptionError);
     }
   });
 
   test.each(["", ".", "..", "x", "00000000.AAAA", "no-such-key.AAAA", `${load(B).currentKeyId}.AAAA`])(
-    "The value %j is not decrypted, and crashes nothing.",
-    (sealed) => {
-      expect(() => secrets.decrypt(sealed, "context")).toThrow(DecryptionError);
+    "is rejected if it is %j",
+    (encrypted) => {
+      expect(() => secrets.decrypt(encrypted, "context")).toThrow(DecryptionError);
     },
   );
 });
 
-describe("Rotation of the master key", () => {
-  test("A new master key decrypts what older ones encrypted, and encrypts anew.", () => {
+describe("A new master key", () => {
+  test("decrypts values of older keys, and re-encrypts them", () => {
     const old = load(A).encrypt(TEXT, "c");
     const rotated = load(B, A);
     expect(rotated.decrypt(old, "c")).toBe(TEXT);
@@ -145,17 +145,17 @@ describe("Rotation of the master key", () => {
     expect(() => load(A).decrypt(renewed, "c")).toThrow(DecryptionError);
   });
 
-  test("A value of a master key that is gone says so, and is not decrypted.", () => {
+  test("does not decrypt values of a removed key", () => {
     expect(() => load(B, C).decrypt(load(A).encrypt(TEXT, "c"), "c")).toThrow(DecryptionError);
   });
 
-  test("A value under the name of another master key is not decrypted.", () => {
+  test("does not decrypt a value whose key id was changed", () => {
     const rotated = load(B, A);
-    const box = load(A).encrypt(TEXT, "c").split(".")[1];
-    expect(() => rotated.decrypt(`${rotated.currentKeyId}.${box}`, "c")).toThrow(DecryptionError);
+    const bytes = load(A).encrypt(TEXT, "c").split(".")[1];
+    expect(() => rotated.decrypt(`${rotated.currentKeyId}.${bytes}`, "c")).toThrow(DecryptionError);
   });
 
-  test("Passwords and signatures of older master keys are verified, and known as such.", async () => {
+  test("verifies passwords of older keys, and recognizes them as older", async () => {
     const hash = await load(A).hashPassword("canary-password");
     const rotated = load(B, A);
     expect(await rotated.verifyPassword("canary-password", hash)).toBe(true);
@@ -170,30 +170,30 @@ describe("The hash of a password", () => {
     hash = await secrets.hashPassword("canary-password-Ä");
   });
 
-  test("The hash is one PHC string with its cost, its key and a salt of 16 bytes.", () => {
+  test("is one PHC string with its cost, its key and a salt of 16 bytes", () => {
     expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
     expect(hash).toContain(`keyid=${secrets.currentKeyId}`);
     expect(hash).not.toContain("canary-password");
   });
 
-  test("The hash is made with a new salt each time.", async () => {
+  test("has a new salt each time", async () => {
     expect(await secrets.hashPassword("canary-password-Ä")).not.toBe(hash);
   });
 
-  test("The hash verifies the password, however its characters are composed.", async () => {
+  test("verifies the password in any normal form", async () => {
     expect(await secrets.verifyPassword("canary-password-Ä", hash)).toBe(true);
     expect(await secrets.verifyPassword("canary-password-A\u0308", hash)).toBe(true);
     expect(await secrets.verifyPassword("ｃanary-password-Ä", hash)).toBe(true);
   });
 
   test.each(["canary-password-ä", "canary-password-A", "canary-password-Ä ", "canary-password", ""])(
-    "The hash does not verify %j.",
+    "does not verify %j",
     async (password) => {
       expect(await secrets.verifyPassword(password, hash)).toBe(false);
     },
   );
 
-  test("The hash is worthless under another pepper: the database alone allows no guessing.", async () => {
+  test("verifies nothing under another pepper, so the database is not enough to guess passwords", async () => {
     expect(await load(B).verifyPassword("canary-password-Ä", hash)).toBe(false);
     const renamed = hash.replace(secrets.currentKeyId, load(B).currentKeyId);
     expect(await load(B).verifyPassword("canary-password-Ä", renamed)).toBe(false);
@@ -204,33 +204,33 @@ describe("The hash of a password", () => {
     "plain",
     "$scrypt$ln=1,r=1,p=1,keyid=00000000$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
     "$2b$10$abcdefghijklmnopqrstuv",
-  ])("A hash that is none of ours verifies nothing, and crashes nothing: %j", async (other) => {
+  ])("verifies nothing in another format: %j", async (other) => {
     expect(await secrets.verifyPassword("", other)).toBe(false);
     expect(await secrets.verifyPassword("canary-password", other)).toBe(false);
   });
 
-  test("A hash of zeros is not the hash of nobody.", async () => {
+  test("verifies nothing if it is all zeros", async () => {
     const zeros = `$scrypt$ln=14,r=8,p=5,keyid=${secrets.currentKeyId}$${"A".repeat(22)}$${"A".repeat(43)}`;
     expect(await secrets.verifyPassword("canary-password", zeros)).toBe(false);
   });
 });
 
 describe("Randomness", () => {
-  test("Randomness comes from the system, and its failure is a failure.", async () => {
-    const dry: System = {
+  test("comes from the system, whose errors are not hidden", async () => {
+    const failing: System = {
       ...realSystem,
       randomBytes: () => {
         throw new Error("no entropy");
       },
     };
-    const without = loadSecrets(A, dry);
+    const without = loadSecrets(A, failing);
     expect(() => without.encrypt(TEXT, "c")).toThrow("no entropy");
     await expect(without.hashPassword("canary-password")).rejects.toThrow("no entropy");
   });
 });
 
 describe("Comparing secrets", () => {
-  test("Two secrets are compared whole, of whatever length.", () => {
+  test("compares all bytes at any length", () => {
     const pairs: [string, string][] = [
       ["", ""],
       ["a", "a"],
@@ -242,19 +242,19 @@ describe("Comparing secrets", () => {
     for (const [a, b] of pairs) expect(sameSecret(a, b)).toBe(a === b);
   });
 
-  test("A fingerprint is SHA-256 in hex.", () => {
+  test("uses SHA-256 in hex for fingerprints", () => {
     expect(fingerprint("abc")).toBe("ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   });
 });
 
 describe("The cost of a password", () => {
-  test("The cost of a hash is exactly N=2^14, r=8, p=5, in the stored string and in what is computed.", async () => {
+  test("is exactly N=2^14, r=8, p=5, in the stored string and in the computation", async () => {
     const hash = await loadSecrets(env.MASTER_KEY, realSystem).hashPassword("canary-password");
     const [, ln, r, p] = /^\$scrypt\$ln=(\d+),r=(\d+),p=(\d+),/.exec(hash) ?? [];
     expect([ln, r, p]).toEqual(["14", "8", "5"]);
-    // Cloudflare takes N·r·p up to 2^20.
+    // Cloudflare accepts N·r·p up to 2^20.
     expect(2 ** Number(ln) * Number(r) * Number(p)).toBeLessThanOrEqual(2 ** 20);
-    // Made anew by node's own function with these numbers, and by no other.
+    // Node's own function reproduces the hash with these numbers.
     const [, , , salt = "", sum] = hash.split("$");
     const pepper = Buffer.from(
       hkdfSync("sha256", Buffer.from(env.MASTER_KEY, "base64"), Buffer.alloc(0), "stowage/password-pepper", 32),
@@ -269,8 +269,8 @@ describe("The cost of a password", () => {
   });
 });
 
-/** A clock that stands still, and bytes that are given. */
-const still = (now: number, bytes = (count: number): Uint8Array => new Uint8Array(count)): System => ({
+/** A system with a fixed time and the given random bytes. */
+const fixedSystem = (now: number, bytes = (count: number): Uint8Array => new Uint8Array(count)): System => ({
   now: () => now,
   randomBytes: bytes,
   sleep: async () => {},
@@ -311,7 +311,7 @@ describe("The hash queue", () => {
     expect(started.map(([team]) => team).join("")).toBe("ababaa");
   });
 
-  test("rejects a team's surplus, and goes on serving other teams", async () => {
+  test("rejects a team's surplus, and continues to serve other teams", async () => {
     const { run } = newQueue();
     const [surplus, other] = await Promise.all([run("a", 20), run("b", MAX_WAITING_HASHES_PER_TEAM)]);
     expect(surplus).toEqual(Array(19 - MAX_WAITING_HASHES_PER_TEAM).fill(RATE_LIMITED));
@@ -335,19 +335,20 @@ describe("The hash queue", () => {
 });
 
 describe("An id", () => {
-  test("An id is 24 lower-case hex characters, now and in the far future.", () => {
-    for (const now of [0, 1, Date.now(), 2 ** 47, 2 ** 48 - 1]) expect(newId(still(now))).toMatch(/^[0-9a-f]{24}$/);
+  test("has 24 lower-case hex characters, now and in the far future", () => {
+    for (const now of [0, 1, Date.now(), 2 ** 47, 2 ** 48 - 1])
+      expect(newId(fixedSystem(now))).toMatch(/^[0-9a-f]{24}$/);
     expect(newId(realSystem)).toMatch(/^[0-9a-f]{24}$/);
   });
 
-  test("An id sorts by the time it was made.", () => {
+  test("sorts by its creation time", () => {
     const times = [0, 1, 255, 256, 65_535, 65_536, 2 ** 32, Date.now(), Date.now() + 1, 2 ** 47];
-    // The later, the smaller the random rest: it must not count.
-    const ids = times.map((now, i) => newId(still(now, (count) => new Uint8Array(count).fill(255 - i))));
+    // The later the id, the smaller its random part, which must not affect the order.
+    const ids = times.map((now, i) => newId(fixedSystem(now, (count) => new Uint8Array(count).fill(255 - i))));
     expect([...ids].sort()).toEqual(ids);
   });
 
-  test("An id is unique among 20,000 of one millisecond.", () => {
+  test("is unique among 20,000 of one millisecond", () => {
     const now = Date.now();
     const ids = Array.from({ length: 20_000 }, () => newId({ ...realSystem, now: () => now }));
     expect(new Set(ids).size).toBe(20_000);
@@ -355,14 +356,14 @@ describe("An id", () => {
 });
 
 describe("A UUID", () => {
-  test("A UUID is of version 4 and variant 1, whatever the bytes.", () => {
+  test("has version 4 and variant 1, whatever the random bytes", () => {
     for (const byte of [0, 1, 127, 128, 255]) {
-      const uuid = newUuid(still(0, (count) => new Uint8Array(count).fill(byte)));
+      const uuid = newUuid(fixedSystem(0, (count) => new Uint8Array(count).fill(byte)));
       expect(uuid).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     }
   });
 
-  test("A UUID is unique, and random in every bit that is free.", () => {
+  test("is unique, and random in every free bit", () => {
     const uuids = Array.from({ length: 2_000 }, () => newUuid(realSystem));
     expect(new Set(uuids).size).toBe(2_000);
     const bits = uuids.map((uuid) => BigInt(`0x${uuid.replaceAll("-", "")}`));
@@ -374,15 +375,15 @@ describe("A UUID", () => {
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 describe("A new token", () => {
-  test("A token is its prefix, 32 random characters, and 6 of checksum.", () => {
+  test("consists of its prefix, 32 random characters, and 6 of checksum", () => {
     expect(newToken(realSystem, false)).toMatch(/^stow_sk_[0-9A-Za-z]{38}$/);
     expect(newToken(realSystem, true)).toMatch(/^stow_pk_[0-9A-Za-z]{38}$/);
     for (let i = 0; i < 500; i++) expect(isTokenShaped(newToken(realSystem, i % 2 === 0))).toBe(true);
   });
 
-  test("A token is known by its checksum, CRC-32 over what precedes in base 62.", () => {
-    // Of Python's zlib.crc32, by hand: not of our code.
-    const zeros = newToken(still(0), false);
+  test("ends in the CRC-32 of the preceding characters, in base 62", () => {
+    // An independent implementation of CRC-32.
+    const zeros = newToken(fixedSystem(0), false);
     expect(zeros.slice(0, 40)).toBe(`stow_sk_${"0".repeat(32)}`);
     let crc = 0xffffffff;
     for (const c of zeros.slice(0, 40)) {
@@ -393,7 +394,7 @@ describe("A new token", () => {
     expect(value).toBe((crc ^ 0xffffffff) >>> 0);
   });
 
-  test("A token with any one character wrong is refused.", () => {
+  test("is invalid with any one character changed", () => {
     for (const isPublic of [false, true]) {
       const token = newToken(realSystem, isPublic);
       for (let i = 0; i < token.length; i++) {
@@ -406,7 +407,7 @@ describe("A new token", () => {
     }
   });
 
-  test("A token with two neighbours swapped is refused.", () => {
+  test("is invalid with two adjacent characters swapped", () => {
     for (let n = 0; n < 50; n++) {
       const token = newToken(realSystem, false);
       for (let i = 0; i + 1 < token.length; i++) {
@@ -417,7 +418,7 @@ describe("A new token", () => {
     }
   });
 
-  test("A token with a character lost, doubled or around it is refused.", () => {
+  test("is invalid with a character removed, doubled or added", () => {
     const token = newToken(realSystem, false);
     for (let i = 0; i < token.length; i++) {
       expect(isTokenShaped(token.slice(0, i) + token.slice(i + 1))).toBe(false);
@@ -436,11 +437,11 @@ describe("A new token", () => {
     }
   });
 
-  test("A token uses all 62 characters alike: bytes that would favour some are thrown away.", () => {
+  test("uses all 62 characters equally, because it discards biased bytes", () => {
     const counts = new Map<string, number>();
     for (let byte = 0; byte < 256; byte++) {
       let calls = 0;
-      const system = still(0, (count) => new Uint8Array(count).fill(calls++ === 0 ? byte : 0));
+      const system = fixedSystem(0, (count) => new Uint8Array(count).fill(calls++ === 0 ? byte : 0));
       const drawn = newToken(system, false).slice(8, 40);
       if (byte < 248) counts.set(drawn, (counts.get(drawn) ?? 0) + 1);
       else expect([drawn, calls]).toEqual(["0".repeat(32), 2]);
@@ -448,7 +449,7 @@ describe("A new token", () => {
     expect(Object.fromEntries(counts)).toEqual(Object.fromEntries([...BASE62].map((c) => [c.repeat(32), 4])));
   });
 
-  test("A token is drawn evenly from real randomness (chi-squared, once in a million by chance).", () => {
+  test("is evenly distributed (chi-squared, fails by chance once in a million runs)", () => {
     const counts = new Map<string, number>();
     const tokens = 2_000;
     for (let i = 0; i < tokens; i++) {
