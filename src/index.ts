@@ -15,7 +15,7 @@ export default {
     try {
       await recover(readDeps(env, ctx));
     } catch (cause) {
-      consoleLog("error", "recovery failed", { cause });
+      consoleLog("error", "recovery_failed", { cause });
       throw cause;
     }
   },

@@ -12,5 +12,5 @@ export function handleJob(deps: Deps, queue: string, job: Job): Promise<JobOutco
 async function handleFileJob(deps: Deps, queue: string, job: FileJob): Promise<JobOutcome> {
   if (queue === deps.settings.deadLetterQueue) return failExhaustedFile(deps, job);
   const outcome = await processFile(deps, job);
-  return outcome === "not ours" ? assembleUpload(deps, job) : outcome;
+  return outcome === "not_claimed" ? assembleUpload(deps, job) : outcome;
 }

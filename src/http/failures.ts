@@ -77,7 +77,7 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
   const status = STATUS[appError.code];
   c.set("code", appError.code);
   if (status >= 500) {
-    c.var.log("error", "request failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
+    c.var.log("error", "request_failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
   const retryAfterSeconds = retryAfterOf(appError);

@@ -10,7 +10,7 @@ export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();
   await next();
   const { actor, code, log, requestId } = c.var;
-  log("info", "request", {
+  log("info", "request_finished", {
     requestId,
     method: c.req.method,
     route: routePath(c, -1),

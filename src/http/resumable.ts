@@ -225,7 +225,7 @@ export const head: Operation = {
     } catch (cause) {
       if (!(cause instanceof AppError) || !["unavailable", "rate_limited"].includes(cause.code)) throw cause;
       if (cause.code === "unavailable") {
-        c.var.log("error", "request failed", { requestId: c.var.requestId, code: "upload_locked", cause });
+        c.var.log("error", "request_failed", { requestId: c.var.requestId, code: "upload_locked", cause });
       }
       const retryAfterSeconds = (cause.code === "rate_limited" ? retryAfterOf(cause) : cause.retryAfterSeconds) ?? 1;
       throw new AppError("upload_locked", { retryAfterSeconds, cause });

@@ -139,7 +139,7 @@ export const list = read(
       const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
       return c.json(items.map(render), 200, nextLink(c, next));
     }
-    const onFailure = (cause: unknown) => deps.log("error", "list broke off", { requestId: c.var.requestId, cause });
+    const onFailure = (cause: unknown) => deps.log("error", "list_interrupted", { requestId: c.var.requestId, cause });
     return new Response(jsonArray(await streamUsers(deps, credential), onFailure), {
       headers: { "Content-Type": "application/json" },
     });

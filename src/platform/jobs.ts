@@ -61,7 +61,7 @@ export async function receiveJobs(
       const startedAt = Date.now();
       const { success, data } = jobSchema.safeParse(message.body);
       if (!success) {
-        log("error", "message invalid", { outcome: "acked" });
+        log("error", "message_rejected", { outcome: "acked" });
         message.ack();
         return;
       }
@@ -70,14 +70,14 @@ export async function receiveJobs(
         const outcome = await handle(data);
         if (typeof outcome === "string") message.ack();
         else message.retry({ delaySeconds: outcome.retryAfterSeconds });
-        log("info", "job", {
+        log("info", "job_finished", {
           ...subject,
           attempts: message.attempts,
           outcome: typeof outcome === "string" ? outcome : "retried",
           durationMilliseconds: Date.now() - startedAt,
         });
       } catch (cause) {
-        log("error", "job failed", { ...subject, attempts: message.attempts, outcome: "retried", cause });
+        log("error", "job_failed", { ...subject, attempts: message.attempts, outcome: "retried", cause });
         message.retry({ delaySeconds: retryDelaySeconds(message.attempts) });
       }
     }),

@@ -121,7 +121,7 @@ class Limit {
     try {
       return (await this.#binding.limit({ key })).success;
     } catch (cause) {
-      this.#log("warn", "rate limit not applied", { cause });
+      this.#log("warn", "rate_limit_failed", { cause });
       return true;
     }
   }

@@ -75,7 +75,7 @@ describe("The watcher", () => {
     const caught = await watcher.catching(() =>
       leaky.call("GET", "/docs/v1/usage", { token: newToken(realSystem, false) }),
     );
-    expect(caught.join()).toMatch(/^a password in the line: .*"request failed"/);
+    expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
   });
 
   test("finds a secret in any column", async () => {

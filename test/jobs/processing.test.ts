@@ -106,7 +106,7 @@ describe("A claim", () => {
   test("is won by one of two simultaneous workers", async () => {
     const { world, job, row } = await stored();
     const outcomes = await Promise.all([processFile(world.deps(), job), processFile(world.deps(), job)]);
-    expect(outcomes.sort()).toEqual(["completed", "not ours"]);
+    expect(outcomes.sort()).toEqual(["completed", "not_claimed"]);
     expect(await row()).toMatchObject({ status: "completed", attempts: 1 });
   });
 
@@ -119,7 +119,7 @@ describe("A claim", () => {
     expect(claimed).toMatchObject({ status: "processing", attempts: 1 });
 
     world.aheadMilliseconds += LEASE_MILLISECONDS - 60_000;
-    expect(await processFile(world.deps(), job)).toBe("not ours");
+    expect(await processFile(world.deps(), job)).toBe("not_claimed");
     expect(await row()).toEqual(claimed);
 
     slow.resume();
@@ -127,8 +127,8 @@ describe("A claim", () => {
   });
 
   test.each([
-    ["store its results", undefined, "not ours"],
-    ["report missing bytes", () => null, "not ours"],
+    ["store its results", undefined, "not_claimed"],
+    ["report missing bytes", () => null, "not_claimed"],
     ["return it to pending", unreachable, { retryAfterSeconds: 10 }],
   ])("passes to another worker when its lease expires, and the late worker cannot %s", async (_, found, outcome) => {
     const { world, job, row } = await stored();
@@ -154,13 +154,13 @@ describe("A message", () => {
     const { world, job, row } = await stored();
     expect(await processFile(world.deps(), job)).toBe("completed");
     const ended = await row();
-    expect(await processFile(world.deps(), job)).toBe("not ours");
+    expect(await processFile(world.deps(), job)).toBe("not_claimed");
     expect(await row()).toEqual(ended);
   });
 
   test("for an unknown file is acknowledged", async () => {
-    expect(await processFile(new World().deps(), UNKNOWN_JOB)).toBe("not ours");
-    expect(await failExhaustedFile(new World().deps(), UNKNOWN_JOB)).toBe("not ours");
+    expect(await processFile(new World().deps(), UNKNOWN_JOB)).toBe("not_claimed");
+    expect(await failExhaustedFile(new World().deps(), UNKNOWN_JOB)).toBe("not_claimed");
   });
 
   test.each(["receiving", "deleting", "completed", "failed"])(
@@ -169,8 +169,8 @@ describe("A message", () => {
       const { world, id, job, row } = await stored();
       await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
       const before = await row();
-      expect(await processFile(world.deps(), job)).toBe("not ours");
-      expect(await failExhaustedFile(world.deps(), job)).toBe("not ours");
+      expect(await processFile(world.deps(), job)).toBe("not_claimed");
+      expect(await failExhaustedFile(world.deps(), job)).toBe("not_claimed");
       expect(await row()).toEqual(before);
     },
   );
@@ -191,7 +191,7 @@ describe("A message", () => {
     await receiveJobs(batch, log, (job) => handleJob(world.deps(), "stowage-jobs", job));
     const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
     expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
-    expect(world.lines).toEqual([{ level: "error", event: "message invalid", outcome: "acked" }]);
+    expect(world.lines).toEqual([{ level: "error", event: "message_rejected", outcome: "acked" }]);
   });
 
   test("that always fails does not affect its batch", async () => {
@@ -381,14 +381,14 @@ describe("The retries of a file", () => {
     const working = processFile(slow.deps, job);
     await slow.reached;
     const claimed = await row();
-    expect(await failExhaustedFile(world.deps(), job)).toBe("not ours");
+    expect(await failExhaustedFile(world.deps(), job)).toBe("not_claimed");
     expect(await row()).toEqual(claimed);
 
     world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     expect(await failExhaustedFile(world.deps(), job)).toBe("failed");
     const given = await row();
     slow.resume();
-    expect(await working).toBe("not ours");
+    expect(await working).toBe("not_claimed");
     expect(await row()).toEqual(given);
   });
 
@@ -421,15 +421,15 @@ describe("A deletion", () => {
     await remove(file);
     slow.resume();
     // The bytes disappeared during the job, so it is retried, and then finds nothing.
-    expect(["not ours", { retryAfterSeconds: 10 }]).toContainEqual(await working);
-    expect(await processFile(file.world.deps(), file.job)).toBe("not ours");
+    expect(["not_claimed", { retryAfterSeconds: 10 }]).toContainEqual(await working);
+    expect(await processFile(file.world.deps(), file.job)).toBe("not_claimed");
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 
   test("before the message arrives leaves nothing to do", async () => {
     const file = await stored();
     await remove(file);
-    expect(await processFile(file.world.deps(), file.job)).toBe("not ours");
+    expect(await processFile(file.world.deps(), file.job)).toBe("not_claimed");
     expect(await expectSettled(file.team.teamId)).toEqual([]);
   });
 });

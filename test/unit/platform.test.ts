@@ -298,7 +298,7 @@ test("a limit whose binding fails allows requests, and logs it", async () => {
   const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
   expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
-  expect(lines).toEqual(Array(3).fill("warn rate limit not applied"));
+  expect(lines).toEqual(Array(3).fill("warn rate_limit_failed"));
 });
 
 test("a flood of made-up tokens costs a round trip each until its client IP is blocked, and then none", async () => {

@@ -141,7 +141,7 @@ export class Appender {
     const pieces = this.#input.bytes[Symbol.asyncIterator]();
     for (let end = this.#row.offsetBytes; ; ) {
       const next = pieces.next().catch((cause) => {
-        this.#deps.log("info", "upload cut", { fileId, cause });
+        this.#deps.log("info", "upload_interrupted", { fileId, cause });
         return { done: true, value: undefined } as const;
       });
       if (!(await this.#awaitBytes(next))) return;
@@ -249,7 +249,7 @@ export class Appender {
     if (chunks.length === 0) return;
     const { fileId } = this.#row;
     const removed = this.#deps.bytes.remove(chunks.map(({ key }) => key));
-    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "chunks left to recovery", { fileId, cause })));
+    this.#deps.after(removed.catch((cause) => this.#deps.log("warn", "chunk_cleanup_failed", { fileId, cause })));
   }
 }
 

@@ -199,7 +199,7 @@ export async function deleteFile(
   // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
   if (isWritingWaveform(row, now)) return;
   // The caller need not wait for this: the file is hidden and its bytes are gone.
-  deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "row left to recovery", { fileId: id, cause })));
+  deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
 /** The row of a resumable upload goes first: it knows what else there is of the file. */
@@ -260,6 +260,6 @@ export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey): Prom
   try {
     await deps.jobs.send({ teamId, fileId });
   } catch (cause) {
-    deps.log("warn", "message left to recovery", { fileId, cause });
+    deps.log("warn", "file_message_failed", { fileId, cause });
   }
 }

@@ -116,7 +116,7 @@ export async function* reportProgress(deps: Deps, { teamId, id }: FileKey, bytes
       reportedAt = now;
       // The upload continues: the next report may reach the database.
       await write(deps, [touchUpload({ teamId, id, updatedAt: now })], { isIdempotent: true }).catch((cause) =>
-        deps.log("warn", "upload progress not stored", { fileId: id, cause }),
+        deps.log("warn", "upload_progress_failed", { fileId: id, cause }),
       );
     }
     yield chunk;

@@ -23,7 +23,7 @@ const RENEWAL_MILLISECONDS = 60 * 1000;
 /** A message is delivered at most 11 times. So this limit ends a file only if one worker after another died over it. */
 export const MAX_ATTEMPTS = 20;
 
-export type Outcome = "completed" | "failed" | "not ours" | { retryAfterSeconds: number };
+export type Outcome = "completed" | "failed" | "not_claimed" | { retryAfterSeconds: number };
 
 type Failure = { failureCode: FailureCode; failureMessage: string };
 
@@ -131,7 +131,7 @@ const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string
 
 /**
  * Runs one job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that is a duplicate, late, or
- * out of order finds nothing to claim and changes nothing ("not ours"). Once the file is claimed, errors do not throw:
+ * out of order finds nothing to claim and changes nothing ("not_claimed"). Once the file is claimed, errors do not throw:
  * the file returns to `pending`, and the outcome says when to retry.
  *
  * Verification of the bytes: for a form upload stored by a single `put`, R2 checked the SHA-256 while it wrote, and must
@@ -148,7 +148,7 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
     isIdempotent: false,
   });
   if (exhausted) return "failed";
-  if (!file) return "not ours";
+  if (!file) return "not_claimed";
   try {
     return await recordOutcome(deps, file, await examine(deps, file));
   } catch (cause) {
@@ -162,14 +162,14 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
 /**
  * Fails the file of a message whose retries are exhausted. A file that was not claimed since it became pending is left to
  * recovery: the message may be older than the reprocessing, or D1 was unreachable all the time.
- * @returns "not ours" if the file has changed in the meantime or another worker has claimed it
+ * @returns "not_claimed" if the file has changed in the meantime or another worker has claimed it
  */
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
   const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [failExhausted(values)], {
     isIdempotent: false,
   });
-  return rows.length > 0 ? "failed" : "not ours";
+  return rows.length > 0 ? "failed" : "not_claimed";
 }
 
 const failedEvent = (deps: Deps, file: FileKey) => fileEvent(deps, "file.failed", SYSTEM, file);
@@ -262,7 +262,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
   // The file may have been deleted while the bytes were stored again. No condition of R2 spans both steps.
   const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
-  return "not ours";
+  return "not_claimed";
 }
 
 /** Returns the file to `pending`. If this fails, the lease expires and recovery sends the file again. */
@@ -273,6 +273,6 @@ async function release(deps: Deps, file: FileRow, retryAfterSeconds: number): Pr
   try {
     await write(deps, [putBack({ ...held, dueAt })], { isIdempotent: true });
   } catch (cause) {
-    deps.log("warn", "job_left_to_lease", { fileId: file.id, cause });
+    deps.log("warn", "job_release_failed", { fileId: file.id, cause });
   }
 }

@@ -109,7 +109,7 @@ export async function createUpload(
     return { url, upload };
   } catch (error) {
     await terminateUpload(deps, actor, url).catch((cause) =>
-      deps.log("warn", "upload left to recovery", { fileId: url.id, cause }),
+      deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
     );
     // Only this request knows the URL, so a mismatch is our own failure.
     if (error instanceof AppError && error.code === "offset_mismatch")

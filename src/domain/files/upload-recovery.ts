@@ -79,16 +79,19 @@ const uploadOfFile = preparedQuery((db, param: Param<FileKey>) =>
  * For a message that found nothing to process: assembles the upload if all of its bytes are stored. What could not be
  * assembled for six days ends here, because by then its file has been hidden, and R2 soon drops the parts.
  */
-export async function assembleUpload(deps: Deps, { teamId, fileId: id }: FileJob): Promise<"assembled" | "not ours"> {
+export async function assembleUpload(
+  deps: Deps,
+  { teamId, fileId: id }: FileJob,
+): Promise<"assembled" | "not_claimed"> {
   const [[upload]] = await read(deps, [uploadOfFile({ id, teamId })]);
-  if (!upload || !isComplete(upload)) return "not ours";
+  if (!upload || !isComplete(upload)) return "not_claimed";
   if (upload.status === "receiving") {
     await assembleAndCommit(deps, SYSTEM, upload);
     return "assembled";
   }
   deps.log("error", "upload_unassembled", { fileId: id, teamId });
   await write(deps, [endOne({ id, teamId, now: deps.system.now() })], { isIdempotent: true });
-  return "not ours";
+  return "not_claimed";
 }
 
 /** A request that still writes saves nothing from now on, and has noticed that when the upload is due again. */

@@ -299,6 +299,6 @@ async function undo(deps: Deps, actor: TeamActor, upload: Named, maxBytes: numbe
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
     if (isRefusal) await removeRows(deps, [upload]);
   } catch (cause) {
-    deps.log("warn", "upload left to recovery", { fileId: id, teamId, cause });
+    deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
 }

@@ -76,7 +76,9 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
   if (found.length === 0) throw new AppError("not_found");
   const bytes = pack(channels);
   await deps.bytes.replace(waveformKey(file), bytes);
-  deps.after(finishWrite(deps, file).catch((cause) => deps.log("warn", "waveform_left_open", { fileId: id, cause })));
+  deps.after(
+    finishWrite(deps, file).catch((cause) => deps.log("warn", "waveform_close_failed", { fileId: id, cause })),
+  );
   return unpack(bytes);
 }
 
