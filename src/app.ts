@@ -45,8 +45,8 @@ export const api = {
   rotateWebhookSecret: ["POST /auth/v1/webhooks/{id}/secret", webhooks.rotate],
   testWebhook: ["POST /auth/v1/webhooks/{id}/test", webhooks.test],
   listDeliveries: ["GET /auth/v1/webhooks/{id}/deliveries", deliveries.list],
-  replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.again],
-  redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.once],
+  replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.replay],
+  redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.redeliver],
 
   listFiles: ["GET /docs/v1/uploads", files.list],
   uploadFile: ["POST /docs/v1/uploads", upload],

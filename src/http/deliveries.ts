@@ -4,8 +4,8 @@ import {
   type Delivery,
   listDeliveries,
   MAX_REPLAYED_EVENTS,
-  redeliver,
-  replay,
+  redeliverEvent,
+  replayEvents,
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { takeCostly } from "./authentication.ts";
@@ -82,40 +82,42 @@ export const list = read(
   },
 );
 
-export const again = write(
+export const replay = write(
   "team",
   {
     tag: "Webhooks",
-    summary: "Send again what happened since an event",
-    description: `Looks at ${MAX_REPLAYED_EVENTS} events; where there may be more, \`next\` is the event to go on after. Messages keep their ids. 10 a minute.`,
+    summary: "Replay events",
+    description:
+      "Sends the events after an event to the webhook again, also those that occurred while it was disabled. Messages keep their ids. " +
+      `A call reads up to ${MAX_REPLAYED_EVENTS} events; if there may be more, \`next\` is the event to continue after. Up to 10 a minute.`,
     body: z.strictObject({
       after: id.meta({ description: "An event's id." }),
       failedOnly: z.boolean().default(false).meta({ description: "Only deliveries that failed." }),
     }),
     bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
     success: {
-      description: "How many are sent again.",
+      description: "How many deliveries are due.",
       schema: z.strictObject({
         message: z.string(),
         data: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
       }),
-      example: { message: "Deliveries sent again: 3.", data: { deliveries: 3, next: null } },
+      example: { message: "Deliveries due: 3.", data: { deliveries: 3, next: null } },
     },
     refusals: ["webhook_disabled"],
   },
   async ({ c, deps, actor, id, body }) => {
     await takeCostly(c, "replay", actor);
-    const data = await replay(deps, actor, id, body);
-    return { message: `Deliveries sent again: ${data.deliveries}.`, data };
+    const data = await replayEvents(deps, actor, id, body);
+    return { message: `Deliveries due: ${data.deliveries}.`, data };
   },
 );
 
-export const once = write(
+export const redeliver = write(
   "team",
   {
     tag: "Webhooks",
-    summary: "Send a delivery once more",
-    description: "One more try, under the same message id.",
+    summary: "Redeliver an event",
+    description: "Makes one more attempt, with the same message id.",
     success: {
       description: "The delivery.",
       schema: z.strictObject({ message: z.string(), data: deliverySchema }),
@@ -128,6 +130,6 @@ export const once = write(
   },
   async ({ deps, actor, id }) => ({
     message: "Delivery due.",
-    data: renderDelivery(await redeliver(deps, actor, id)),
+    data: renderDelivery(await redeliverEvent(deps, actor, id)),
   }),
 );

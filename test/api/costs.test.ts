@@ -3,7 +3,8 @@ import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import { api } from "../../src/app.ts";
 import { MAX_TEAM_USERS } from "../../src/domain/accounts/users.ts";
-import { eventId } from "../../src/domain/events/events.ts";
+import { MAX_REPLAYED_EVENTS } from "../../src/domain/events/delivery-log.ts";
+import { EVENT_TYPES, eventId } from "../../src/domain/events/events.ts";
 import worker from "../../src/index.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
@@ -352,6 +353,35 @@ describe("An event", () => {
     expect(cost.rowsWritten).toBeLessThanOrEqual(7);
     expect(cost.rowsRead).toBeLessThanOrEqual(70);
   });
+
+  test.each([false, true])(
+    "is replayed with at most 1,000 rows read per request if failedOnly is %s",
+    async (failedOnly) => {
+      const team = await newTeam();
+      const json = { url: "https://hooks.canary.example/", types: EVENT_TYPES };
+      const { body } = await team.call("POST", "/auth/v1/webhooks", { json });
+      await createEvent(team.token);
+      const copies = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 2000)";
+      await env.DB.batch([
+        env.DB.prepare(
+          `insert into deliveries (webhook_id, seq, team_id, type, status, created_at)
+         ${copies} select webhook_id, seq + i, team_id, 'webhook.disabled', 'failed', 1 from deliveries, n where team_id = ?`,
+        ).bind(team.teamId),
+        env.DB.prepare(
+          `insert into events ${copies} select team_id, seq + i, 'webhook.disabled', 1, actor, subject_id, null, data, position + i
+         from (select * from events where team_id = ? order by seq desc limit 1), n`,
+        ).bind(team.teamId),
+      ]);
+      const path = `/auth/v1/webhooks/${body.data._id}/replay`;
+      const replay = { token: team.token, json: { after: "0".repeat(24), failedOnly } };
+      const { response, inTotal } = await send("POST /auth/v1/webhooks/{id}/replay", path, replay);
+      const { data } = (await response.json()) as { data: { deliveries: number; next: string | null } };
+      // The webhook does not receive its creation, the event after that is pending, and the first one never failed.
+      const skipped = failedOnly ? 3 : 2;
+      expect(data).toEqual({ deliveries: MAX_REPLAYED_EVENTS - skipped, next: expect.any(String) });
+      expect(inTotal.rowsRead).toBeLessThanOrEqual(1000);
+    },
+  );
 });
 
 describe("With 100,000 files, users and events in a team", () => {

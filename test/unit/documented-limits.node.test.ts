@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
-import { again } from "../../src/http/deliveries.ts";
+import { replay } from "../../src/http/deliveries.ts";
 import { DESCRIPTION, tags } from "../../src/http/introduction.ts";
 import { test as sendTest } from "../../src/http/webhooks.ts";
 import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
@@ -28,7 +28,7 @@ test("the description states the rate limits of wrangler.toml", () => {
     `${logins} tests and ${logins} replays of webhooks a minute`,
   ])
     expect(DESCRIPTION).toContain(sentence);
-  for (const { description } of [again, sendTest]) expect(description).toContain(` ${logins} a minute.`);
+  for (const { description } of [replay, sendTest]) expect(description).toContain(` ${logins} a minute.`);
 });
 
 test("the description states how long events are kept", () => {

@@ -17,8 +17,11 @@ import {
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
 import { MAX_ATTEMPTS } from "./retries.ts";
 
-/** The events that one replay reads: it inserts up to so many deliveries in one statement. */
-export const MAX_REPLAYED_EVENTS = 1000;
+/**
+ * Events that one replay reads. It costs up to six rows read per event: the event in the bound, in the insert and in the
+ * lookup of the last one, and its delivery up to three times. No request may read more than 1,000 rows.
+ */
+export const MAX_REPLAYED_EVENTS = 150;
 
 /** A delivery as its team sees it. Times are milliseconds since the epoch. */
 export interface Delivery {
@@ -35,7 +38,7 @@ export interface Delivery {
 const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) => eventId(webhookId, seq);
 
 /** `resumeAt` is the end of the webhook's pause, `failureBody` the response body of the latest attempt. */
-function view(row: DeliveryRow, resumeAt: number | null, failureBody: string | null): Delivery {
+function toDelivery(row: DeliveryRow, resumeAt: number | null, failureBody: string | null): Delivery {
   const { teamId, seq, type, status, attempts, dueAt } = row;
   return {
     id: deliveryId(row),
@@ -76,7 +79,7 @@ export async function listDeliveries(
   const rows = await authorizeRead(deps, credential, deliveriesPage(values));
   if (rows.length === 0) throw new AppError("not_found");
   const found = rows.flatMap(({ delivery, resumeAt, failureBody }) =>
-    delivery ? [view(delivery, resumeAt, failureBody)] : [],
+    delivery ? [toDelivery(delivery, resumeAt, failureBody)] : [],
   );
   return cutPage(list, { limit, page: 1 }, found, (row) => row);
 }
@@ -128,7 +131,7 @@ const resumeByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
 );
 
 /** @throws `not_found`, `webhook_disabled` */
-export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
+export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
   if (!isEventId(id)) throw new AppError("not_found");
   const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
   const queries = [deliveryByEnd(values), makeDue(values), resumeByEnd(values)] as const;
@@ -136,7 +139,7 @@ export async function redeliver(deps: Deps, { teamId }: TeamActor, id: string): 
   if (!before) throw new AppError("not_found");
   if (!row) throw new AppError("webhook_disabled");
   deps.after(enqueueWebhooks(deps, [{ teamId, webhookId: row.webhookId }]));
-  return view(row, null, null);
+  return toDelivery(row, null, null);
 }
 
 type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
@@ -178,7 +181,7 @@ const webhookStatus = preparedQuery((db, param: Param<{ teamId: string; id: stri
  * @returns how many are due, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
  */
-export async function replay(
+export async function replayEvents(
   deps: Deps,
   { teamId }: TeamActor,
   id: string,
