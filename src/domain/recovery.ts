@@ -33,11 +33,11 @@ const BATCH_ROWS = 500;
 /** A queue takes 100 messages in a call. */
 const SEND_CALLS = BATCH_ROWS / 100;
 /** R2 deletes 1,000 objects in a call. Files of 500 MB, the largest body that Cloudflare accepts, have up to 100 parts each. */
-const ERASE_CALLS = 50;
+const DELETE_CALLS = 50;
 /** Each row is one query. */
 const REENCRYPT_ROWS = 200;
 const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
-/** Urgent steps leave the rest of the budget to clean-up, so that no backlog of theirs lets the database fill up. */
+/** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
 const URGENT_SHARE = 0.5;
 
 const NOTHING_RECOVERED = {
@@ -51,8 +51,8 @@ const NOTHING_RECOVERED = {
   uploadsExpired: 0,
   /** Finished uploads that are no longer remembered for late clients. */
   uploadsRemoved: 0,
-  /** Files whose deletion was completed. */
-  erased: 0,
+  /** Files whose bytes and row were deleted. */
+  filesDeleted: 0,
   /** Expired session keys. */
   loginsRemoved: 0,
   /** API keys that expired 30 days ago. */
@@ -69,58 +69,58 @@ export type Recovered = typeof NOTHING_RECOVERED;
 interface Step {
   name: string;
   count: keyof Recovered;
-  /** What a batch uses at most. */
+  /** The most that a batch uses. */
   cost: Cost;
-  batch(): Promise<Batch>;
+  runBatch(): Promise<Batch>;
 }
 
-/** A step whose batches have `limit` rows until the last one. */
-const stepOf = (
+/** Creates a step whose last batch is the first with fewer than `limit` rows. */
+const newStep = (
   name: string,
   count: keyof Recovered,
   limit: number,
   cost: Cost,
-  take: () => Promise<number>,
+  runBatch: () => Promise<number>,
 ): Step => ({
   name,
   count,
   cost,
-  batch: async () => {
-    const rows = await take();
+  runBatch: async () => {
+    const rows = await runBatch();
     return { rows, isLast: rows < limit };
   },
 });
 
-/** Work that somebody waits for. */
+/** Work that users wait for. */
 function urgentSteps(deps: Deps): Step[] {
   const send = { queries: 1, calls: SEND_CALLS, rows: BATCH_ROWS };
   return [
-    stepOf("send_pending", "sent", BATCH_ROWS, send, () => sendOverdue(deps, resendPending)),
-    stepOf("send_abandoned", "sent", BATCH_ROWS, send, () => sendOverdue(deps, releaseAbandoned)),
-    stepOf("assemblies", "assemblies", UPLOAD_ROWS, send, () => enqueueAssemblies(deps)),
-    stepOf("webhooks", "webhooks", Infinity, WAKING_COST, () => wakeOverdueWebhooks(deps)),
+    newStep("send_pending", "sent", BATCH_ROWS, send, () => enqueueOverdue(deps, resendPending)),
+    newStep("send_abandoned", "sent", BATCH_ROWS, send, () => enqueueOverdue(deps, releaseAbandoned)),
+    newStep("assemblies", "assemblies", UPLOAD_ROWS, send, () => enqueueAssemblies(deps)),
+    newStep("webhooks", "webhooks", Infinity, WAKING_COST, () => wakeOverdueWebhooks(deps)),
   ];
 }
 
 function cleanUpSteps(deps: Deps): Step[] {
-  const erase = { queries: 2, calls: ERASE_CALLS, rows: BATCH_ROWS };
+  const deletion = { queries: 2, calls: DELETE_CALLS, rows: BATCH_ROWS };
   const leftovers = { queries: 3, calls: LEFTOVER_ROWS * CALLS_PER_LEFTOVER, rows: LEFTOVER_ROWS };
   const purge = { queries: 2 };
   const keys = deps.secrets.olderKeyIds.length;
   const reencrypt = { queries: keys * (1 + REENCRYPT_ROWS), rows: keys * REENCRYPT_ROWS };
   return [
-    stepOf("expired_uploads", "uploadsExpired", UPLOAD_ROWS, { queries: 2 }, () => expireUploads(deps)),
-    stepOf("finished_uploads", "uploadsRemoved", FINISHED_ROWS, { queries: 1 }, () => deleteFinishedUploads(deps)),
-    stepOf("leftovers", "uploadsRemoved", LEFTOVER_ROWS, leftovers, () => deleteLeftovers(deps)),
-    stepOf("erase_abandoned", "erased", BATCH_ROWS, erase, () => eraseOverdue(deps, hideAbandoned)),
-    stepOf("erase_deleting", "erased", BATCH_ROWS, erase, () => eraseOverdue(deps, retryDeleting)),
-    stepOf("logins", "loginsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredLogins(deps, BATCH_ROWS)),
-    stepOf("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
-    stepOf("links", "linksRemoved", EXPIRED_LINK_ROWS, { queries: 1 }, () => purgeLinks(deps)),
-    { name: "events", count: "purged", cost: purge, batch: purgeEvents(deps) },
-    { name: "deliveries_purge", count: "purged", cost: purge, batch: purgeDeliveries(deps) },
-    stepOf("tokens", "reencrypted", Infinity, reencrypt, () => reencryptTokens(deps, REENCRYPT_ROWS)),
-    stepOf("secrets", "reencrypted", Infinity, reencrypt, () => reencryptSecrets(deps, REENCRYPT_ROWS)),
+    newStep("expired_uploads", "uploadsExpired", UPLOAD_ROWS, { queries: 2 }, () => expireUploads(deps)),
+    newStep("finished_uploads", "uploadsRemoved", FINISHED_ROWS, { queries: 1 }, () => deleteFinishedUploads(deps)),
+    newStep("leftovers", "uploadsRemoved", LEFTOVER_ROWS, leftovers, () => deleteLeftovers(deps)),
+    newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, hideAbandoned)),
+    newStep("delete_hidden", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, retryDeleting)),
+    newStep("logins", "loginsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredLogins(deps, BATCH_ROWS)),
+    newStep("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
+    newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, { queries: 1 }, () => purgeLinks(deps)),
+    { name: "events", count: "purged", cost: purge, runBatch: purgeEvents(deps) },
+    { name: "deliveries_purge", count: "purged", cost: purge, runBatch: purgeDeliveries(deps) },
+    newStep("tokens", "reencrypted", Infinity, reencrypt, () => reencryptTokens(deps, REENCRYPT_ROWS)),
+    newStep("secrets", "reencrypted", Infinity, reencrypt, () => reencryptSecrets(deps, REENCRYPT_ROWS)),
   ];
 }
 
@@ -133,10 +133,11 @@ function cleanUpSteps(deps: Deps): Step[] {
 export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
   const budget = new RunBudget(deps.system, limits);
   const counts = { ...NOTHING_RECOVERED };
-  const hasMore = async ({ name, count, cost, batch }: Step, share: number): Promise<boolean> => {
-    if (!budget.take(cost, share)) return false;
+  /** Returns whether the step may have more to do. */
+  const runNextBatch = async ({ name, count, cost, runBatch }: Step, share: number): Promise<boolean> => {
+    if (!budget.spend(cost, share)) return false;
     try {
-      const { rows, isLast } = await batch();
+      const { rows, isLast } = await runBatch();
       counts[count] += rows;
       return !isLast;
     } catch (cause) {
@@ -144,15 +145,15 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
       return false;
     }
   };
-  const takeTurns = async (steps: Step[], share: number) => {
-    for (let open = steps; open.length > 0; ) {
+  const runInTurns = async (steps: Step[], share: number) => {
+    for (let unfinished = steps; unfinished.length > 0; ) {
       const next: Step[] = [];
-      for (const step of open) if (await hasMore(step, share)) next.push(step);
-      open = next;
+      for (const step of unfinished) if (await runNextBatch(step, share)) next.push(step);
+      unfinished = next;
     }
   };
-  await takeTurns(urgentSteps(deps), URGENT_SHARE);
-  await takeTurns(cleanUpSteps(deps), 1);
+  await runInTurns(urgentSteps(deps), URGENT_SHARE);
+  await runInTurns(cleanUpSteps(deps), 1);
   deps.log("info", "recovery_finished", { counts });
   return counts;
 }
@@ -160,7 +161,7 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
 /** `updatedAt` is the time of the run. */
 type OverdueValues = { updatedAt: number; dueAt: number };
 
-/** The rows of one state that were due first. The state is asked twice: between the two it may have changed. */
+/** Changes the files in a state that have been overdue longest. */
 function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueValues>) => Record<string, unknown>) {
   return preparedQuery((db, param: Param<OverdueValues>) => {
     const isInState = and(eq(files.status, state), state === "processing" ? hasExpiredLease(param) : undefined);
@@ -185,8 +186,8 @@ function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueVal
 }
 
 /**
- * A file that waits stays as it is; only recovery's next look moves. It comes twice as late each time, up to 15 minutes:
- * the message may merely wait behind others, and a long queue must not be made longer.
+ * Changes only the time of the next resend. The delay doubles up to 15 minutes, because the message may only be waiting
+ * behind others, and resending must not make a long queue longer.
  */
 const resendPending = overdueFiles("pending", (param) => {
   const waited = sql`${param("updatedAt")} - ${files.updatedAt}`;
@@ -194,7 +195,7 @@ const resendPending = overdueFiles("pending", (param) => {
     dueAt: sql`${param("updatedAt")} + min(max(${MAX_PENDING_MILLISECONDS}, ${waited}), ${MAX_RESEND_MILLISECONDS})`,
   };
 });
-/** Processing under a lease that has run out: pending again. */
+/** Returns files whose lease has expired to `pending`. */
 const releaseAbandoned = overdueFiles("processing", (param) => ({
   status: "pending",
   leaseEndsAt: null,
@@ -209,22 +210,23 @@ const hide = (param: Param<OverdueValues>) => ({
 const hideAbandoned = overdueFiles("receiving", hide);
 const retryDeleting = overdueFiles("deleting", hide);
 
-async function takeOverdue(deps: Deps, take: typeof resendPending, milliseconds: number) {
+/** The files are overdue again after `milliseconds`, unless the next step succeeds. */
+async function updateOverdue(deps: Deps, update: typeof resendPending, milliseconds: number) {
   const now = deps.system.now();
-  const [rows] = await write(deps, [take({ updatedAt: now, dueAt: now + milliseconds })], { isIdempotent: true });
+  const [rows] = await write(deps, [update({ updatedAt: now, dueAt: now + milliseconds })], { isIdempotent: true });
   return rows;
 }
 
-/** Should sending fail, the files are overdue again. */
-async function sendOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
-  const rows = await takeOverdue(deps, take, MAX_PENDING_MILLISECONDS);
+/** If sending fails, a later run sends the messages. */
+async function enqueueOverdue(deps: Deps, update: typeof resendPending): Promise<number> {
+  const rows = await updateOverdue(deps, update, MAX_PENDING_MILLISECONDS);
   await deps.jobs.sendAll(rows.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
   return rows.length;
 }
 
-/** Hidden for good, then the bytes, then the row. */
-async function eraseOverdue(deps: Deps, take: typeof resendPending): Promise<number> {
-  const rows = await takeOverdue(deps, take, MAX_DELETING_MILLISECONDS);
+/** Hides the files, then deletes the bytes, then the rows, so that no object is ever without a row. */
+async function deleteOverdue(deps: Deps, update: typeof resendPending): Promise<number> {
+  const rows = await updateOverdue(deps, update, MAX_DELETING_MILLISECONDS);
   await deps.bytes.remove(rows.flatMap(objectKeys));
   await removeRows(
     deps,

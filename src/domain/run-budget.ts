@@ -1,8 +1,8 @@
 import type { System } from "../platform/system.ts";
 
-/* The limits of one run of the recovery job, which all of its steps share. */
+/* The limits of one run of the recovery job, which all steps share. */
 
-/** How much of each limit a batch of work uses at most. */
+/** The most that a batch of work uses of each limit. */
 export interface Cost {
   /** D1 queries. Each statement of a batch counts. */
   queries: number;
@@ -39,8 +39,8 @@ export class RunBudget {
     this.#endsAt = system.now() + limits.milliseconds;
   }
 
-  /** Takes the cost of a batch if less than `share` of every limit is used afterwards. */
-  take({ queries, calls = 0, rows = 0 }: Cost, share: number): boolean {
+  /** Spends the cost of a batch. @returns false if it would exceed `share` of a limit, or if the time is up */
+  spend({ queries, calls = 0, rows = 0 }: Cost, share: number): boolean {
     const cost = { queries, calls, rows };
     const names = ["queries", "calls", "rows"] as const;
     if (this.#system.now() >= this.#endsAt) return false;

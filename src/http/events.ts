@@ -1,6 +1,6 @@
 import * as z from "zod";
+import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
 import { EVENT_TYPES, type Event } from "../domain/events/events.ts";
-import { fetchEvent, listEvents } from "../domain/events/trail.ts";
 import { read } from "./operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, nextLink, pageLimit, timestamp } from "./validation.ts";
 

@@ -3,7 +3,7 @@ import type { Log } from "./log.ts";
 import { once } from "./retry.ts";
 
 const id = z.string().regex(/^[0-9a-f]{24}$/);
-/** A file has work to do. Everything else is in its row, so a late or duplicate message is harmless. */
+/** A file may have work to do. Its row decides which, so a late or duplicate message is harmless. */
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
 /** A webhook may have deliveries that are due. Its rows decide which. */
 const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id });
@@ -36,20 +36,21 @@ export function createJobs<J>(queue: Queue<J>): Jobs<J> {
   };
 }
 
-/** What became of a job: when to try it again, or a word for the log. */
+/** The outcome for the log, or the delay before a retry. */
 export type JobOutcome = string | { retryAfterSeconds: number };
 
 const FIRST_RETRY_SECONDS = 10;
 const MAX_RETRY_SECONDS = 15 * 60;
 
-/** How long to wait after so many tries: eleven of them span more than an hour. */
-export function retryDelaySeconds(tries: number): number {
-  return Math.min(FIRST_RETRY_SECONDS * 2 ** (tries - 1), MAX_RETRY_SECONDS);
+/** The delay after a number of attempts. Eleven attempts span more than an hour. */
+export function retryDelaySeconds(attempts: number): number {
+  return Math.min(FIRST_RETRY_SECONDS * 2 ** (attempts - 1), MAX_RETRY_SECONDS);
 }
 
 /**
- * Takes a batch message by message: each is acked or retried on its own, so one that fails takes none along. Never throws:
- * a throw would have every message of the batch delivered again. A message that is not of our schema is logged and acked.
+ * Handles the messages of a batch. Acks or retries each one separately, so that a failure affects only its own message.
+ * Never throws, because the queue would then redeliver the whole batch. Messages that violate the schema are logged and
+ * acked.
  */
 export async function receiveJobs(
   batch: MessageBatch,

@@ -387,7 +387,7 @@ const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>
       ].sort(),
     );
     const reencrypted = expect.any(Number);
-    if (!fault) expect(result).toMatchObject({ sent: 2, erased: 2, loginsRemoved: 1, purged: 2, reencrypted });
+    if (!fault) expect(result).toMatchObject({ sent: 2, filesDeleted: 2, loginsRemoved: 1, purged: 2, reencrypted });
   },
 };
 

@@ -258,7 +258,7 @@ describe("A transient failure", () => {
       delays.push(outcome.retryAfterSeconds);
       const { status, attempts, due_at } = await row();
       expect([status, attempts]).toEqual(["pending", attempt]);
-      expect(due_at, "recovery waits for the retry").toBeGreaterThan(
+      expect(due_at, "the recovery job waits for the retry").toBeGreaterThan(
         world.system.now() + outcome.retryAfterSeconds * 1000,
       );
     }
@@ -333,11 +333,11 @@ describe("A permanent failure", () => {
 
   test("is resolved by reprocessing once the bytes are back", async () => {
     const { world, team, id, key, row } = await stored();
-    const sound = await (await env.BUCKET.get(key))?.arrayBuffer();
+    const original = await (await env.BUCKET.get(key))?.arrayBuffer();
     await env.BUCKET.delete(key);
     await world.drain();
     expect(await row()).toMatchObject({ status: "failed" });
-    await env.BUCKET.put(key, sound ?? null);
+    await env.BUCKET.put(key, original ?? null);
     await world.ask("POST", `/docs/v1/uploads/${id}/reprocess`, { token: team.token });
     expect(await row()).toMatchObject({ status: "pending", failure_code: null, attempts: 0 });
     await world.drain();
@@ -357,7 +357,7 @@ describe("The retries of a file", () => {
     expect(await row()).toMatchObject({ status: "failed", failure_code: "retries_exhausted", due_at: null });
   });
 
-  test("leave a file that was never claimed to recovery", async () => {
+  test("leave a file that was never claimed to the recovery job", async () => {
     const { world, id, row } = await stored();
     expect(await world.deliver(id, undefined, "stowage-jobs-dead")).toBeNull();
     expect(await row()).toMatchObject({ status: "pending", failure_code: null });
@@ -386,10 +386,10 @@ describe("The retries of a file", () => {
 
     world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     expect(await failExhaustedFile(world.deps(), job)).toBe("failed");
-    const given = await row();
+    const failed = await row();
     slow.resume();
     expect(await working).toBe("not_claimed");
-    expect(await row()).toEqual(given);
+    expect(await row()).toEqual(failed);
   });
 
   test("are limited if one worker after another dies", async () => {
@@ -506,7 +506,7 @@ describe("The content type of a file", () => {
   const audioOnly = sample("tone-audio-only.mp4").bytes;
 
   test.each([
-    ["one piece", audioOnly],
+    ["one put", audioOnly],
     ["parts", inParts(audioOnly)],
   ])("is corrected if only the whole file shows that it is audio, stored in %s", async (_, bytes) => {
     const { world, team, key, row } = await stored(bytes);

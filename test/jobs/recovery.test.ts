@@ -21,8 +21,8 @@ const DAY = 24 * 60 * MINUTE;
 type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const NOTHING = {
-  ...{ sent: 0, assemblies: 0, deliveries: 0, uploadsExpired: 0, uploadsRemoved: 0 },
-  ...{ erased: 0, loginsRemoved: 0, keysRemoved: 0, purged: 0, reencrypted: 0 },
+  ...{ sent: 0, assemblies: 0, webhooks: 0, uploadsExpired: 0, uploadsRemoved: 0, filesDeleted: 0 },
+  ...{ loginsRemoved: 0, keysRemoved: 0, linksRemoved: 0, purged: 0, reencrypted: 0 },
 };
 
 const teams: Team[] = [];
@@ -30,7 +30,7 @@ afterEach(async () => {
   for (const { teamId } of teams.splice(0)) await forget(teamId);
 });
 
-async function begin(): Promise<{ world: World; team: Team }> {
+async function setUp(): Promise<{ world: World; team: Team }> {
   const world = new World();
   const team = await world.newTeam();
   teams.push(team);
@@ -86,7 +86,7 @@ const stepsThatFailed = ({ lines }: World) =>
 
 describe("an overdue file", () => {
   test.each(["receiving", "deleting"] as const)("loses its bytes and its row if it is %s", async (state) => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     await world.leave(team, state, -1);
     await world.recover();
     expect(await expectSettled(team.teamId)).toEqual([]);
@@ -94,7 +94,7 @@ describe("an overdue file", () => {
   });
 
   test.each(["pending", "processing"] as const)("is sent to the queue again if it is %s", async (state) => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const id = await world.leave(team, state, -1);
     await world.recover();
     expect(world.messages).toEqual([id]);
@@ -106,7 +106,7 @@ describe("an overdue file", () => {
   });
 
   test.each(STATES)("stays unchanged until it is due while it is %s", async (state) => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     await world.leave(team, state, MINUTE);
     const before = await rowsOf(team.teamId);
     await world.recover();
@@ -116,7 +116,7 @@ describe("an overdue file", () => {
   });
 
   test("is due two minutes after its message was lost, and five after its worker died", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const id = await world.store(team, "note.txt", "never enqueued");
     const sentAfter = async (minutes: number) => {
       world.messages = [];
@@ -132,7 +132,7 @@ describe("an overdue file", () => {
   });
 
   test("is found by the cron trigger of the deployed Worker", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     await world.leave(team, "deleting", -1);
     const ctx = createExecutionContext();
     await worker.scheduled(createScheduledController(), env, ctx);
@@ -143,9 +143,9 @@ describe("an overdue file", () => {
 
 describe("a run", () => {
   test("leaves nothing to do for the next run, and logs one line of counts", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     for (const state of STATES) await world.leave(team, state, -1);
-    const counts = { ...NOTHING, sent: 2, erased: 2 };
+    const counts = { ...NOTHING, sent: 2, filesDeleted: 2 };
     expect(await world.recover()).toEqual(counts);
     const rows = await rowsOf(team.teamId);
     expect(await world.recover()).toEqual(NOTHING);
@@ -158,7 +158,7 @@ describe("a run", () => {
   });
 
   test("shares the work with a concurrent run", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const left: string[] = [];
     for (const state of [...STATES, ...STATES]) left.push(await world.leave(team, state, -1));
     await Promise.all([world.recover(), world.recover()]);
@@ -171,7 +171,7 @@ describe("a run", () => {
     [
       "the bucket",
       (deps: Deps): Deps => ({ ...deps, bytes: { ...deps.bytes, remove: fail } }),
-      ["erase_abandoned", "erase_deleting"],
+      ["delete_abandoned", "delete_hidden"],
     ],
     [
       "the queue",
@@ -179,11 +179,13 @@ describe("a run", () => {
       ["send_pending", "send_abandoned"],
     ],
   ])("does everything else while %s is unavailable, and the rest later", async (_, change, failed) => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     for (const state of STATES) await world.leave(team, state, -1);
     const counts = await recover(change(world.deps()));
     expect(stepsThatFailed(world)).toEqual(expect.arrayContaining(failed));
-    expect(counts).toMatchObject(failed.includes("erase_deleting") ? { sent: 2, erased: 0 } : { sent: 0, erased: 2 });
+    expect(counts).toMatchObject(
+      failed.includes("delete_hidden") ? { sent: 2, filesDeleted: 0 } : { sent: 0, filesDeleted: 2 },
+    );
     world.aheadMilliseconds += 3 * MINUTE;
     await world.recover();
     await world.drain();
@@ -191,21 +193,21 @@ describe("a run", () => {
   });
 
   test("stays within its budget, and spends at most half of it on urgent work", async () => {
-    const { world, team } = await begin();
-    const limits = { ...RUN_LIMITS, queries: 40 };
+    const { world, team } = await setUp();
+    const limits = { ...RUN_LIMITS, queries: 120 };
     await insertFiles(team, "pending", 12_000);
     await insertFiles(team, "deleting", 1200);
     const bindings = new ProxiedBindings();
     const counts = await must(world.recover(bindings, limits));
     expect(bindings.calls.filter((call) => call.startsWith("D1")).length).toBeLessThanOrEqual(limits.queries);
-    // Four urgent steps share 20 queries; the three that find nothing take one each.
-    expect(counts).toMatchObject({ sent: 17 * 500, erased: 1200 });
-    expect(await must(world.recover(bindings, limits))).toMatchObject({ sent: 3500, erased: 0 });
+    // Four urgent steps share 60 queries: the one for webhooks reserves 42, and two that find nothing take one each.
+    expect(counts).toMatchObject({ sent: 16 * 500, filesDeleted: 1200 });
+    expect(await must(world.recover(bindings, limits))).toMatchObject({ sent: 4000, filesDeleted: 0 });
     expect(new Set(world.messages).size).toBe(12_000);
   });
 
   test("stops before the next run starts", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     await insertFiles(team, "pending", 1200);
     const slow = (deps: Deps): Deps => ({
       ...deps,
@@ -217,7 +219,7 @@ describe("a run", () => {
         },
       },
     });
-    expect(await recover(slow(world.deps()))).toMatchObject({ sent: 1000, erased: 0 });
+    expect(await recover(slow(world.deps()))).toMatchObject({ sent: 1000, filesDeleted: 0 });
   });
 });
 
@@ -239,8 +241,8 @@ describe("a resumable upload", () => {
     return bindings.calls.filter((call) => call.startsWith("R2"));
   };
 
-  test("that was finished by one request is forgotten after a day without a call to R2", async () => {
-    const { world, team } = await begin();
+  test("that was finished by one request is deleted after a day without a call to R2", async () => {
+    const { world, team } = await setUp();
     const client = await beginUpload(world, team);
     await must(client.send(0, small.length));
     await world.drain();
@@ -252,29 +254,26 @@ describe("a resumable upload", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ status: "completed" }]);
   });
 
-  test.each(["was interrupted", "lost a Worker"])(
-    "that %s is forgotten after its leftovers are deleted",
-    async (how) => {
-      const { world, team } = await begin();
-      const client = await beginUpload(world, team);
-      if (how === "was interrupted") await must(client.send(0, 500));
-      else {
-        client.hasNoMemory = true;
-        await client.send(0, 500, new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "death" }));
-        client.hasNoMemory = false;
-      }
-      await must(client.send(client.reportedOffset, small.length));
-      await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a partial part that was left behind");
-      await world.drain();
-      world.aheadMilliseconds += DAY;
-      await world.recover();
-      expect(await uploadRows(team)).toBe(0);
-      expect((await expectSettled(team.teamId)).length).toBe(1);
-    },
-  );
+  test.each(["was interrupted", "lost a Worker"])("that %s is deleted after its leftovers", async (how) => {
+    const { world, team } = await setUp();
+    const client = await beginUpload(world, team);
+    if (how === "was interrupted") await must(client.send(0, 500));
+    else {
+      client.hasNoMemory = true;
+      await client.send(0, 500, new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "death" }));
+      client.hasNoMemory = false;
+    }
+    await must(client.send(client.reportedOffset, small.length));
+    await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a partial part that was left behind");
+    await world.drain();
+    world.aheadMilliseconds += DAY;
+    await world.recover();
+    expect(await uploadRows(team)).toBe(0);
+    expect((await expectSettled(team.teamId)).length).toBe(1);
+  });
 
   test("that failed processing is listed once, and is still compared with its stated SHA-256", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const client = new Uploader(world, team, small);
     const metadata = `filename ${btoa("a")},sha256 ${btoa("0".repeat(64))}`;
     const created = await must(client.ask("POST", { "Upload-Length": "1000", "Upload-Metadata": metadata }));
@@ -292,17 +291,21 @@ describe("a resumable upload", () => {
   });
 
   test("that expires without a byte releases its quota without a call to R2 for it", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     await beginUpload(world, team);
     world.aheadMilliseconds += DAY + 1;
     const bindings = new ProxiedBindings();
-    expect(await must(world.recover(bindings))).toMatchObject({ uploadsExpired: 1, uploadsRemoved: 1, erased: 1 });
+    expect(await must(world.recover(bindings))).toMatchObject({
+      uploadsExpired: 1,
+      uploadsRemoved: 1,
+      filesDeleted: 1,
+    });
     expect(bindings.calls.filter((call) => call.startsWith("R2"))).toEqual(["R2 delete"]);
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
   test("that cannot be assembled ends after six days", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const { id } = await beginUpload(world, team);
     const [file] = await rowsOf(team.teamId);
     const dropped = await env.BUCKET.createMultipartUpload(`${team.teamId}/${id}-${file?.original_name}`);
@@ -328,7 +331,7 @@ describe("a resumable upload", () => {
 
 describe("a backlog", () => {
   test("of a day is cleared in six runs, and urgent work is done in the first", { timeout: 300_000 }, async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     // A tenth of 120,000 uploads, 400,000 events and 400,000 deliveries, with a tenth of the queries.
     const limits = { ...RUN_LIMITS, queries: RUN_LIMITS.queries / 10 };
     await insertFinishedUploads(team.teamId, 12_000);
@@ -350,7 +353,7 @@ describe("a backlog", () => {
   });
 
   test("above a team's limit of events is deleted with its deliveries, oldest first", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const recent = world.system.now() * 1000;
     const webhookId = "e".repeat(24);
     await insertEvents(team.teamId, 1500, recent);
@@ -370,7 +373,7 @@ describe("a backlog", () => {
   });
 
   test("of one team does not delay the purge of others", async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const limits = { ...RUN_LIMITS, queries: 40 };
     const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
@@ -416,9 +419,9 @@ const keyIds = async ({ teamId }: Team) =>
     ({ id }) => id,
   );
 
-describe("Keys", () => {
-  test("removes login keys once they expire, and API keys 30 days after", async () => {
-    const { world, team } = await begin();
+describe("keys", () => {
+  test("are removed when they expire if a login created them, and 30 days later otherwise", async () => {
+    const { world, team } = await setUp();
     const now = world.system.now();
     const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 1 });
     const [live] = await insertKey(team, { userId: "user", expiresAt: now + MINUTE });
@@ -430,10 +433,10 @@ describe("Keys", () => {
     for (const key of [gone, old]) expect(left).not.toContain(key?.id);
   });
 
-  test("Keys are encrypted anew after the master key has changed, some in each run, until the old one can go.", async () => {
-    const { world, team } = await begin();
+  test("are re-encrypted after a change of the master key, over several runs, until the old one can be removed", async () => {
+    const { world, team } = await setUp();
     const keys = await insertKey(team, {}, 450);
-    const sealedWith = async (id: string) =>
+    const countEncryptedWith = async (id: string) =>
       env.DB.prepare("select count(*) as n from api_keys where team_id = ? and sealed_with = ?")
         .bind(team.teamId, id)
         .first<number>("n");
@@ -441,13 +444,13 @@ describe("Keys", () => {
     world.secrets = loadSecrets(`${next},${env.MASTER_KEY}`, realSystem);
     const [old = ""] = world.secrets.olderKeyIds;
 
-    const left = [await sealedWith(old)];
+    const left = [await countEncryptedWith(old)];
     for (let run = 0; run < 10 && left.at(-1) !== 0; run++) {
       await world.recover();
-      left.push(await sealedWith(old));
+      left.push(await countEncryptedWith(old));
     }
     expect(left[0]).toBe(451);
-    expect(left.length, "more than one run").toBeGreaterThan(2);
+    expect(left.length, "the number of runs").toBeGreaterThan(2);
     expect(left.at(-1)).toBe(0);
 
     world.secrets = loadSecrets(next, realSystem);
@@ -455,30 +458,30 @@ describe("Keys", () => {
     expect(body.data.key).toBe(keys[0]?.token);
   });
 
-  test("Keys that can't be decrypted are named in the log once and left out from then on, and the others are encrypted anew.", async () => {
-    const { world, team } = await begin();
-    const [spoilt, sound] = await insertKey(team, {}, 2);
+  test("that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
+    const { world, team } = await setUp();
+    const [damaged, intact] = await insertKey(team, {}, 2);
     await env.DB.prepare("update api_keys set sealed_token = substr(sealed_token, 1, 20) where id = ?")
-      .bind(spoilt?.id)
+      .bind(damaged?.id)
       .run();
     world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
     await world.recover();
     await world.recover();
-    const sealed = await env.DB.prepare("select id, sealed_with from api_keys where id in (?, ?)")
-      .bind(spoilt?.id, sound?.id)
+    const keys = await env.DB.prepare("select id, sealed_with from api_keys where id in (?, ?)")
+      .bind(damaged?.id, intact?.id)
       .all<{ id: string; sealed_with: string }>();
-    expect(Object.fromEntries(sealed.results.map((row) => [row.id, row.sealed_with]))).toEqual({
-      [spoilt?.id ?? ""]: "unreadable",
-      [sound?.id ?? ""]: world.secrets.currentKeyId,
+    expect(Object.fromEntries(keys.results.map((row) => [row.id, row.sealed_with]))).toEqual({
+      [damaged?.id ?? ""]: "unreadable",
+      [intact?.id ?? ""]: world.secrets.currentKeyId,
     });
     const named = world.lines.filter(({ level }) => level === "error").map(({ keyId }) => keyId);
-    expect(named).toEqual([spoilt?.id]);
+    expect(named).toEqual([damaged?.id]);
   });
 });
 
 describe("a file whose message is late", () => {
   const waiting = async () => {
-    const { world, team } = await begin();
+    const { world, team } = await setUp();
     const id = await world.store(team, "a.txt", "text");
     world.messages = [];
     return { world, team, id };

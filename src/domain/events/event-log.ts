@@ -7,47 +7,47 @@ import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../ac
 import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, splitScan } from "../paging.ts";
 import { ABOVE_ALL, type Event, type EventType, eventId, isEventId, renderEvent, seqOf } from "./events.ts";
 
-/* The trail of a team: its events of some days, read in both orders, and on from any of them. */
+/* Reads a team's event log, in both orders and from any event on. */
 
-export interface TrailRequest {
+export interface EventsRequest {
   limit: number;
   order: "asc" | "desc";
   type?: EventType | undefined;
   cursor?: string | undefined;
-  /** Later, and earlier, than these events, whatever the order. */
+  /** Only events later than `after` and earlier than `before`, in either order. */
   after?: string | undefined;
   before?: string | undefined;
-  /** The operator's alone, who has to name one. */
+  /** Required for the operator, not allowed for others. */
   teamId?: string | undefined;
 }
 
 type PageValues = ScanValues & { after: number; before: number; type: string };
 
-const rowsIn = (order: typeof asc) => (db: Db, param: Param<PageValues>) => ({
+const eventsInRange = (order: typeof asc) => (db: Db, param: Param<PageValues>) => ({
   query: db.select().from(events).orderBy(order(events.seq)).$dynamic(),
   where: and(gt(events.seq, param("after")), lt(events.seq, param("before"))),
 });
-type Rows = ReturnType<ReturnType<typeof rowsIn>>["query"];
+type Rows = ReturnType<ReturnType<typeof eventsInRange>>["query"];
 
 const all = (rows: Rows, _: Db, param: Param<PageValues>) => rows.limit(param("limit"));
 
 const ofType = (rows: Rows, db: Db, param: Param<PageValues>) =>
-  scan(rows, db, param, (looked) => sql`${looked.type} = ${param("type")}`);
+  scan(rows, db, param, (row) => sql`${row.type} = ${param("type")}`);
 
-const readsIn = (order: typeof asc) => ({
-  all: teamRead(events.teamId, rowsIn(order), all),
-  ofType: teamRead(events.teamId, rowsIn(order), ofType),
+const readsInOrder = (order: typeof asc) => ({
+  all: teamRead(events.teamId, eventsInRange(order), all),
+  ofType: teamRead(events.teamId, eventsInRange(order), ofType),
 });
-const READS = { asc: readsIn(asc), desc: readsIn(desc) };
+const READS = { asc: readsInOrder(asc), desc: readsInOrder(desc) };
 
 /**
- * A page of the trail. One of a rare type may be short, or empty, and another one follow all the same.
- * @throws `forbidden` where a team's key names a team, `invalid_input` where the operator names none
+ * Lists a page of events. With `type`, a page may be short or empty although more pages follow.
+ * @throws `forbidden` if a team key names a team; `invalid_input` if the operator names none
  */
 export async function listEvents(
   deps: Deps,
   credential: Credential<"keys">,
-  { limit, order, type, cursor, after, before, teamId }: TrailRequest,
+  { limit, order, type, cursor, after, before, teamId }: EventsRequest,
 ): Promise<Page<Event>> {
   await checkNamedTeam(deps, credential, teamId);
   const list = ["events", order, ...(type ? [type] : [])].join("-");
@@ -74,7 +74,7 @@ const eventBySeq = teamRead(events.teamId, (db, param: Param<{ seq: number }>) =
   where: eq(events.seq, param("seq")),
 }));
 
-/** @throws `not_found`, and as `listEvents` does */
+/** @throws `not_found`, and the errors of `listEvents` */
 export async function fetchEvent(
   deps: Deps,
   credential: Credential<"keys">,
@@ -90,5 +90,5 @@ export async function fetchEvent(
 async function checkNamedTeam(deps: Deps, credential: Credential, teamId: string | undefined): Promise<void> {
   await refuseNamedTeam(deps, credential, teamId);
   if (credential.tokenHash !== null || teamId !== undefined) return;
-  throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "The operator has to name a team." }] });
+  throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "Required for the operator." }] });
 }
