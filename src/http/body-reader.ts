@@ -34,7 +34,7 @@ export class BodyReader {
   /** Returns the next bytes, or undefined at the end. The next read reuses their memory. */
   async read(): Promise<Buffer | undefined> {
     this.#isOpen = false;
-    // A default reader ignores the buffer and returns one of its own.
+    // A default reader ignores the buffer and returns its own.
     const next = this.#reader.read(this.#buffer).catch((cause: unknown) => {
       throw this.#broken(cause);
     });

@@ -1,5 +1,6 @@
 import type { Context } from "hono";
 import type * as z from "zod";
+import { tooLong } from "../domain/files/appending.ts";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
 import {
   MAX_EMPTY_MILLISECONDS,
@@ -19,7 +20,7 @@ import {
   MAX_METADATA_CHARACTERS,
   METADATA_PATTERN,
   numberIn,
-  parseMetadata,
+  parseNewUpload,
   parseUploadUrl,
   requiredNumberIn,
   wholeNumber,
@@ -30,27 +31,27 @@ import { readQuery } from "./validation.ts";
 
 export const RESUMABLE = "/docs/v1/uploads/resumable";
 const VERSION = "1.0.0";
-const EXTENSIONS = "creation,creation-with-upload,expiration,termination";
+const CAPABILITIES = {
+  "Tus-Resumable": VERSION,
+  "Tus-Version": VERSION,
+  "Tus-Extension": "creation,creation-with-upload,expiration,termination",
+};
 
 const TUS_RESUMABLE: HeaderContract = {
   required: true,
-  description: "The version of the protocol: 400 where it is missing, 412 where it is another.",
+  description: "The protocol version. A request without it gets 400, and one with another version gets 412.",
   schema: { type: "string", const: VERSION },
 };
 const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived`;
-const PROGRESS_HEADERS = {
-  "Tus-Resumable": VERSION,
-  "Upload-Expires": `When the upload expires: ${EXPIRY}.`,
-};
+const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
+const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
-const REFUSED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
+const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
 
 type Contract = Parameters<typeof write<"upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
-const reading = read<"upload", z.ZodType>;
-const writing = write<"upload", z.ZodType>;
 
-/** An operation of tus: whoever may upload a file may ask it, in the one version there is. */
+/** An operation of the protocol. It accepts every key that can upload files, and rejects unsupported versions. */
 function tus<R extends { c: Context<AppEnv> }>(
   make: (right: "upload", contract: Contract, handle: Handle<R>) => Operation,
   contract: Contract,
@@ -64,8 +65,8 @@ function tus<R extends { c: Context<AppEnv> }>(
     if (version !== VERSION) c.header("Tus-Version", VERSION);
     if (version === undefined) throw invalid({ path: "Tus-Resumable", message: "Required." });
     if (version !== VERSION) throw new AppError("unsupported_version");
-    const refused = REFUSED_HEADERS.filter((name) => c.req.header(name) !== undefined);
-    if (refused.length > 0) throw invalid(...refused.map((path) => ({ path, message: "Not supported." })));
+    const unsupported = UNSUPPORTED_HEADERS.filter((name) => c.req.header(name) !== undefined);
+    if (unsupported.length > 0) throw invalid(...unsupported.map((path) => ({ path, message: "Not supported." })));
     return handle(request);
   });
   return {
@@ -79,12 +80,11 @@ function tus<R extends { c: Context<AppEnv> }>(
 
 const fileUrl = ({ id }: { id: string }) => `/docs/v1/uploads/${id}`;
 
-/** The headers that tell how far an upload has come. */
 function progressHeaders(upload: ResumableUpload): Record<string, string> {
   const { offsetBytes, expiresAt, isFinished } = upload;
   return {
     "Upload-Offset": String(offsetBytes),
-    // RFC 9110, section 5.6.7.
+    // toUTCString() has the format of RFC 9110, section 5.6.7.
     ...(isFinished ? { "Content-Location": fileUrl(upload) } : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
   };
 }
@@ -92,42 +92,32 @@ function progressHeaders(upload: ResumableUpload): Record<string, string> {
 export const options: Operation = {
   access: "public",
   tag: "Resumable uploads",
-  summary: "Tell what resumable uploads can do",
+  summary: "Get the capabilities of resumable uploads",
   success: {
     statuses: [204],
     description: "The versions and extensions of tus.",
-    headers: {
-      "Tus-Resumable": VERSION,
-      "Tus-Version": VERSION,
-      "Tus-Extension": EXTENSIONS,
-      "Tus-Max-Size": "Bytes of the largest file.",
-    },
+    headers: { ...CAPABILITIES, "Tus-Max-Size": "The maximum file size in bytes." },
   },
   answer: async (c) => {
     readQuery(c, undefined);
-    return c.body(null, 204, {
-      "Tus-Resumable": VERSION,
-      "Tus-Version": VERSION,
-      "Tus-Extension": EXTENSIONS,
-      "Tus-Max-Size": String(c.var.deps.settings.maxFileBytes),
-    });
+    return c.body(null, 204, { ...CAPABILITIES, "Tus-Max-Size": String(c.var.deps.settings.maxFileBytes) });
   },
 };
 
 export const create = tus(
-  writing,
+  write<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
-    summary: "Begin a resumable upload",
+    summary: "Create a resumable upload",
     description:
-      "tus 1.0.0: any client of that protocol uploads here, in requests of any size. The first bytes may come along. " +
-      `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it. A public key may do this.`,
+      "Works with every tus 1.0.0 client. Requests can have any size, and this one can include the first bytes. " +
+      `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it. Public keys can do this.`,
     takesBytes: BYTES_TYPE,
     isBodyOptional: true,
     requestHeaders: {
       "Upload-Length": {
         required: true,
-        description: "Bytes of the file.",
+        description: "The size of the file in bytes.",
         schema: { ...wholeNumber(1), example: 482_113 },
       },
       "Upload-Metadata": {
@@ -139,11 +129,11 @@ export const create = tus(
     },
     success: {
       statuses: [201],
-      description: "The upload has begun.",
+      description: "The upload was created.",
       headers: {
-        Location: `The upload: \`${RESUMABLE}/{id}.{secret}\`. Whoever has it and a token of the team may go on.`,
+        Location: `The upload URL: \`${RESUMABLE}/{id}.{secret}\`. Resuming the upload takes this URL and a token of the team.`,
         "Content-Location": CONTENT_LOCATION,
-        "Upload-Offset": "What is stored of it.",
+        "Upload-Offset": STORED_BYTES,
         ...PROGRESS_HEADERS,
       },
     },
@@ -158,25 +148,12 @@ export const create = tus(
     ],
   },
   async ({ c, deps, actor }) => {
-    const sizeBytes = requiredNumberIn(c, "Upload-Length");
-    if (sizeBytes === 0) throw invalid({ path: "Upload-Length", message: "Must be 1 at least." });
-    const { maxFileBytes } = deps.settings;
-    if (sizeBytes > maxFileBytes) {
-      throw new AppError("file_too_large", { message: `A file may have ${maxFileBytes} bytes at most.` });
-    }
-    const metadata = c.req.header("Upload-Metadata") ?? "";
-    const values = parseMetadata(metadata);
-    const sha256 = values.get("sha256")?.toLowerCase() ?? null;
-    if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
-      throw invalid({ path: "Upload-Metadata", message: "The sha256 must be 64 hex digits." });
-    }
+    const input = parseNewUpload(c, deps.settings.maxFileBytes);
+    const { sizeBytes } = input;
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;
     if (hasBody) checkType(c);
-    if ((bodyBytes ?? 0) > sizeBytes) {
-      throw new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
-    }
-    const input = { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
+    if ((bodyBytes ?? 0) > sizeBytes) throw tooLong(sizeBytes);
     const { url, upload } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
@@ -186,17 +163,17 @@ export const create = tus(
 );
 
 const headOnce = tus(
-  reading,
+  read<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
-    summary: "Ask how far a resumable upload has come",
+    summary: "Get the progress of a resumable upload",
     codeOfFailures: "upload_locked",
     success: {
-      description: "How far it has come.",
+      description: "The progress of the upload.",
       headers: {
-        "Upload-Offset": "What is stored.",
-        "Upload-Length": "Bytes of the file.",
-        "Upload-Metadata": "As it was sent.",
+        "Upload-Offset": STORED_BYTES,
+        "Upload-Length": "The size of the file in bytes.",
+        "Upload-Metadata": "The metadata as the client sent it.",
         ...PROGRESS_HEADERS,
       },
     },
@@ -234,21 +211,25 @@ export const head: Operation = {
 };
 
 const appendOnce = tus(
-  writing,
+  write<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
-    summary: "Send more of a resumable upload",
+    summary: "Append to a resumable upload",
     description:
-      "All that came counts, also where the line breaks. Of two requests at a time the newer goes on. The file is " +
-      "processed once its last byte is stored.",
+      "If the connection breaks, the received bytes are kept. If two requests send at the same time, the newer one " +
+      "continues. The file is processed once its last byte is stored.",
     takesBytes: BYTES_TYPE,
     requestHeaders: {
-      "Upload-Offset": { required: true, description: "Where the bytes begin.", schema: wholeNumber(0) },
+      "Upload-Offset": {
+        required: true,
+        description: "The offset of the first byte in the file.",
+        schema: wholeNumber(0),
+      },
     },
     success: {
       statuses: [204],
       description: "The bytes are stored.",
-      headers: { "Upload-Offset": "What is stored.", "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
+      headers: { "Upload-Offset": STORED_BYTES, "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
     refusals: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
   },
@@ -273,11 +254,15 @@ export const append: Operation = {
 };
 
 export const remove = tus(
-  writing,
+  write<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
-    summary: "Give up a resumable upload",
-    success: { statuses: [204], description: "Nothing of it is left.", headers: { "Tus-Resumable": VERSION } },
+    summary: "Cancel a resumable upload",
+    success: {
+      statuses: [204],
+      description: "The upload was canceled and its bytes are deleted.",
+      headers: { "Tus-Resumable": VERSION },
+    },
   },
   async ({ c, deps, actor }) => {
     await terminateUpload(deps, actor, parseUploadUrl(c));
@@ -287,22 +272,26 @@ export const remove = tus(
 
 const METHODS: Record<string, Operation> = { HEAD: head, PATCH: append, DELETE: remove };
 
-/** For clients in whose way something stands that lets only GET and POST through. */
+/** For clients behind a proxy that allows only GET and POST. */
 export const override: Operation = {
   ...append,
   isBodyOptional: true,
   tag: "Resumable uploads",
-  summary: "Do what X-HTTP-Method-Override says",
-  description: "As HEAD, PATCH or DELETE, where something in the way lets no such request through.",
+  summary: "Send the method in a header",
+  description: "Runs HEAD, PATCH, or DELETE for clients behind a proxy that allows only GET and POST.",
   requestHeaders: {
     "X-HTTP-Method-Override": {
       required: true,
-      description: "The method that is meant.",
+      description: "The method to run.",
       schema: { type: "string", enum: Object.keys(METHODS) },
     },
     "Tus-Resumable": TUS_RESUMABLE,
   },
-  success: { ...append.success, statuses: [200, 204], description: "As that method: 200 for HEAD." },
+  success: {
+    ...append.success,
+    statuses: [200, 204],
+    description: "The response of that method: 200 for HEAD, 204 for the others.",
+  },
   refusals: [...new Set(Object.values(METHODS).flatMap(({ refusals = [] }) => refusals)), "method_not_allowed"],
   answer: async (c) => {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];

@@ -54,6 +54,22 @@ export function parseMetadata(header: string): Map<string, string> {
   return values;
 }
 
+/** Reads the headers of a creation request. The file name may be empty. @throws `invalid_input`, `file_too_large` */
+export function parseNewUpload(c: Context<AppEnv>, maxFileBytes: number) {
+  const sizeBytes = requiredNumberIn(c, "Upload-Length");
+  if (sizeBytes === 0) throw invalid({ path: "Upload-Length", message: "Must be at least 1." });
+  if (sizeBytes > maxFileBytes) {
+    throw new AppError("file_too_large", { message: `A file can have at most ${maxFileBytes} bytes.` });
+  }
+  const metadata = c.req.header("Upload-Metadata") ?? "";
+  const values = parseMetadata(metadata);
+  const sha256 = values.get("sha256")?.toLowerCase() ?? null;
+  if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
+    throw invalid({ path: "Upload-Metadata", message: "The sha256 must be 64 hex digits." });
+  }
+  return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
+}
+
 function decode(bytes: Uint8Array): string | undefined {
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);

@@ -10,79 +10,80 @@ export const SINGLE_PUT_BYTES = 8 * 1024 * 1024;
 export const PART_BYTES = 5 * 1024 * 1024;
 /** R2's limit for one call. */
 const MAX_REMOVED_KEYS = 1000;
-/** What the media type of a file is detected from. */
+/** The media type of a file is detected from this many first bytes. */
 export const HEAD_BYTES = 4096;
-/** Long enough that a file takes few reads, short enough that each is over within seconds. */
+/** Long enough that a file takes few reads, short enough that each read ends within seconds. */
 const HASHED_BYTES = 64 * 1024 * 1024;
 
-/** A part that R2 has. */
+/** A part that R2 holds. */
 export interface StoredPart {
   number: number;
-  /** As R2 told it. */
+  /** As R2 returned it. */
   etag: string;
-  /** Of what was sent, hex. */
+  /** MD5 of the sent bytes, hex. */
   md5: string;
 }
 
 export interface ObjectFacts {
   sizeBytes: number;
   etag: string;
-  /** Hex, as R2 checked it while it wrote; null for an object that was stored in parts. */
+  /** Hex, as R2 checked it on write. Null for an object that was stored in parts. */
   sha256: string | null;
   contentType: string | undefined;
 }
 
-/** What is stored beside the bytes, for whoever downloads them. */
+/** Metadata that R2 stores with the bytes, for downloads. */
 export interface Download {
-  /** The file's name for the one who saves it. */
+  /** The download name. */
   name: string;
   /** The Content-Type to serve. */
   contentType: string;
 }
 
 export interface ByteStore {
-  /** Room for the parts of one upload. */
+  /** Starts the first part of an upload. */
   newPart(spec: PartSpec, sha256?: Hash): Part;
   /**
-   * Stores a part as a whole object, which R2 checks while it writes: against `sha256` or the MD5. Nothing is ever put in
-   * place of another object. @returns its etag; null where there is one of other bytes
+   * Stores a part as a complete object. R2 checks it against `sha256` or the MD5. Never replaces another object.
+   * @returns the etag; null if the key has other bytes
    */
   put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string | null>;
-  /** Stores a small object, and replaces any other under this key. */
+  /** Stores a small object. Replaces the previous object under this key. */
   replace(key: string, bytes: Uint8Array): Promise<void>;
-  /** Begins an object that is stored in parts. @returns R2's id of it */
+  /** Creates a multipart upload. @returns its id in R2 */
   createMultipart(key: string, download: Download): Promise<string>;
   uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
   /**
-   * Puts the parts together; also where an earlier call did so and its answer was lost. @returns the etag that the object
-   * has if every part is what was sent: R2's is the MD5 of the parts' MD5s (its documentation of multipart objects)
+   * Assembles the parts. It is idempotent: the response of an earlier call may have been lost.
+   * @returns the etag that the object has if every part has the sent bytes. According to R2's documentation of multipart
+   *   objects, it is the MD5 of the parts' MD5s
    */
   complete(key: string, multipartId: string, parts: StoredPart[]): Promise<string>;
-  /** Gives up what was stored in parts; no error where there is nothing. */
+  /** Cancels a multipart upload. Does nothing if it does not exist. */
   abort(key: string, multipartId: string): Promise<void>;
   /**
-   * Stores an object once more under another Content-Type, which R2 can't change in place. R2 checks the bytes against
-   * `sha256` as it writes, and keeps the old object where they differ. @returns null where there is no object of that
-   * etag any more: nothing that was deleted comes back
+   * Stores an object again under another Content-Type, because R2 can't change it in place. R2 checks the bytes against
+   * `sha256` on write, and keeps the old object if they differ. @returns null if no object has that etag any longer, so a
+   * deleted object does not reappear
    */
   setContentType(key: string, stored: { etag: string; sha256: string }, contentType: string): Promise<string | null>;
   head(key: string): Promise<ObjectFacts | null>;
-  /** Bytes from `offset`, `length` of them or as many as there are; null when there is no such object. */
+  /** At most `length` bytes from `offset`; null if there is no such object. */
   read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
   /** The same as a stream for a download; null if there is no such object. */
   open(key: string, offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
   /**
-   * SHA-256, hex, of an object that has this etag, read once from one end to the other; null where there is none any more.
-   * `onProgress` is called every 64 MiB.
+   * The SHA-256, hex, of an object with this etag; null if it no longer exists. Reads the object once. Calls `onProgress`
+   * every 64 MiB.
    */
   hash(
     key: string,
     object: Pick<ObjectFacts, "etag" | "sizeBytes">,
     onProgress: () => Promise<void>,
   ): Promise<string | null>;
-  /** A key that is not there is no error. */
+  /** Ignores keys that do not exist. */
   remove(keys: string[]): Promise<void>;
-  /** Removes every object whose key begins so. */
+  /** Deletes every object whose key starts with `prefix`. */
   removeAll(prefix: string): Promise<void>;
 }
 
@@ -93,10 +94,10 @@ export function contentDisposition(disposition: "attachment" | "inline", name: s
   return `${disposition}; filename="${plain}"; filename*=UTF-8''${encoded}`;
 }
 
-/** R2 knows no such multipart upload: it was put together, given up, or never was. */
+/** R2 does not know this multipart upload: it was completed or aborted, or never existed. */
 const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
-/** One for each isolate, whose memory it counts. */
+/** Each isolate has one, which counts its memory. */
 export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
   const context = { bucket, system, budget };
   const metadataOf = ({ name, contentType }: Download) => ({

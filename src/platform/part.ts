@@ -7,7 +7,7 @@ import type { System } from "./system.ts";
 
 /**
  * The memory of a part grows to this size, and then to the size of the part: an announced length alone must not cost
- * memory. (workerd copies a resizable buffer at each call that takes it, so each step allocates anew.)
+ * memory. (workerd copies a resizable buffer at each call that takes it, so each step allocates new memory.)
  */
 const SECOND_BYTES = 1024 * 1024;
 /**
@@ -22,14 +22,14 @@ export const R2_CHECKSUM = "md5";
 export interface Chunk {
   key: string;
   sizeBytes: number;
-  /** Of the bytes as they came in, hex. */
+  /** MD5 of the received bytes, hex. */
   md5: string;
 }
 
 export interface PartSpec {
   /** The size of a full part. */
   bytes: number;
-  /** How many bytes of the part can come at most, as far as is known. */
+  /** The maximum number of bytes that can arrive, as far as is known. */
   maxBytes: number;
   /** Returns a key for a chunk. No two chunks can have the same key. */
   newKey(): string;
@@ -37,7 +37,7 @@ export interface PartSpec {
   chunks?: Chunk[];
 }
 
-/** What a part needs of the isolate. */
+/** The isolate's services that a part uses. */
 export interface PartContext {
   bucket: R2Bucket;
   system: System;
@@ -45,7 +45,7 @@ export interface PartContext {
 }
 
 /**
- * One part of an object while its bytes arrive, however slowly: chunks in R2, and behind them the tail. The tail is
+ * One part of an object while its bytes arrive, however slowly: chunks in R2, and after them the tail. The tail is
  * buffered while the memory budget lasts. After that, R2 holds it in an object that is still being written, the spill. So
  * no upload is rejected for lack of memory. Saving turns the tail into a chunk. Nothing is read back until the part is sent.
  */
@@ -82,7 +82,7 @@ export class Part {
     return this.#chunks;
   }
 
-  /** R2 holds the tail in an object of its own. */
+  /** R2 holds the tail in a separate object. */
   get isSpilled(): boolean {
     return this.#spill !== undefined;
   }
@@ -144,11 +144,11 @@ export class Part {
     return this.#tailMd5.copy().digest("hex");
   }
 
-  /** MD5 of the part as it came in, hex. */
+  /** MD5 of the received part, hex. */
   async md5(): Promise<string> {
     const tailMd5 = this.#tailDigest();
     if (this.#chunks.length === 0) return tailMd5;
-    if (this.#md5 === undefined) for await (const bytes of this.#pieces()) void bytes;
+    if (this.#md5 === undefined) for await (const bytes of this.#bytes()) void bytes;
     return this.#md5 ?? tailMd5;
   }
 
@@ -156,14 +156,14 @@ export class Part {
   async head(maxBytes: number): Promise<Uint8Array> {
     await this.#spill?.end();
     let head = Buffer.alloc(0);
-    for await (const bytes of this.#pieces()) {
+    for await (const bytes of this.#bytes()) {
       head = Buffer.concat([head, bytes.subarray(0, maxBytes - head.length)]);
       if (head.length === maxBytes) break;
     }
     return head;
   }
 
-  /** Gives the part to R2. It can be called again, to retry. */
+  /** Sends the part to R2. It can be called again to retry. */
   async send<T>(store: (body: Uint8Array | ReadableStream) => Promise<T>): Promise<T> {
     if (this.#chunks.length === 0 && !this.#spill) {
       const stored = store(this.#buffered);
@@ -176,7 +176,7 @@ export class Part {
     const abort = (reason?: unknown) => void writer.abort(reason).catch(() => undefined);
     let failure: unknown;
     const write = async () => {
-      for await (const bytes of this.#pieces()) await writer.write(bytes);
+      for await (const bytes of this.#bytes()) await writer.write(bytes);
       await writer.close();
     };
     write().catch((error: unknown) => {
@@ -195,7 +195,7 @@ export class Part {
   }
 
   /** The bytes of the part, in order. */
-  async *#pieces(): AsyncGenerator<Uint8Array> {
+  async *#bytes(): AsyncGenerator<Uint8Array> {
     const md5 = createHash(R2_CHECKSUM);
     const spilled = this.#spill && { key: this.#spill.key, sizeBytes: this.#tailBytes, md5: this.#tailDigest() };
     for (const chunk of spilled ? [...this.#chunks, spilled] : this.#chunks) {
@@ -209,7 +209,7 @@ export class Part {
     if (buffered.length > 0) yield buffered;
   }
 
-  /** @throws `unavailable` unless the bytes are those that came in */
+  /** @throws `unavailable` unless the bytes are the received ones */
   async *#read({ key, sizeBytes, md5 }: Chunk): AsyncGenerator<Uint8Array> {
     const stored = await once(() => this.#context.bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
     if (!stored) throw new AppError("unavailable", { cause: new Error("A chunk is missing.") });
@@ -226,12 +226,12 @@ export class Part {
   }
 
   async #readAll(chunk: Chunk): Promise<Uint8Array> {
-    const pieces: Uint8Array[] = [];
-    for await (const bytes of this.#read(chunk)) pieces.push(bytes);
-    return Buffer.concat(pieces);
+    const chunks: Uint8Array[] = [];
+    for await (const bytes of this.#read(chunk)) chunks.push(bytes);
+    return Buffer.concat(chunks);
   }
 
-  /** Saves the tail as a chunk, so that another request can continue, and gives its memory back. */
+  /** Saves the tail as a chunk, so that another request can continue, and frees its memory. */
   async save(): Promise<void> {
     if (this.#tailBytes === 0) return;
     if (this.#spill) {
@@ -285,7 +285,7 @@ export class Part {
     await retrying(system, () => bucket.delete(spill.key));
   }
 
-  /** Gives the memory back. */
+  /** Returns the memory to the budget. */
   free(): void {
     this.#context.budget.free(this.#memory);
     this.#memory = new Uint8Array();

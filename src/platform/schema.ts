@@ -54,7 +54,7 @@ export const users = sqliteTable(
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
-    /** As people write it. Computed, and stored in its index alone. */
+    /** First and last name. It is computed, and stored only in its index. */
     fullName: text("full_name").generatedAlwaysAs(sql`trim(first_name || ' ' || last_name)`, { mode: "virtual" }),
   },
   (t) => [
@@ -66,8 +66,7 @@ export const users = sqliteTable(
 
 export const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
 
-// These are written out, since a partial index serves only a query that repeats its text.
-/** In which states a file exists for its team. */
+/** The states in which a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;
 
 /** Stored, and pending or processing. */
@@ -82,11 +81,11 @@ export const files = sqliteTable(
     teamId: text("team_id").notNull(),
     originalName: text("original_name").notNull(),
     status: text({ enum: FILE_STATES }).notNull(),
-    /** What the file counts for in the team's quota: an upper bound while it is received, its size from then on. */
+    /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),
-    /** These five are null until every byte is stored, and `sha256` of a resumable upload until it was read back. */
+    /** These five are null until every byte is stored, and `sha256` of a resumable upload until it is read back. */
     sizeBytes: integer("size_bytes"),
-    /** Hex, of the bytes as they came in; of a resumable upload as they were read back. */
+    /** Hex, of the received bytes, or of the bytes read back for a resumable upload. */
     sha256: text(),
     etag: text(),
     mimeType: text("mime_type"),
@@ -97,17 +96,17 @@ export const files = sqliteTable(
     failureCode: text("failure_code"),
     failureMessage: text("failure_message"),
     processedAt: integer("processed_at"),
-    /** Claims since the file was last made pending by a person: one that kills its worker each time must end. */
+    /** Claims since a user last reprocessed the file. The limit ends a file that kills its worker each time. */
     attempts: integer().notNull().default(0),
-    /** When the recovery job takes the file's next step; null once nothing is left to do. */
+    /** When the recovery job takes the next step for the file. Null if there is none. */
     dueAt: integer("due_at"),
-    /** While processing: the file belongs to one worker until this instant. */
+    /** When the lease of the worker that processes the file expires. */
     leaseEndsAt: integer("lease_ends_at"),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
     waveformWritingSince: integer("waveform_writing_since"),
-    /** +1 with every change that shows; also the fencing token of a processing claim. */
+    /** +1 with every visible change. It is also the fencing token of a processing claim. */
     version: integer().notNull().default(0),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
@@ -115,7 +114,7 @@ export const files = sqliteTable(
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
     index("files_name").on(t.teamId, t.originalName, t.id),
-    // Most files are completed, and audio: a list of those is read in the order of the key. A claim changes none of these.
+    // Most files are completed audio files, and the primary key serves their lists. A claim changes none of these indexes.
     index("files_on_the_way").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
@@ -167,7 +166,7 @@ export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
 export const isFinishedAndClean = sql`is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0`;
 export const isFinishedWithLeftovers = sql`is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1)`;
 
-/** A resumable upload, and for a day after its end what answers a client that missed the last answer. */
+/** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
 export const uploads = sqliteTable(
   "uploads",
   {
@@ -176,27 +175,27 @@ export const uploads = sqliteTable(
     /** The API key that created the upload, and whether it is a public one. */
     keyId: text("key_id").notNull(),
     isPublic: integer("is_public", { mode: "boolean" }).notNull(),
-    /** SHA-256 of the secret in the upload's address, hex. */
+    /** SHA-256 of the secret in the upload URL, hex. */
     secretHash: text("secret_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
-    /** How many bytes are stored, in parts and in the partial part. A reported offset never decreases. */
+    /** The bytes stored in parts and in the partial part. A reported offset never decreases. */
     offsetBytes: integer("offset_bytes").notNull().default(0),
     partBytes: integer("part_bytes").notNull(),
-    /** `Upload-Metadata`, as it was sent. */
+    /** `Upload-Metadata` as the client sent it. */
     metadata: text().notNull(),
-    /** These three are null until the first part is full, and R2's id is again once the parts are put together. */
+    /** These three are null until the first part is full. `multipart_id` is null again once the parts are assembled. */
     multipartId: text("multipart_id"),
     mimeType: text("mime_type"),
     fileType: text("file_type"),
-    /** No number is used by two requests: what an older one still sends can't replace what a newer one has sent. */
+    /** No two requests use the same number, so an older request cannot replace the parts of a newer one. */
     nextPart: integer("next_part").notNull().default(1),
     /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
     partialPart: text("stash"),
-    /** +1 with every request that writes: the newest wins, and an older one finds itself fenced off. */
+    /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */
     isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
-    /** Nothing more is taken: the file is committed, or deleted. */
+    /** The file is committed or deleted, and no more bytes are accepted. */
     isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
     createdAt: integer("created_at").notNull(),
     /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
@@ -211,20 +210,20 @@ export const uploads = sqliteTable(
     index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
     index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
     index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
-    // In the order of the list, and with all that a creation sums up.
+    // In the order of the list, and with the columns that a creation sums up.
     index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.sizeBytes).where(isUnfinished),
   ],
 );
 
-/** The full parts of an unfinished upload; R2 can't list them. Each has the upload's `part_bytes`, but the last. */
+/** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */
 export const uploadParts = sqliteTable(
   "upload_parts",
   {
     fileId: text("file_id").notNull(),
-    /** They ascend as the bytes do, with gaps. */
+    /** In the order of the bytes, with gaps. */
     number: integer().notNull(),
     etag: text().notNull(),
-    /** Of what was sent, hex. */
+    /** MD5 of the sent bytes, hex. */
     md5: text().notNull(),
   },
   (t) => [primaryKey({ columns: [t.fileId, t.number] })],
@@ -248,19 +247,19 @@ export const EVENT_TYPES = [
   "webhook.disabled",
 ] as const;
 
-/** What happened in a team, in the order in which it was committed. */
+/** The event log of a team, in the order of the commits. */
 export const events = sqliteTable(
   "events",
   {
     teamId: text("team_id").notNull(),
-    /** Ascends within the team as the changes were committed: microseconds since the epoch, or one more than the last. */
+    /** Ascends within the team in the order of the commits: microseconds since the epoch, or the last value plus one. */
     seq: integer().notNull(),
     type: text({ enum: EVENT_TYPES }).notNull(),
     createdAt: integer("created_at").notNull(),
     /** JSON, see domain/events/events.ts. */
     actor: text().notNull(),
     subjectId: text("subject_id").notNull(),
-    /** Null of what has no version. */
+    /** Null if the subject has no version. */
     subjectVersion: integer("subject_version"),
     /** JSON. */
     data: text().notNull(),

@@ -2,7 +2,7 @@ import { once } from "./retry.ts";
 
 const ZEROS = new Uint8Array(64 * 1024);
 
-/** An object that is written while its bytes arrive. R2 must know its length beforehand, so zeros follow the last byte. */
+/** An object that is written while its bytes arrive. R2 needs its length first, so zeros are added after the last byte. */
 export class Spill {
   readonly key: string;
   readonly #writer: WritableStreamDefaultWriter<Uint8Array>;

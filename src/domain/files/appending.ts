@@ -30,10 +30,10 @@ import { commit, fencedOff } from "./upload.ts";
 
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
-/** More bytes of an upload. */
+/** The bytes of one request. */
 export interface AppendInput {
   offsetBytes: number;
-  /** Each piece is valid until the next one is requested. An error only ends the bytes: the ones before it count. */
+  /** Each chunk is valid until the next one is requested. An error only ends the bytes: the ones before it count. */
   bytes: AsyncIterable<Uint8Array>;
   /** Null if the client did not announce it. */
   sizeBytes: number | null;
@@ -42,12 +42,12 @@ export interface AppendInput {
 export const tooLong = (sizeBytes: number) =>
   new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
 
-/** How often a waiting request checks for new bytes. (Tests recognize the sleep by this value.) */
+/** How often a waiting request checks for new bytes. Tests recognize the sleep by this value. */
 export const STALL_CHECK_MILLISECONDS = 600;
 /** Received bytes are saved if this many checks find no new ones. */
 const STALL_CHECKS = 2;
 
-/** When the recovery job checks at an unfinished upload: it expires, or has all of its bytes and is not assembled yet. */
+/** When the recovery job expires an unfinished upload, or assembles it if all of its bytes are stored. */
 function dueTime(row: ResumableRow, now: number): number {
   const { offsetBytes, isWriting, createdAt } = row;
   // A request that is writing has stored its first bytes by then, or has timed out.
@@ -138,9 +138,9 @@ export class Appender {
   /** The bytes of the body until it ends, is interrupted, or stalls after the upload's last byte. */
   async *#body(): AsyncGenerator<Uint8Array> {
     const { fileId, sizeBytes } = this.#row;
-    const pieces = this.#input.bytes[Symbol.asyncIterator]();
+    const chunks = this.#input.bytes[Symbol.asyncIterator]();
     for (let end = this.#row.offsetBytes; ; ) {
-      const next = pieces.next().catch((cause) => {
+      const next = chunks.next().catch((cause) => {
         this.#deps.log("info", "upload_interrupted", { fileId, cause });
         return { done: true, value: undefined } as const;
       });

@@ -16,7 +16,7 @@ type FileEventValues = FileKey & Omit<EventValues, "data" | "subjectVersion">;
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 
-/** The metadata of a file as its row has it in that moment, without `path` and `tags`. */
+/** The current metadata of a file, without `path` and `tags`. */
 const METADATA = sql`json_object(
   '_id', ${files.id}, 'teamId', ${files.teamId}, 'originalName', ${files.originalName},
   'fileType', coalesce(${files.fileType}, 'other file'), 'status', ${files.status},
@@ -38,7 +38,7 @@ const insertFileEvent = (db: Db, param: Param<FileEventValues>, condition = sql`
 const insertAfterChange = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param));
 const insertBeforeEnd = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param, isListed));
 
-/** An event of a file. Of its deletion it tells what the file was, if its team has seen it. */
+/** Creates an event of a file. A deletion has the last metadata, and no event if the file was never listed. */
 export function fileEvent(
   deps: Deps,
   type: EventType & `file.${string}`,

@@ -15,10 +15,10 @@ import { endResumable, eraseResumable } from "./resumable-rows.ts";
  *
  *   receiving (hidden) -> pending -> processing -> completed | failed;  from any of them -> deleting (hidden) -> gone
  *
- * Each arrow is one conditional update. `due_at` says when recovery is to look at a file that has not moved on since.
+ * Each arrow is one conditional update. If a file stays in a state until `due_at`, the recovery job continues.
  */
 
-/** How long each state may last before recovery looks. */
+/** How long a state can last before the recovery job continues. */
 export const MAX_PENDING_MILLISECONDS = 2 * 60 * 1000;
 export const MAX_DELETING_MILLISECONDS = 60 * 1000;
 
@@ -66,7 +66,7 @@ export interface StoredFile extends ListedRow {
 }
 
 export interface FileMetadata extends StoredFile {
-  /** Null of a resumable upload that is yet to be read back. */
+  /** Null for a resumable upload until its bytes are read back. */
   sha256: string | null;
   processedAt: number | null;
   failure: { code: FailureCode; message: string } | null;
@@ -122,7 +122,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
   };
 }
 
-/** An address that gives the file to whoever holds it, in any state of processing. @throws `not_found` */
+/** Creates a signed URL. Anyone who has it can download the file, in any processing status. @throws `not_found` */
 export async function signFile(
   deps: Deps,
   credential: Credential<"team">,
@@ -134,7 +134,7 @@ export async function signFile(
   return deps.signer.sign(objectKey(row), expiresInSeconds);
 }
 
-/** What every update sets that shows: the version counts it. */
+/** Sets the columns that every visible change updates. */
 export const changed = (param: Param<{ updatedAt: number }>) => ({
   ...given(param, "updatedAt"),
   version: sql`${files.version} + 1`,
@@ -146,12 +146,12 @@ const isWritingWaveform = ({ waveformWritingSince }: FileRow, now: number) =>
 
 type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
-/** A row where the file came, or comes, by a resumable upload that is still remembered. */
+/** The resumable upload of the file, if its row still exists. */
 const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
 
 /**
- * A file that a form still sends keeps its time: that upload is to clear it away, and recovery only after that. One that
- * a resumable upload sends counts no longer.
+ * If a form upload is still sending the file, keeps `due_at`: that upload cleans up, and the recovery job only after it. If
+ * a resumable upload is, releases its quota now.
  */
 const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving: number }>) => {
   const isUnstored = sql`${files.sizeBytes} is null`;
@@ -170,11 +170,9 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
 });
 
 /**
- * Decided by one update; from then on the file is hidden, and what is left to do recovery would do too. A file whose
- * deletion broke off may be deleted again. While the bytes of a form still arrive the row stays, so that nothing can come
- * back: the upload finds it at its point of no return, and clears it away.
- * @throws `not_found`, also of a file that is stored where only one that is being received is to be deleted; `unavailable`
- *   where the bytes could not be removed yet
+ * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
+ * While a form upload is still sending the bytes, the row stays: the upload finds it at the commit point, and cleans up.
+ * @throws `not_found`, with `isReceiving` also for a stored file; `unavailable` if the bytes could not be deleted yet
  */
 export async function deleteFile(
   deps: Deps,
@@ -186,7 +184,7 @@ export async function deleteFile(
   const dueAt = now + MAX_DELETING_MILLISECONDS;
   const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt, isReceiving: Number(isReceiving) });
   const queries = [mark, endResumable({ id, teamId: actor.teamId, now })] as const;
-  // What is being received has never been told of.
+  // An unfinished upload has no events.
   const [[row], [resumable]] = isReceiving
     ? await write(deps, queries, { isIdempotent: true })
     : await writeWithEvent(deps, fileEvent(deps, "file.deleted", actor, { id, teamId: actor.teamId }), queries, {
@@ -202,17 +200,17 @@ export async function deleteFile(
   deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
-/** The row of a resumable upload goes first: it knows what else there is of the file. */
+/** The row of a resumable upload must be deleted first, because it names the other objects of the file. */
 const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
   db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(uploadsOfFile(db))));
 const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
-/** The keys are one parameter, however many there are: D1 takes 100 in a query. */
+/** The keys are one parameter, because D1 allows 100 parameters. */
 const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {
   const given = sql`(select value ->> 'teamId', value ->> 'id' from json_each(${param("keys")}))`;
   return deleteWhere(db, sql`${fileKey} in ${given}`);
 });
 
-/** The end of a deletion, once the bytes are gone. */
+/** Ends a deletion, once the bytes are deleted. */
 export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
   const [key, ...others] = keys;
   if (!key) return;
@@ -243,7 +241,7 @@ const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
     .where(and(isFile(param), isListed)),
 );
 
-/** Makes a completed or failed file pending again; one that is on its way already is left so. @throws `not_found` */
+/** Makes a completed or failed file pending again. Does not change an unprocessed one. @throws `not_found` */
 export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const now = deps.system.now();
   const values = { id, teamId: actor.teamId, updatedAt: now, dueAt: now + MAX_PENDING_MILLISECONDS };
@@ -251,11 +249,11 @@ export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): P
   const queries = [markPendingAgain(values), listedStatus(values)] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row) throw new AppError("not_found");
-  // Also for one that was pending already: the message it waits for may be lost.
+  // If the file was pending already, its message may be lost.
   if (row.status === "pending") await enqueue(deps, values);
 }
 
-/** Sends the file's message. If that fails, the file is pending all the same, and recovery sends it. */
+/** Sends the file's message. If that fails, the recovery job sends it. */
 export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey): Promise<void> {
   try {
     await deps.jobs.send({ teamId, fileId });

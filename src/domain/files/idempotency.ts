@@ -35,7 +35,7 @@ type KeyValues = {
   idempotencyKey: string;
   /** Uploads created earlier lose their key. */
   expired: number;
-  /** So do unfinished uploads without progress since then. */
+  /** Unfinished uploads without progress since then lose their key too. */
   abandoned: number;
 };
 const hasSameKey = (param: Param<KeyValues>) =>

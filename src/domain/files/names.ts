@@ -6,7 +6,7 @@ import { files, uploads } from "../../platform/schema.ts";
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
 
-/** The base name, whatever its script, without control and text-direction characters, cut to 200 bytes, extension kept. */
+/** The base name without control and text-direction characters, truncated to 200 bytes. The extension is kept. */
 export function cleanName(name: string): string {
   const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
   const clean = base.replace(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "").trim();
@@ -14,23 +14,23 @@ export function cleanName(name: string): string {
   return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
 }
 
-/** Cuts a name between characters as people see them. */
+/** Truncates a name between user-perceived characters. */
 function shorten(name: string): string {
   const dot = name.lastIndexOf(".");
   const extension = dot > 0 && Buffer.byteLength(name.slice(dot)) <= 32 ? name.slice(dot) : "";
-  let room = MAX_NAME_BYTES - Buffer.byteLength(extension);
+  let leftBytes = MAX_NAME_BYTES - Buffer.byteLength(extension);
   let stem = "";
   for (const { segment } of new Intl.Segmenter().segment(name.slice(0, name.length - extension.length))) {
-    room -= Buffer.byteLength(segment);
-    if (room < 0) break;
+    leftBytes -= Buffer.byteLength(segment);
+    if (leftBytes < 0) break;
     stem += segment;
   }
-  // A first character that alone is too long (letters take any number of marks) goes without its marks.
+  // A letter can have any number of marks. If the first one alone is too long, keep it without its marks.
   if (stem === "") stem = [...name][0] ?? "";
   return stem + extension;
 }
 
-/** What a file is found by. */
+/** Identifies a file. */
 export interface FileKey {
   id: string;
   teamId: string;
@@ -43,28 +43,28 @@ export const isFileOfUpload = and(eq(files.teamId, uploads.teamId), eq(files.id,
 /** The key as one value, for a row-value IN. */
 export const fileKey = sql`(${files.teamId}, ${files.id})`;
 
-/** What the keys of a file's objects are made of. */
+/** The values from which the keys of a file's objects are built. */
 export interface Named extends FileKey {
   originalName: string;
 }
 
 export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string => `${id}-${originalName}`;
 
-/** The key of a file's bytes in R2. It holds the id, so no key is ever used for another file. */
+/** The key of a file's bytes in R2. It contains the id, so no two files share a key. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
 
 /** The key of a file's waveform in R2. No name of a file and no partial part has such a key. */
 export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
 
-/** The keys of the objects that a stored file may have. */
+/** The keys of all objects that a stored file can have. */
 export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
 
 /** The prefix of all objects that hold bytes of a file while it is received. No other key starts with it. */
 export const partialPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
- * Returns the keys of all objects that a file may have. While a form upload is received, each part that memory had no room
- * for has its own object. The objects of a resumable upload have other keys, which begin with `partialPrefix`.
+ * Returns the keys of all objects that a file can have. While a form upload is received, each part that exceeded the memory
+ * budget has its own object. The objects of a resumable upload have other keys, which begin with `partialPrefix`.
  */
 export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
   if (file.sizeBytes !== null) return storedKeys(file);

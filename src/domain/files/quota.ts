@@ -5,7 +5,7 @@ import { type Param, preparedQuery, read } from "../../platform/db.ts";
 import { teamUsage } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 
-/* What a team has stored, and its limits. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
+/* The usage and limits of a team. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
 
 export interface Usage {
   files: number;
@@ -46,8 +46,8 @@ const usageById = preparedQuery((db, param: Param<{ teamId: string }>) =>
 );
 
 /**
- * The error for an upload that a limit rejected: `file_limit_reached` or `quota_exceeded`. It costs a read of its own, so
- * that uploads which succeed do not pay for it.
+ * The error for an upload that a limit rejected: `file_limit_reached` or `quota_exceeded`. It costs a separate read, so
+ * that successful uploads do not pay for it.
  */
 export async function quotaError(deps: Deps, teamId: string): Promise<AppError> {
   const { maxTeamFiles, maxTeamBytes } = deps.settings;

@@ -5,17 +5,17 @@ import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema
 import { teamRead } from "../accounts/authorization.ts";
 import { isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
 
-/* The rows of resumable uploads, and the end of what an upload has besides its file. The protocol is in resumable.ts. */
+/* The rows of resumable uploads, and the cleanup of everything that an upload has in addition to its file. The protocol is in resumable.ts. */
 
-/** An upload without a byte expires this long after its creation, so that reserving quota alone does not hold it for a day. */
+/** An upload without bytes expires this long after its creation, so that it does not hold its quota for a day. */
 export const MAX_EMPTY_MILLISECONDS = 60 * 60 * 1000;
-/** An unfinished upload expires so long after its last byte. */
+/** An unfinished upload expires this long after its last byte. */
 export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
-/** And so long after its begin: R2 drops what was stored in parts after seven days. */
+/** It also expires this long after its creation, because R2 drops parts after seven days. */
 export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
-/** R2's limit. */
+/** The limit of R2. */
 const MAX_PART_NUMBER = 10_000;
-/** A request that was writing when its upload ended has noticed by then: the slowest client allowed takes 11 minutes for 5 MiB. */
+/** A request of an ended upload has noticed the end by then: the slowest allowed client takes 11 minutes for 5 MiB. */
 export const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
 
 export type ResumableRow = typeof uploads.$inferSelect;
@@ -23,14 +23,14 @@ export type ResumableRow = typeof uploads.$inferSelect;
 export type NamedRow = ResumableRow & { originalName: string };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
-/** How far an upload has come. */
+/** The progress of an upload. */
 export interface ResumableUpload {
   id: string;
   sizeBytes: number;
   offsetBytes: number;
   metadata: string;
   expiresAt: number;
-  /** The file is there. */
+  /** True once the file is committed. */
   isFinished: boolean;
 }
 
@@ -52,7 +52,7 @@ export const toResumableUpload = ({
 
 export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
 
-/** Which upload is meant. Whoever does not know both, or is of another team, finds nothing. */
+/** Identifies an upload. A caller of another team, or without the secret, finds nothing. */
 export interface UploadUrlValues {
   id: string;
   secretHash: string;
@@ -75,20 +75,20 @@ const withName = (db: Db) =>
     .select({ ...getTableColumns(uploads), originalName: files.originalName })
     .from(uploads)
     .innerJoin(files, isFileOfUpload);
-const isKept = sql`${files.status} <> 'deleting'`;
+const isNotDeleting = sql`${files.status} <> 'deleting'`;
 
 export const resumableOfTeam = preparedQuery((db, param: Param<OwnedValues>) =>
-  withName(db).where(and(matchesUrlAndTeam(param), isKept)),
+  withName(db).where(and(matchesUrlAndTeam(param), isNotDeleting)),
 );
-/** The same for a caller who is authorised in the same round trip. */
+/** The same, for a caller that is authorized in the same round trip. */
 export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<UploadUrlValues>) => ({
   query: withName(db).$dynamic(),
-  where: and(matchesUrl(param), isKept),
+  where: and(matchesUrl(param), isNotDeleting),
 }));
 
 type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
 
-/** The newest request wins. One that found another at work leaves out the number of the part which that may send yet. */
+/** The newest request wins. If another request is writing, skips the part number that it may still send. */
 export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
   db
     .update(uploads)
@@ -97,7 +97,7 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
       nextPart: sql`${uploads.nextPart} + case when is_writing then 1 else 0 end`,
       hasLeftovers: sql`has_leftovers or is_writing`,
       isWriting: true,
-      // As `dueTime` says.
+      // The same as `dueTime`.
       dueAt: sql`case when ${uploads.offsetBytes} = 0
         then ${uploads.createdAt} + ${MAX_EMPTY_MILLISECONDS + MAX_FENCED_MILLISECONDS}
         else min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS}) end`,
@@ -133,7 +133,7 @@ export interface SavedValues {
 }
 const isOwn = (param: Param<SavedValues>) => and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch")));
 
-/** How far a request has come; nothing happens where it is fenced off. */
+/** Saves the progress of a request. Changes nothing if the request is fenced off. */
 export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
   db
     .update(uploads)
@@ -153,7 +153,7 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
     })
     .where(and(isOwn(param), isUnfinished, isReceiving(db))),
 );
-/** A part, where that was saved. */
+/** Inserts a part if the progress was saved. */
 export const savePart = preparedQuery(
   (db, param: Param<SavedValues & { number: number; etag: string; md5: string }>) => {
     const saved = db
@@ -164,7 +164,7 @@ export const savePart = preparedQuery(
     return insertWhere(db, uploadParts, row, exists(saved));
   },
 );
-/** What is saved, by whichever request. */
+/** The saved progress, of any request. */
 export const savedState = preparedQuery((db, param: Param<{ id: string }>) =>
   db
     .select({
@@ -185,7 +185,7 @@ export const partsOf = preparedQuery((db, param: Param<{ id: string }>) =>
     .orderBy(asc(uploadParts.number)),
 );
 
-/** Goes with the commit of the file, and where that holds the upload is remembered for a day. */
+/** Part of the commit batch. If the file is committed, keeps the row for a day to answer late clients. */
 export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt: number }>) => {
   const committed = db
     .select({ one: sql`1` })
@@ -214,7 +214,7 @@ const deleteResumable = preparedQuery((db, param: Param<{ id: string }>) =>
   db.delete(uploads).where(eq(uploads.fileId, param("id"))),
 );
 
-/** Goes with the deletion of a file. A request that is writing may go on for a while: the row stays until it can't. */
+/** Part of the batch that deletes a file. If a request is writing, the row stays until that request must have ended. */
 export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) => {
   const deleted = db
     .select({ one: sql`1` })
@@ -230,7 +230,7 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
     .returning();
 });
 
-/** Removes all that an upload has besides its file's row and bytes, and then its own rows. */
+/** Deletes the parts and chunks of an upload, and then its rows. The file is deleted separately. */
 export async function eraseResumable(
   deps: Deps,
   file: { id: string; teamId: string; originalName: string },

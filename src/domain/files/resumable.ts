@@ -66,11 +66,11 @@ type NewValues = UploadValues & ResumableRow & ReservationValues;
 
 const insertFile = preparedQuery((db, param: Param<NewValues>) => insertReceiving(db, param, canReserve(db, param)));
 const insertResumableRow = preparedQuery((db, param: Param<NewValues>) => {
-  const begun = db
+  const inserted = db
     .select({ one: sql`1` })
     .from(files)
     .where(and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId"))));
-  return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${begun}`);
+  return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${inserted}`);
 });
 
 interface NewUpload {
@@ -236,7 +236,7 @@ export async function appendToUpload(
   if (!row) throw new AppError("not_found");
   if (!claimed && !row.isFinished && !isComplete(row) && row.dueAt <= now) throw new AppError("upload_expired");
   if (row.offsetBytes !== offsetBytes) {
-    throw new AppError("offset_mismatch", { message: `The upload stands at ${row.offsetBytes} bytes.` });
+    throw new AppError("offset_mismatch", { message: `The offset of the upload is ${row.offsetBytes}.` });
   }
   if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
   if (row.isFinished) return toResumableUpload(row);

@@ -47,7 +47,7 @@ export class ObjectWriter {
     this.part = deps.bytes.newPart(options.partSpec(this.progress.number), options.sha256);
   }
 
-  /** Each piece is valid until the next one is requested. The caller sends what remains in `part`. */
+  /** Each chunk is valid until the next one is requested. The caller sends what remains in `part`. */
   async write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>): Promise<void> {
     for await (const chunk of bytes) {
       for (let rest = chunk; rest.length > 0; ) {

@@ -25,64 +25,61 @@ import { quotaError } from "./quota.ts";
 import { type DetectedType, ObjectWriter } from "./storing.ts";
 
 /*
- * The upload protocol, of forms here and of resumable uploads in resumable.ts. Two stores are written, D1 and R2, and no
- * transaction spans them; so the order carries it:
+ * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
+ * of the writes makes an upload safe:
  *
- *   1. begin    the row, as `receiving`: hidden, with its id, R2 key, quota and idempotency key
- *   2. write    the bytes stream to R2; SHA-256, size and media type are taken on the way
- *   3. commit   one update to `pending`: the point of no return, from here on the upload has happened
- *   4. enqueue  if the message can't be sent, recovery sends it
+ *   1. insert   the row as `receiving`: hidden, with its id, R2 key, quota, and idempotency key
+ *   2. store    the bytes in R2. SHA-256, size, and media type are computed on the way
+ *   3. commit   by one update to `pending`. This is the commit point: from here on the upload has succeeded
+ *   4. enqueue  the message. If that fails, the recovery job sends it
  *
- * The row comes before the bytes, so no object is ever without a row and nobody has to search the bucket. Whatever
- * fails before the commit is undone at once: the row is hidden for good, then the bytes go, then the row. What `undo`
- * can't reach (the Worker died, D1 is away) the recovery job does after `receivingMilliseconds`. A commit whose answer was lost is
- * repeated: it then tells whether the file is committed, by this try or by the one before.
- *
- * A row under `deleting` at the commit was deleted while its bytes arrived; it is undone like any other failure.
+ * The row is inserted before the bytes, so R2 never holds orphans. If anything fails before the commit, `rollBack` hides
+ * the row, deletes the bytes, and deletes the row. If it can't (the Worker died, D1 is unreachable), the recovery job does
+ * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
  */
 
-/** After its first pause a client must send at least this much: a slower one holds memory and quota for too long. */
+/** After its first pause a client must send at least this fast. A slower client holds memory and quota for too long. */
 export const MIN_BYTES_PER_SECOND = 8 * 1024;
-/** What a form upload takes besides receiving the file: the form around it, and R2 and D1 with their retries. */
+/** The time for everything except receiving the file: the form around it, and R2 and D1 with their retries. */
 const STORING_MILLISECONDS = 15 * 60 * 1000;
 
-/** When the slowest client that is allowed must be done: 3.7 hours for 100 MB. The Worker of an older upload has died. */
+/** The time that the slowest allowed client takes: 3.7 hours for 100 MB. The Worker of an older upload has died. */
 const receivingMilliseconds = ({ settings }: Deps, maxBytes: number): number =>
   settings.uploadIdleMilliseconds + Math.ceil((maxBytes / MIN_BYTES_PER_SECOND) * 1000) + STORING_MILLISECONDS;
 
-/** A file on its way in, whatever the transport. */
+/** A form upload. */
 export interface IncomingFile {
-  /** As the client sent it: any script, path and control characters included, possibly empty. */
+  /** As the client sent it. It can have a path and control characters, and can be empty. */
   name: string;
-  /** In pieces that are good until the next is asked for. Throws where the transport finds the upload wrong. */
+  /** Each chunk is valid until the next one is requested. Throws if the body is malformed or interrupted. */
   bytes: AsyncIterable<Uint8Array>;
-  /** How many bytes there will be at least; null where that is not known. */
+  /** Null if unknown. */
   minBytes: number | null;
-  /** How many there can be at most: so much of the quota is reserved. */
+  /** The quota to reserve. */
   maxBytes: number;
   idempotencyKey?: string | undefined;
 }
 
 /**
- * Takes one upload from its first byte to its message. The transport keeps the invocation alive until this settles: a
- * client that goes away must not take the undoing with it.
+ * Stores a file. The transport keeps the invocation alive until this settles, so that a disconnect does not prevent the
+ * rollback.
  *
- * @returns the file; that of the first upload if the idempotency key was used before for the same bytes
+ * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload
  * @throws what `bytes` throws, `quota_exceeded`, `file_limit_reached`, `idempotency_conflict`, `idempotency_in_progress`,
- *   `unavailable`, and `not_found` if the file was deleted before its last byte came
+ *   `unavailable`, and `not_found` if the file was deleted before its last byte arrived
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
   let isOurs = true;
   let stored: StoredFile;
   try {
-    const outcome = await begin(deps, upload, file);
-    isOurs = outcome === "begun";
-    if (outcome === "no room") throw await quotaError(deps, upload.teamId);
-    if (outcome !== "begun") return await settleReplay(deps, outcome, await hashOf(file.bytes));
+    const outcome = await insertUpload(deps, upload, file);
+    isOurs = outcome === "inserted";
+    if (outcome === "limit reached") throw await quotaError(deps, upload.teamId);
+    if (outcome !== "inserted") return await settleReplay(deps, outcome, await hashOf(file.bytes));
     stored = toStoredFile(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
   } catch (error) {
-    if (isOurs) await undo(deps, actor, upload, file.maxBytes, error);
+    if (isOurs) await rollBack(deps, actor, upload, file.maxBytes, error);
     throw error;
   }
   await enqueue(deps, upload);
@@ -100,7 +97,6 @@ export type UploadValues = Named & {
   maxTeamBytes: number;
 };
 
-/** The row of an upload. */
 export function uploadValues(
   { settings, system }: Deps,
   upload: Named,
@@ -108,25 +104,22 @@ export function uploadValues(
   receivingMilliseconds: number,
 ): UploadValues {
   const now = system.now();
-  const { maxTeamFiles, maxTeamBytes } = settings;
-  const dueAt = now + receivingMilliseconds;
-  // By the clock of the id: lists look for times of creation among the ids.
-  const createdAt = instantOf(upload.id);
   return {
     ...upload,
     reservedBytes,
     idempotencyKey: null,
     statedSha256: null,
-    dueAt,
+    dueAt: now + receivingMilliseconds,
     now,
-    createdAt,
-    maxTeamFiles,
-    maxTeamBytes,
+    // Lists filter by creation time through the id, so the time comes from the id.
+    createdAt: instantOf(upload.id),
+    maxTeamFiles: settings.maxTeamFiles,
+    maxTeamBytes: settings.maxTeamBytes,
   };
 }
 
-/** The same query decides whether there is room, and reserves it: a race overdraws nothing. */
-export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = sql`1`) {
+/** The insert itself checks the limits, so concurrent requests cannot exceed them. */
+export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = sql`1`) {
   const row = {
     id: param("id"),
     teamId: param("teamId"),
@@ -151,28 +144,28 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, mayBegin = s
         ),
       ),
     );
-  const fits = sql`${param("reservedBytes")} <= ${param("maxTeamBytes")} and ${notExists(full)} and ${mayBegin}`;
-  return insertWhere(db, files, row, fits);
+  const fits = sql`${param("reservedBytes")} <= ${param("maxTeamBytes")} and ${notExists(full)}`;
+  return insertWhere(db, files, row, sql`${fits} and ${isAllowed}`);
 }
 
 const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
-/** Inserts the row, if the team has room for it. Where the idempotency key is taken, the answer is the earlier upload. */
-async function begin(
+/** Inserts the row. @returns the earlier upload if that has the idempotency key */
+async function insertUpload(
   deps: Deps,
   upload: Named,
   { maxBytes, idempotencyKey }: IncomingFile,
-): Promise<"begun" | "no room" | EarlierUpload> {
+): Promise<"inserted" | "limit reached" | EarlierUpload> {
   const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes));
   const insert = insertFormUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
     const [, own] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
-    return own.length > 0 ? "begun" : "no room";
+    return own.length > 0 ? "inserted" : "limit reached";
   }
   const [freeOldKey, uploadWithSameKey] = claimKey(deps, upload.teamId, idempotencyKey);
   const queries = [freeOldKey, insert, uploadState(upload), uploadWithSameKey] as const;
   const [, , own, [earlier]] = await write(deps, queries, { isIdempotent: true });
-  return own.length > 0 ? "begun" : (earlier ?? "no room");
+  return own.length > 0 ? "inserted" : (earlier ?? "limit reached");
 }
 
 async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promise<StoredObject> {
@@ -216,10 +209,10 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
   }
 }
 
-/** What is known of a file once all its bytes are stored. */
+/** The facts about a file once all of its bytes are stored. */
 export interface StoredObject extends DetectedType {
   sizeBytes: number;
-  /** Hex; null where it is yet to be read back. */
+  /** Hex. Null if the bytes must be read back first. */
   sha256: string | null;
   etag: string;
 }
@@ -229,7 +222,7 @@ type CommitValues = StoredObject &
     reservedBytes: number;
     dueAt: number;
     updatedAt: number;
-    /** Of the request that may commit a resumable upload; null where any may. */
+    /** Null if any request can commit. Otherwise only the request with this epoch can. */
     epoch: number | null;
   };
 
@@ -249,9 +242,8 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
 });
 
 /**
- * The point of no return. Asks in the same batch whether it holds, so it may be repeated when an answer was lost.
- * `extraQueries` goes with it.
- * @throws `not_found` where the file was deleted while its bytes came, `offset_mismatch` where `epoch` is over
+ * The commit point. The same batch reads the state, so a commit whose response was lost can be repeated.
+ * @throws `not_found` if the file was deleted while its bytes arrived, `offset_mismatch` if `epoch` is fenced off
  */
 export async function commit(
   deps: Deps,
@@ -268,14 +260,13 @@ export async function commit(
   const queries = [mark, uploadState({ id, teamId }), ...extraQueries] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row || row.status === "deleting") {
-    throw new AppError("not_found", { message: "The file was deleted before its upload ended." });
+    throw new AppError("not_found", { message: "The file was deleted during its upload." });
   }
   if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
   return row;
 }
 
-export const fencedOff = () =>
-  new AppError("offset_mismatch", { message: "Another request has taken over this upload." });
+export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
 
 const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
@@ -285,19 +276,24 @@ const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>)
 );
 
 /**
- * Hides the row first: after a commit whose answer was lost the file may be listed, and must not be without bytes.
- * Unless the upload was refused by us, a write may still be under way in a store that failed; the row then stays, for
- * recovery to clear away both again.
+ * Hides the row first: after a commit whose response was lost, the file may be listed, and a listed file has its bytes. If
+ * a store failed, one of its writes may still be in flight. Then the row stays, and the recovery job deletes both again.
  */
-async function undo(deps: Deps, actor: TeamActor, upload: Named, maxBytes: number, failure: unknown): Promise<void> {
+async function rollBack(
+  deps: Deps,
+  actor: TeamActor,
+  upload: Named,
+  maxBytes: number,
+  failure: unknown,
+): Promise<void> {
   const { id, teamId } = upload;
-  const isRefusal = failure instanceof AppError && failure.code !== "unavailable";
+  const isRejection = failure instanceof AppError && failure.code !== "unavailable";
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const event = fileEvent(deps, "file.deleted", actor, upload);
     await writeWithEvent(deps, event, [hideUpload({ id, teamId, dueAt })], { isIdempotent: true });
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
-    if (isRefusal) await removeRows(deps, [upload]);
+    if (isRejection) await removeRows(deps, [upload]);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
   }
