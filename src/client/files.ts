@@ -1,8 +1,8 @@
 import type { Api, Schemas } from "./api.ts";
 import type { CallOptions, Connection, List } from "./connection.ts";
 import { StowageError } from "./errors.ts";
+import { sendFile, type UploadOptions } from "./file-upload.ts";
 import { sleep } from "./retrying.ts";
-import { discard, sendFile, type UploadOptions } from "./uploads.ts";
 
 const MIN_POLL_MILLISECONDS = 100;
 const MAX_POLL_MILLISECONDS = 2000;
@@ -22,11 +22,6 @@ export class Files {
    */
   async upload(file: Blob, options?: UploadOptions): Promise<{ id: string }> {
     return { id: await sendFile(this.#connection, file, options) };
-  }
-
-  /** Cancels a resumable upload. Until then, or until it expires, it counts against the storage quota. */
-  discard(uploadUrl: string, { signal }: CallOptions = {}): Promise<void> {
-    return discard(this.#connection, uploadUrl, signal);
   }
 
   /** Lists the team's files, newest first, or by name if `name` is given. */

@@ -3,19 +3,23 @@ import type { Api, Schemas } from "./api.ts";
 import { type CallOptions, Connection, type StowageOptions } from "./connection.ts";
 import { Events, Webhooks } from "./events.ts";
 import { Files } from "./files.ts";
+import { Links } from "./links.ts";
+import { Uploads } from "./uploads.ts";
 
 export type { UserFilters } from "./accounts.ts";
 export type { CallOptions, List, Page, StowageOptions } from "./connection.ts";
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
+export { RESUMABLE_BYTES, type UploadOptions } from "./file-upload.ts";
 export type { FileFilters } from "./files.ts";
-export { RESUMABLE_BYTES, type UploadOptions } from "./uploads.ts";
 
 export type ApiKey = Schemas["ApiKey"];
 export type Delivery = Schemas["Delivery"];
 export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
+export type Link = Schemas["Link"];
 export type StoredFile = Schemas["File"];
+export type UnfinishedUpload = Schemas["UnfinishedUpload"];
 export type Usage = Api["GET /docs/v1/usage"]["answer"]["data"];
 export type User = Schemas["User"];
 export type Webhook = Schemas["Webhook"];
@@ -26,6 +30,8 @@ export type Webhook = Schemas["Webhook"];
  */
 export class Stowage {
   readonly files: Files;
+  readonly links: Links;
+  readonly uploads: Uploads;
   readonly users: Users;
   readonly keys: Keys;
   readonly events: Events;
@@ -35,6 +41,8 @@ export class Stowage {
   constructor(options: StowageOptions) {
     this.#connection = new Connection(options);
     this.files = new Files(this.#connection);
+    this.links = new Links(this.#connection);
+    this.uploads = new Uploads(this.#connection);
     this.users = new Users(this.#connection);
     this.keys = new Keys(this.#connection);
     this.events = new Events(this.#connection);

@@ -1,228 +1,36 @@
-import type { DetailedError, UploadOptions as TusOptions } from "tus-js-client";
-import type { CallOptions, Connection } from "./connection.ts";
-import { connectionError, errorOf, StowageError } from "./errors.ts";
-import { waitToRetry } from "./retrying.ts";
+import type { Api, Schemas } from "./api.ts";
+import type { CallOptions, Connection, List } from "./connection.ts";
+import type { StowageError } from "./errors.ts";
+import { pathOf } from "./file-upload.ts";
 
-/** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
-export const RESUMABLE_BYTES = 8 * 1000 * 1000;
-/** A multiple of the service's parts of 5 MiB, below the 100 MB that Cloudflare's edge accepts. */
-const CHUNK_BYTES = 80 * 1024 * 1024;
-/** Longer than the service needs after the last byte. Without a limit, Node would wait forever. */
-const STALL_MILLISECONDS = 120_000;
-const FORM = "/docs/v1/uploads";
+type UploadFilters = Omit<NonNullable<Api["GET /docs/v1/uploads/resumable"]["query"]>, "cursor" | "page">;
 
-export interface UploadOptions extends CallOptions {
-  /** The name to store. Default: the name of the File, or "file" for a Blob. */
-  name?: string;
-  /** Smallest size of a resumable upload. In browsers, only resumable uploads report progress. Default: 8,000,000. */
-  resumableFromBytes?: number;
-  /** Reports progress. */
-  onProgress?: (sentBytes: number, totalBytes: number) => void;
-  /** 64 hex digits. After a resumable upload, the service compares them with what it stored (`bytes_altered`). */
-  sha256?: string;
-  /** For form uploads: the same key and bytes within 24 hours store one file. Default: random. */
-  idempotencyKey?: string;
-  /**
-   * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
-   * detected only with `sha256`. If the upload no longer exists, a new one starts.
-   */
-  resumeFrom?: string | undefined;
-  /** Called with the upload URL once it is known. The URL contains a secret. */
-  onResumable?: (url: string) => void;
-}
+/** Unfinished uploads. Each counts against the storage quota until it is finished, canceled, or expired. */
+export class Uploads {
+  readonly #connection: Connection;
 
-/** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
-const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
-
-/** Cancels a resumable upload, and deletes its bytes and quota reservation. Does nothing if it no longer exists. */
-export async function discard(connection: Connection, uploadUrl: string, signal?: AbortSignal): Promise<void> {
-  try {
-    const headers = { "Tus-Resumable": "1.0.0" };
-    await connection.send(pathOf(uploadUrl), { method: "DELETE", headers, signal }, () => {});
-  } catch (error) {
-    if (![404, 410].includes((error as StowageError).status)) throw error;
+  constructor(connection: Connection) {
+    this.#connection = connection;
   }
-}
 
-/** Uploads a file, by its size as a form or as a resumable upload. @returns its id */
-export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
-  if (typeof file?.arrayBuffer !== "function" || typeof file.slice !== "function")
-    throw new TypeError("upload takes a Blob or File. In Node, fs.openAsBlob(path) opens a file as one.");
-  options.signal?.throwIfAborted();
-  const name = options.name ?? ("name" in file ? String(file.name) : "file");
-  const { resumableFromBytes = RESUMABLE_BYTES } = options;
-  const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
-  const id = location.slice(location.lastIndexOf("/") + 1);
-  if (id === "") throw new StowageError("unexpected_answer", "The response has no file id, so it is not from Stowage.");
-  return id;
-}
+  /** Lists the team's unfinished uploads, newest first. */
+  list(filters: UploadFilters = {}, { signal }: CallOptions = {}): List<Schemas["UnfinishedUpload"]> {
+    return this.#connection.list("GET /docs/v1/uploads/resumable", { query: filters, signal });
+  }
 
-function randomKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-async function sendForm(connection: Connection, file: Blob, name: string, options: UploadOptions): Promise<string> {
-  const body = new FormData();
-  // Read it before fetch: an unreadable file must not look like a connection error, and inside fetch it crashes Node 24.
-  body.append("file", new Blob([await file.arrayBuffer()]), name);
-  options.onProgress?.(0, file.size);
-  const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
-  const { signal } = options;
-  const location = await connection.send(
-    FORM,
-    { method: "POST", body, headers, signal, isIdempotent: true },
-    async (response) => {
-      // Reading the body frees the connection for the next request.
-      await response.text();
-      return response.headers.get("Location") ?? "";
-    },
-  );
-  options.onProgress?.(file.size, file.size);
-  return location;
-}
-
-async function sendResumable(
-  connection: Connection,
-  file: Blob,
-  name: string,
-  { onProgress, sha256, resumeFrom, onResumable, signal }: UploadOptions,
-): Promise<string> {
-  const { Upload } = await import("tus-js-client");
-  // The signal may have aborted during the import, before anything listened to it.
-  signal?.throwIfAborted();
-  const url = `${connection.url}${FORM}/resumable`;
-  let location = "";
-  let attempt = 0;
-  let storedBytes = 0;
-  await new Promise<void>((resolve, reject) => {
-    let stallTimer: ReturnType<typeof setTimeout> | undefined;
-    let isRunning = false;
-    const restartStallTimer = () => {
-      clearTimeout(stallTimer);
-      // Aborted requests may still report progress.
-      if (!isRunning) return;
-      stallTimer = setTimeout(() => {
-        upload.abort();
-        onError(connectionError(url, new Error("it stopped responding")));
-      }, STALL_MILLISECONDS);
-    };
-    const start = () => {
-      isRunning = true;
-      restartStallTimer();
-      upload.start();
-    };
-    const pause = () => {
-      isRunning = false;
-      clearTimeout(stallTimer);
-    };
-    const end = () => {
-      pause();
-      signal?.removeEventListener("abort", abort);
-    };
-    const stop = (reason: unknown) => {
-      end();
-      upload.abort();
-      reject(reason);
-    };
-    // Errors of the caller's callbacks end the upload. They are not connection errors, which are retried.
-    const call = (callback: () => void) => {
-      try {
-        callback();
-      } catch (error) {
-        stop(error);
-      }
-    };
-    const abort = () => stop(signal?.reason);
-    const onError = async (error: unknown) => {
-      pause();
-      try {
-        const policy = { attempt: attempt++, isIdempotent: true, ...connection.retryPolicy };
-        await waitToRetry(stowageErrorOf(error, url), policy, signal);
-        start();
-      } catch (final) {
-        stop(final);
-      }
-    };
-    const upload = new Upload(file as File, {
-      endpoint: url,
-      uploadUrl: resumeFrom === undefined ? null : connection.url + pathOf(resumeFrom),
-      headers: connection.authorization,
-      metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
-      chunkSize: CHUNK_BYTES,
-      // We retry, because the library ignores Retry-After.
-      retryDelays: null,
-      storeFingerprintForResuming: false,
-      ...nodeReader(stop),
-      onUploadUrlAvailable: () => call(() => onResumable?.(upload.url ?? "")),
-      onProgress: (sent, total) => {
-        restartStallTimer();
-        call(() => onProgress?.(sent, total));
-      },
-      onAfterResponse: (request, response) => {
-        restartStallTimer();
-        const status = response.getStatus();
-        location = response.getHeader("Content-Location") ?? location;
-        if (status < 300) {
-          const length = Number(response.getHeader("Upload-Length") ?? file.size);
-          if (length !== file.size) throw fileChanged(length, file.size);
-          if (request.getMethod() === "POST") storedBytes = 0;
-          const offset = Number(response.getHeader("Upload-Offset") ?? 0);
-          // Stored bytes are progress: over a connection that always breaks, the upload continues as long as it advances.
-          if (offset > storedBytes) attempt = 0;
-          storedBytes = Math.max(storedBytes, offset);
-        }
-        // On any other status the library would restart from zero. Only an upload that no longer exists may restart.
-        else if (request.getMethod() === "HEAD" && ![404, 410, 423].includes(status)) throw errorFrom(response);
-      },
-      onSuccess: () => {
-        end();
-        resolve();
-      },
-      onError,
-    });
-    signal?.addEventListener("abort", abort);
-    start();
-  });
-  return location;
-}
-
-const fileChanged = (length: number, size: number) =>
-  new StowageError(
-    "file_changed",
-    `This is not the same file: the upload expects ${length} bytes, and the file has ${size}.`,
-  );
-
-type TusResponse = NonNullable<DetailedError["originalResponse"]>;
-const errorFrom = (response: TusResponse) =>
-  errorOf(response.getStatus(), response.getBody(), (name) => response.getHeader(name) ?? null);
-
-function stowageErrorOf(error: unknown, url: string): unknown {
-  const { originalRequest, originalResponse, causingError } = error as Partial<DetailedError>;
-  if (causingError instanceof StowageError) return causingError;
-  if (originalResponse) return asTransientConflict(errorFrom(originalResponse));
-  return originalRequest ? connectionError(url, causingError) : error;
-}
-
-/** After an offset mismatch, the library asks for the stored offset and resumes there. */
-function asTransientConflict(error: StowageError): StowageError {
-  if (error.code !== "offset_mismatch") return error;
-  return new StowageError("upload_locked", error.message, { status: 423, requestId: error.requestId });
-}
-
-/** Lets tus-js-client read a Blob in Node, as a stream. Browsers need neither, so Node's module is looked up at run time. */
-function nodeReader(onError: (error: unknown) => void): Pick<TusOptions, "fileReader"> {
-  const stream = globalThis.process?.getBuiltinModule?.("node:stream");
-  if (!stream) return {};
-  const slice = async (file: Blob, start: number, end: number) => {
-    const part = file.slice(start, end);
-    const value = stream.Readable.fromWeb(part.stream() as Parameters<typeof stream.Readable.fromWeb>[0]);
-    value.on("error", onError);
-    return { value: Object.assign(value, { size: part.size }), done: end >= file.size };
-  };
-  const openFile = async (file: Blob) => ({
-    size: file.size,
-    slice: (start: number, end: number) => slice(file, start, end),
-    close: () => {},
-  });
-  return { fileReader: { openFile } };
+  /**
+   * Cancels an upload, and deletes its bytes and quota reservation. Does nothing if it no longer exists.
+   * @param upload its URL, or its id, which needs a secret key. If the upload has finished, the URL fails with
+   *   `forbidden`, and the id deletes the file
+   */
+  async cancel(upload: string, { signal }: CallOptions = {}): Promise<void> {
+    try {
+      if (/[/.]/.test(upload)) {
+        const headers = { "Tus-Resumable": "1.0.0" };
+        await this.#connection.send(pathOf(upload), { method: "DELETE", headers, signal }, () => {});
+      } else await this.#connection.call("DELETE /docs/v1/uploads/{id}", { id: upload, signal });
+    } catch (error) {
+      if (![404, 410].includes((error as StowageError).status)) throw error;
+    }
+  }
 }

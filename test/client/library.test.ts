@@ -207,23 +207,47 @@ describe("files", () => {
     thief.close();
   });
 
-  test("discard deletes an unfinished upload, and can be repeated", async () => {
+  test("an unfinished upload is listed, and canceled by its URL or its id, also twice", async () => {
     const { stowage } = await newTeam();
-    const stop = new AbortController();
-    let address = "";
-    const onResumable = (uploadUrl: string) => {
-      address = uploadUrl;
-      stop.abort(new Error("enough"));
-    };
     const file = new File([bytesOf(9 * MEBIBYTE)], "a.bin");
-    await expect(stowage.files.upload(file, { signal: stop.signal, onResumable })).rejects.toThrow("enough");
-    await stowage.files.discard(address);
-    const [id, secret] = address.slice(address.lastIndexOf("/") + 1).split(".");
-    await expect(stowage.files.get(id ?? "")).rejects.toMatchObject({ code: "not_found" });
-    await stowage.files.discard(`/docs/v1/uploads/resumable/${id}.${secret}`);
+    const begin = async () => {
+      const stop = new AbortController();
+      let uploadUrl = "";
+      const onResumable = (started: string) => {
+        uploadUrl = started;
+        stop.abort(new Error("enough"));
+      };
+      await expect(stowage.files.upload(file, { signal: stop.signal, onResumable })).rejects.toThrow("enough");
+      const id = uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1).split(".")[0] ?? "";
+      expect(await stowage.uploads.list().page()).toMatchObject({
+        items: [{ _id: id, name: "a.bin", size: file.size }],
+      });
+      return { id, uploadUrl };
+    };
+    const { uploadUrl } = await begin();
+    await stowage.uploads.cancel(uploadUrl);
+    expect(await collect(stowage.uploads.list())).toEqual([]);
+    await stowage.uploads.cancel(uploadUrl.replace(url, ""));
+    const { id } = await begin();
+    await stowage.uploads.cancel(id);
+    await stowage.uploads.cancel(id);
+    expect(await collect(stowage.uploads.list())).toEqual([]);
     // The upload is gone, so a new one starts.
-    const { id: restarted } = await stowage.files.upload(file, { resumeFrom: address });
-    expect(restarted).not.toBe(id);
+    const { id: restarted } = await stowage.files.upload(file, { resumeFrom: uploadUrl });
+    expect(uploadUrl).not.toContain(restarted);
+  });
+
+  test("a link opens a file without a token until it is revoked, and only its creation contains the URL", async () => {
+    const { stowage } = await newTeam();
+    const { id } = await stowage.files.upload(new File(["text"], "a.txt"));
+    const expiresAt = new Date(Date.now() + 60_000).toISOString();
+    const { url: linkUrl, ...link } = await stowage.links.create(id, { expiresAt, name: "b.txt" });
+    expect(link).toMatchObject({ fileId: id, name: "b.txt", expiresAt });
+    expect(await (await fetch(linkUrl)).text()).toBe("text");
+    expect(await stowage.links.list(id)).toEqual([link]);
+    await stowage.links.revoke(link._id);
+    expect((await fetch(linkUrl)).status).toBe(404);
+    expect(await stowage.links.list(id)).toEqual([]);
   });
 
   test("an upload whose URL is gone starts again", async () => {
@@ -711,7 +735,6 @@ describe("an abort", () => {
       files: {
         upload: () => files.upload(small, options),
         "upload of many bytes": () => files.upload(small, { resumableFromBytes: 1, ...options }),
-        discard: () => files.discard("1.2", options),
         list: () => collect(files.list({}, options)),
         get: () => files.get("1", options),
         waitFor: () => files.waitFor("1", options),
@@ -721,6 +744,16 @@ describe("an abort", () => {
         waveform: () => files.waveform("1", options),
         setWaveform: () => files.setWaveform("1", [], options),
         delete: () => files.delete("1", options),
+      },
+      links: {
+        create: () => stowage.links.create("1", options),
+        list: () => stowage.links.list("1", options),
+        revoke: () => stowage.links.revoke("1", options),
+      },
+      uploads: {
+        list: () => collect(stowage.uploads.list({}, options)),
+        cancel: () => stowage.uploads.cancel("1.2", options),
+        "cancel by id": () => stowage.uploads.cancel("1", options),
       },
       users: {
         create: () => users.create({ email: "", password: "" }, options),

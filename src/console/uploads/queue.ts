@@ -119,7 +119,7 @@ async function discard(upload: Upload): Promise<void> {
   const { url } = upload;
   const caller = client.peek();
   try {
-    if (url) await caller.files.discard(url);
+    if (url) await caller.uploads.cancel(url);
     dismiss([upload]);
   } catch (error) {
     noteFailure(error, caller);
