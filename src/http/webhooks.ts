@@ -1,14 +1,13 @@
 import * as z from "zod";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
+import { OLD_SECRET_MILLISECONDS, rotateSecret } from "../domain/events/secret-rotation.ts";
 import {
   createWebhook,
   deleteWebhook,
   fetchWebhook,
   listWebhooks,
   MAX_WEBHOOKS,
-  OLD_SECRET_MILLISECONDS,
-  rotateSecret,
   updateWebhook,
   type Webhook,
 } from "../domain/events/webhooks.ts";

@@ -1,16 +1,16 @@
 import type { System } from "./system.ts";
 
-/** For all of it: connection, answer, and what is read of its body. */
+/** Covers the connection, the response, and the part of its body that is read. */
 const TIMEOUT_MILLISECONDS = 15_000;
-/** So much of an answer is kept; what follows is not read, since an invocation has few connections. */
+/** Bytes kept of a response body. The rest is not read, because an invocation has few connections. */
 const KEPT_BYTES = 1024;
 
-/** What came back, or why nothing did. The platform's own words may quote the address, so they are not passed on. */
+/** The response, or why there is none. Error messages of the platform may contain the URL, so they are not passed on. */
 export interface Reply {
-  /** Null where no answer came. */
+  /** Null if there was no response. */
   httpStatus: number | null;
   error: "timeout" | "connection_failed" | null;
-  /** As the header has it. */
+  /** The value of the header. */
   retryAfter: string | null;
   /** The first KiB. */
   body: string;
@@ -18,7 +18,7 @@ export interface Reply {
 }
 
 export interface Sender {
-  /** Never follows a redirect, and never throws. */
+  /** Does not follow redirects. Never throws. */
   post(url: string, headers: Record<string, string>, body: string): Promise<Reply>;
 }
 
@@ -32,9 +32,9 @@ async function readStart(body: ReadableStream<Uint8Array> | null): Promise<strin
     if (size >= KEPT_BYTES) break;
   }
   reader?.cancel().catch(() => undefined);
-  // As a stream, so that half a character at the end is left out.
+  // `stream` omits an incomplete character at the end.
   const text = new TextDecoder().decode(Buffer.concat(chunks).subarray(0, KEPT_BYTES), { stream: true });
-  // In JSON each of these is six characters long.
+  // JSON escapes each control character with six characters.
   return text.replace(/(?![\t\r\n])\p{Cc}/gu, " ");
 }
 
@@ -51,7 +51,7 @@ export function createSender(
       const timeout = new Promise<never>((_, reject) => {
         timer = setTimeout(() => {
           abort.abort();
-          reject(new Error("Out of time."));
+          reject(new Error("Timed out."));
         }, timeoutMilliseconds);
       });
       const reply: Omit<Reply, "durationMilliseconds"> = { httpStatus: null, error: null, retryAfter: null, body: "" };

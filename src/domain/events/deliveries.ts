@@ -6,8 +6,8 @@ import { deliveries, webhooks } from "../../platform/schema.ts";
 import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*
- * The rows of webhooks and of deliveries (one event, to be sent to one webhook). A delivery is inserted in the batch of its
- * event, so either both exist or neither. Its `due_at` says what is owed; a message only makes it happen sooner.
+ * Rows of webhooks and deliveries. A delivery is one event that one webhook receives. It is inserted in the batch of its
+ * event, so either both exist or neither. It must be sent from `due_at` on; a message only makes it happen sooner.
  */
 
 export type WebhookRow = typeof webhooks.$inferSelect;
@@ -50,8 +50,8 @@ export const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string
 });
 
 /**
- * How many pending deliveries one statement ends. A webhook can have hundreds of thousands. D1 runs one query at a time: a
- * statement that ended them all would block every team for seconds, 500 rows and their index entries take about 10 ms.
+ * Pending deliveries that one statement ends. A webhook can have hundreds of thousands. D1 runs one query at a time, so
+ * ending them all would block every team for seconds; 500 rows and their index entries take about 10 ms.
  */
 export const ENDED_ROWS = 500;
 
@@ -59,7 +59,7 @@ const pendingSeqs = (param: Param<WebhookKey>) =>
   sql`webhook_id = ${param("id")} and team_id = ${param("teamId")} and seq in (select seq from deliveries
     where webhook_id = ${param("id")} and due_at is not null limit ${ENDED_ROWS})`;
 
-/** Ends pending deliveries of a disabled webhook as `failed`. `attempt` (JSON) says why. */
+/** Ends pending deliveries of a disabled webhook as `failed`. `attempt` is JSON, and contains the reason. */
 const failPending = preparedQuery((db, param: Param<WebhookKey & { attempt: string }>) => {
   const kept = sql`iif(json_array_length(attempts) < ${KEPT_ATTEMPTS}, attempts, json_remove(attempts, '$[0]'))`;
   const isDisabled = db

@@ -34,7 +34,7 @@ export interface Delivery {
   nextAttemptAt: number | null;
 }
 
-/** Like an event id: the number of the event and the end of the webhook's id. */
+/** Has the form of an event id: the number of the event and the end of the webhook's id. */
 const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) => eventId(webhookId, seq);
 
 /** `resumeAt` is the end of the webhook's pause, `failureBody` the response body of the latest attempt. */
@@ -119,7 +119,7 @@ const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
       ),
     ),
 );
-/** Ends a pause. A user who redelivers or replays wants it now. */
+/** Ends a pause, because a user who redelivers or replays wants it now. */
 const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
   db.update(webhooks).set({ resumeAt: null }).where(isWebhook(param)),
 );
@@ -143,7 +143,7 @@ export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: stri
 }
 
 type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
-/** The number of the last event that one replay reads, or null if it reads them all. */
+/** The number of the last event that this replay reads. Null if it reads all events. */
 const lastOf = (param: Param<ReplayValues>) =>
   sql`(select seq from ${events} where team_id = ${param("teamId")} and seq > ${param("after")}
     order by seq limit 1 offset ${MAX_REPLAYED_EVENTS - 1})`;
@@ -176,9 +176,9 @@ const webhookStatus = preparedQuery((db, param: Param<{ teamId: string; id: stri
 );
 
 /**
- * Makes deliveries due of all events after `after` that the webhook receives, or only of those that failed. They keep their
- * ids. Pending deliveries stay as they are.
- * @returns how many are due, and the event to continue after if there may be more
+ * Makes deliveries of the events after `after` due, or only the failed ones. They keep their ids. Pending deliveries stay
+ * as they are.
+ * @returns the number of deliveries, and the event to continue after if there may be more
  * @throws `not_found`, `webhook_disabled`
  */
 export async function replayEvents(

@@ -8,17 +8,17 @@ import type { Actor } from "../accounts/authorization.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 /*
- * What happened in a team. An event is written in the batch of the change that it tells of, where that changed a row:
- * both or neither, and nothing new where a batch is repeated because its answer was lost. Its number, `seq`, is given
- * in that batch, by the one writer that a database has; so numbers ascend as the changes were committed, and who reads
- * on behind the last event misses none. An id that was made before the commit could not promise that.
+ * The events of a team. An event is written in the batch of the change that it records: both are committed, or neither. If
+ * the batch is retried after a lost response and changes nothing, it writes no event. The batch also assigns the event's
+ * number, `seq`. A database has one writer, so numbers ascend in commit order, and a client that continues from the last
+ * event misses none. An id assigned before the commit could not guarantee that.
  */
 
 export { EVENT_TYPES };
 export type EventType = (typeof EVENT_TYPES)[number];
 export type EventRow = typeof events.$inferSelect;
 
-/** Who did it: a caller, a user who logged in, or the service itself in a job or in recovery. */
+/** Causes an event: a caller, a user who logs in, or the service itself in a job or in the recovery job. */
 export type Initiator = Actor | { kind: "user"; keyId: string; userId: string } | { kind: "system" };
 
 export const SYSTEM: Initiator = { kind: "system" };
@@ -26,7 +26,7 @@ export const SYSTEM: Initiator = { kind: "system" };
 export interface EventActor {
   kind: Initiator["kind"];
   keyId: string | null;
-  /** Of a key that a login made, and of the login. */
+  /** Set for a login and for actions with its key. */
   userId: string | null;
   requestId: string | null;
 }
@@ -44,14 +44,14 @@ export interface Event {
 
 const SEQ_DIGITS = 14;
 
-/** 24 hex digits: the event's number, which orders them, and the end of its team's id, which tells teams apart. */
+/** 24 hex digits: the event's number, which gives the order, and the end of its team's id, which differs between teams. */
 export const eventId = (teamId: string, seq: number): string =>
   seq.toString(16).padStart(SEQ_DIGITS, "0") + teamId.slice(SEQ_DIGITS);
 
-/** Whether it may be the id of an event, or of a delivery, which is made alike. */
+/** Whether the text has the form of an event id, which delivery ids share. */
 export const isEventId = (text: string): boolean => /^[0-9a-f]{24}$/.test(text);
 
-/** Above the number of any event. */
+/** Greater than the number of any event. */
 export const ABOVE_ALL = Number.MAX_SAFE_INTEGER;
 
 export const seqOf = (id: string): number => Number.parseInt(id.slice(0, SEQ_DIGITS), 16);
@@ -79,10 +79,10 @@ export function renderEvent({
 
 export type EventValues = Omit<EventRow, "seq" | "position">;
 
-/** Where the query before, in the same batch, has changed a row. */
+/** Holds if the previous query of the batch has changed a row. */
 const WHERE_CHANGED = sql`where changes() > 0`;
 
-/** The insert of an event; `source`, a FROM and WHERE, may also give its data and the version of its subject. */
+/** Inserts an event. `source`, a FROM and WHERE, may also provide its data and the version of its subject. */
 export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion">>(
   db: Db,
   param: Param<V>,
@@ -91,7 +91,7 @@ export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion
 ) {
   const given = param as Param<Omit<EventValues, "data" | "subjectVersion">>;
   const last = sql`(select max(seq) from events where team_id = ${given("teamId")})`;
-  // Microseconds, so that a team has room for a thousand events in a millisecond.
+  // Microseconds, so that a team can have a thousand events per millisecond.
   const seq = sql`max(coalesce(${last}, 0) + 1, ${given("createdAt")} * 1000)`;
   const lastPosition = sql`(select position from events where team_id = ${given("teamId")} order by seq desc limit 1)`;
   const facts = sql`${given("type")}, ${given("createdAt")}, ${given("actor")}, ${given("subjectId")}`;
@@ -106,15 +106,15 @@ const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
   insertEvent(db, param, { subjectVersion: sql`${param("subjectVersion")}`, data: sql`${param("data")}` }),
 );
 
-/** The insert of an event that tells of a change. */
+/** The insert of an event that records a change. */
 export interface NewEvent {
   teamId: string;
   insert: BoundQuery<unknown>;
-  /** It stands in front of the change, to tell what was, with a condition of its own. */
+  /** The insert precedes the change, because it records the previous state. It has its own condition. */
   isBefore?: boolean;
 }
 
-/** The columns that every event has. */
+/** The columns that do not depend on the type of the event. */
 export function eventValues(
   { system, requestId }: Deps,
   type: EventType,
@@ -132,7 +132,7 @@ export function eventValues(
   };
 }
 
-/** An event whose facts are known beforehand. `data` never holds personal data, a token, or a secret. */
+/** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
 export function newEvent(
   deps: Deps,
   type: EventType,
@@ -146,8 +146,8 @@ export function newEvent(
 }
 
 /**
- * Runs a change, and what goes with it, in one transaction with the event that tells of it, and with the event's
- * deliveries. The change is the first query: the event is there where it changed a row, and nowhere else.
+ * Runs a change in one transaction with the event that records it and the event's deliveries. The first query is the change:
+ * the event is written only if that query changed a row. Further queries may follow it.
  */
 export async function writeWithEvent<const Q extends readonly BoundQuery<unknown>[]>(
   deps: Deps,

@@ -9,7 +9,7 @@ import { validateWebhookUrl } from "./webhook-url.ts";
 import { findWebhook } from "./webhooks.ts";
 
 const SECOND = 1000;
-/** The longest `Retry-After` that is honored: as long as the longest wait between two attempts. */
+/** A longer `Retry-After` is clamped to this, the longest wait between two attempts. */
 const MAX_RETRY_AFTER_MILLISECONDS = 24 * 60 * 60 * SECOND;
 
 /** Parses seconds or a date (RFC 9110, section 10.2.3). @returns 0 if the value is neither */
@@ -59,7 +59,7 @@ export async function sendTestEvent(deps: Deps, actor: TeamActor, id: string): P
   const webhook = await findWebhook(deps, actor, id);
   const { teamId, keyId, kind } = actor;
   const event = {
-    // Never the id of an event, because endpoints drop the ids that they have seen.
+    // Not the id of an event, because endpoints ignore ids that they have already received.
     _id: newId(deps.system),
     teamId,
     type: "webhook.test",

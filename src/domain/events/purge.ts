@@ -68,7 +68,7 @@ const DELIVERIES = purgeQueries(
   (param) => sql`(${isOld(param)} or oldest.seq < coalesce(${firstKept}, ${ABOVE_ALL}))`,
 );
 
-/** What one batch did, and whether it was the last one that finds work. */
+/** Rows that one batch deleted, and whether no later batch would find any. */
 export interface Batch {
   rows: number;
   isLast: boolean;

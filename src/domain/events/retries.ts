@@ -4,7 +4,7 @@ import type { DeliveryRow, WebhookRow } from "./deliveries.ts";
 import type { PostResult } from "./posting.ts";
 import type { DisabledReason } from "./webhooks.ts";
 
-/* What a round of attempts means for its deliveries and for their webhook. Pure: nothing here reads or writes. */
+/* Decides what follows from a round of attempts, for its deliveries and for their webhook. Pure functions, without I/O. */
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -20,20 +20,20 @@ const WAITS_MILLISECONDS = [
 ];
 export const MAX_ATTEMPTS = WAITS_MILLISECONDS.length + 1;
 const JITTER = 0.2;
-/** After so many consecutive failures, a webhook is sent one delivery at a time, with growing pauses. */
+/** After this many consecutive failures, a webhook is sent one delivery at a time, with growing pauses. */
 export const MAX_FAILURES = 10;
 const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
 const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
 
-/** The new values of a delivery. They are stored only if it still has `before` tries, unless the attempt succeeded. */
+/** The new values of a delivery. Unless the attempt succeeded, they are stored only if the row still has `before` tries. */
 export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attempts" | "tries" | "dueAt"> {
   before: number;
 }
 
 /** The new values of a webhook. */
 export interface Health extends Pick<WebhookRow, "failures" | "failingSince" | "resumeAt"> {
-  /** Why it is to be disabled, if it is. */
+  /** Why the webhook must be disabled. Null if it stays enabled. */
   disabledReason: DisabledReason | null;
 }
 
@@ -65,9 +65,9 @@ export function outcomeOf(system: System, delivery: DeliveryRow, result: PostRes
 export function healthAfter(webhook: WebhookRow, results: PostResult[], now: number): Health {
   const isGone = results.some(({ attempt }) => attempt.httpStatus === 410);
   const requested = Math.max(0, ...results.map(({ retryAfterMilliseconds }) => retryAfterMilliseconds));
-  const isWell = results.some(({ isSuccess }) => isSuccess);
-  const failures = isWell ? 0 : webhook.failures + results.length;
-  const failingSince = isWell ? null : (webhook.failingSince ?? now);
+  const hasSucceeded = results.some(({ isSuccess }) => isSuccess);
+  const failures = hasSucceeded ? 0 : webhook.failures + results.length;
+  const failingSince = hasSucceeded ? null : (webhook.failingSince ?? now);
   // A webhook that receives few events may have failed only once, days ago.
   const isFailing =
     webhook.failures >= MAX_FAILURES && failingSince !== null && now - failingSince >= MAX_FAILING_MILLISECONDS;

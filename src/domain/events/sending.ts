@@ -21,48 +21,50 @@ import { type PostResult, postEvent } from "./posting.ts";
 import { type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf } from "./retries.ts";
 
 /*
- * A message names a webhook. Its consumer runs one round:
+ * Sends webhook deliveries in rounds. A queue message names a webhook and starts one round:
  *
- *   1. claim     lease the webhook, and read up to five deliveries that are due: one batch
- *   2. send      at the same time
- *   3. settle    store all outcomes, release the lease, and read when the next delivery is due: one batch
+ *   1. claim     one batch: lease the webhook, and read up to five due deliveries
+ *   2. send      post them at the same time
+ *   3. settle    one batch: store the outcomes, release the lease, and read when the next delivery is due
  *   4. continue  send the message of the next round, delayed until then
  *
- * The lease lets each webhook hold one invocation at a time. A second message finds the lease and is acked. No event is
- * stranded by that, because a delivery is inserted before its message is sent, and D1 runs batches one after another:
+ * The lease limits a webhook to one round at a time. A message that arrives during a round sends nothing and is acked. No
+ * delivery is lost by that: it is inserted before its message is sent, and D1 runs batches one after another.
  *
- *   inserted before the settle batch   that batch sees the delivery, and step 4 sends a message
- *   inserted after it                  the delivery's own message finds no lease, and claims the webhook
+ *   inserted before step 3    step 3 reads it, and step 4 sends a message
+ *   inserted after step 3     its own message arrives after the lease was released, and starts a round
  *
- * A pause or a rest that outlives the lease also acks messages, so step 4 sends a message for its end even if nothing is
- * due yet. Everything else is left to the recovery job, which reads only the rows: waits of more than 15 minutes, lost
- * messages, and consumers that died.
+ * A webhook may have to wait after a round: it pauses if its endpoint failed or asked for it, and rests if the round was
+ * slow. Messages that arrive in the meantime are acked too. So step 4 also sends a message if nothing is due yet, which arrives
+ * at the end of the wait.
  *
- *   died before step 2                 the lease expires, the deliveries are still due
- *   died between steps 2 and 3         the same; events are sent again with the same `webhook-id`
- *   died between steps 3 and 4         nothing is leased, what is left is due
+ * The recovery job reads only the rows. It sends the messages of waits longer than 15 minutes, and covers failures:
+ *
+ *   message lost              the deliveries stay due
+ *   died before step 3        the lease expires; deliveries that were sent are sent again, with the same `webhook-id`
+ *   died before step 4        the lease is released; the remaining deliveries stay due
  */
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
 
-/** Longer than a round takes: an attempt has 15 s, and D1's retries a few more. A late round may send an event twice. */
+/** Longer than a round: an attempt takes up to 15 s, and D1's retries a few more. A longer round may send events twice. */
 export const LEASE_MILLISECONDS = 30 * SECOND;
 /** An invocation has six connections. */
 export const MAX_IN_FLIGHT = 5;
 /** A message may arrive early by this much, because clocks differ. */
 const CLOCK_SKEW_MILLISECONDS = 2 * SECOND;
-/** The recovery job sends messages for later times. It comes every 5 minutes, which such waits can bear. */
+/** The recovery job sends messages for later times. It runs every 5 minutes, a short delay for a wait this long. */
 const MAX_MESSAGE_DELAY_MILLISECONDS = 15 * MINUTE;
 /** A webhook rests after a round that takes longer than this. */
 const FAST_ROUND_MILLISECONDS = SECOND;
-/** The rest is 15 times as long as the round exceeded that: an endpoint that takes 15 s holds a fifteenth of an invocation. */
+/** The rest is 15 times the excess over that. An endpoint that takes 15 s occupies a fifteenth of an invocation. */
 const REST_FACTOR = 15;
 
 type Lease = WebhookKey & { leaseId: string };
 type Claim = Lease & { leaseEndsAt: number; latest: number };
 
-/** Repeating it after a lost response changes nothing. */
+/** Idempotent, so it can be retried after a lost response. */
 const claimWebhook = preparedQuery((db, param: Param<Claim>) => {
   const isFree = and(
     eq(webhooks.status, "enabled"),
@@ -76,7 +78,7 @@ const claimWebhook = preparedQuery((db, param: Param<Claim>) => {
     .where(and(isWebhook(param), or(isFree, eq(webhooks.leaseId, param("leaseId")))));
 });
 
-/** The oldest due deliveries and their events, if the lease is ours. Each column needs its own name in a batch. */
+/** Reads the oldest due deliveries and their events, if this round has the lease. In a batch, column names must be unique. */
 const claimedDeliveries = preparedQuery((db, param: Param<Claim>) =>
   db
     .select({
@@ -96,8 +98,8 @@ const claimedDeliveries = preparedQuery((db, param: Param<Claim>) =>
 );
 
 /**
- * One statement for all, because D1 runs statements one by one. A success is stored in any case. A failure is dropped if the
- * delivery has changed since it was read.
+ * Stores all outcomes in one statement, because D1 runs statements one by one. A success is always stored. A failure is
+ * dropped if the delivery has changed since it was read.
  */
 const storeOutcomes = preparedQuery((db, param: Param<WebhookKey & { outcomes: string }>) => {
   const read = (name: keyof Outcome) => sql`(json_each.value ->> ${name})`;
@@ -120,7 +122,7 @@ const storeOutcomes = preparedQuery((db, param: Param<WebhookKey & { outcomes: s
 });
 
 type Release = Lease & Omit<Health, "disabledReason"> & { version: number; leaseEndsAt: number; failureBodies: string };
-/** The health is stored only if the team has not changed the webhook since it was read: the new URL starts without failures. */
+/** Stores the health only if the team has not updated the webhook since it was read. A new URL starts without failures. */
 const releaseWebhook = preparedQuery((db, param: Param<Release>) => {
   const ifUnchanged = (name: "failures" | "failingSince" | "resumeAt") =>
     sql`iif(${webhooks.version} = ${param("version")}, ${param(name)}, ${webhooks[name]})`;
@@ -176,12 +178,12 @@ export async function sendDueDeliveries(deps: Deps, job: WebhookJob): Promise<Jo
     return (webhook.resumeAt ?? 0) > claim.latest ? "webhook_paused" : "nothing_due";
   }
   const round = rows.slice(0, webhook.failures < MAX_FAILURES ? MAX_IN_FLIGHT : 1);
-  const sent = await Promise.all(round.map((row) => sendOne(deps, webhook, row)));
+  const sent = await Promise.all(round.map((row) => sendDelivery(deps, webhook, row)));
   const roundMilliseconds = deps.system.now() - now;
   return settle(deps, lease, webhook, sent, roundMilliseconds);
 }
 
-interface Sent {
+interface SentDelivery {
   delivery: DeliveryRow;
   result: PostResult;
   isPurged: boolean;
@@ -189,7 +191,7 @@ interface Sent {
 
 type ClaimedDelivery = RowsOf<[ReturnType<typeof claimedDeliveries>]>[0][number];
 
-async function sendOne(deps: Deps, webhook: WebhookRow, delivery: ClaimedDelivery): Promise<Sent> {
+async function sendDelivery(deps: Deps, webhook: WebhookRow, delivery: ClaimedDelivery): Promise<SentDelivery> {
   const { teamId, seq, type, eventCreatedAt: createdAt, actor, subjectId, subjectVersion, data } = delivery;
   if (createdAt === null || actor === null || subjectId === null || data === null) {
     const attempt = unsent(deps.system.now(), "event_purged");
@@ -203,7 +205,7 @@ async function settle(
   deps: Deps,
   lease: Lease,
   webhook: WebhookRow,
-  sent: Sent[],
+  sent: SentDelivery[],
   roundMilliseconds: number,
 ): Promise<JobOutcome> {
   const now = deps.system.now();
@@ -214,8 +216,8 @@ async function settle(
   const outcomes = sent.map(({ delivery, result, isPurged }) =>
     outcomeOf(deps.system, delivery, result, isPurged || reason !== null),
   );
-  const slowness = Math.max(0, roundMilliseconds - FAST_ROUND_MILLISECONDS);
-  const rest = Math.min(slowness * REST_FACTOR, MAX_MESSAGE_DELAY_MILLISECONDS);
+  const excess = Math.max(0, roundMilliseconds - FAST_ROUND_MILLISECONDS);
+  const rest = Math.min(excess * REST_FACTOR, MAX_MESSAGE_DELAY_MILLISECONDS);
   const bodies = sent.map(({ delivery, result: { isSuccess, attempt } }) => ({
     seq: delivery.seq,
     body: isSuccess ? "" : attempt.responseBody,
@@ -230,21 +232,21 @@ async function settle(
     failureBodies: addFailureBodies(webhook.failureBodies, bodies),
   };
   const store = storeOutcomes({ teamId, id, outcomes: JSON.stringify(outcomes) });
-  const last = [releaseWebhook(release), webhookByKey(lease), nextDue(lease)] as const;
+  const finish = [releaseWebhook(release), webhookByKey(lease), nextDue(lease)] as const;
   if (reason === null) {
-    const [, , [after], [next]] = await write(deps, [store, ...last], { isIdempotent: true });
-    await continueLater(deps, after, next?.dueAt ?? null, rest > 0);
+    const [, , [released], [next]] = await write(deps, [store, ...finish], { isIdempotent: true });
+    await continueLater(deps, released, next?.dueAt ?? null, rest > 0);
     return posted.some(({ isSuccess }) => isSuccess) ? "succeeded" : "failed";
   }
   const disable = disableWebhook({ ...lease, version, disabledReason: reason, updatedAt: now });
   const event = newEvent(deps, "webhook.disabled", SYSTEM, { teamId, id, version: version + 1 }, { reason });
-  const queries = [disable, store, endPending(webhook, now), ...last] as const;
-  const [, , , , [after], [next]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  await continueLater(deps, after, next?.dueAt ?? null, rest > 0);
+  const queries = [disable, store, endPending(webhook, now), ...finish] as const;
+  const [, , , , [released], [next]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  await continueLater(deps, released, next?.dueAt ?? null, rest > 0);
   return `webhook_disabled_${reason}`;
 }
 
-/** Sends the message of the next round. If another round has the lease, that one sends it. */
+/** Sends the message of the next round, unless another round has the lease and will send it. */
 async function continueLater(
   deps: Deps,
   webhook: WebhookRow | undefined,
@@ -263,7 +265,7 @@ async function continueLater(
   await enqueueWebhooks(deps, [job], Math.max(0, Math.ceil(wait / SECOND)));
 }
 
-/** Ends deliveries of a webhook that is disabled or deleted, a bounded number for each message. */
+/** Ends up to `ENDED_ROWS` pending deliveries of a webhook that is disabled or deleted. */
 async function endUnsent(deps: Deps, job: WebhookJob, webhook: WebhookRow | undefined): Promise<JobOutcome> {
   const key: WebhookKey = { teamId: job.teamId, id: job.webhookId };
   const query = webhook ? endPending(key, deps.system.now()) : deletePending(key);

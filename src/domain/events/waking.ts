@@ -9,13 +9,13 @@ import { deliveries, webhooks } from "../../platform/schema.ts";
  */
 
 const MINUTE = 60 * 1000;
-/** Messages have this long to arrive by themselves. */
+/** Messages get this time to arrive before they are sent again. */
 const GRACE_MILLISECONDS = 2 * MINUTE;
-/** After a round or after its last message, a webhook's next message may be waiting in a long queue: do not make it longer. */
+/** Wait between two messages for a webhook. The first may still be in a long queue, which a second would lengthen. */
 const RESEND_MILLISECONDS = 15 * MINUTE;
-/** Webhooks of one query. */
+/** Webhooks that one query returns. */
 const PAGE_WEBHOOKS = 500;
-/** Webhooks with pending deliveries that one run looks at. More are rotated through: each run starts at a random one. */
+/** Pages that one run reads. Each run starts at a random webhook, so that runs reach all of them even if there are more. */
 const MAX_PAGES = 20;
 /** A page is a read and a write, and five calls of 100 messages. */
 export const WAKING_COST = { queries: 2 + 2 * MAX_PAGES, calls: 5 * MAX_PAGES, rows: PAGE_WEBHOOKS * MAX_PAGES };
@@ -30,7 +30,7 @@ const edgeWebhook = (edge: typeof min) =>
 const firstWebhook = edgeWebhook(min);
 const lastWebhook = edgeWebhook(max);
 
-/** The webhooks after this id that have pending deliveries, each found by one look into the index, with its oldest one. */
+/** Webhooks after this id that have pending deliveries, with the oldest of them. Each costs one index lookup. */
 const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
   const next = sql`select min(webhook_id) from deliveries where due_at is not null and webhook_id >`;
   const ids = sql`with recursive one(id) as
@@ -54,14 +54,14 @@ const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
 type PendingWebhook = RowsOf<[ReturnType<typeof pendingWebhooks>]>[0][number];
 
 function isOverdue({ dueAt, status, resumeAt, leaseId, leaseEndsAt }: PendingWebhook, now: number): boolean {
-  // Deleted or disabled: its deliveries only wait to be ended.
+  // The webhook is deleted or disabled, and its deliveries must be ended.
   if (status !== "enabled") return (dueAt ?? 0) <= now - GRACE_MILLISECONDS;
   const freeFor = leaseId === null ? RESEND_MILLISECONDS : GRACE_MILLISECONDS;
   const isFree = (leaseEndsAt ?? 0) <= now - freeFor;
   return isFree && Math.max(dueAt ?? 0, resumeAt ?? 0) <= now - GRACE_MILLISECONDS;
 }
 
-/** Ends leases that have expired, and starts the wait until the next message is sent. */
+/** Releases expired leases, and starts the wait until the next message. */
 const markWoken = preparedQuery((db, param: Param<{ keys: string; now: number }>) =>
   db
     .update(webhooks)
@@ -81,7 +81,7 @@ function randomBetween(deps: Deps, first: string, last: string): string {
     .padStart(12, "0");
 }
 
-/** @returns how many messages it sent */
+/** @returns the number of messages sent */
 export async function wakeOverdueWebhooks(deps: Deps): Promise<number> {
   const now = deps.system.now();
   const [[first], [last]] = await read(deps, [firstWebhook({}), lastWebhook({})]);

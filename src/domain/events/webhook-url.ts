@@ -4,10 +4,10 @@ const IP_LITERAL = /^(?:\[.*\]|\d+(?:\.\d+){3})$/;
 const LOOPBACK_HOST = /^(?:(?:.+\.)?localhost|127(?:\.\d+){3}|\[::1\])$/;
 
 /**
- * Validates the URL in the spelling that `URL` normalizes it to: every spelling of an IP address becomes the usual one. The
- * normalized URL is also the one that deliveries are sent to. A Worker cannot see whether a name resolves to a private address.
+ * Validates and returns the URL as `URL` normalizes it, which gives all spellings of an IP address the same form.
+ * Deliveries are sent to the normalized URL. A Worker cannot see whether a name resolves to a private address.
  *
- * The service's own hosts are allowed. A delivery carries no token, so the API rejects it, and the rejection is no event.
+ * The service's own hosts are allowed. A delivery has no token, so the API rejects it, which causes no event.
  * @param isInsecureAllowed also allows http, other ports and loopback, for local development
  */
 export function validateWebhookUrl(text: string, isInsecureAllowed: boolean): { url: string } | { problem: string } {

@@ -1,4 +1,4 @@
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
@@ -24,15 +24,13 @@ import {
   newEvent,
   writeWithEvent,
 } from "./events.ts";
-import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
+import { encryptSecret, newSecret } from "./signing.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 
 /** Each webhook adds two rows written to every event of the team. */
 export const MAX_WEBHOOKS = 10;
-/** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
-export const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
 
-/** Its team disabled it, it responded 410, or it had no success for days. */
+/** The team disabled the webhook, its endpoint responded 410, or no attempt succeeded for days. */
 export type DisabledReason = "requested" | "gone" | "failing";
 
 /** A webhook as its team sees it. Times are milliseconds since the epoch. */
@@ -46,7 +44,7 @@ export interface Webhook
 const parseTypes = (types: string | null): EventType[] | null => types && JSON.parse(types);
 const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
 
-function view(row: WebhookRow): Webhook {
+export function toWebhook(row: WebhookRow): Webhook {
   const { id, teamId, url, types, description, status, disabledReason, createdAt, updatedAt, version } = row;
   return {
     id,
@@ -79,8 +77,8 @@ const insertDeletedEvent = preparedQuery((db, param: Param<EventValues>) => {
   return insertEvent(db, param, row, sql`where ${VERSION(param)} is not null`);
 });
 
-/** The event of an update or a deletion, with the version that the webhook has, or had last. */
-function webhookEvent(
+/** The event of an update or deletion, with the current or last version of the webhook. */
+export function webhookEvent(
   deps: Deps,
   type: "webhook.updated" | "webhook.deleted",
   actor: TeamActor,
@@ -149,7 +147,7 @@ export async function createWebhook(
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
   }
-  return { webhook: view(row), secret };
+  return { webhook: toWebhook(row), secret };
 }
 
 const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
@@ -158,7 +156,7 @@ const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
 
 /** Lists the team's webhooks, oldest first. */
 export async function listWebhooks(deps: Deps, credential: Credential<"team">): Promise<Webhook[]> {
-  return (await authorizeRead(deps, credential, webhooksOfTeam({}))).map(view);
+  return (await authorizeRead(deps, credential, webhooksOfTeam({}))).map(toWebhook);
 }
 
 const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>) => ({
@@ -170,7 +168,7 @@ const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>)
 export async function fetchWebhook(deps: Deps, credential: Credential<"team">, id: string): Promise<Webhook> {
   const [row] = await authorizeRead(deps, credential, webhookById({ id }));
   if (!row) throw new AppError("not_found");
-  return view(row);
+  return toWebhook(row);
 }
 
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
@@ -194,7 +192,7 @@ type ChangeValues = WebhookKey & {
   updatedAt: number;
 };
 
-/** Enabling it or changing its URL resets its failures. The lease stays: its round is still running. */
+/** Enabling the webhook or changing its URL resets its failures. The lease stays, because its round is still running. */
 const updateById = preparedQuery((db, param: Param<ChangeValues>) => {
   const changed = (name: "url" | "description" | "status") => sql`coalesce(${param(name)}, ${webhooks[name]})`;
   const isReset = sql`(${param("status")} = 'enabled' or ${param("url")} is not null)`;
@@ -249,14 +247,14 @@ export async function updateWebhook(
   const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
   if (isResumed || ended?.length === ENDED_ROWS)
     deps.after(enqueueWebhooks(deps, [{ teamId: row.teamId, webhookId: id }]));
-  return view(row);
+  return toWebhook(row);
 }
 
 const deleteById = preparedQuery((db, param: Param<WebhookKey>) =>
   db.delete(webhooks).where(isWebhook(param)).returning({ id: webhooks.id }),
 );
 
-/** Pending deliveries go with it. The recovery job purges the others when their events expire. @throws `not_found` */
+/** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
   const event = webhookEvent(deps, "webhook.deleted", actor, key);
@@ -266,55 +264,4 @@ export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): P
   if (deleted.length === ENDED_ROWS) {
     deps.after(enqueueWebhooks(deps, [{ teamId: actor.teamId, webhookId: id }]));
   }
-}
-
-type RotationValues = WebhookKey & {
-  encryptedSecret: string;
-  encryptedWith: string;
-  oldEncryptedSecret: string | null;
-  oldSecretEndsAt: number | null;
-  /** The secret to replace. A concurrent rotation no longer finds it. */
-  before: string;
-  updatedAt: number;
-};
-const replaceSecret = preparedQuery((db, param: Param<RotationValues>) =>
-  db
-    .update(webhooks)
-    .set({
-      ...given(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret", "oldSecretEndsAt", "updatedAt"),
-      version: sql`${webhooks.version} + 1`,
-    })
-    .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
-);
-
-/**
- * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
- * @throws `not_found`; `conflict` if another rotation was faster
- */
-export async function rotateSecret(
-  deps: Deps,
-  actor: TeamActor,
-  id: string,
-  { revokeOld }: { revokeOld: boolean },
-): Promise<{ webhook: Webhook; secret: string }> {
-  const row = await findWebhook(deps, actor, id);
-  const now = deps.system.now();
-  const secret = newSecret(deps.system);
-  const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
-  const values: RotationValues = {
-    id,
-    teamId: row.teamId,
-    encryptedSecret: encryptSecret(deps, row, secret),
-    encryptedWith: deps.secrets.currentKeyId,
-    oldEncryptedSecret: old,
-    oldSecretEndsAt: old === null ? null : now + OLD_SECRET_MILLISECONDS,
-    before: row.encryptedSecret,
-    updatedAt: now,
-  };
-  const event = webhookEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
-  const queries = [replaceSecret(values), webhookByKey(row)] as const;
-  const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (!rotated) throw new AppError("not_found");
-  if (rotated.encryptedSecret !== values.encryptedSecret) throw new AppError("conflict");
-  return { webhook: view(rotated), secret };
 }
