@@ -75,7 +75,7 @@ const envSchema = z.object({
   WEBHOOKS: binding<Queue<WebhookJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
-  ADDRESS_LIMIT: binding<RateLimit>("limit"),
+  CLIENT_IP_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
   HASH_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,

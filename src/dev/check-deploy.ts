@@ -86,7 +86,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   WEBHOOKS: "queue",
   PAGES: "files",
   TOKEN_LIMIT: "limit",
-  ADDRESS_LIMIT: "limit",
+  CLIENT_IP_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
   HASH_LIMIT: "limit",
   S3_ENDPOINT: "setting",

@@ -11,15 +11,19 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Counts an expensive operation of a team. @throws `rate_limited` */
-export async function takeCostly(c: Context<AppEnv>, operation: string, { teamId }: { teamId: string }): Promise<void> {
-  if (!(await c.var.deps.limiter.costly(`${operation}/${teamId}`))) throw new AppError("rate_limited");
+export async function countExpensiveCall(
+  c: Context<AppEnv>,
+  operation: string,
+  { teamId }: { teamId: string },
+): Promise<void> {
+  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`))) throw new AppError("rate_limited");
 }
 
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
-export function clientAddress(c: Context<AppEnv>): string {
-  const address = c.req.header("CF-Connecting-IP") ?? "unknown";
-  if (!address.includes(":") || address.includes(".")) return address;
-  const [before = "", after] = address.toLowerCase().split("::");
+export function clientIpOf(c: Context<AppEnv>): string {
+  const clientIp = c.req.header("CF-Connecting-IP") ?? "unknown";
+  if (!clientIp.includes(":") || clientIp.includes(".")) return clientIp;
+  const [before = "", after] = clientIp.toLowerCase().split("::");
   const head = before.split(":").filter(Boolean);
   const tail = after?.split(":").filter(Boolean) ?? [];
   const groups =
@@ -67,12 +71,12 @@ export async function withCredential<R extends Right, T>(
   run: (credential: Credential<R>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
-  const address = clientAddress(c);
+  const clientIp = clientIpOf(c);
   let credential: Credential<R> | undefined;
   try {
     credential = readCredential(c.var.deps, bearerToken(c), right);
     const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
-    if (limiter.isRefused(address, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
+    if (limiter.isBlocked(clientIp, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
     const result = await run(credential);
     noteCaller(c, credential);
     return result;
@@ -84,7 +88,7 @@ export async function withCredential<R extends Right, T>(
       throw error;
     }
     if (credential?.tokenHash) limiter.rejected(credential.tokenHash);
-    throw (await limiter.address(address)) ? error : new AppError("rate_limited");
+    throw (await limiter.clientIp(clientIp)) ? error : new AppError("rate_limited");
   }
 }
 
@@ -95,14 +99,14 @@ export async function withCredential<R extends Right, T>(
  */
 export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run: () => Promise<T>): Promise<T> {
   const { limiter } = c.var.deps;
-  const clientIp = clientAddress(c);
-  if (limiter.isRefused(clientIp, subject)) throw new AppError("rate_limited");
+  const clientIp = clientIpOf(c);
+  if (limiter.isBlocked(clientIp, subject)) throw new AppError("rate_limited");
   try {
     const result = await run();
     limiter.authenticated(subject, subject);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";
-    throw isUnknown && !(await limiter.address(clientIp)) ? new AppError("rate_limited") : error;
+    throw isUnknown && !(await limiter.clientIp(clientIp)) ? new AppError("rate_limited") : error;
   }
 }

@@ -8,7 +8,7 @@ import {
   replayEvents,
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
-import { takeCostly } from "./authentication.ts";
+import { countExpensiveCall } from "./authentication.ts";
 import { read, write } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -106,7 +106,7 @@ export const replay = write(
     refusals: ["webhook_disabled"],
   },
   async ({ c, deps, actor, id, body }) => {
-    await takeCostly(c, "replay", actor);
+    await countExpensiveCall(c, "replay", actor);
     const data = await replayEvents(deps, actor, id, body);
     return { message: `Deliveries due: ${data.deliveries}.`, data };
   },

@@ -11,7 +11,7 @@ import {
 } from "../domain/files/files.ts";
 import { listFiles } from "../domain/files/lists.ts";
 import { fetchUsage } from "../domain/files/quota.ts";
-import { takeCostly } from "./authentication.ts";
+import { countExpensiveCall } from "./authentication.ts";
 import { read, write } from "./operation.ts";
 import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -243,7 +243,7 @@ export const reprocess = write(
     },
   },
   async ({ c, deps, actor, id }) => {
-    await takeCostly(c, "reprocess", actor);
+    await countExpensiveCall(c, "reprocess", actor);
     await reprocessFile(deps, actor, id);
     return { status: true as const, message: "The file will be processed shortly." };
   },

@@ -11,7 +11,7 @@ import {
 import { logIn } from "../domain/accounts/login.ts";
 import { emailKey } from "../domain/accounts/users.ts";
 import { AppError } from "../errors.ts";
-import { clientAddress } from "./authentication.ts";
+import { clientIpOf } from "./authentication.ts";
 import { publicOperation, read, write } from "./operation.ts";
 import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
@@ -148,7 +148,7 @@ export const login = publicOperation(
     refusals: ["login_failed", "rate_limited"],
   },
   async ({ c, deps, body }) => {
-    const subjects = [`address/${clientAddress(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
+    const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
     const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
     if (answers.includes(false)) throw new AppError("rate_limited");
     return { message: "Logged in.", data: render(await logIn(deps, body)) };

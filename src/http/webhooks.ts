@@ -11,7 +11,7 @@ import {
   updateWebhook,
   type Webhook,
 } from "../domain/events/webhooks.ts";
-import { takeCostly } from "./authentication.ts";
+import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { inHours } from "./introduction.ts";
 import { read, write } from "./operation.ts";
@@ -189,7 +189,7 @@ export const remove = write(
   },
   async ({ c, deps, actor, id }) => {
     // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
-    await takeCostly(c, "delete-webhook", actor);
+    await countExpensiveCall(c, "delete-webhook", actor);
     await deleteWebhook(deps, actor, id);
     return { message: "Webhook deleted." };
   },
@@ -230,7 +230,7 @@ export const test = write(
     },
   },
   async ({ c, deps, actor, id }) => {
-    await takeCostly(c, "test", actor);
+    await countExpensiveCall(c, "test", actor);
     return { message: "Test event sent.", data: renderAttempt(await sendTestEvent(deps, actor, id)) };
   },
 );

@@ -7,12 +7,12 @@ export interface Limiter {
   /** Counts a request by its token's hash, and by its team once this isolate has authenticated the token. */
   token(tokenHash: string): Promise<boolean>;
   /** Counts a request of this client IP whose token is missing or invalid. */
-  address(address: string): Promise<boolean>;
+  clientIp(clientIp: string): Promise<boolean>;
   /**
    * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
    * 15 minutes still works: others may share its client IP.
    */
-  isRefused(address: string, tokenHash: string): boolean;
+  isBlocked(clientIp: string, tokenHash: string): boolean;
   /** `subject` is what the token's requests count for: its team. */
   authenticated(tokenHash: string, subject: string): void;
   /** From now on, the token's requests no longer count for a team. */
@@ -22,12 +22,12 @@ export interface Limiter {
   /** Counts a new password of the team. It has to be hashed. */
   passwordHash(teamId: string): Promise<boolean>;
   /** Counts an expensive operation of a team, which is limited like logins. */
-  costly(subject: string): Promise<boolean>;
+  expensiveCall(subject: string): Promise<boolean>;
 }
 
 interface RateLimitBindings {
   TOKEN_LIMIT: RateLimit;
-  ADDRESS_LIMIT: RateLimit;
+  CLIENT_IP_LIMIT: RateLimit;
   LOGIN_LIMIT: RateLimit;
   HASH_LIMIT: RateLimit;
 }
@@ -89,20 +89,21 @@ class Limit {
     this.#log = log;
   }
 
-  isRefused(subject: string): boolean {
+  isBlocked(subject: string): boolean {
     return this.#memory.get(subject) === 0;
   }
 
-  async take(subject: string): Promise<boolean> {
-    if (this.isRefused(subject)) return false;
+  /** @returns false if the binding rejected the subject in this minute */
+  async count(subject: string): Promise<boolean> {
+    if (this.isBlocked(subject)) return false;
     if (this.#spend(subject)) return true;
     const { window } = this.#memory;
-    const isGranted = await this.#ask(subject);
+    const isGranted = await this.#requestPermit(subject);
     // A permit of the previous minute pays for no later request.
     if (window !== this.#memory.window) return isGranted;
     if (isGranted) {
-      const count = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;
-      if (count > 0) this.#memory.set(subject, count);
+      const paidFor = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;
+      if (paidFor > 0) this.#memory.set(subject, paidFor);
     } else if (!this.#spend(subject)) {
       this.#memory.set(subject, 0);
       return false;
@@ -111,13 +112,13 @@ class Limit {
   }
 
   #spend(subject: string): boolean {
-    const count = this.#memory.get(subject) ?? 0;
-    if (count > 1) this.#memory.set(subject, count - 1);
-    if (count === 1) this.#memory.delete(subject);
-    return count > 0;
+    const paidFor = this.#memory.get(subject) ?? 0;
+    if (paidFor > 1) this.#memory.set(subject, paidFor - 1);
+    if (paidFor === 1) this.#memory.delete(subject);
+    return paidFor > 0;
   }
 
-  async #ask(key: string): Promise<boolean> {
+  async #requestPermit(key: string): Promise<boolean> {
     try {
       return (await this.#binding.limit({ key })).success;
     } catch (cause) {
@@ -130,20 +131,20 @@ class Limit {
 /** Each isolate has one limiter. The limits are set in wrangler.toml. */
 export function createLimiter(bindings: RateLimitBindings, system: System, log: Log): Limiter {
   const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
-  const addresses = new Limit(bindings.ADDRESS_LIMIT, 1, system, log);
+  const clientIps = new Limit(bindings.CLIENT_IP_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
   const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
   /** The subject that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   return {
-    token: (tokenHash) => tokens.take(authenticated.get(tokenHash) ?? tokenHash),
-    address: (address) => addresses.take(address),
-    isRefused: (address, tokenHash) => addresses.isRefused(address) && authenticated.get(tokenHash) === undefined,
+    token: (tokenHash) => tokens.count(authenticated.get(tokenHash) ?? tokenHash),
+    clientIp: (clientIp) => clientIps.count(clientIp),
+    isBlocked: (clientIp, tokenHash) => clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
     authenticated: (tokenHash, subject) => authenticated.set(tokenHash, subject),
     rejected: (tokenHash) => authenticated.delete(tokenHash),
     // Hashed, because the subject of an account contains an email.
-    login: (subject) => logins.take(fingerprint(subject)),
-    passwordHash: (teamId) => hashes.take(teamId),
-    costly: (subject) => logins.take(fingerprint(`costly/${subject}`)),
+    login: (subject) => logins.count(fingerprint(subject)),
+    passwordHash: (teamId) => hashes.count(teamId),
+    expensiveCall: (subject) => logins.count(fingerprint(`expensive/${subject}`)),
   };
 }

@@ -130,7 +130,7 @@ const FAILURES: Record<string, Change> = {
   }),
   "the limiter failing": (deps) => ({
     ...deps,
-    limiter: { ...deps.limiter, token: quote, address: quote, login: quote, costly: quote },
+    limiter: { ...deps.limiter, token: quote, clientIp: quote, login: quote, expensiveCall: quote },
   }),
 };
 

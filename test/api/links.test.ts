@@ -182,7 +182,7 @@ describe("Opening a link", () => {
     const taken: string[] = [];
     const worker = startWorker((deps) => ({
       ...deps,
-      limiter: { ...deps.limiter, isRefused: () => false, address: async (ip) => taken.push(ip) < 3 },
+      limiter: { ...deps.limiter, isBlocked: () => false, clientIp: async (ip) => taken.push(ip) < 3 },
     }));
     const address = randomAddress();
     for (let i = 0; i < 5; i++) expect((await worker.call("GET", pathOf(link), { address })).status).toBe(200);

@@ -239,9 +239,9 @@ describe("Rate limits", () => {
 
   test("count an IPv6 client by its /64, and an IPv4 client by its address", async () => {
     const counted: string[] = [];
-    const worker = limiting({ address: async (clientIp) => counted.push(clientIp) > 0 });
-    const networks = ["2001:db8:0:1::1", "2001:DB8:0:1:ffff::", "2001:db8:0:2::1", "203.0.113.1", "203.0.113.2"];
-    for (const address of networks) await worker.call("GET", USERS, { address });
+    const worker = limiting({ clientIp: async (clientIp) => counted.push(clientIp) > 0 });
+    const clientIps = ["2001:db8:0:1::1", "2001:DB8:0:1:ffff::", "2001:db8:0:2::1", "203.0.113.1", "203.0.113.2"];
+    for (const address of clientIps) await worker.call("GET", USERS, { address });
     expect(counted[0]).toBe(counted[1]);
     expect(new Set(counted).size).toBe(4);
   });

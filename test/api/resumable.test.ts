@@ -240,7 +240,7 @@ describe("A caller", () => {
   test("A caller above the rate limit who asks how far an upload has come is told to ask again later.", async () => {
     const path = locationOf(await create(team.call, 10));
     const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token: async () => false } }));
-    const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isRefused: () => true } }));
+    const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isBlocked: () => true } }));
     for (const { call: limited } of [counting, refusing]) {
       const answer = await head(limited, path, { token: team.token });
       expect([answer.status, answer.headers.get("Retry-After")]).toEqual([423, "60"]);

@@ -16,7 +16,7 @@ const NEEDED: Record<Exclude<keyof Cloudflare.Env, "OPERATOR_TOKEN" | `TEST_${st
   WEBHOOKS: true,
   PAGES: true,
   TOKEN_LIMIT: true,
-  ADDRESS_LIMIT: true,
+  CLIENT_IP_LIMIT: true,
   LOGIN_LIMIT: true,
   HASH_LIMIT: true,
   S3_ENDPOINT: true,
@@ -53,10 +53,10 @@ test.each(Object.keys(NEEDED))("a Worker without %s responds 503, and logs which
 });
 
 test("a Worker without several bindings logs all names and no values", async () => {
-  const missing = { DB: undefined, ADDRESS_LIMIT: undefined } as unknown as Env;
+  const missing = { DB: undefined, CLIENT_IP_LIMIT: undefined } as unknown as Env;
   const { status, lines } = await respondWith({ ...env, ...missing, S3_ENDPOINT: "canary endpoint" });
   expect(status).toBe(503);
-  expect(lines.join()).toMatch(/DB: .* ADDRESS_LIMIT: .* S3_ENDPOINT: /);
+  expect(lines.join()).toMatch(/DB: .* CLIENT_IP_LIMIT: .* S3_ENDPOINT: /);
   expect(lines.join()).not.toContain("canary endpoint");
 });
 

@@ -59,12 +59,12 @@ export const withoutLimits: Change = (deps) => ({
   ...deps,
   limiter: {
     token: async () => true,
-    address: async () => true,
-    isRefused: () => false,
+    clientIp: async () => true,
+    isBlocked: () => false,
     authenticated: () => {},
     rejected: () => {},
     login: async () => true,
-    costly: async () => true,
+    expensiveCall: async () => true,
     passwordHash: async () => true,
   },
 });

@@ -22,7 +22,7 @@ test("the description states the rate limits of wrangler.toml", () => {
   const logins = limitOf("LOGIN_LIMIT");
   for (const sentence of [
     `${requests} requests a minute for each team, and as many for its public keys`,
-    `${limitOf("ADDRESS_LIMIT")} a minute for each client IP without`,
+    `${limitOf("CLIENT_IP_LIMIT")} a minute for each client IP without`,
     `${logins} logins a minute`,
     `${limitOf("HASH_LIMIT")} new passwords of users`,
     `${logins} tests and ${logins} replays of webhooks a minute`,

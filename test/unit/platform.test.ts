@@ -139,7 +139,7 @@ let limiter: Limiter;
 const isolate = () => {
   const system = { ...realSystem, now: () => now };
   return createLimiter(
-    { TOKEN_LIMIT: permits, ADDRESS_LIMIT: permits, LOGIN_LIMIT: permits, HASH_LIMIT: permits },
+    { TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: permits, LOGIN_LIMIT: permits, HASH_LIMIT: permits },
     system,
     () => undefined,
   );
@@ -221,7 +221,7 @@ describe("The limit of a token", () => {
 });
 
 test.each([
-  ["a client IP", "address", "192.0.2.1", "192.0.2.1"],
+  ["a client IP", "clientIp", "192.0.2.1", "192.0.2.1"],
   ["a login", "login", "ada@example.com", expect.stringMatching(/^[0-9a-f]{64}$/)],
 ] as const)("the limit of %s asks the binding each time", async (_, kind, subject, key) => {
   const answers = [];
@@ -242,7 +242,7 @@ test("the configured limit of a token is 6,000 requests a minute", async () => {
 });
 
 test("the requests of one isolate share a permit", async () => {
-  const bindings = { ...env, TOKEN_LIMIT: permits, ADDRESS_LIMIT: new Permits() };
+  const bindings = { ...env, TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: new Permits() };
   const newCaller = async () => {
     const headers = { Authorization: `Bearer ${newToken(realSystem, false)}` };
     const request = new Request("https://stowage.test/docs/v1/usage", { headers });
@@ -254,18 +254,18 @@ test("the requests of one isolate share a permit", async () => {
 });
 
 test("a rejected subject is rejected without asking the binding until the minute ends", async () => {
-  for (const subject of ["token", "address", "login"] as const) {
+  for (const subject of ["token", "clientIp", "login"] as const) {
     while (await limiter[subject](subject));
     permits.keys.length = 0;
     for (let i = 0; i < 100; i++) expect(await limiter[subject](subject)).toBe(false);
     expect(permits.keys).toEqual([]);
   }
-  expect(limiter.isRefused("address", "another token")).toBe(true);
-  expect(limiter.isRefused("another address", "another token")).toBe(false);
+  expect(limiter.isBlocked("clientIp", "another token")).toBe(true);
+  expect(limiter.isBlocked("another client IP", "another token")).toBe(false);
   now += MINUTE;
   permits.startNextMinute();
-  expect(limiter.isRefused("address", "another token")).toBe(false);
-  expect(await limiter.address("address")).toBe(true);
+  expect(limiter.isBlocked("clientIp", "another token")).toBe(false);
+  expect(await limiter.clientIp("clientIp")).toBe(true);
 });
 
 test("the tokens of a team share its limit from their authentication until they are rejected", async () => {
@@ -283,28 +283,28 @@ test("the tokens of a team share its limit from their authentication until they 
 test("a token that was authenticated in the last 15 minutes works from a blocked client IP", async () => {
   limiter.authenticated("valid", "team");
   now += 14 * MINUTE;
-  while (await limiter.address("shared"));
-  expect([limiter.isRefused("shared", "valid"), limiter.isRefused("shared", "made up")]).toEqual([false, true]);
+  while (await limiter.clientIp("shared"));
+  expect([limiter.isBlocked("shared", "valid"), limiter.isBlocked("shared", "made up")]).toEqual([false, true]);
   now += MINUTE;
   permits.startNextMinute();
-  expect(limiter.isRefused("shared", "made up")).toBe(false);
-  while (await limiter.address("shared"));
-  expect(limiter.isRefused("shared", "valid")).toBe(true);
+  expect(limiter.isBlocked("shared", "made up")).toBe(false);
+  while (await limiter.clientIp("shared"));
+  expect(limiter.isBlocked("shared", "valid")).toBe(true);
 });
 
 test("a limit whose binding fails allows requests, and logs it", async () => {
   const lines: string[] = [];
   const failing = { limit: () => Promise.reject(new Error("unreachable")) };
-  const bindings = { TOKEN_LIMIT: failing, ADDRESS_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
+  const bindings = { TOKEN_LIMIT: failing, CLIENT_IP_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
-  expect([await open.token("a"), await open.address("b"), await open.login("c")]).toEqual([true, true, true]);
+  expect([await open.token("a"), await open.clientIp("b"), await open.login("c")]).toEqual([true, true, true]);
   expect(lines).toEqual(Array(3).fill("warn rate_limit_failed"));
 });
 
 test("a flood of made-up tokens costs a round trip each until its client IP is blocked, and then none", async () => {
   await withinOneMinute(async () => {
     const proxied = new ProxiedBindings();
-    const environment = { ...proxied.wrap(env), ADDRESS_LIMIT: new Permits() };
+    const environment = { ...proxied.wrap(env), CLIENT_IP_LIMIT: new Permits() };
     const address = randomAddress();
     const send = async (token: string) => {
       const request = buildRequest("GET", "/docs/v1/usage", { token, address });
