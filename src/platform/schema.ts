@@ -5,8 +5,8 @@ import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "driz
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
 
 // A partial index serves only queries that repeat its condition, so conditions are written out.
-export const isApiKey = sql`sealed_token is not null`;
-export const isLoginKey = sql`sealed_token is null`;
+export const isApiKey = sql`encrypted_token is not null`;
+export const isLoginKey = sql`encrypted_token is null`;
 
 export const apiKeys = sqliteTable(
   "api_keys",
@@ -19,9 +19,9 @@ export const apiKeys = sqliteTable(
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").notNull(),
     /** Null for a login key, whose token is shown only once. */
-    encryptedToken: text("sealed_token"),
+    encryptedToken: text("encrypted_token"),
     /** The id of the master key that encrypted the token. */
-    encryptedWith: text("sealed_with"),
+    encryptedWith: text("encrypted_with"),
     /** Set on login keys, and on the keys that a login created: they are deleted with this user. */
     userId: text("user_id"),
     createdAt: integer("created_at").notNull(),
@@ -32,7 +32,7 @@ export const apiKeys = sqliteTable(
     // Lists skip login keys without reading them.
     index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
     index("api_keys_id").on(t.id).where(isApiKey),
-    index("api_keys_sealed_with").on(t.encryptedWith).where(sql`sealed_with is not null`),
+    index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
     index("api_keys_login_expiry").on(t.expiresAt).where(isLoginKey),
@@ -190,7 +190,7 @@ export const uploads = sqliteTable(
     /** No two requests use the same number, so an older request cannot replace the parts of a newer one. */
     nextPart: integer("next_part").notNull().default(1),
     /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
-    partialPart: text("stash"),
+    partialPart: text("partial_part"),
     /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */

@@ -246,9 +246,9 @@ describe("A token at rest", () => {
     async (_, encrypted) => {
       const team = await newTeam();
       const { id } = await newKey(team);
-      const other = env.DB.prepare("select sealed_token from api_keys where id = ?").bind(team.keyId);
-      const value = encrypted === "other" ? await other.first<string>("sealed_token") : encrypted;
-      await env.DB.prepare("update api_keys set sealed_token = ? where id = ?").bind(value, id).run();
+      const other = env.DB.prepare("select encrypted_token from api_keys where id = ?").bind(team.keyId);
+      const value = encrypted === "other" ? await other.first<string>("encrypted_token") : encrypted;
+      await env.DB.prepare("update api_keys set encrypted_token = ? where id = ?").bind(value, id).run();
 
       const fetchKey = () => team.call("GET", `/auth/v1/apikeys/${id}`);
       await rejected(team, 500, "internal", fetchKey);

@@ -89,7 +89,7 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     return { id, sealed: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), login: i % 2 };
   });
   await env.DB.prepare(
-    `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, sealed_token, sealed_with, user_id, created_at, expires_at)
+    `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, encrypted_token, encrypted_with, user_id, created_at, expires_at)
      select value->>'id', ?1, ?1, 'old', 0, value->>'id', iif(value->>'login', null, value->>'sealed'),
        iif(value->>'login', null, ?2), iif(value->>'login', 'gone', null), 1, iif(value->>'login', 2, 4e12)
      from json_each(?3)`,

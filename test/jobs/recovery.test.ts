@@ -437,7 +437,7 @@ describe("keys", () => {
     const { world, team } = await setUp();
     const keys = await insertKey(team, {}, 450);
     const countEncryptedWith = async (id: string) =>
-      env.DB.prepare("select count(*) as n from api_keys where team_id = ? and sealed_with = ?")
+      env.DB.prepare("select count(*) as n from api_keys where team_id = ? and encrypted_with = ?")
         .bind(team.teamId, id)
         .first<number>("n");
     const next = btoa("fedcba9876543210fedcba9876543210");
@@ -461,16 +461,16 @@ describe("keys", () => {
   test("that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
     const { world, team } = await setUp();
     const [damaged, intact] = await insertKey(team, {}, 2);
-    await env.DB.prepare("update api_keys set sealed_token = substr(sealed_token, 1, 20) where id = ?")
+    await env.DB.prepare("update api_keys set encrypted_token = substr(encrypted_token, 1, 20) where id = ?")
       .bind(damaged?.id)
       .run();
     world.secrets = loadSecrets(`${btoa("fedcba9876543210fedcba9876543210")},${env.MASTER_KEY}`, realSystem);
     await world.recover();
     await world.recover();
-    const keys = await env.DB.prepare("select id, sealed_with from api_keys where id in (?, ?)")
+    const keys = await env.DB.prepare("select id, encrypted_with from api_keys where id in (?, ?)")
       .bind(damaged?.id, intact?.id)
-      .all<{ id: string; sealed_with: string }>();
-    expect(Object.fromEntries(keys.results.map((row) => [row.id, row.sealed_with]))).toEqual({
+      .all<{ id: string; encrypted_with: string }>();
+    expect(Object.fromEntries(keys.results.map((row) => [row.id, row.encrypted_with]))).toEqual({
       [damaged?.id ?? ""]: "unreadable",
       [intact?.id ?? ""]: world.secrets.currentKeyId,
     });

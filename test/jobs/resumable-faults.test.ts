@@ -147,7 +147,7 @@ async function expectBeginning({ id, bytes, reportedOffset, world }: Uploader): 
   const [[row], parts] = (
     await env.DB.batch<Record<string, string | number>>([
       env.DB.prepare(
-        "select offset_bytes, part_bytes, stash as chunks, multipart_id from uploads where file_id = ?",
+        "select offset_bytes, part_bytes, partial_part as chunks, multipart_id from uploads where file_id = ?",
       ).bind(id),
       env.DB.prepare("select md5 from upload_parts where file_id = ? order by number").bind(id),
     ])

@@ -117,12 +117,21 @@ export const refused = rejected;
 /** The field names of a body, for comparison with the documented ones. */
 export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
 
-// The values of a row after id and team, in the order of the migrations. n is the row's number.
+/** Columns and values of a row after id and team; n is the row's number. */
 const FILLERS = {
-  api_keys: "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'unsealed', 'none', null, 1, 4e12",
-  users: "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1, 0",
-  files: `n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', null, null, null, null,
-    1, 1, null, null, 1, 1, 0`,
+  api_keys: [
+    "uuid, name, is_public, token_hash, encrypted_token, encrypted_with, created_at, expires_at",
+    "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'plain', 'none', 1, 4e12",
+  ],
+  users: [
+    "first_name, last_name, email, email_key, password, created_at, updated_at",
+    "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1",
+  ],
+  files: [
+    `original_name, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,
+     updated_at`,
+    `n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', 1, 1, 1`,
+  ],
 };
 
 /** Inserts rows directly, older than any row that a call creates, numbered and ordered from `first`. */
@@ -130,9 +139,9 @@ export async function fill(team: Team, table: keyof typeof FILLERS, count: numbe
   const prefix = `00${team.teamId.slice(-10)}`;
   const rows =
     "with recursive rows(n) as (select cast(?4 as integer) union all select n + 1 from rows where n < ?4 + ?3 - 1)";
-  await env.DB.prepare(`${rows} insert into ${table} select ?1 || printf('%012x', n), ?2, ${FILLERS[table]} from rows`)
-    .bind(prefix, team.teamId, count, first)
-    .run();
+  const [columns, values] = FILLERS[table];
+  const insert = `insert into ${table} (id, team_id, ${columns}) select ?1 || printf('%012x', n), ?2, ${values}`;
+  await env.DB.prepare(`${rows} ${insert} from rows`).bind(prefix, team.teamId, count, first).run();
 }
 
 export const atOnce = (count: number, act: (i: number) => Promise<Answer>): Promise<Answer[]> =>

@@ -1,3 +1,0 @@
-ALTER TABLE `uploads` ADD `has_leftovers` integer DEFAULT false NOT NULL;--> statement-breakpoint
-CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
-CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);
