@@ -125,6 +125,9 @@ describe("Until its response", () => {
     ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/waveform", { trips: 1, r2: ["get"] }],
     ["PUT /docs/v1/uploads/{id}/waveform", { trips: 2, r2: ["put"] }],
+    ["GET /docs/v1/uploads/{id}/links", { trips: 1 }],
+    ["POST /docs/v1/uploads/{id}/links", { trips: 2 }],
+    ["DELETE /docs/v1/links/{id}", { trips: 2 }],
     ["GET /docs/v1/usage", { trips: 1 }],
     ["GET /auth/v1/events", { trips: 1 }],
     ["GET /auth/v1/events/{id}", { trips: 1 }],
@@ -247,6 +250,17 @@ describe("The rows written", () => {
     const { id, inTotal } = await put();
     const job = await runJobs([id]);
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
+  });
+
+  test("are none for opening a link, which reads two rows and one range of R2", async () => {
+    const { id } = await put();
+    const { body } = await team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} });
+    const { pathname } = new URL(body.data.url);
+    const { response, inTotal } = await send("GET /docs/v1/links/{link}/{name}", pathname, {
+      headers: { Range: "bytes=0-0" },
+    });
+    expect(response.status).toBe(206);
+    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 2, rowsWritten: 0, r2: ["get"] });
   });
 
   test("are two for a waveform, and a deletion writes the same number with or without one", async () => {
