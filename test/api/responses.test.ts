@@ -175,7 +175,7 @@ describe("Rate limits", () => {
       limiter: {
         ...deps.limiter,
         token: recorded("token limit", async () => allowed),
-        address: recorded("client IP limit", async () => allowed),
+        clientIp: recorded("client IP limit", async () => allowed),
         login: recorded("login limit", async () => allowed),
       },
       secrets: {
