@@ -9,8 +9,8 @@ import { type Fault, Line } from "../support/line.ts";
 import { Server, type TestTeam } from "../support/server.ts";
 
 /*
- * tus-js-client against a real server, over lines that do their worst. The client knows nothing of this service, and
- * this service nothing of the client.
+ * tus-js-client against a real server, over connections with faults. It is a third-party client: this service and the
+ * client do not know each other.
  */
 
 const MEBIBYTE = 1024 * 1024;
@@ -54,7 +54,7 @@ async function upload(url: string, source: Buffer | Readable, size: number, chun
       ...(source instanceof Readable && { uploadSize: size }),
       retryDelays: [0, 0, 100, 100, 500, 500, 1000, 1000],
       headers: { Authorization: `Bearer ${team.token}` },
-      metadata: { filename: "judged.bin", filetype: "audio/wav" },
+      metadata: { filename: "random.bin", filetype: "audio/wav" },
       onAfterResponse: (_, response) => {
         id = response.getHeader("Content-Location")?.split("/").at(-1) ?? id;
       },
@@ -66,7 +66,7 @@ async function upload(url: string, source: Buffer | Readable, size: number, chun
   return id;
 }
 
-/** What arrived is what was sent, and an offset that was told never fell. */
+/** The stored bytes are the sent ones, and no reported offset decreased. */
 async function expectStored(id: string, bytes: Buffer, line?: Line): Promise<void> {
   const found = await processed(team, id);
   expect(found).toMatchObject({ status: "completed", size: bytes.length, sha256: sha256(bytes), failure: null });
@@ -75,7 +75,7 @@ async function expectStored(id: string, bytes: Buffer, line?: Line): Promise<voi
   if (line) expect(line.offsets).toEqual(line.offsets.toSorted((a, b) => a - b));
 }
 
-/** By chance it might begin as an MP3 does, and fail as one. */
+/** Random bytes after a zero: without it, they could start like an MP3 and fail as one. */
 const bytesOf = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
 
 describe("tus-js-client", () => {
@@ -91,32 +91,29 @@ describe("tus-js-client", () => {
       .filter(([, size]) => kind !== "a stream of no known size" || Number.isFinite(size))
       .map(([chunk, size]) => [kind, chunk, source, size] as const),
   );
-  test.each(cases)(
-    "tus-js-client uploads %s in chunks of %s, and every byte arrives.",
-    async (_, __, source, chunkSize) => {
-      const bytes = bytesOf(12 * MEBIBYTE + 345);
-      const line = await Line.open(server.url, () => ({ fault: "none", afterBytes: 0 }));
-      const id = await upload(line.url, source(bytes), bytes.length, chunkSize);
-      await expectStored(id, bytes, line);
-      expect(line.sentBytes - bytes.length, "bytes beside those of the file").toBeLessThan(100_000);
-      await line.close();
-    },
-  );
+  test.each(cases)("uploads every byte of %s in chunks of %s", async (_, __, source, chunkSize) => {
+    const bytes = bytesOf(12 * MEBIBYTE + 345);
+    const line = await Line.open(server.url, () => ({ fault: "none", afterBytes: 0 }));
+    const id = await upload(line.url, source(bytes), bytes.length, chunkSize);
+    await expectStored(id, bytes, line);
+    expect(line.sentBytes - bytes.length, "bytes in addition to the file").toBeLessThan(100_000);
+    await line.close();
+  });
 });
 
-describe("A line", () => {
+describe("A connection", () => {
   const once = (fault: Fault, afterBytes: number) => (connection: number) =>
     connection === 0 ? { fault, afterBytes } : { fault: "none" as const, afterBytes: 0 };
 
   const faults: [string, Fault, number][] = [
-    ["is cut within the first part", "cut", 2 * MEBIBYTE],
-    ["is cut within the second part", "cut", 8 * MEBIBYTE],
-    ["stands still in silence", "stall", 8 * MEBIBYTE],
-    ["loses the last answer", "drop the answer", 12 * MEBIBYTE],
+    ["is interrupted within the first part", "cut", 2 * MEBIBYTE],
+    ["is interrupted within the second part", "cut", 8 * MEBIBYTE],
+    ["stalls", "stall", 8 * MEBIBYTE],
+    ["loses the last response", "drop the answer", 12 * MEBIBYTE],
     ["sends every request twice", "double", 0],
   ];
   test.for(faults)(
-    "A line that %s costs 5 MiB at most, and no byte of the file.",
+    "that %s costs at most 5 MiB, and no byte of the file",
     async ([, fault, afterBytes], { annotate }) => {
       const bytes = bytesOf(12 * MEBIBYTE + 345);
       const line = await Line.open(server.url, once(fault, afterBytes));
@@ -125,51 +122,52 @@ describe("A line", () => {
       if (fault !== "double") expect(line.faults).toBe(1);
       const resent = line.sentBytes - bytes.length;
       expect(resent).toBeLessThan((fault === "double" ? 12 : 5) * MEBIBYTE + 100_000);
-      await annotate(`${fault} after ${afterBytes} bytes: ${resent} bytes more than the file's`);
+      await annotate(`${fault} after ${afterBytes} bytes: ${resent} bytes in addition to the file`);
       await line.close();
     },
   );
 
-  test("A line that breaks after every MiB lets a file of 20 MiB through.", async ({ annotate }) => {
+  test("that breaks after every MiB still transfers a file of 20 MiB", async ({ annotate }) => {
     const bytes = bytesOf(20 * MEBIBYTE);
     const line = await Line.open(server.url, () => ({ fault: "cut", afterBytes: MEBIBYTE }));
     const id = await upload(line.url, bytes, bytes.length, Number.POSITIVE_INFINITY);
     await expectStored(id, bytes, line);
     expect(line.faults).toBeGreaterThanOrEqual(20);
-    await annotate(`${line.faults} breaks: ${line.sentBytes - bytes.length} bytes more than the file's`);
+    await annotate(`${line.faults} breaks: ${line.sentBytes - bytes.length} bytes in addition to the file`);
     await line.close();
   });
 });
 
-test("A line that goes silent after every MiB, on a server that waits for minutes, lets a file of 20 MiB through.", async () => {
-  const patient = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:600"]);
-  const team = await patient.newTeam();
-  const line = await Line.open(patient.url, () => ({ fault: "stall", afterBytes: MEBIBYTE }));
+test("A connection that stalls after every MiB, on a server with a long timeout, still transfers a file of 20 MiB", async () => {
+  const slowServer = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:600"]);
+  const team = await slowServer.newTeam();
+  const line = await Line.open(slowServer.url, () => ({ fault: "stall", afterBytes: MEBIBYTE }));
   const bytes = bytesOf(20 * MEBIBYTE);
   const version = { "Tus-Resumable": "1.0.0" };
   const made = await team.send("POST", RESUMABLE, { headers: { ...version, "Upload-Length": `${bytes.length}` } });
   const path = made.headers.get("Location") ?? "";
-  const ask = async () => Number((await team.send("HEAD", path, { headers: version })).headers.get("Upload-Offset"));
+  const fetchOffset = async () =>
+    Number((await team.send("HEAD", path, { headers: version })).headers.get("Upload-Offset"));
   for (let offset = 0; offset < bytes.length; ) {
-    const impatience = new AbortController();
+    const controller = new AbortController();
     const Authorization = `Bearer ${team.token}`;
     const type = "application/offset+octet-stream";
     const sending = fetch(line.url + path, {
       method: "PATCH",
       headers: { ...version, Authorization, "Content-Type": type, "Upload-Offset": `${offset}` },
       body: bytes.subarray(offset),
-      signal: impatience.signal,
+      signal: controller.signal,
     }).catch(() => undefined);
-    // The client hears nothing until it gives up; it asks over another line.
+    // The request stalls until the client aborts it. The client polls over another connection.
     const next = await vi.waitFor(
       async () => {
-        const told = await ask();
-        expect(told).toBeGreaterThan(offset);
-        return told;
+        const reported = await fetchOffset();
+        expect(reported).toBeGreaterThan(offset);
+        return reported;
       },
       { timeout: 30_000, interval: 100 },
     );
-    impatience.abort();
+    controller.abort();
     await sending;
     offset = next;
   }
@@ -177,5 +175,5 @@ test("A line that goes silent after every MiB, on a server that waits for minute
   expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
   expect(line.faults).toBeGreaterThanOrEqual(18);
   await line.close();
-  await patient.remove();
+  await slowServer.remove();
 }, 300_000);

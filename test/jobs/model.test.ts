@@ -9,8 +9,8 @@ import { patternOf, Uploader } from "../support/uploader.ts";
 import { type Ended, encodeForm, expectSettled, expectSound, must, sha256, World } from "../support/world.ts";
 
 /*
- * Random sequences of what clients, the queue, the clock and dying Workers do to one team, beside a map in memory that
- * says which files there must be. After each sequence all is brought to its end, and the two must agree.
+ * Random sequences of steps by clients, the queue, the clock, and dying Workers for one team, compared with a model in
+ * memory that has the expected files. After each sequence, all work is finished, and the two must agree.
  */
 
 const settings = env as unknown as { STOWAGE_MODEL_RUNS?: string; STOWAGE_MODEL_SEED?: string };
@@ -30,21 +30,22 @@ const contents = [
   patternOf(PART_BYTES + 100),
   patternOf(2 * PART_BYTES + 100),
 ];
+/** The number of contents that need no parts. */
 const SMALL = 4;
 const digests = await Promise.all(contents.map(sha256));
 const contentAt = (at: number) => contents[at] as Uint8Array<ArrayBuffer>;
 
-/** A resumable upload as it must be: it stands between the offset that was told last and the most that was sent. */
+/** An expected resumable upload. Its offset is at least the last reported one, and at most `sentBytes`. */
 class Upload {
   readonly client: Uploader;
   readonly content: number;
   sentBytes: number;
-  /** Its file is there, or was. */
+  /** The file was committed. It may be deleted by now. */
   isFinished = false;
   isDeleted = false;
-  /** A deletion broke off. */
+  /** A deletion was interrupted. */
   mayBeDeleted = false;
-  /** More than a day has gone by since its last byte. */
+  /** More than a day has passed since its last byte. */
   isOld = false;
   readonly #createdAt: number;
 
@@ -55,7 +56,7 @@ class Upload {
     this.#createdAt = client.world.system.now();
   }
 
-  /** As far as its client knows it has no byte, and is an hour old. */
+  /** According to its client, it has no bytes, and it is an hour old. */
   get mayBeExpired(): boolean {
     return this.reportedOffset === 0 && this.client.world.system.now() >= this.#createdAt + 60 * MINUTE;
   }
@@ -68,23 +69,23 @@ class Upload {
     return this.client.bytes.length;
   }
 
-  /** Exactly one answer is right. */
+  /** Exactly one response is right. */
   get isCertain(): boolean {
     const { isFinished, isDeleted, mayBeDeleted, isOld, mayBeExpired, sentBytes, reportedOffset } = this;
     return !isFinished && !isDeleted && !mayBeDeleted && !isOld && !mayBeExpired && sentBytes === reportedOffset;
   }
 
-  /** All of its bytes were sent, and nobody was told what became of them. */
+  /** All of its bytes were sent, and no response reported the result. */
   get mayBeFinished(): boolean {
     return !this.isFinished && !this.isDeleted && this.sentBytes === this.sizeBytes;
   }
 }
 
-/** The team as it must be. `files` are those listed: id to index of content. */
+/** The expected state of the team. `files` maps the id of each listed file to its content. */
 class Model {
   readonly files = new Map<string, number>();
-  readonly gone = new Set<string>();
-  /** The first peak of each waveform that there must be, by its file. */
+  readonly deletedIds = new Set<string>();
+  /** The first peak of each expected waveform, by file. */
   readonly waveforms = new Map<string, number>();
   readonly keys = new Map<string, { id: string; content: number; at: number }>();
   readonly uploads: Upload[] = [];
@@ -94,7 +95,7 @@ class Model {
   }
 
   finish(upload: Upload): void {
-    expect(this.gone.has(upload.client.id), "a deleted id reappeared").toBe(false);
+    expect(this.deletedIds.has(upload.client.id), "a deleted id reappeared").toBe(false);
     upload.isFinished = true;
     this.files.set(upload.client.id, upload.content);
   }
@@ -102,7 +103,7 @@ class Model {
   remove(id: string): void {
     this.files.delete(id);
     this.waveforms.delete(id);
-    this.gone.add(id);
+    this.deletedIds.add(id);
     for (const [key, { id: named }] of this.keys) if (named === id) this.keys.delete(key);
   }
 }
@@ -143,7 +144,7 @@ class Stage {
     return ids;
   }
 
-  /** A client that has not begun. */
+  /** A client that has not created its upload yet. */
   uploader(content: number): Uploader {
     return new Uploader(this.world, this.#team, contentAt(content));
   }
@@ -152,7 +153,7 @@ class Stage {
     return this.model.uploads[at % this.model.uploads.length];
   }
 
-  /** What a client of a resumable upload was answered is right, and what it was told is so from now on. */
+  /** Checks a response to a client of a resumable upload, and updates the model from it. */
   learnFrom(upload: Upload, { status, headers }: Answer, expected: number[]): void {
     const { model } = this;
     const { isFinished, isDeleted, isOld, mayBeExpired, mayBeDeleted, mayBeFinished, client } = upload;
@@ -161,20 +162,20 @@ class Stage {
     if (isOld && !isFinished && !mayBeFinished) for (const code of expected) right.delete(code);
     if ((isOld || mayBeExpired) && !isFinished && !isDeleted) right.add(410);
     if (isOld || mayBeExpired || mayBeDeleted) right.add(404);
-    expect([...right], `answered at ${upload.reportedOffset} of ${upload.sizeBytes}`).toContain(status);
+    expect([...right], `response at ${upload.reportedOffset} of ${upload.sizeBytes}`).toContain(status);
     if (status === 404 && !isFinished) {
       upload.isDeleted = true;
-      model.gone.add(client.id);
+      model.deletedIds.add(client.id);
     }
     if (!headers.has("Upload-Offset")) return;
-    expect(upload.reportedOffset, "no more than was sent").toBeLessThanOrEqual(upload.sentBytes);
+    expect(upload.reportedOffset, "at most the sent bytes").toBeLessThanOrEqual(upload.sentBytes);
     upload.sentBytes = upload.reportedOffset;
     if (upload.reportedOffset === upload.sizeBytes && !isFinished) model.finish(upload);
   }
 
-  /** A file that is there, or was once; undefined where there never was one. */
+  /** A file, possibly deleted. Undefined if there never was one. */
   pick(index: number): string | undefined {
-    const all = [...this.model.files.keys(), ...this.model.gone];
+    const all = [...this.model.files.keys(), ...this.model.deletedIds];
     return all[index % all.length];
   }
 
@@ -184,7 +185,7 @@ class Stage {
     return this.world.ask("PUT", `/docs/v1/uploads/${id}/waveform`, options, { bindings });
   }
 
-  /** The first peak of the waveform that the file has. */
+  /** The first peak of the file's waveform. */
   async waveform(id: string): Promise<number | undefined> {
     const { status, body } = await must(this.ask("GET", `/${id}/waveform`));
     expect(status).toBe(body.data ? 200 : 404);
@@ -195,12 +196,12 @@ class Stage {
     expect(await this.listed()).toEqual(this.model.ids());
   }
 
-  /** What a dead Worker had done is seen at once, and stays. */
+  /** The result of a dead Worker is visible at once, and permanent. */
   async learn(content: number): Promise<void> {
     const found = (await this.listed()).filter((id) => !this.model.files.has(id));
     expect(found.length).toBeLessThanOrEqual(1);
     for (const id of found) {
-      expect(this.model.gone.has(id), "a deleted id reappeared").toBe(false);
+      expect(this.model.deletedIds.has(id), "a deleted id reappeared").toBe(false);
       this.model.files.set(id, content);
     }
   }
@@ -209,35 +210,34 @@ class Stage {
 type Step = (stage: Stage) => Promise<void>;
 const step = (name: string, run: Step): [string, Step] => [name, run];
 const index = fc.nat(1000);
-/** Of a form. */
-const content = fc.nat(2);
+const formContent = fc.nat(2);
 const resumableContent = fc.oneof({ arbitrary: fc.nat(SMALL - 1), weight: 3 }, fc.integer({ min: SMALL, max: 5 }));
-/** How much of what is left is sent; often all of it. */
+/** The portion of the remaining bytes to send. It is often all of them. */
 const portion = fc.oneof(fc.constant(1), fc.double({ min: 0, max: 1, noNaN: true }));
 const death = fc
   .record({ call: fc.integer({ min: 1, max: 12 }), moment: fc.constantFrom("before" as const, "after" as const) })
   .map((where) => ({ ...where, failure: "death" as const }));
 const describeFault = ({ call, moment }: { call: number; moment: string }) => `${moment} call ${call}`;
 
-const upload = content.map((what) =>
+const upload = formContent.map((what) =>
   step(`upload ${what}`, async (stage) => {
     const { status, id } = await must(stage.send(what));
     expect(status).toBe(200);
-    expect(stage.model.files.has(id) || stage.model.gone.has(id)).toBe(false);
+    expect(stage.model.files.has(id) || stage.model.deletedIds.has(id)).toBe(false);
     stage.model.files.set(id, what);
   }),
 );
 
 const brokenUpload = fc
-  .record({ what: content, keep: fc.double({ min: 0, max: 0.99, noNaN: true }) })
+  .record({ what: formContent, keep: fc.double({ min: 0, max: 0.99, noNaN: true }) })
   .map(({ what, keep }) =>
-    step(`upload ${what} up to ${keep}`, async (stage) => {
+    step(`upload ${what} truncated to ${keep}`, async (stage) => {
       const { status } = await must(stage.send(what, { keep }));
       expect(status).toBe(400);
     }),
   );
 
-const dyingUpload = fc.record({ what: content, fault: death }).map(({ what, fault }) =>
+const dyingUpload = fc.record({ what: formContent, fault: death }).map(({ what, fault }) =>
   step(`upload ${what}, dead ${describeFault(fault)}`, async (stage) => {
     const answer = await stage.send(what, { bindings: new ProxiedBindings(fault) });
     if (answer === "dead") return stage.learn(what);
@@ -246,7 +246,7 @@ const dyingUpload = fc.record({ what: content, fault: death }).map(({ what, faul
   }),
 );
 
-const keyedUpload = fc.record({ what: content, key: fc.constantFrom("k", "l") }).map(({ what, key }) =>
+const keyedUpload = fc.record({ what: formContent, key: fc.constantFrom("k", "l") }).map(({ what, key }) =>
   step(`upload ${what} with key ${key}`, async (stage) => {
     const { model, world } = stage;
     const first = model.keys.get(key);
@@ -278,7 +278,7 @@ const remove = index.map((at) =>
     const id = stage.pick(at);
     if (!id) return;
     const { status } = await must(stage.ask("DELETE", `/${id}`));
-    // A deletion that broke off may be asked for again.
+    // An interrupted deletion can be repeated.
     expect(stage.model.files.has(id) ? [200] : [200, 404]).toContain(status);
     stage.model.remove(id);
   }),
@@ -314,7 +314,7 @@ const setWaveform = fc.record({ at: index, to: peak }).map(({ at, to }) =>
 );
 
 const askWaveform = index.map((at) =>
-  step(`ask for waveform ${at}`, async (stage) => {
+  step(`get waveform ${at}`, async (stage) => {
     const id = stage.pick(at) ?? "none";
     expect(await stage.waveform(id)).toBe(stage.model.waveforms.get(id));
   }),
@@ -331,7 +331,7 @@ const dyingSetWaveform = fc.record({ at: index, to: peak, fault: death }).map(({
   }),
 );
 
-/** Takes any message out of the queue: order is not promised. */
+/** Takes any message out of the queue, because queues do not guarantee an order. */
 const take = (stage: Stage, at: number): string | undefined =>
   stage.world.messages.splice(at % Math.max(1, stage.world.messages.length), 1)[0];
 
@@ -344,7 +344,7 @@ const deliver = index.map((at) =>
 );
 
 const dyingJob = fc.record({ at: index, fault: death, redelivered: fc.boolean() }).map(({ at, fault, redelivered }) =>
-  step(`deliver ${at}, dead ${describeFault(fault)}${redelivered ? ", to be delivered again" : ""}`, async (stage) => {
+  step(`deliver ${at}, dead ${describeFault(fault)}${redelivered ? ", then redelivered" : ""}`, async (stage) => {
     const message = take(stage, at);
     if (!message) return;
     const ended = await stage.world.deliver(message, new ProxiedBindings(fault));
@@ -353,7 +353,7 @@ const dyingJob = fc.record({ at: index, fault: death, redelivered: fc.boolean() 
 );
 
 const twoWorkers = index.map((at) =>
-  step(`deliver ${at} to two at once`, async (stage) => {
+  step(`deliver ${at} to two consumers`, async (stage) => {
     const message = take(stage, at);
     if (message) await Promise.all([stage.world.deliver(message), stage.world.deliver(message)]);
   }),
@@ -392,7 +392,7 @@ const dyingRecovery = death.map((fault) =>
 );
 
 const createUpload = fc.record({ what: resumableContent, first: fc.constantFrom(0, 0.5, 1) }).map(({ what, first }) =>
-  step(`begin to upload ${what} with ${first} of it`, async (stage) => {
+  step(`create upload ${what} with ${first} of it`, async (stage) => {
     const client = stage.uploader(what);
     const sent = Math.floor(client.bytes.length * first);
     expect([(await must(client.create(undefined, sent))).status, client.reportedOffset]).toEqual([201, sent]);
@@ -405,7 +405,7 @@ const createUpload = fc.record({ what: resumableContent, first: fc.constantFrom(
 const dyingCreate = fc
   .record({ what: fc.nat(SMALL - 1), first: fc.constantFrom(0, 0.5, 1), fault: death })
   .map(({ what, first, fault }) =>
-    step(`begin to upload ${what} with ${first} of it, dead ${describeFault(fault)}`, async (stage) => {
+    step(`create upload ${what} with ${first} of it, dead ${describeFault(fault)}`, async (stage) => {
       const client = stage.uploader(what);
       const sent = Math.floor(client.bytes.length * first);
       const answer = await client.create(new ProxiedBindings(fault), sent);
@@ -417,14 +417,14 @@ const dyingCreate = fc
     }),
   );
 
-/** Where the upload stands by what its client knows; elsewhere it is refused. */
+/** The possible statuses of an append at the offset that the client knows. */
 const appendStatuses = ({ isFinished, reportedOffset: offset, sizeBytes, sentBytes }: Upload): number[] => {
   if (isFinished) return [offset === sizeBytes ? 204 : 409];
   return sentBytes === offset ? [204] : [204, 409];
 };
 
-/** Sends from the offset that was told last. */
-const append = (name: string, isCut: boolean, deaths: fc.Arbitrary<Fault | null>) =>
+/** Sends bytes from the last reported offset. */
+const append = (name: string, isInterrupted: boolean, deaths: fc.Arbitrary<Fault | null>) =>
   fc
     .record({ at: index, part: portion, hasNoMemory: fc.boolean(), fault: deaths })
     .map(({ at, part, hasNoMemory, fault }) =>
@@ -440,7 +440,9 @@ const append = (name: string, isCut: boolean, deaths: fc.Arbitrary<Fault | null>
           const wasOpen = !upload.isOld && !upload.isDeleted && !upload.isFinished;
           client.hasNoMemory = hasNoMemory;
           const bindings = new ProxiedBindings(...(fault ? [fault] : []));
-          const sent: Promise<Ended<Answer>> = isCut ? client.cut(from, to, bindings) : client.send(from, to, bindings);
+          const sent: Promise<Ended<Answer>> = isInterrupted
+            ? client.cut(from, to, bindings)
+            : client.send(from, to, bindings);
           const answer = await sent;
           client.hasNoMemory = false;
           if (wasOpen) upload.sentBytes = Math.max(upload.sentBytes, to);
@@ -448,14 +450,14 @@ const append = (name: string, isCut: boolean, deaths: fc.Arbitrary<Fault | null>
           stage.learnFrom(upload, answer, expected);
           if (answer.status !== 204 || !wasOpen) return;
           const lost = to - offsetOf(answer);
-          if (isCut) expect(lost, "of what was cut").toBeLessThanOrEqual(PART_BYTES);
+          if (isInterrupted) expect(lost, "bytes lost by the interruption").toBeLessThanOrEqual(PART_BYTES);
           else expect(lost).toBe(0);
         },
       ),
     );
 
 const twoAppends = fc.record({ at: index, one: portion, other: portion }).map(({ at, one, other }) =>
-  step(`send two more of ${at} at once, ${one} and ${other}`, async (stage) => {
+  step(`append twice to ${at} at once, ${one} and ${other}`, async (stage) => {
     const upload = stage.pickUpload(at);
     if (!upload?.isCertain) return;
     const { client, sizeBytes, reportedOffset: from } = upload;
@@ -470,7 +472,7 @@ const twoAppends = fc.record({ at: index, one: portion, other: portion }).map(({
 );
 
 const wrongAppend = fc.record({ at: index, by: fc.constantFrom(-100_000, -1, 1, 100_000) }).map(({ at, by }) =>
-  step(`send more of ${at} at an offset wrong by ${by}`, async (stage) => {
+  step(`append to ${at} at an offset off by ${by}`, async (stage) => {
     const upload = stage.pickUpload(at);
     if (!upload?.isCertain) return;
     const wrong = Math.max(0, upload.reportedOffset + by);
@@ -481,23 +483,23 @@ const wrongAppend = fc.record({ at: index, by: fc.constantFrom(-100_000, -1, 1, 
 );
 
 const askUpload = index.map((at) =>
-  step(`ask how far ${at} is`, async (stage) => {
+  step(`get progress of ${at}`, async (stage) => {
     const upload = stage.pickUpload(at);
     if (upload) stage.learnFrom(upload, await must(upload.client.head()), [200]);
   }),
 );
 
 const dyingAskUpload = fc.record({ at: index, fault: death }).map(({ at, fault }) =>
-  step(`ask how far ${at} is, dead ${describeFault(fault)}`, async (stage) => {
+  step(`get progress of ${at}, dead ${describeFault(fault)}`, async (stage) => {
     const upload = stage.pickUpload(at);
     const answer = await upload?.client.head(new ProxiedBindings(fault));
     if (upload && answer && answer !== "dead") stage.learnFrom(upload, answer, [200]);
   }),
 );
 
-const giveUp = (deaths: fc.Arbitrary<Fault | null>) =>
+const cancelUpload = (deaths: fc.Arbitrary<Fault | null>) =>
   fc.record({ at: index, fault: deaths }).map(({ at, fault }) =>
-    step(`give up upload ${at}${fault ? `, dead ${describeFault(fault)}` : ""}`, async (stage) => {
+    step(`cancel upload ${at}${fault ? `, dead ${describeFault(fault)}` : ""}`, async (stage) => {
       const upload = stage.pickUpload(at);
       if (!upload) return;
       const { isFinished, mayBeFinished, client } = upload;
@@ -506,13 +508,13 @@ const giveUp = (deaths: fc.Arbitrary<Fault | null>) =>
         upload.mayBeDeleted = true;
         return;
       }
-      // What has expired may be given up yet.
+      // An expired upload can still be canceled.
       const expected = isFinished ? [403] : [204, ...(mayBeFinished ? [403] : [])];
       if (upload.isOld && answer.status === 204) upload.isOld = false;
       stage.learnFrom(upload, answer, expected);
       if (answer.status === 204) {
         upload.isDeleted = true;
-        stage.model.gone.add(client.id);
+        stage.model.deletedIds.add(client.id);
       }
     }),
   );
@@ -541,25 +543,25 @@ const steps = fc.array(
     dyingRecovery,
     { arbitrary: createUpload, weight: 4 },
     dyingCreate,
-    { arbitrary: append("send more of", false, fc.constant(null)), weight: 4 },
-    { arbitrary: append("send more of", false, death), weight: 3 },
-    { arbitrary: append("be cut off in", true, fc.constant(null)), weight: 2 },
-    append("be cut off in", true, death),
+    { arbitrary: append("append to", false, fc.constant(null)), weight: 4 },
+    { arbitrary: append("append to", false, death), weight: 3 },
+    { arbitrary: append("interrupt", true, fc.constant(null)), weight: 2 },
+    append("interrupt", true, death),
     { arbitrary: twoAppends, weight: 2 },
     wrongAppend,
     { arbitrary: askUpload, weight: 2 },
     dyingAskUpload,
-    giveUp(fc.constant(null)),
-    giveUp(death),
+    cancelUpload(fc.constant(null)),
+    cancelUpload(death),
   ),
   { minLength: 1, maxLength: 24, size: "max" },
 );
 
-/** What came of the resumable uploads of all runs. */
-const seen = { begun: 0, finished: 0, inParts: 0, deleted: 0, expired: 0, deadMidway: 0 };
+/** Counts of the resumable uploads of all runs. */
+const seen = { created: 0, finished: 0, inParts: 0, deleted: 0, expired: 0, deadMidway: 0 };
 
 function count(uploads: Upload[]): void {
-  seen.begun += uploads.length;
+  seen.created += uploads.length;
   for (const upload of uploads) {
     const { isFinished, isDeleted, isOld, sizeBytes, sentBytes } = upload;
     seen.finished += Number(isFinished);
@@ -570,7 +572,7 @@ function count(uploads: Upload[]): void {
   }
 }
 
-/** One whose events go to a webhook. */
+/** A team whose events go to a webhook. */
 async function newTeam(world = new World()): Promise<Team> {
   const team = await world.newTeam();
   const json = { url: "https://hooks.example.com/in" };
@@ -589,7 +591,7 @@ async function play(names: [string, Step][]): Promise<void> {
   const rows = await expectSettled(stage.teamId, { world: stage.world });
   await stage.expectAgreement();
   expect(rows.map(({ id }) => id)).toEqual(stage.model.ids().reverse());
-  for (const id of [...stage.model.files.keys(), ...stage.model.gone]) {
+  for (const id of [...stage.model.files.keys(), ...stage.model.deletedIds]) {
     expect(await stage.waveform(id), "the waveform").toBe(stage.model.waveforms.get(id));
   }
   for (const row of rows) {
@@ -598,8 +600,8 @@ async function play(names: [string, Step][]): Promise<void> {
   }
 }
 
-describe("The service and a map in memory", () => {
-  test("The service and a map in memory agree, whatever is done in whatever order.", {
+describe("The service", () => {
+  test("agrees with a model in memory after any sequence of steps", {
     timeout: 120_000 + RUNS * 5000,
   }, async ({ annotate }) => {
     let ran = 0;
@@ -612,7 +614,7 @@ describe("The service and a map in memory", () => {
     );
     await annotate(`model: ${ran} runs, seed ${SEED}; resumable uploads: ${JSON.stringify(seen)}`);
     expect(ran).toBeGreaterThanOrEqual(RUNS);
-    // Fewer runs may meet fewer of them.
+    // A short run may contain none of them.
     if (RUNS >= 200) expect([seen.finished > 0, seen.inParts > 0]).toEqual([true, true]);
   });
 });

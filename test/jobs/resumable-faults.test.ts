@@ -5,22 +5,22 @@ import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
 import { deleteFile } from "../../src/domain/files/files.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { type Chunk, MERGED_BYTES } from "../../src/platform/part.ts";
-import { FAILURES, type Fault, ProxiedBindings } from "../support/bindings.ts";
+import { type Fault, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import type { Change, Deps } from "../support/deps.ts";
+import { countFaults, type FaultCounts, minRuns, selectFaults } from "../support/faults.ts";
 import { emptyStores } from "../support/stores.ts";
 import { offsetOf } from "../support/tus.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
 import { type Ended, expectSettled, must, rowsOf, sha256, World } from "../support/world.ts";
 
 /*
- * Every crash point of a resumable upload: each scenario runs once in peace, and then again for each call that it makes
- * to D1, R2 and the Queue, with that call failing or the Worker dying over it, before and, where that leaves another
- * state, after the call took effect. Then the client does what clients do: it asks how far the upload has come, and goes
- * on. Then days go by with recovery at work, and there must be the whole file or nothing, and nothing else.
+ * Crash points of resumable uploads: each scenario first runs without a fault, and then once per fault of its calls
+ * (support/faults.ts). Then the client gets the offset and resumes the upload. Then days pass, and the recovery job runs.
+ * In the end, either the complete file exists or no file, and no orphans.
  *
- * R2 puts parts together only if they have 5 MiB. A scenario that needs parts and not their end has small ones, and ends
- * by what proves that those which were saved are of the right bytes.
+ * R2 only assembles parts of at least 5 MiB. A scenario that does not assemble its parts has small ones. It checks the
+ * bytes of the saved parts and then cancels the upload.
  */
 
 const MEBIBYTE = 1024 * 1024;
@@ -28,7 +28,7 @@ const SMALL_PART_BYTES = 1000;
 const MINUTE = 60_000;
 
 const small = patternOf(3000);
-/** More than each upload has in memory in any case. */
+/** More than each upload can buffer without the memory budget. */
 const medium = patternOf(250_000);
 /** Two parts. */
 const large = patternOf(5 * MEBIBYTE + 3000);
@@ -40,12 +40,12 @@ interface Scenario {
   bytes: Uint8Array<ArrayBuffer>;
   prepare?(client: Uploader): Promise<unknown>;
   act(client: Uploader, bindings: ProxiedBindings): Promise<unknown>;
-  /** What the client does next; nothing where it went away. */
+  /** What the client does next. Nothing if it disconnected. */
   afterwards?(client: Uploader, result: unknown): Promise<unknown>;
-  /** Whether the file is to be there at the end; undefined where it may be, of a client that was told nothing. */
+  /** Whether the file exists in the end. Undefined if both are right, because the client got no response. */
   isKept: boolean | ((result: unknown) => boolean | undefined);
-  /** It acts on rows of every team. */
-  alone?: true;
+  /** The scenario changes rows of every team. */
+  changesEveryTeam?: true;
 }
 
 interface Run {
@@ -60,7 +60,7 @@ async function runOnce(scenario: Scenario, world: World, fault?: Fault): Promise
   const bindings = new ProxiedBindings(...(fault ? [fault] : []));
   const result = await scenario.act(client, bindings);
   const call = fault ? bindings.calls[fault.call - 1] : "";
-  const where = fault ? `${fault.failure} ${fault.moment} call ${fault.call}, ${call}` : "in peace";
+  const where = fault ? `${fault.failure} ${fault.moment} call ${fault.call}, ${call}` : "without a fault";
   try {
     await scenario.afterwards?.(client, result);
   } catch (error) {
@@ -69,8 +69,8 @@ async function runOnce(scenario: Scenario, world: World, fault?: Fault): Promise
   return [{ client, where, result }, bindings];
 }
 
-/** The file with all of its bytes, or nothing; and nothing else. */
-async function expectEnded({ client }: Run, isKept: boolean | undefined): Promise<void> {
+/** Either the complete file exists or no file, and no orphans. */
+async function expectSettledUpload({ client }: Run, isKept: boolean | undefined): Promise<void> {
   const { world, team, bytes, id } = client;
   const rows = await expectSettled(team.teamId, { world });
   const kept = isKept ?? rows.length > 0;
@@ -85,7 +85,7 @@ async function settle(scenario: Scenario, world: World, runs: Run[]): Promise<vo
   for (const run of runs) {
     const { isKept } = scenario;
     try {
-      await expectEnded(run, typeof isKept === "boolean" ? isKept : isKept(run.result));
+      await expectSettledUpload(run, typeof isKept === "boolean" ? isKept : isKept(run.result));
     } catch (error) {
       throw new Error(`${run.where}: ${(error as Error).message}`, { cause: error });
     }
@@ -93,57 +93,56 @@ async function settle(scenario: Scenario, world: World, runs: Run[]): Promise<vo
   await emptyStores();
 }
 
-async function everyPoint(scenario: Scenario): Promise<{ calls: string[]; changes: number; runs: number }> {
+async function runEveryFault(scenario: Scenario): Promise<FaultCounts & { calls: string[] }> {
   let world = new World();
-  const [first, peace] = await runOnce(scenario, world);
+  const [first, faultless] = await runOnce(scenario, world);
   await settle(scenario, world, [first]);
   world = new World();
-  let open: Run[] = [];
-  let runs = 0;
-  for (const fault of peace.everyFault()) {
+  let unsettled: Run[] = [];
+  const { calls } = faultless;
+  const faults = selectFaults(faultless);
+  for (const fault of faults) {
     const [run, bindings] = await runOnce(scenario, world, fault);
-    expect(bindings.calls[fault.call - 1], "the scenario repeats itself").toBe(peace.calls[fault.call - 1]);
-    open.push(run);
-    runs++;
-    if (scenario.alone) {
-      await settle(scenario, world, open);
-      open = [];
+    expect(bindings.calls[fault.call - 1], "the scenario makes the same calls again").toBe(calls[fault.call - 1]);
+    unsettled.push(run);
+    if (scenario.changesEveryTeam) {
+      await settle(scenario, world, unsettled);
+      unsettled = [];
       world = new World();
     }
   }
-  await settle(scenario, world, open);
-  const { calls, idle } = peace;
-  return { calls, changes: calls.length - idle.size, runs };
+  await settle(scenario, world, unsettled);
+  return { ...countFaults(faultless, 0, faults), calls };
 }
 
 const status = (result: unknown) => (result === "dead" ? "dead" : (result as Answer).status);
 const resume = (client: Uploader) => client.resume();
-const begin = (client: Uploader) => must(client.create());
-/** A client that was told nothing does not know where its upload is. */
+const create = (client: Uploader) => must(client.create());
+/** A client without a response does not know its upload URL. */
 const resumeIfCreated = async (client: Uploader, result: unknown) => status(result) === 201 && client.resume();
 
-/** Whole, and not put together: the Worker died before. */
-async function whole(client: Uploader): Promise<void> {
-  await begin(client);
+/** Sends all bytes. The Worker dies before it assembles them. */
+async function sendUnassembled(client: Uploader): Promise<void> {
+  await create(client);
   const dying = new ProxiedBindings({ binding: "R2", call: 4, moment: "before", failure: "death" });
   expect(await client.send(0, client.bytes.length, dying)).toBe("dead");
   expect(dying.calls.at(-1)).toBe("R2 complete");
 }
 
-async function beginInSmallParts(client: Uploader, partBytes = SMALL_PART_BYTES): Promise<void> {
-  await begin(client);
+async function createWithSmallParts(client: Uploader, partBytes = SMALL_PART_BYTES): Promise<void> {
+  await create(client);
   const { id } = client;
   await env.DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(partBytes, id).run();
 }
 
-/** A part and a stash. */
-async function half(client: Uploader): Promise<void> {
-  await beginInSmallParts(client);
+/** Sends a part and a chunk. */
+async function sendPartAndChunk(client: Uploader): Promise<void> {
+  await createWithSmallParts(client);
   expect(status(await client.send(0, 1.5 * SMALL_PART_BYTES))).toBe(204);
 }
 
-/** What the row says is stored is stored, and is what was sent. */
-async function expectBeginning({ id, bytes, reportedOffset, world }: Uploader): Promise<void> {
+/** The stored bytes are the sent ones, up to the reported offset. */
+async function expectStoredPrefix({ id, bytes, reportedOffset, world }: Uploader): Promise<void> {
   const [[row], parts] = (
     await env.DB.batch<Record<string, string | number>>([
       env.DB.prepare(
@@ -173,13 +172,13 @@ async function expectBeginning({ id, bytes, reportedOffset, world }: Uploader): 
   if (parts.length > 0) expect(world.multiparts.map((multipart) => multipart.id)).toContain(row?.multipart_id);
 }
 
-/** The client asks, sends some more, and gives up. */
-async function goOnAndGiveUp(client: Uploader): Promise<void> {
+/** Gets the offset, sends some bytes, and cancels. */
+async function resumeAndCancel(client: Uploader): Promise<void> {
   expect(status(await client.head())).toBe(200);
   const { reportedOffset } = client;
-  await expectBeginning(client);
+  await expectStoredPrefix(client);
   expect(status(await client.send(reportedOffset, reportedOffset + 100))).toBe(204);
-  await expectBeginning(client);
+  await expectStoredPrefix(client);
   expect(status(await client.ask("DELETE"))).toBe(204);
 }
 
@@ -187,8 +186,8 @@ const age = async (client: Uploader) => {
   client.world.aheadMilliseconds += 25 * 60 * MINUTE;
 };
 
-/** A body that comes halfway, and goes on when it is told to. */
-function slow(bytes: Uint8Array): { body: ReadableStream<Uint8Array>; goOn: () => void; isRead: Promise<void> } {
+/** A body whose second half arrives after `sendRest()`. */
+function slow(bytes: Uint8Array): { body: ReadableStream<Uint8Array>; sendRest: () => void; isRead: Promise<void> } {
   const gate = Promise.withResolvers<void>();
   const read = Promise.withResolvers<void>();
   const half = bytes.length >> 1;
@@ -206,27 +205,27 @@ function slow(bytes: Uint8Array): { body: ReadableStream<Uint8Array>; goOn: () =
     },
     { highWaterMark: 0 },
   );
-  return { body, goOn: gate.resolve, isRead: read.promise };
+  return { body, sendRest: gate.resolve, isRead: read.promise };
 }
 
-/** An older request has come halfway when `newer` is sent; then it goes on. The two never run at the same time. */
-async function overtaking(
+/** The older request has sent half of its bytes when `newer` runs, and then sends the rest. The two never run at once. */
+async function fencingOff(
   client: Uploader,
   from: number,
   older: ProxiedBindings | undefined,
   newer: () => Promise<unknown>,
 ): Promise<{ older: Ended<Answer>; newer: unknown }> {
-  const { body, goOn, isRead } = slow(client.bytes.slice(from));
+  const { body, sendRest, isRead } = slow(client.bytes.slice(from));
   const first = client.patch(from, body, {}, older);
   await Promise.race([isRead, first]);
   const second = await newer();
-  goOn();
+  sendRest();
   return { older: await first, newer: second };
 }
 
 const scenarios: [string, Scenario][] = [
   [
-    "the begin of an upload",
+    "the creation of an upload",
     {
       bytes: small,
       act: (client, bindings) => client.create(bindings),
@@ -235,7 +234,7 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "the begin of an upload with its first bytes",
+    "the creation of an upload with its first bytes",
     {
       bytes: small,
       act: (client, bindings) => client.create(bindings, 1000),
@@ -244,7 +243,7 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "the begin of an upload with all of its bytes",
+    "the creation of an upload with all of its bytes",
     {
       bytes: small,
       act: (client, bindings) => client.create(bindings, small.length),
@@ -256,7 +255,7 @@ const scenarios: [string, Scenario][] = [
     "the request that sends all of a small file",
     {
       bytes: small,
-      prepare: begin,
+      prepare: create,
       act: (client, bindings) => client.send(0, small.length, bindings),
       afterwards: resume,
       isKept: true,
@@ -267,7 +266,7 @@ const scenarios: [string, Scenario][] = [
     {
       bytes: small,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, 1000));
       },
       act: (client, bindings) => client.send(1000, 2000, bindings),
@@ -280,7 +279,7 @@ const scenarios: [string, Scenario][] = [
     {
       bytes: large,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, 5 * MEBIBYTE + 1000));
       },
       act: (client, bindings) => client.send(5 * MEBIBYTE + 1000, large.length, bindings),
@@ -292,18 +291,18 @@ const scenarios: [string, Scenario][] = [
     "a request that sends the rest of a part, another part, and some of a third",
     {
       bytes: small,
-      prepare: half,
+      prepare: sendPartAndChunk,
       act: (client, bindings) => client.send(1.5 * SMALL_PART_BYTES, 2.5 * SMALL_PART_BYTES, bindings),
-      afterwards: goOnAndGiveUp,
+      afterwards: resumeAndCancel,
       isKept: false,
     },
   ],
   [
-    "a request whose line breaks",
+    "a request that is interrupted",
     {
       bytes: small,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, 1000));
       },
       act: (client, bindings) => client.cut(1000, 2000, bindings),
@@ -312,39 +311,39 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "a request that fills the first part, and whose line breaks in the second",
+    "a request that fills the first part and is interrupted in the second",
     {
       bytes: small,
       async prepare(client) {
-        await beginInSmallParts(client);
+        await createWithSmallParts(client);
         await must(client.send(0, 500));
       },
       act: (client, bindings) => client.cut(500, 1.5 * SMALL_PART_BYTES, bindings),
-      afterwards: goOnAndGiveUp,
+      afterwards: resumeAndCancel,
       isKept: false,
     },
   ],
   [
-    "a request that finds no memory",
+    "a request without memory",
     {
       bytes: medium,
       async prepare(client) {
-        await beginInSmallParts(client, 100_000);
+        await createWithSmallParts(client, 100_000);
         await must(client.send(0, 80_000));
       },
       act(client, bindings) {
         client.hasNoMemory = true;
         return client.send(80_000, 180_000, bindings);
       },
-      afterwards: goOnAndGiveUp,
+      afterwards: resumeAndCancel,
       isKept: false,
     },
   ],
   [
-    "a request that finds no memory and whose line breaks",
+    "a request without memory that is interrupted",
     {
       bytes: medium,
-      prepare: begin,
+      prepare: create,
       act(client, bindings) {
         client.hasNoMemory = true;
         return client.cut(0, 200_000, bindings);
@@ -354,10 +353,10 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "the request that sends all of a file and finds no memory",
+    "the request that sends all of a file without memory",
     {
       bytes: medium,
-      prepare: begin,
+      prepare: create,
       act(client, bindings) {
         client.hasNoMemory = true;
         return client.send(0, medium.length, bindings);
@@ -367,7 +366,7 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "a request whose line goes silent",
+    "a request that stalls",
     {
       bytes: small,
       async prepare(client) {
@@ -380,7 +379,7 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "a request that finds no memory and whose line goes silent",
+    "a request without memory that stalls",
     {
       bytes: medium,
       prepare: (client) => must(client.create()),
@@ -393,56 +392,56 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "a request that is overtaken before its first part is full",
+    "a request that is fenced off before its first part is full",
     {
       bytes: small,
-      prepare: (client) => beginInSmallParts(client, 2 * SMALL_PART_BYTES),
-      act: (client, bindings) => overtaking(client, 0, bindings, () => must(client.send(0, 200))),
-      afterwards: goOnAndGiveUp,
+      prepare: (client) => createWithSmallParts(client, 2 * SMALL_PART_BYTES),
+      act: (client, bindings) => fencingOff(client, 0, bindings, () => must(client.send(0, 200))),
+      afterwards: resumeAndCancel,
       isKept: false,
     },
   ],
   [
-    "a request that is overtaken within a later part",
+    "a request that is fenced off in a later part",
     {
       bytes: small,
-      prepare: beginInSmallParts,
+      prepare: createWithSmallParts,
       act: (client, bindings) =>
-        overtaking(client, 0, bindings, async () => {
+        fencingOff(client, 0, bindings, async () => {
           await must(client.head());
           return must(client.send(client.reportedOffset, client.reportedOffset + 200));
         }),
-      afterwards: goOnAndGiveUp,
+      afterwards: resumeAndCancel,
       isKept: false,
     },
   ],
   [
-    "a request that overtakes another",
+    "a request that fences off another",
     {
       bytes: small,
-      prepare: begin,
-      act: (client, bindings) => overtaking(client, 0, undefined, () => client.send(0, 2000, bindings)),
+      prepare: create,
+      act: (client, bindings) => fencingOff(client, 0, undefined, () => client.send(0, 2000, bindings)),
       afterwards: resume,
       isKept: true,
     },
   ],
   [
-    "HEAD that finds an upload whole and not put together",
+    "HEAD of a complete upload that is not assembled",
     {
       bytes: large,
-      prepare: whole,
+      prepare: sendUnassembled,
       act: (client, bindings) => client.head(bindings),
       afterwards: resume,
       isKept: true,
     },
   ],
   [
-    "recovery that finds an upload whole and not put together",
+    "the recovery job with a complete upload that is not assembled",
     {
       bytes: large,
-      alone: true,
+      changesEveryTeam: true,
       async prepare(client) {
-        await whole(client);
+        await sendUnassembled(client);
         client.world.aheadMilliseconds += 3 * MINUTE;
       },
       act: ({ world }, bindings) => world.recover(bindings),
@@ -450,12 +449,12 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "recovery that finds an upload expired",
+    "the recovery job with an expired upload",
     {
       bytes: small,
-      alone: true,
+      changesEveryTeam: true,
       async prepare(client) {
-        await half(client);
+        await sendPartAndChunk(client);
         await age(client);
       },
       act: ({ world }, bindings) => world.recover(bindings),
@@ -463,12 +462,12 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "recovery that finds an upload deleted while its Worker died",
+    "the recovery job with an upload that was deleted while its Worker died",
     {
       bytes: small,
-      alone: true,
+      changesEveryTeam: true,
       async prepare(client) {
-        await half(client);
+        await sendPartAndChunk(client);
         const dying = new ProxiedBindings({ binding: "R2", call: 2, moment: "after", failure: "death" });
         expect(await client.send(client.reportedOffset, small.length, dying)).toBe("dead");
         expect(status(await client.ask("DELETE"))).toBe(204);
@@ -479,12 +478,12 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "recovery that forgets an upload which ended a day ago",
+    "the recovery job with an upload that finished a day ago",
     {
       bytes: small,
-      alone: true,
+      changesEveryTeam: true,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, small.length));
         await client.world.drain();
         await age(client);
@@ -497,19 +496,19 @@ const scenarios: [string, Scenario][] = [
     "DELETE of an upload",
     {
       bytes: small,
-      prepare: half,
+      prepare: sendPartAndChunk,
       act: (client, bindings) => client.ask("DELETE", {}, undefined, bindings),
       isKept: false,
     },
   ],
   [
-    "DELETE of an upload that another request still sends",
+    "DELETE of an upload that another request is sending",
     {
       bytes: small,
-      prepare: begin,
-      act: (client, bindings) => overtaking(client, 0, undefined, () => client.ask("DELETE", {}, undefined, bindings)),
+      prepare: create,
+      act: (client, bindings) => fencingOff(client, 0, undefined, () => client.ask("DELETE", {}, undefined, bindings)),
       afterwards: (client) => client.ask("DELETE"),
-      // Where DELETE failed, the other came to its end.
+      // If DELETE failed, the other request finished.
       isKept: (result) => status((result as { older: unknown }).older) === 204,
     },
   ],
@@ -517,7 +516,7 @@ const scenarios: [string, Scenario][] = [
     "the revocation of the key that created an upload",
     {
       bytes: small,
-      prepare: half,
+      prepare: sendPartAndChunk,
       act: ({ world, team }, bindings) =>
         world.ask("DELETE", `/auth/v1/apikeys/${team.keyId}`, { token: team.token }, { bindings }),
       async afterwards({ team }, result) {
@@ -528,11 +527,11 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "the deletion of a file that came by an upload",
+    "the deletion of the file of an upload",
     {
       bytes: small,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, small.length));
       },
       act: ({ world, team, id }, bindings) =>
@@ -544,11 +543,11 @@ const scenarios: [string, Scenario][] = [
     },
   ],
   [
-    "processing a file that came by an upload",
+    "processing the file of an upload",
     {
       bytes: small,
       async prepare(client) {
-        await begin(client);
+        await create(client);
         await must(client.send(0, small.length));
         client.world.messages = client.world.messages.filter((message) => message !== client.id);
       },
@@ -561,10 +560,10 @@ const scenarios: [string, Scenario][] = [
   ],
 ];
 
-test("An upload that is whole and not put together stays soon due when a client asks for it again in vain.", async () => {
+test("A complete upload that is not assembled stays due soon after another request for it dies", async () => {
   const world = new World();
   const client = new Uploader(world, await world.newTeam(), large);
-  await whole(client);
+  await sendUnassembled(client);
   const dying = new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
   expect(await client.send(large.length, large.length, dying)).toBe("dead");
   world.aheadMilliseconds += 3 * 60 * 1000;
@@ -573,16 +572,14 @@ test("An upload that is whole and not put together stays soon due when a client 
   await expectKept(client, large);
 });
 
-describe("Whatever fails or dies", () => {
+describe("A fault at any call", () => {
   test.for(scenarios)(
-    "Whatever fails or dies at whichever call, nothing is lost and nothing is left of %s.",
+    "loses no byte and leaves no orphan in %s",
     { timeout: 600_000 },
     async ([name, scenario], { annotate }) => {
-      const { calls, changes, runs } = await everyPoint(scenario);
-      await annotate(
-        `crash points of ${name}: ${calls.length} calls, ${changes} of them change something, ${runs} runs passed (${calls.join(", ")})`,
-      );
-      expect(runs).toBeGreaterThan(calls.length * (FAILURES.length - 1) + changes * FAILURES.length);
+      const { calls, ...counts } = await runEveryFault(scenario);
+      await annotate(`crash points of ${name}: ${JSON.stringify(counts)} (${calls.join(", ")})`);
+      expect(counts.runs).toBeGreaterThan(minRuns(counts));
     },
   );
 });
@@ -594,7 +591,7 @@ const expectKept = async ({ world, team }: Uploader, bytes: Uint8Array<ArrayBuff
 };
 
 describe("Small requests", () => {
-  /** Counts the bytes that go to R2 and come from it. */
+  /** Counts the bytes that are written to R2 and read from it. */
   function counting() {
     const moved = { put: 0, got: 0 };
     const bucket = new Proxy(env.BUCKET, {
@@ -619,10 +616,10 @@ describe("Small requests", () => {
     return { moved, change };
   }
 
-  test.each([1, 1000])("of %i bytes rewrite no more than a merged chunk each, and lose nothing", async (size) => {
+  test.each([1, 1000])("of %i bytes rewrite at most one merged chunk each, and lose nothing", async (size) => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), large);
-    await begin(client);
+    await create(client);
     const requests = 20;
     const to = 5 * MEBIBYTE - 1;
     const from = to - requests * size;
@@ -643,11 +640,11 @@ describe("Small requests", () => {
   });
 });
 
-describe("An upload without a byte", () => {
-  test("expires after an hour.", async () => {
+describe("An upload without bytes", () => {
+  test("expires after an hour", async () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), small);
-    await begin(client);
+    await create(client);
     world.aheadMilliseconds += 59 * MINUTE;
     expect((await must(client.head())).status).toBe(200);
     world.aheadMilliseconds += 2 * MINUTE;
@@ -656,17 +653,17 @@ describe("An upload without a byte", () => {
     expect(await expectSettled(client.team.teamId, { world })).toEqual([]);
   });
 
-  test("does not expire while its first request writes, and by further claims after 15 minutes at the latest.", async () => {
+  test("does not expire while its first request writes, but does within 15 minutes of further claims", async () => {
     const world = new World();
     const [writing, claiming] = await Promise.all(
       [1, 2].map(async () => new Uploader(world, await world.newTeam(), small)),
     );
-    await begin(writing!);
-    await begin(claiming!);
+    await create(writing!);
+    await create(claiming!);
     world.aheadMilliseconds += 59 * MINUTE;
     const dying = () => new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
     expect(await claiming!.send(0, 100, dying())).toBe("dead");
-    const { older } = await overtaking(writing!, 0, undefined, async () => {
+    const { older } = await fencingOff(writing!, 0, undefined, async () => {
       world.aheadMilliseconds += 14 * MINUTE;
       expect(await claiming!.send(0, 100, dying())).toBe("dead");
       await world.recover();
@@ -677,26 +674,23 @@ describe("An upload without a byte", () => {
   });
 });
 
-describe("A line that goes silent", () => {
-  test.each([false, true])(
-    "A line that goes silent costs nothing that came before, and may go on (without memory: %s).",
-    async (hasNoMemory) => {
-      const world = new World();
-      const client = new Uploader(world, await world.newTeam(), large);
-      await must(client.create());
-      client.hasNoMemory = hasNoMemory;
-      const at = 5 * MEBIBYTE - 700;
-      const bindings = new ProxiedBindings();
-      await must(client.silent(0, at, 5 * MEBIBYTE + 700, bindings));
-      // In the silence, and at the end.
-      expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(2);
-      expect(await client.savedOffset()).toBe(5 * MEBIBYTE + 700);
-      await client.resume();
-      await expectKept(client, large);
-    },
-  );
+describe("A connection that stalls", () => {
+  test.each([false, true])("loses no received bytes and can continue (without memory: %s)", async (hasNoMemory) => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), large);
+    await must(client.create());
+    client.hasNoMemory = hasNoMemory;
+    const at = 5 * MEBIBYTE - 700;
+    const bindings = new ProxiedBindings();
+    await must(client.silent(0, at, 5 * MEBIBYTE + 700, bindings));
+    // One during the stall, one at the end.
+    expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(2);
+    expect(await client.savedOffset()).toBe(5 * MEBIBYTE + 700);
+    await client.resume();
+    await expectKept(client, large);
+  });
 
-  test("A line that goes silent after the last byte, with a body that does not end, ends the upload.", async () => {
+  test("completes the upload after its last byte, even if the body does not end", async () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), small);
     await must(client.create());
@@ -719,140 +713,131 @@ describe("A line that goes silent", () => {
   test.each([
     [1, 0],
     [4, 2],
-  ])(
-    "A client whose line pauses for %i looks after each of ten pieces costs %i stashes besides the one at its end.",
-    async (looks, stashes) => {
-      const world = new World();
-      const client = new Uploader(world, await world.newTeam(), small);
-      await must(client.create());
-      const waiting: (() => void)[] = [];
-      const sleep = () => new Promise<void>((resolve) => waiting.push(resolve));
-      let piece = 0;
-      const body = new ReadableStream<Uint8Array>(
-        {
-          async pull(controller) {
-            for (let passed = 0; piece > 0 && passed < looks; passed++) {
-              await vi.waitUntil(async () => waiting.length > 0 || (await client.savedOffset()) === piece * 100);
-              waiting.shift()?.();
-            }
-            if (piece < 10) controller.enqueue(small.slice(piece * 100, piece * 100 + 100));
-            else controller.close();
-            piece += 1;
-          },
+  ])("for %i checks after each of ten chunks is saved %i times before the end", async (checks, saves) => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), small);
+    await must(client.create());
+    const waiting: (() => void)[] = [];
+    const sleep = () => new Promise<void>((resolve) => waiting.push(resolve));
+    let chunkNumber = 0;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        async pull(controller) {
+          for (let passed = 0; chunkNumber > 0 && passed < checks; passed++) {
+            await vi.waitUntil(async () => waiting.length > 0 || (await client.savedOffset()) === chunkNumber * 100);
+            waiting.shift()?.();
+          }
+          if (chunkNumber < 10) controller.enqueue(small.slice(chunkNumber * 100, chunkNumber * 100 + 100));
+          else controller.close();
+          chunkNumber += 1;
         },
-        { highWaterMark: 0 },
-      );
-      const bindings = new ProxiedBindings();
-      const patience: Change = (deps) => ({ ...deps, system: { ...deps.system, sleep } });
-      const answer = await must(client.patch(0, body, {}, bindings, patience));
-      expect(offsetOf(answer)).toBe(1000);
-      expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(stashes + 1);
-    },
-  );
+      },
+      { highWaterMark: 0 },
+    );
+    const bindings = new ProxiedBindings();
+    const controlledSleep: Change = (deps) => ({ ...deps, system: { ...deps.system, sleep } });
+    const answer = await must(client.patch(0, body, {}, bindings, controlledSleep));
+    expect(offsetOf(answer)).toBe(1000);
+    expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(saves + 1);
+  });
 });
 
-describe("Of two requests for one upload", () => {
+describe("Two requests for one upload", () => {
   test.each([
     ["before it puts its bytes", "before", false],
     ["after it has put its bytes", "after", false],
     ["after it has put its bytes, and the newer has not yet", "after", true],
-  ] as const)(
-    "Of two requests with different bytes for one upload the newer wins, where the older stands still %s.",
-    async (_, moment, isNewerLate) => {
-      const world = new World();
-      const client = new Uploader(world, await world.newTeam(), small);
-      await must(client.create());
-      const standing = (when: "before" | "after") => {
-        const reached = Promise.withResolvers<void>();
-        const gate = Promise.withResolvers<void>();
-        const stand = async () => {
-          reached.resolve();
-          await gate.promise;
-        };
-        const change: Change = (deps) => {
-          const put: Deps["bytes"]["put"] = async (...given) => {
-            if (when === "before") await stand();
-            const etag = await deps.bytes.put(...given);
-            if (when === "after") await stand();
-            return etag;
-          };
-          return { ...deps, bytes: { ...deps.bytes, put } };
-        };
-        return { reached: reached.promise, goOn: gate.resolve, change };
+  ] as const)("store the bytes of the newer one if the older one pauses %s", async (_, moment, isNewerLate) => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), small);
+    await must(client.create());
+    const pausing = (when: "before" | "after") => {
+      const reached = Promise.withResolvers<void>();
+      const gate = Promise.withResolvers<void>();
+      const pause = async () => {
+        reached.resolve();
+        await gate.promise;
       };
-      const other = small.map((byte) => byte ^ 1);
-      const first = standing(moment);
-      const older = client.patch(0, other, {}, undefined, first.change);
-      await first.reached;
-      const second = standing("before");
-      const newer = client.patch(0, small, {}, undefined, second.change);
-      if (isNewerLate) {
-        await second.reached;
-        first.goOn();
-        await older;
-      }
-      second.goOn();
-      expect((await must(newer)).status).toBe(204);
-      first.goOn();
-      expect(await must(older)).toMatchObject({ status: 409, code: "offset_mismatch" });
-      await expectKept(client, small);
-    },
-  );
+      const change: Change = (deps) => {
+        const put: Deps["bytes"]["put"] = async (...input) => {
+          if (when === "before") await pause();
+          const etag = await deps.bytes.put(...input);
+          if (when === "after") await pause();
+          return etag;
+        };
+        return { ...deps, bytes: { ...deps.bytes, put } };
+      };
+      return { reached: reached.promise, unpause: gate.resolve, change };
+    };
+    const other = small.map((byte) => byte ^ 1);
+    const first = pausing(moment);
+    const older = client.patch(0, other, {}, undefined, first.change);
+    await first.reached;
+    const second = pausing("before");
+    const newer = client.patch(0, small, {}, undefined, second.change);
+    if (isNewerLate) {
+      await second.reached;
+      first.unpause();
+      await older;
+    }
+    second.unpause();
+    expect((await must(newer)).status).toBe(204);
+    first.unpause();
+    expect(await must(older)).toMatchObject({ status: 409, code: "offset_mismatch" });
+    await expectKept(client, small);
+  });
 
   test.each<[string, (client: Uploader, bindings: ProxiedBindings, change: Change) => Promise<Ended<Answer>>, number]>([
-    ["the stash", (client, bindings, change) => client.cut(0, 1000, bindings, change), 2000],
+    ["a chunk", (client, bindings, change) => client.cut(0, 1000, bindings, change), 2000],
     [
-      "R2's id of the parts",
+      "the multipart id",
       (client, bindings, change) => client.patch(0, large.slice(), {}, bindings, change),
       5 * MEBIBYTE,
     ],
-  ])(
-    "Of two requests for one upload the older, which does not know that it has saved %s, leaves that to the newer.",
-    async (_, act, to) => {
-      const world = new World();
-      const client = new Uploader(world, await world.newTeam(), large);
-      await must(client.create());
-      // Its third call to D1 is the one that saves, and the pause is before it tries that again.
-      const unanswered: Fault = { binding: "D1", call: 3, moment: "after", failure: "transient" };
-      let pauses = 0;
-      const sleep = async () => {
-        pauses += 1;
-        if (pauses === 1) await must(client.send(await client.savedOffset(), to));
-      };
-      const change: Change = (deps) => ({
-        ...deps,
-        system: { ...deps.system, sleep: (ms) => (ms === STALL_CHECK_MILLISECONDS ? deps.system.sleep(ms) : sleep()) },
-      });
-      expect(await must(act(client, new ProxiedBindings(unanswered), change))).toMatchObject({ status: 409 });
-      expect(pauses).toBe(1);
-      await client.resume();
-      await expectKept(client, large);
-    },
-  );
+  ])("keep %s that the older one has saved without knowing it", async (_, act, to) => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), large);
+    await must(client.create());
+    // The third call to D1 saves. The pause is before its retry.
+    const unanswered: Fault = { binding: "D1", call: 3, moment: "after", failure: "transient" };
+    let pauses = 0;
+    const sleep = async () => {
+      pauses += 1;
+      if (pauses === 1) await must(client.send(await client.savedOffset(), to));
+    };
+    const change: Change = (deps) => ({
+      ...deps,
+      system: { ...deps.system, sleep: (ms) => (ms === STALL_CHECK_MILLISECONDS ? deps.system.sleep(ms) : sleep()) },
+    });
+    expect(await must(act(client, new ProxiedBindings(unanswered), change))).toMatchObject({ status: 409 });
+    expect(pauses).toBe(1);
+    await client.resume();
+    await expectKept(client, large);
+  });
 
   test.each([small, large])(
-    "Of two requests for one upload of $length bytes the newer goes on, and the older saves nothing.",
+    "of $length bytes let the newer one continue, and the older one save nothing",
     async (bytes) => {
       const world = new World();
       const client = new Uploader(world, await world.newTeam(), bytes);
-      await begin(client);
+      await create(client);
       await must(client.send(0, 500));
-      const { older } = await overtaking(client, 500, undefined, () => must(client.send(500, 700)));
+      const { older } = await fencingOff(client, 500, undefined, () => must(client.send(500, 700)));
       expect(older).toMatchObject({ status: 409, code: "offset_mismatch" });
       expect(offsetOf(await must(client.head()))).toBe(700);
       await client.resume();
       await world.heal([client.team.teamId]);
-      await expectEnded({ client, where: "", result: null }, true);
+      await expectSettledUpload({ client, where: "", result: null }, true);
     },
   );
 
   test.each([small, large])(
-    "Of two requests for one upload of $length bytes, DELETE wins over the one that still sends.",
+    "of $length bytes end with DELETE, even if the older one is still sending",
     async (bytes) => {
       const world = new World();
       const client = new Uploader(world, await world.newTeam(), bytes);
-      await begin(client);
-      const { older, newer } = await overtaking(client, 0, undefined, async () => {
+      await create(client);
+      const { older, newer } = await fencingOff(client, 0, undefined, async () => {
         const deleted = await must(client.ask("DELETE"));
         expect(await rowsOf(client.team.teamId)).toMatchObject([{ status: "deleting", reserved_bytes: 0 }]);
         const { body } = await client.world.call("GET", "/docs/v1/usage", { token: client.team.token });
@@ -862,16 +847,16 @@ describe("Of two requests for one upload", () => {
       expect(status(newer)).toBe(204);
       expect([404, 409]).toContain(status(older));
       await world.heal([client.team.teamId]);
-      await expectEnded({ client, where: "", result: null }, false);
+      await expectSettledUpload({ client, where: "", result: null }, false);
     },
   );
 
-  test("Of two requests for one upload, the revocation of its key wins over the one that still sends.", async () => {
+  test("end with the revocation of the key, even if the older one is still sending", async () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), large);
-    await begin(client);
+    await create(client);
     const { keyId, token, teamId } = client.team;
-    const { older } = await overtaking(client, 0, undefined, () =>
+    const { older } = await fencingOff(client, 0, undefined, () =>
       must(world.ask("DELETE", `/auth/v1/apikeys/${keyId}`, { token })),
     );
     expect([404, 409]).toContain(status(older));
@@ -880,12 +865,12 @@ describe("Of two requests for one upload", () => {
     expect(await expectSettled(teamId, { world })).toEqual([]);
   });
 
-  test("Of two requests for one upload, DELETE does not win over the one that has stored the file, and tells of no end.", async () => {
+  test("keep the file if DELETE comes after its commit, and record no deletion", async () => {
     const world = new World();
     const team = await world.newTeam();
     const id = await world.store(team, "stored.txt", "stored");
     const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null };
-    // What DELETE does once it has read that the upload is not finished.
+    // The step of DELETE after it has read that the upload is not finished.
     await expect(deleteFile(world.deps(), actor, id, { isReceiving: true })).rejects.toMatchObject({
       code: "not_found",
     });
@@ -893,24 +878,21 @@ describe("Of two requests for one upload", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 
-  test.each([1, 2, 3, 4])(
-    "A DELETE is answered 204 also where the answer of the database's call %i was lost.",
-    async (call) => {
-      const world = new World();
-      const client = new Uploader(world, await world.newTeam(), small);
-      await client.create(undefined, 100);
-      const fault: Fault = { binding: "D1", call, moment: "after", failure: "transient" };
-      expect(status(await client.ask("DELETE", {}, undefined, new ProxiedBindings(fault)))).toBe(204);
-    },
-  );
-
-  test("Of two requests for one upload, DELETE wins over the one that still sends its parts.", async () => {
+  test.each([1, 2, 3, 4])("return 204 for DELETE even if the response of D1 call %i is lost", async (call) => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), small);
-    await beginInSmallParts(client);
-    const { older } = await overtaking(client, 0, undefined, () => must(client.ask("DELETE")));
+    await client.create(undefined, 100);
+    const fault: Fault = { binding: "D1", call, moment: "after", failure: "transient" };
+    expect(status(await client.ask("DELETE", {}, undefined, new ProxiedBindings(fault)))).toBe(204);
+  });
+
+  test("end with DELETE, even if the older one is still sending parts", async () => {
+    const world = new World();
+    const client = new Uploader(world, await world.newTeam(), small);
+    await createWithSmallParts(client);
+    const { older } = await fencingOff(client, 0, undefined, () => must(client.ask("DELETE")));
     expect([404, 409]).toContain(status(older));
     await world.heal([client.team.teamId]);
-    await expectEnded({ client, where: "", result: null }, false);
+    await expectSettledUpload({ client, where: "", result: null }, false);
   });
 });
