@@ -1,10 +1,9 @@
 import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import type { Io } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 
-type Env = Io["env"];
+type Env = NodeJS.ProcessEnv;
 
 export interface Config {
   url: string;
