@@ -17,10 +17,10 @@ import {
   withoutJobs,
 } from "../support/harness.ts";
 
-/* Webhooks as a team manages them. How events reach them: jobs/deliveries.test.ts. */
+/* Webhooks in the API, and the sender. The test of their deliveries is jobs/deliveries.test.ts. */
 
 const WEBHOOKS = "/auth/v1/webhooks";
-const ADDRESS = "https://hooks.canary.example/in";
+const HOOK_URL = "https://hooks.canary.example/in";
 const FIELDS = [
   ...["__v", "_id", "createdAt", "description", "disabledReason"],
   ...["status", "teamId", "types", "updatedAt", "url"],
@@ -32,7 +32,7 @@ beforeEach(async () => {
 });
 
 async function create(of = team, json: object = {}) {
-  const { status, text, body } = await of.call("POST", WEBHOOKS, { json: { url: ADDRESS, ...json } });
+  const { status, text, body } = await of.call("POST", WEBHOOKS, { json: { url: HOOK_URL, ...json } });
   expect(status, text).toBe(200);
   return body.data;
 }
@@ -45,22 +45,22 @@ const eventTypes = async () =>
   (await team.call("GET", "/auth/v1/events?order=asc")).body.data.map(({ type }: { type: string }) => type);
 
 describe("A webhook", () => {
-  test("A webhook is created enabled, for all types, and its creation alone shows the secret.", async () => {
-    const { secret, ...made } = await create();
+  test("is created enabled, for all types, and shows its secret only in that response", async () => {
+    const { secret, ...created } = await create();
     expect(secret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/);
-    expect(fieldsOf(made)).toEqual(FIELDS);
-    expect(made).toMatchObject({
+    expect(fieldsOf(created)).toEqual(FIELDS);
+    expect(created).toMatchObject({
       teamId: team.teamId,
-      url: ADDRESS,
+      url: HOOK_URL,
       types: null,
       description: "",
       status: "enabled",
       disabledReason: null,
-      updatedAt: made.createdAt,
+      updatedAt: created.createdAt,
       __v: 0,
     });
-    const path = `${WEBHOOKS}/${made._id}`;
-    const answers = [
+    const path = `${WEBHOOKS}/${created._id}`;
+    const responses = [
       await team.call("GET", path),
       await team.call("GET", WEBHOOKS),
       await team.call("PATCH", path, { json: { description: "new" } }),
@@ -68,15 +68,15 @@ describe("A webhook", () => {
       await team.call("GET", `${path}/deliveries`),
       await team.call("GET", "/auth/v1/events"),
     ];
-    for (const { status, text } of answers) {
+    for (const { status, text } of responses) {
       expect(status, text).toBe(200);
       expect(text).not.toContain("whsec_");
     }
-    expect(answers[0]?.body.data).toEqual(made);
-    expect(answers[1]?.body.data).toEqual([made]);
+    expect(responses[0]?.body.data).toEqual(created);
+    expect(responses[1]?.body.data).toEqual([created]);
   });
 
-  test("A webhook is changed field by field, and each change counts and is told in the trail by the names of its fields.", async () => {
+  test("is updated field by field, and each update records an event with the names of its fields", async () => {
     const { _id } = await create();
     const path = `${WEBHOOKS}/${_id}`;
     const changes = [
@@ -106,13 +106,13 @@ describe("A webhook", () => {
     ]);
   });
 
-  test("A webhook that is disabled by its team says so, and names each type once.", async () => {
+  test("shows that its team disabled it, and contains each type once", async () => {
     const { _id } = await create(team, { types: ["file.failed", "file.failed"] });
     const { body } = await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
     expect(body.data).toMatchObject({ status: "disabled", disabledReason: "requested", types: ["file.failed"] });
   });
 
-  test("A webhook is deleted once, and is then found by no operation.", async () => {
+  test("is not found by any operation after it is deleted", async () => {
     const { _id } = await create();
     const path = `${WEBHOOKS}/${_id}`;
     const delivery = await createDelivery(_id);
@@ -134,35 +134,35 @@ describe("A webhook", () => {
   });
 
   test.each<[string, object, string]>([
-    ["without an address", { url: undefined }, "url"],
-    ["with a number for an address", { url: 1 }, "url"],
-    ["with an address of 2,049 characters", { url: `${ADDRESS}?${"a".repeat(2100)}` }, "url"],
-    ["with no type", { types: [] }, "types"],
+    ["without a URL", { url: undefined }, "url"],
+    ["with a number as URL", { url: 1 }, "url"],
+    ["with a URL of more than 2,048 characters", { url: `${HOOK_URL}?${"a".repeat(2100)}` }, "url"],
+    ["with an empty list of types", { types: [] }, "types"],
     ["with an unknown type", { types: ["file.played"] }, "types.0"],
-    ["with the type of tests", { types: ["webhook.test"] }, "types.0"],
-    ["with types that are no list", { types: "file.failed" }, "types"],
+    ["with the type of test events", { types: ["webhook.test"] }, "types.0"],
+    ["with types that are not a list", { types: "file.failed" }, "types"],
     ["with a description of 201 characters", { description: "a".repeat(201) }, "description"],
-    ["with a secret of the team's own", { secret: "whsec_x" }, "secret"],
+    ["with a signing secret", { secret: "whsec_x" }, "secret"],
     ["with a status", { status: "enabled" }, "status"],
-  ])("A webhook %s is refused, and names the field.", async (_, json, path) => {
-    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json: { url: ADDRESS, ...json } }), [
+  ])("%s is rejected, and the error names the field", async (_, json, path) => {
+    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json: { url: HOOK_URL, ...json } }), [
       path,
     ]);
     expect((await team.call("GET", WEBHOOKS)).body.data).toEqual([]);
   });
 
-  test("A team can have at most ten webhooks, even if it creates twenty at once; deleting one allows another.", async () => {
-    const answers = await atOnce(20, () => team.call("POST", WEBHOOKS, { json: { url: ADDRESS } }));
-    expect(tally(answers)).toEqual({ "200": 10, too_many_webhooks: 10 });
+  test("is limited to ten per team, even if twenty are created at once; deleting one allows another", async () => {
+    const responses = await atOnce(20, () => team.call("POST", WEBHOOKS, { json: { url: HOOK_URL } }));
+    expect(tally(responses)).toEqual({ "200": 10, too_many_webhooks: 10 });
     const { data } = (await team.call("GET", WEBHOOKS)).body;
     expect(data).toHaveLength(10);
     expect((await eventTypes()).filter((type: string) => type === "webhook.created")).toHaveLength(10);
     expect((await team.call("DELETE", `${WEBHOOKS}/${data[0]._id}`)).status).toBe(200);
     await create();
-    expect((await team.call("POST", WEBHOOKS, { json: { url: ADDRESS } })).code).toBe("too_many_webhooks");
+    expect((await team.call("POST", WEBHOOKS, { json: { url: HOOK_URL } })).code).toBe("too_many_webhooks");
   });
 
-  test("A webhook of one team is not found by another, and neither is its delivery.", async () => {
+  test("is not found by another team, and neither is its delivery", async () => {
     const { _id } = await create();
     const delivery = await createDelivery(_id);
     const other = await newTeam();
@@ -183,17 +183,17 @@ describe("A webhook", () => {
     expect((await team.call("GET", `${WEBHOOKS}/${_id}`)).body.data).toMatchObject({ status: "enabled", __v: 1 });
   });
 
-  test("A webhook is made and seen by a secret key alone.", async () => {
+  test("can be created and listed only with a secret key", async () => {
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
     for (const token of [body.data.key, env.OPERATOR_TOKEN]) {
-      expect((await team.call("POST", WEBHOOKS, { token, json: { url: ADDRESS } })).code).toBe("forbidden");
+      expect((await team.call("POST", WEBHOOKS, { token, json: { url: HOOK_URL } })).code).toBe("forbidden");
       expect((await team.call("GET", WEBHOOKS, { token })).code).toBe("forbidden");
     }
   });
 });
 
-describe("A secret", () => {
-  test("A secret is another after each rotation, and stored so that it can't be read.", async () => {
+describe("A signing secret", () => {
+  test("changes with each rotation, and is stored encrypted", async () => {
     const { _id, secret } = await create();
     const { body } = await team.call("POST", `${WEBHOOKS}/${_id}/secret`, { json: {} });
     expect(body.data.secret).toMatch(/^whsec_/);
@@ -208,19 +208,19 @@ describe("A secret", () => {
     expect(after).toEqual({ old: null });
   });
 
-  test("Of eight concurrent rotations each one that loses the race gets a conflict.", async () => {
+  test("is rotated by at least one of eight concurrent requests, and the others get a conflict", async () => {
     const { _id } = await create();
-    const answers = await atOnce(8, () => team.call("POST", `${WEBHOOKS}/${_id}/secret`, {}));
-    const { 200: rotated = 0, conflict = 0 } = tally(answers);
+    const responses = await atOnce(8, () => team.call("POST", `${WEBHOOKS}/${_id}/secret`, {}));
+    const { 200: rotated = 0, conflict = 0 } = tally(responses);
     expect(rotated).toBeGreaterThanOrEqual(1);
     expect(conflict).toBeGreaterThanOrEqual(1);
     expect(rotated + conflict).toBe(8);
-    for (const { status, code } of answers) if (code) expect([status, code]).toEqual([409, "conflict"]);
+    for (const { status, code } of responses) if (code) expect([status, code]).toEqual([409, "conflict"]);
   });
 });
 
 describe("A test event", () => {
-  test("A test event is sent at once and signed, is in no trail, and its answer says what came back.", async () => {
+  test("is sent at once and signed, is not in the event log, and returns the response of the endpoint", async () => {
     const sent: { headers: Record<string, string>; body: string }[] = [];
     const reply = { ...TAKEN, httpStatus: 418, body: "teapot", durationMilliseconds: 12 };
     const worker = startWorker((deps) => ({
@@ -264,35 +264,36 @@ test.each([
   ["test", undefined],
   ["replay", { after: "0".repeat(24) }],
 ])(
-  "A team may ask for ten calls of POST …/%s in a minute, of all its webhooks, and another team for its own.",
+  "a team can call POST …/%s ten times a minute for all its webhooks, and does not limit another team",
   async (verb, json) => {
     const statuses = await withinOneMinute(async () => {
       const [one, other] = [await newTeam(), await newTeam()];
       const hooks = [await create(one), await create(one)];
-      const ask = async (of: Team, id: string) => (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
-      const answers: number[] = [];
-      for (let i = 0; i < 12; i++) answers.push(await ask(one, hooks[i % 2]._id));
-      return [...answers, await ask(other, (await create(other))._id)];
+      const call = async (of: Team, id: string) =>
+        (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
+      const responses: number[] = [];
+      for (let i = 0; i < 12; i++) responses.push(await call(one, hooks[i % 2]._id));
+      return [...responses, await call(other, (await create(other))._id)];
     });
     expect(statuses).toEqual([...Array(10).fill(200), 429, 429, 200]);
   },
 );
 
-test("A team may delete ten webhooks in a minute: what was sent to them is still under way.", async () => {
+test("a team can delete ten webhooks a minute, because attempts for deleted webhooks may still be running", async () => {
   const statuses = await withinOneMinute(async () => {
     const one = await newTeam();
-    const answers: number[] = [];
+    const responses: number[] = [];
     for (let i = 0; i < 12; i++) {
       const { _id } = await create(one);
-      answers.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
+      responses.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
     }
-    return answers;
+    return responses;
   });
   expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
 });
 
 describe("The deliveries of a webhook", () => {
-  test("The deliveries are listed newest first, page by page, each once.", async () => {
+  test("are listed newest first, page by page, each once", async () => {
     const { _id } = await create();
     for (let i = 0; i < 4; i++) await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
     const path = `${WEBHOOKS}/${_id}/deliveries`;
@@ -307,11 +308,11 @@ describe("The deliveries of a webhook", () => {
     const other = await create();
     for (let i = 0; i < 2; i++) await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
     const { headers } = await team.call("GET", `${WEBHOOKS}/${other._id}/deliveries?limit=1`);
-    const foreign = new URL(/<(.*)>/.exec(headers.get("Link") ?? "")?.[1] ?? "").search;
-    expect((await team.call("GET", path + foreign)).code).toBe("invalid_input");
+    const otherCursor = new URL(/<(.*)>/.exec(headers.get("Link") ?? "")?.[1] ?? "").search;
+    expect((await team.call("GET", path + otherCursor)).code).toBe("invalid_input");
   });
 
-  test("The deliveries of a disabled webhook are neither sent again one by one nor all together.", async () => {
+  test("are neither redelivered nor replayed while it is disabled", async () => {
     const { _id } = await create();
     const delivery = await createDelivery(_id);
     await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
@@ -323,11 +324,11 @@ describe("The deliveries of a webhook", () => {
   });
 });
 
-const LOOPBACKS = [
+const LOOPBACK_HOSTS = [
   ...["127.0.0.1", "2130706433", "0x7f.1", "0x7f000001", "0177.0.0.1", "127.1", "127.0.0.1."],
   ...["[::1]", "[0:0:0:0:0:0:0:1]", "localhost", "LOCALHOST", "app.localhost", "127。0。0。1", "１２７.0.0.1"],
 ];
-const NEVER = [
+const FORBIDDEN_HOSTS = [
   ...["0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "8.8.8.8", "0xa9fea9fe"],
   ...[
     "[::]",
@@ -344,8 +345,8 @@ const NEVER = [
 ];
 const isAllowed = (url: string, insecure = false) => "url" in validateWebhookUrl(url, insecure);
 
-describe("An address", () => {
-  test.each([...LOOPBACKS, ...NEVER])("The address https://%s/ is refused.", async (host) => {
+describe("A webhook URL", () => {
+  test.each([...LOOPBACK_HOSTS, ...FORBIDDEN_HOSTS])("https://%s/ is rejected", async (host) => {
     expect(isAllowed(`https://${host}/`)).toBe(false);
     const json = { url: `https://${host}/` };
     await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json }), ["url"]);
@@ -367,12 +368,12 @@ describe("An address", () => {
     " ",
     "https://exa mple.com/",
     "https://hooks.example%00.local/",
-  ])("The address %s is refused.", (url) => {
+  ])("%s is rejected", (url) => {
     expect(isAllowed(url)).toBe(false);
   });
 
   test.each([
-    [ADDRESS, ADDRESS],
+    [HOOK_URL, HOOK_URL],
     ["https://hooks.example:443/a?b=c#d", "https://hooks.example/a?b=c"],
     ["HTTPS://Hooks.Example", "https://hooks.example/"],
     ["https://bücher.example/", "https://xn--bcher-kva.example/"],
@@ -380,32 +381,33 @@ describe("An address", () => {
     ["https://localhost.example/", "https://localhost.example/"],
     ["https://my-internal.example/", "https://my-internal.example/"],
     ["https://1.2.3.4.example/", "https://1.2.3.4.example/"],
-  ])("The address %s is taken, as %s.", (url, taken) => {
-    expect(validateWebhookUrl(url, false)).toEqual({ url: taken });
+  ])("%s is accepted as %s", (url, normalized) => {
+    expect(validateWebhookUrl(url, false)).toEqual({ url: normalized });
   });
 
-  test("An address on this machine, by http and on any port, is taken in local development alone.", () => {
-    for (const host of LOOPBACKS) expect(isAllowed(`http://${host}:9000/`, true), host).toBe(host !== "localhost.");
-    for (const host of NEVER.slice(0, 15)) expect(isAllowed(`http://${host}/`, true), host).toBe(false);
+  test("may use http, any port, and a loopback host only in local development", () => {
+    for (const host of LOOPBACK_HOSTS)
+      expect(isAllowed(`http://${host}:9000/`, true), host).toBe(host !== "localhost.");
+    for (const host of FORBIDDEN_HOSTS.slice(0, 15)) expect(isAllowed(`http://${host}/`, true), host).toBe(false);
     expect(isAllowed("http://hooks.example:9000/", true)).toBe(true);
     expect(isAllowed("ftp://localhost/", true)).toBe(false);
   });
 });
 
 describe("The sender", () => {
-  const post = (answer: (init: RequestInit) => Promise<Response>, timeout = 60_000) =>
-    createSender(realSystem, (_, init) => answer(init), timeout).post("https://hooks.canary.example/", {}, "{}");
+  const post = (respond: (init: RequestInit) => Promise<Response>, timeout = 60_000) =>
+    createSender(realSystem, (_, init) => respond(init), timeout).post("https://hooks.canary.example/", {}, "{}");
 
-  test("The sender follows no redirect.", async () => {
-    let asked: RequestInit = {};
+  test("does not follow redirects", async () => {
+    let request: RequestInit = {};
     const { httpStatus } = await post(async (init) => {
-      asked = init;
+      request = init;
       return new Response(null, { status: 302, headers: { Location: "https://127.0.0.1/" } });
     });
-    expect([asked.redirect, asked.method, httpStatus]).toEqual(["manual", "POST", 302]);
+    expect([request.redirect, request.method, httpStatus]).toEqual(["manual", "POST", 302]);
   });
 
-  test("The sender keeps 1 KiB of an answer, of whole characters, and cancels the rest.", async () => {
+  test("keeps up to 1 KiB of a response body, in complete characters, and cancels the rest", async () => {
     let isCancelled = false;
     const endless = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.enqueue(new TextEncoder().encode("ä€".repeat(100))),
@@ -420,17 +422,20 @@ describe("The sender", () => {
     expect(isCancelled).toBe(true);
   });
 
-  test("The sender keeps a short answer as it is, and the wish to be left alone.", async () => {
-    const answer = new Response(streamOf(new TextEncoder().encode("sh"), new TextEncoder().encode("ort")), {
+  test("returns a short body and Retry-After unchanged", async () => {
+    const response = new Response(streamOf(new TextEncoder().encode("sh"), new TextEncoder().encode("ort")), {
       status: 503,
       headers: { "Retry-After": "120" },
     });
-    expect(await post(async () => answer)).toMatchObject({ httpStatus: 503, body: "short", retryAfter: "120" });
+    expect(await post(async () => response)).toMatchObject({ httpStatus: 503, body: "short", retryAfter: "120" });
   });
 
-  test("The sender gives up a receiver that does not answer, or whose answer does not end, and says which.", async () => {
-    const silent = await post((init) => new Promise((_, reject) => init.signal?.addEventListener("abort", reject)), 20);
-    expect(silent).toMatchObject({ httpStatus: null, error: "timeout" });
+  test("times out if an endpoint does not respond or its body does not end, and reports which", async () => {
+    const unresponsive = await post(
+      (init) => new Promise((_, reject) => init.signal?.addEventListener("abort", reject)),
+      20,
+    );
+    expect(unresponsive).toMatchObject({ httpStatus: null, error: "timeout" });
     const dripping = await post(
       async () => new Response(new ReadableStream({ pull: () => new Promise(() => {}) })),
       20,
@@ -438,7 +443,7 @@ describe("The sender", () => {
     expect(dripping).toMatchObject({ httpStatus: 200, error: "timeout" });
   });
 
-  test("The sender says of a connection that failed only that it did.", async () => {
+  test("reports only that a connection failed, without the error message", async () => {
     const reply = await post(() => Promise.reject(new Error("connect ECONNREFUSED https://x.example/?token=canary")));
     expect(reply).toMatchObject({ httpStatus: null, error: "connection_failed", body: "" });
     expect(JSON.stringify(reply)).not.toContain("canary");

@@ -7,8 +7,8 @@ import { processed, upload } from "../support/client.ts";
 import { Server, type TestTeam } from "../support/server.ts";
 
 /*
- * A real server, and real receivers on this machine: those that take what they are sent, and those that hang, drip, flood,
- * reset and redirect. None of the latter may keep anything else waiting.
+ * A real server and real webhook endpoints on this machine: some accept messages; others hang, drip, flood, reset, or
+ * redirect, and must not delay anything else.
  */
 
 interface Received {
@@ -16,16 +16,14 @@ interface Received {
   body: string;
 }
 
-/** What a receiver does with each request, once it has been read. */
-type Manner = (response: ServerResponse, request: IncomingMessage) => void;
+/** Responds to a request that has been read. */
+type Behavior = (response: ServerResponse, request: IncomingMessage) => void;
 
-class Receiver {
+class Endpoint {
   readonly received: Received[] = [];
-  /** How many bytes it got rid of. */
-  written = 0;
   readonly #server: HttpServer;
 
-  private constructor(manner: Manner) {
+  private constructor(behavior: Behavior) {
     this.#server = createServer(async (request, response) => {
       const chunks: Buffer[] = [];
       for await (const chunk of request) chunks.push(chunk);
@@ -34,15 +32,15 @@ class Receiver {
         body: Buffer.concat(chunks).toString(),
       });
       response.on("error", () => undefined);
-      manner(response, request);
+      behavior(response, request);
     });
   }
 
-  static async open(manner: Manner): Promise<Receiver> {
-    const receiver = new Receiver(manner);
-    receiver.#server.listen(0, "127.0.0.1");
-    await once(receiver.#server, "listening");
-    return receiver;
+  static async open(behavior: Behavior): Promise<Endpoint> {
+    const endpoint = new Endpoint(behavior);
+    endpoint.#server.listen(0, "127.0.0.1");
+    await once(endpoint.#server, "listening");
+    return endpoint;
   }
 
   get url(): string {
@@ -64,12 +62,12 @@ const drip = (response: ServerResponse) => {
 
 let server: Server;
 let team: TestTeam;
-let good: Receiver;
-const receivers: Receiver[] = [];
-async function open(manner: Manner): Promise<Receiver> {
-  const receiver = await Receiver.open(manner);
-  receivers.push(receiver);
-  return receiver;
+let good: Endpoint;
+const endpoints: Endpoint[] = [];
+async function open(behavior: Behavior): Promise<Endpoint> {
+  const endpoint = await Endpoint.open(behavior);
+  endpoints.push(endpoint);
+  return endpoint;
 }
 
 beforeAll(async () => {
@@ -77,7 +75,7 @@ beforeAll(async () => {
   good = await open((response) => response.end("thanks"));
 });
 afterAll(async () => {
-  for (const receiver of receivers) receiver.close();
+  for (const endpoint of endpoints) endpoint.close();
   await server?.remove();
 });
 
@@ -90,8 +88,8 @@ async function newHook(of: TestTeam, url: string, types: string[] | null = null)
 const deliveriesOf = async (of: TestTeam, id: string) => (await of.call("GET", `${HOOKS}/${id}/deliveries`)).body.data;
 const until = <T>(condition: () => T | Promise<T>) => vi.waitUntil(condition, { timeout: 100_000, interval: 50 });
 
-describe("A receiver", () => {
-  test("A receiver gets each event of an upload once, signed, and the log says that it took it.", async () => {
+describe("A webhook endpoint", () => {
+  test("receives each event of an upload once, signed, and the delivery log shows the success", async () => {
     team = await server.newTeam();
     const { _id, secret } = await newHook(team, good.url, ["file.uploaded", "file.completed"]);
     const before = good.received.length;
@@ -111,66 +109,66 @@ describe("A receiver", () => {
     expect(good.received).toHaveLength(before + 2);
   });
 
-  test.each<[string, Manner, object]>([
+  test.concurrent.each<[string, Behavior, object]>([
     [
-      "that answers 10 MB is read for 1 KiB of them",
+      "that responds with 10 MB is read up to 1 KiB",
       (response) => response.end(Buffer.alloc(TEN_MEGABYTES, "x")),
       { httpStatus: 200, error: null, responseBody: "x".repeat(1024) },
     ],
     [
-      "that resets the connection is told by no more than that",
+      "that resets the connection is reported as a failed connection",
       (response) => response.destroy(),
       { httpStatus: null, error: "connection_failed", responseBody: "" },
     ],
-    ["that answers 500 has failed", (response) => response.writeHead(500).end("broken"), { httpStatus: 500 }],
-    ["that drips is given up after 15 s", drip, { httpStatus: 200, error: "timeout" }],
-    ["that hangs is given up after 15 s", () => undefined, { httpStatus: null, error: "timeout" }],
-  ])("A receiver %s.", async (_, manner, expected) => {
+    ["that responds 500 has failed", (response) => response.writeHead(500).end("broken"), { httpStatus: 500 }],
+    ["that drips times out after 15 s", drip, { httpStatus: 200, error: "timeout" }],
+    ["that hangs times out after 15 s", () => undefined, { httpStatus: null, error: "timeout" }],
+  ])("%s", async (_, behavior, expected) => {
     const own = await server.newTeam();
-    const receiver = await open(manner);
-    const { _id } = await newHook(own, receiver.url, ["user.created"]);
+    const endpoint = await open(behavior);
+    const { _id } = await newHook(own, endpoint.url, ["user.created"]);
     const { status, body } = await own.call("POST", `${HOOKS}/${_id}/test`);
     expect(status).toBe(200);
     expect(body.data).toMatchObject(expected);
     expect(body.data.durationMilliseconds).toBeLessThan(30_000);
   });
 
-  test("A receiver whose name is unknown is told by no more than that the connection failed.", async () => {
+  test("whose host name is unknown is reported as a failed connection", async () => {
     const own = await server.newTeam();
     const { _id } = await newHook(own, "https://hooks.invalid/hook", ["user.created"]);
     const { body } = await own.call("POST", `${HOOKS}/${_id}/test`);
     expect(body.data).toMatchObject({ httpStatus: null, error: "connection_failed", responseBody: "" });
   });
 
-  test("A receiver that redirects is not followed.", async () => {
+  test("that redirects is not followed", async () => {
     const own = await server.newTeam();
     const trap = await open((response) => response.end());
     for (const status of [301, 302, 303, 307, 308]) {
-      const receiver = await open((response) => response.writeHead(status, { Location: trap.url }).end());
-      const { _id } = await newHook(own, receiver.url, ["user.created"]);
+      const endpoint = await open((response) => response.writeHead(status, { Location: trap.url }).end());
+      const { _id } = await newHook(own, endpoint.url, ["user.created"]);
       const { body } = await own.call("POST", `${HOOKS}/${_id}/test`);
       expect(body.data).toMatchObject({ httpStatus: status, error: null });
-      expect(receiver.received).toHaveLength(1);
+      expect(endpoint.received).toHaveLength(1);
     }
     expect(trap.received).toEqual([]);
   });
 
-  test("A receiver that fails for a moment gets the event again within seconds, under the same id.", async () => {
+  test("that fails once receives the event again within seconds, with the same id", async () => {
     const own = await server.newTeam();
-    const receiver: Receiver = await open((response) =>
-      response.writeHead(receiver.received.length === 1 ? 503 : 200).end(),
+    const endpoint: Endpoint = await open((response) =>
+      response.writeHead(endpoint.received.length === 1 ? 503 : 200).end(),
     );
-    await newHook(own, receiver.url, ["apikey.created"]);
+    await newHook(own, endpoint.url, ["apikey.created"]);
     await own.call("POST", "/auth/v1/apikeys", { json: { name: "key" } });
-    await until(() => receiver.received.length === 2);
-    const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+    await until(() => endpoint.received.length === 2);
+    const ids = endpoint.received.map(({ headers }) => headers["webhook-id"]);
     expect(new Set(ids).size).toBe(1);
   });
 
-  test("A receiver that hangs delays no file, and nothing is lost for another that is well.", async () => {
+  test("that hangs delays no file processing, and the events of another endpoint still arrive", async () => {
     const own = await server.newTeam();
     const { _id } = await newHook(own, good.url, ["file.completed"]);
-    // Again, should the machine be so slow that the receiver is given up before a file is processed.
+    // Repeats if the machine is so slow that the attempt times out before the file is processed.
     await until(async () => {
       const bad = await server.newTeam();
       const hanging = await open(() => undefined);
@@ -185,23 +183,23 @@ describe("A receiver", () => {
     await until(async () => (await deliveriesOf(own, _id))[0]?.status === "succeeded");
   });
 
-  test("an endpoint that hangs with five events delays another team by at most its one round", async () => {
+  test("that hangs delays another team by at most its one round", async () => {
     const own = await server.newTeam();
     await newHook(own, good.url, ["apikey.created"]);
-    const happen = async (of: TestTeam) =>
+    const createEvent = async (of: TestTeam) =>
       expect((await of.call("POST", "/auth/v1/apikeys", { json: { name: "key" } })).status).toBe(200);
     const bad = await server.newTeam();
     const hanging = await open(() => undefined);
     await newHook(bad, hanging.url, ["apikey.created"]);
-    for (let i = 0; i < 10; i++) await happen(bad);
+    for (let i = 0; i < 10; i++) await createEvent(bad);
     await until(() => hanging.received.length > 0);
     const before = good.received.length;
-    await happen(own);
+    await createEvent(own);
     await until(() => good.received.length > before);
     expect(hanging.received.length).toBeLessThanOrEqual(5);
   });
 
-  test("A log line of the server shows no address, and nothing went wrong in it.", () => {
+  test("appears in the server log without its URL and secret, and causes no error", () => {
     expect(server.output).not.toMatch(/\/hook|whsec_|"level":"error"|uncaught/i);
   });
 });

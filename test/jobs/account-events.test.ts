@@ -20,21 +20,21 @@ const USERS = "/auth/v1/users";
 const KEYS = "/auth/v1/apikeys";
 const LOGIN = "/auth/v1/login";
 const WEBHOOKS = "/auth/v1/webhooks";
-const address = { url: "https://hooks.example.com/in" };
+const webhook = { url: "https://hooks.example.com/in" };
 
-async function made(world: World, team: Team, path: string, json: object) {
+async function create(world: World, team: Team, path: string, json: object) {
   const { status, text, body } = await world.call("POST", path, { token: team.token, json });
   expect(status, text).toBe(200);
   return body.data;
 }
-const newUser = (world: World, team: Team) => made(world, team, USERS, { email: newEmail(), password: PASSWORD });
-const newWebhook = (world: World, team: Team) => made(world, team, WEBHOOKS, address);
+const newUser = (world: World, team: Team) => create(world, team, USERS, { email: newEmail(), password: PASSWORD });
+const newWebhook = (world: World, team: Team) => create(world, team, WEBHOOKS, webhook);
 
 const changes: Record<string, Change> = {
   "creates a key": { method: "POST", prepare: async () => ({ path: KEYS, options: { json: { name: "key" } } }) },
   "revokes a key": {
     method: "DELETE",
-    prepare: async (world, team) => ({ path: `${KEYS}/${(await made(world, team, KEYS, { name: "key" }))._id}` }),
+    prepare: async (world, team) => ({ path: `${KEYS}/${(await create(world, team, KEYS, { name: "key" }))._id}` }),
   },
   "creates a user": {
     method: "POST",
@@ -51,8 +51,8 @@ const changes: Record<string, Change> = {
     method: "DELETE",
     async prepare(world, team) {
       const { _id, email } = await newUser(world, team);
-      const { key: token } = await made(world, team, LOGIN, { teamId: team.teamId, email, password: PASSWORD });
-      await made(world, { ...team, token }, KEYS, { name: "key" });
+      const { key: token } = await create(world, team, LOGIN, { teamId: team.teamId, email, password: PASSWORD });
+      await create(world, { ...team, token }, KEYS, { name: "key" });
       return { path: `${USERS}/${_id}` };
     },
   },
@@ -63,12 +63,12 @@ const changes: Record<string, Change> = {
       return { path: LOGIN, options: { json: { teamId: team.teamId, email, password: PASSWORD } } };
     },
   },
-  "creates a webhook": { method: "POST", prepare: async () => ({ path: WEBHOOKS, options: { json: address } }) },
+  "creates a webhook": { method: "POST", prepare: async () => ({ path: WEBHOOKS, options: { json: webhook } }) },
   "updates a webhook": {
     method: "PATCH",
     prepare: async (world, team) => ({
       path: `${WEBHOOKS}/${(await newWebhook(world, team))._id}`,
-      options: { json: { description: "of the console" } },
+      options: { json: { description: "new" } },
     }),
   },
   "rotates a webhook's secret": {
@@ -95,13 +95,13 @@ test.each(Object.entries(changes))(
       await world.ask(method, path, { token: team.token, ...options }, { bindings });
       expectTold([], await readTold(team.teamId));
       await world.heal([team.teamId]);
-      const told = await readTold(team.teamId);
-      expectTold([], told);
-      expectDelivered(told);
+      const events = await readTold(team.teamId);
+      expectTold([], events);
+      expectDelivered(events);
     };
-    const peace = new ProxiedBindings();
-    await runOnce(peace);
-    expect(peace.calls.length).toBeGreaterThan(1);
-    for (const fault of peace.everyFault()) await runOnce(new ProxiedBindings(fault));
+    const faultless = new ProxiedBindings();
+    await runOnce(faultless);
+    expect(faultless.calls.length).toBeGreaterThan(1);
+    for (const fault of faultless.everyFault()) await runOnce(new ProxiedBindings(fault));
   },
 );

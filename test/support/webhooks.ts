@@ -4,7 +4,7 @@ import type { Reply } from "../../src/platform/sender.ts";
 import type { Team } from "./client.ts";
 import { type Post, World } from "./world.ts";
 
-/* Teams with webhooks, each in its own world: events, responses of endpoints, and time. */
+/* Creates teams with webhooks and events. Each team has its own world, which controls responses and time. */
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -32,25 +32,25 @@ export async function begin(
 ): Promise<{ world: World; team: Team; hook: Hook; hooks: Hook[] }> {
   const team = await world.newTeam();
   createdTeams.push(team);
-  const made: Hook[] = [];
-  for (let i = 0; i < hooks; i++) made.push(await newHook(team));
-  return { world, team, hook: made[0]!, hooks: made };
+  const created: Hook[] = [];
+  for (let i = 0; i < hooks; i++) created.push(await newHook(team));
+  return { world, team, hook: created[0]!, hooks: created };
 }
 
 export async function newHook(team: Team, json: object = {}): Promise<Hook> {
-  const wish = { url: HOOK_URL, types: ["apikey.created"], ...json };
-  const { status, text, body } = await team.call("POST", "/auth/v1/webhooks", { json: wish });
+  const fields = { url: HOOK_URL, types: ["apikey.created"], ...json };
+  const { status, text, body } = await team.call("POST", "/auth/v1/webhooks", { json: fields });
   expect(status, text).toBe(200);
   return body.data;
 }
 
-/** Causes an event that the webhooks receive. */
-export async function happen(team: Team): Promise<void> {
+/** Creates a key, which is an event that the webhooks receive. */
+export async function createEvent(team: Team): Promise<void> {
   expect((await team.call("POST", "/auth/v1/apikeys", { json: { name: "key" } })).status).toBe(200);
 }
 
 /** Copies the team's newest event, with a delivery to each webhook. Sends no message. */
-export async function happenOften(world: World, { teamId }: Team, hooks: Hook[], count: number): Promise<void> {
+export async function copyEvent(world: World, { teamId }: Team, hooks: Hook[], count: number): Promise<void> {
   const ids = JSON.stringify(hooks.map(({ _id }) => _id));
   const newest = "(select max(seq) from events where team_id = ?1)";
   await env.DB.batch([
@@ -83,8 +83,8 @@ export const deliveriesOf = async (team: Team, id: string) =>
 export const eventsOf = async (team: Team, type: string) =>
   (await team.call("GET", `/auth/v1/events?type=${type}`)).body.data;
 
-export const answer = (reply: Partial<Reply>) => () => reply;
-export const status = (httpStatus: number, retryAfter: string | null = null) => answer({ httpStatus, retryAfter });
+export const respondWith = (reply: Partial<Reply>) => () => reply;
+export const status = (httpStatus: number, retryAfter: string | null = null) => respondWith({ httpStatus, retryAfter });
 export const idOf = (post: Post) => post.headers["webhook-id"];
 
 /** When the next attempt is possible. Null once every delivery has ended. */
