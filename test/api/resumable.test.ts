@@ -45,7 +45,7 @@ async function stored(team: Team): Promise<unknown> {
   return [answers.map(({ results }) => results), objects.map(({ key, etag }) => [key, etag])];
 }
 
-async function refused(team: Team, status: number, code: string, act: () => Promise<Answer>): Promise<Answer> {
+async function expectRejected(team: Team, status: number, code: string, act: () => Promise<Answer>): Promise<Answer> {
   const before = await stored(team);
   const answer = await act();
   expect([answer.status, answer.code], answer.text).toEqual([status, code]);
@@ -61,37 +61,37 @@ beforeAll(async () => {
 
 describe("An upload", () => {
   test.each([1, 100_000, 5 * MEBIBYTE, 5 * MEBIBYTE + 1, 12 * MEBIBYTE])(
-    "An upload of %i bytes is stored, in whatever pieces it comes.",
+    "of %i bytes is stored from chunks of any size",
     async (size) => {
       const team = await newTeam(queueing);
       const bytes = patternOf(size);
-      const made = await create(team.call, size);
-      expect(made.status, made.text).toBe(201);
-      const path = locationOf(made);
+      const created = await create(team.call, size);
+      expect(created.status, created.text).toBe(201);
+      const path = locationOf(created);
       for (let offset = 0; offset < size; ) {
-        const piece = bytes.slice(offset, offset + Math.min(3 * MEBIBYTE, Math.ceil(size / 3)));
-        const sent = await patch(team.call, path, offset, piece);
-        expect([sent.status, offsetOf(sent)], sent.text).toEqual([204, offset + piece.length]);
-        offset += piece.length;
+        const chunk = bytes.slice(offset, offset + Math.min(3 * MEBIBYTE, Math.ceil(size / 3)));
+        const sent = await patch(team.call, path, offset, chunk);
+        expect([sent.status, offsetOf(sent)], sent.text).toEqual([204, offset + chunk.length]);
+        offset += chunk.length;
         expect(offsetOf(await head(team.call, path))).toBe(offset);
       }
-      const found = await processed(team, idOf(made));
+      const found = await processed(team, idOf(created));
       expect(found).toMatchObject({ status: "completed", failure: null, size, sha256: sha256(bytes) });
       const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/` });
-      expect(objects.map(({ key }) => key)).toEqual([`${team.teamId}/${idOf(made)}-a.bin`]);
+      expect(objects.map(({ key }) => key)).toEqual([`${team.teamId}/${idOf(created)}-a.bin`]);
     },
   );
 
-  test("reports at its creation where it is, which file it will be, and when it expires.", async () => {
-    const made = await create(team.call, 10);
-    expect(locationOf(made)).toMatch(/^\/docs\/v1\/uploads\/resumable\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
-    expect(made.headers.get("Content-Location")).toBe(`/docs/v1/uploads/${idOf(made)}`);
-    const expires = Date.parse(made.headers.get("Upload-Expires") ?? "");
+  test("reports its URL, file and expiry when it is created", async () => {
+    const created = await create(team.call, 10);
+    expect(locationOf(created)).toMatch(/^\/docs\/v1\/uploads\/resumable\/[0-9a-f]{24}\.[0-9a-f]{32}$/);
+    expect(created.headers.get("Content-Location")).toBe(`/docs/v1/uploads/${idOf(created)}`);
+    const expires = Date.parse(created.headers.get("Upload-Expires") ?? "");
     expect(Math.abs(expires - Date.now() - 60 * 60 * 1000)).toBeLessThan(5 * 60 * 1000);
-    expect([made.text, offsetOf(made), made.headers.get("Tus-Resumable")]).toEqual(["", 0, "1.0.0"]);
+    expect([created.text, offsetOf(created), created.headers.get("Tus-Resumable")]).toEqual(["", 0, "1.0.0"]);
   });
 
-  test("An upload may carry its first bytes, or all of them, at its begin.", async () => {
+  test("can be created with its first bytes, or all of them", async () => {
     const headers = { "Upload-Length": "4", "Content-Type": "application/offset+octet-stream" };
     const body = (text: string) => ({ body: text });
     const some = await ask(team.call, "POST", RESUMABLE, headers, body("ab"));
@@ -105,7 +105,7 @@ describe("An upload", () => {
     }
   });
 
-  test("An upload is listed once its last byte is stored, and counts for its length from its begin.", async () => {
+  test("is listed once its last byte is stored, and counts its full size from its creation", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 100));
     const listed = async () => (await team.call("GET", "/docs/v1/uploads")).body.data.length;
@@ -119,23 +119,28 @@ describe("An upload", () => {
     expect([await listed(), (await usageOf(team)).bytes]).toEqual([1, 100]);
   });
 
-  test("An upload that is complete goes on telling so, takes an empty PATCH, and is deleted as a file only.", async () => {
+  test("that is complete stays readable, accepts an empty PATCH, and can only be deleted as a file", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 3));
     await patch(team.call, path, 0, new Uint8Array(3));
-    const told = await head(team.call, path);
-    expect([told.status, offsetOf(told), told.headers.get("Upload-Length"), told.text]).toEqual([200, 3, "3", ""]);
+    const progress = await head(team.call, path);
+    expect([progress.status, offsetOf(progress), progress.headers.get("Upload-Length"), progress.text]).toEqual([
+      200,
+      3,
+      "3",
+      "",
+    ]);
     expect((await patch(team.call, path, 3, new Uint8Array())).status).toBe(204);
-    await refused(team, 413, "body_too_large", () => patch(team.call, path, 3, new Uint8Array(1)));
-    await refused(team, 409, "offset_mismatch", () => patch(team.call, path, 0, new Uint8Array(3)));
-    await refused(team, 403, "forbidden", () => ask(team.call, "DELETE", path));
+    await expectRejected(team, 413, "body_too_large", () => patch(team.call, path, 3, new Uint8Array(1)));
+    await expectRejected(team, 409, "offset_mismatch", () => patch(team.call, path, 0, new Uint8Array(3)));
+    await expectRejected(team, 403, "forbidden", () => ask(team.call, "DELETE", path));
     const file = path.split("/").at(-1)?.split(".")[0];
     expect((await team.call("DELETE", `/docs/v1/uploads/${file}`)).status).toBe(200);
     expect((await head(team.call, path)).status).toBe(404);
     expect(await stored(team)).toEqual([[[], [], []], []]);
   });
 
-  test("An upload is given up by DELETE, and nothing of it is left.", async () => {
+  test("is canceled by DELETE and leaves no orphan", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 12 * MEBIBYTE));
     await patch(team.call, path, 0, patternOf(7 * MEBIBYTE));
@@ -151,19 +156,19 @@ describe("An upload", () => {
     }
   });
 
-  test("An unfinished upload is given up too when its file is deleted.", async () => {
+  test("is canceled when its file is deleted", async () => {
     const team = await newTeam();
-    const made = await create(team.call, 100);
-    await patch(team.call, locationOf(made), 0, new Uint8Array(50));
-    expect((await team.call("DELETE", `/docs/v1/uploads/${idOf(made)}`)).status).toBe(200);
+    const created = await create(team.call, 100);
+    await patch(team.call, locationOf(created), 0, new Uint8Array(50));
+    expect((await team.call("DELETE", `/docs/v1/uploads/${idOf(created)}`)).status).toBe(200);
     expect(await stored(team)).toEqual([[[], [], []], []]);
   });
 
-  test("An upload fails where the SHA-256 that the client named is not that of the stored bytes, each time it is processed.", async () => {
+  test("fails on each processing if its stated SHA-256 differs from that of the stored bytes", async () => {
     const team = await newTeam(queueing);
     const right = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(3)).toUpperCase() });
     const wrong = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(4)) });
-    for (const made of [right, wrong]) await patch(team.call, locationOf(made), 0, new Uint8Array(3));
+    for (const created of [right, wrong]) await patch(team.call, locationOf(created), 0, new Uint8Array(3));
     expect(await processed(team, idOf(right))).toMatchObject({ status: "completed" });
     const altered = { status: "failed", failure: { code: "bytes_altered" }, sha256: null };
     expect(await processed(team, idOf(wrong))).toMatchObject(altered);
@@ -171,7 +176,7 @@ describe("An upload", () => {
     expect(await processed(team, idOf(wrong))).toMatchObject(altered);
   });
 
-  test("An upload of no stated body length is taken up to the upload's length, and refused beyond.", async () => {
+  test("accepts a body without Content-Length up to its size, and rejects a longer one", async () => {
     const streamed = (size: number) => new Response(new Uint8Array(size)).body!.pipeThrough(new TransformStream());
     const path = locationOf(await create(team.call, 10));
     expect(offsetOf(await patch(team.call, path, 0, streamed(6)))).toBe(6);
@@ -182,13 +187,13 @@ describe("An upload", () => {
 });
 
 describe("A caller", () => {
-  test("A caller needs a token of the team and the secret: a public key will do, any other finds the same 404.", async () => {
+  test("needs the secret and any key of the team, and otherwise gets the same 404", async () => {
     const team = await newTeam();
     const stranger = await newTeam();
     const json = { name: "page", isPublic: true };
     const token = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data.key;
-    const made = await create(team.call, 10, { filename: "a" }, { token });
-    const path = locationOf(made);
+    const created = await create(team.call, 10, { filename: "a" }, { token });
+    const path = locationOf(created);
     expect((await patch(team.call, path, 0, new Uint8Array(5), { token })).status).toBe(204);
     expect(offsetOf(await head(team.call, path, { token }))).toBe(5);
 
@@ -197,7 +202,7 @@ describe("A caller", () => {
     const wrong = [
       `${path.slice(0, -1)}${path.endsWith("0") ? 1 : 0}`,
       `${RESUMABLE}/${idOf(other)}.${secret}`,
-      `${RESUMABLE}/${idOf(made)}`,
+      `${RESUMABLE}/${idOf(created)}`,
       `${RESUMABLE}/nonsense`,
       path.toUpperCase().replace(RESUMABLE.toUpperCase(), RESUMABLE),
       `${path}%00`,
@@ -205,14 +210,14 @@ describe("A caller", () => {
     for (const [at, caller] of [...wrong.map((at) => [at, team] as const), [path, stranger] as const]) {
       expect((await head(caller.call, at)).status, at).toBe(404);
       for (const act of [() => patch(caller.call, at, 5, new Uint8Array(5)), () => ask(caller.call, "DELETE", at)]) {
-        const { status, text } = await refused(team, 404, "not_found", act);
+        const { status, text } = await expectRejected(team, 404, "not_found", act);
         expect([status, withoutRequestId(text)], at).toEqual([404, NOT_FOUND]);
       }
     }
     expect((await ask(team.call, "DELETE", path, {}, { token })).status).toBe(204);
   });
 
-  test("A caller without a token of a team is refused before anything else.", async () => {
+  test("without a token of a team is rejected before all other checks", async () => {
     const path = locationOf(await create(team.call, 10));
     const acts = [
       (options: object) => create(call, 10, {}, options),
@@ -221,9 +226,9 @@ describe("A caller", () => {
       (options: object) => ask(call, "POST", path, { "X-HTTP-Method-Override": "DELETE" }, options),
     ];
     for (const act of acts) {
-      await refused(team, 401, "token_missing", () => act({}));
-      await refused(team, 401, "token_invalid", () => act({ token: "nonsense" }));
-      await refused(team, 403, "forbidden", () => act({ token: OPERATOR }));
+      await expectRejected(team, 401, "token_missing", () => act({}));
+      await expectRejected(team, 401, "token_invalid", () => act({ token: "nonsense" }));
+      await expectRejected(team, 403, "forbidden", () => act({ token: OPERATOR }));
     }
     expect((await head(call, path)).status).toBe(401);
     for (const [at, version] of [
@@ -237,7 +242,7 @@ describe("A caller", () => {
     expect((await head(call, path, { token: OPERATOR })).status).toBe(403);
   });
 
-  test("A caller above the rate limit who asks how far an upload has come is told to ask again later.", async () => {
+  test("above the rate limit gets 423 and Retry-After from HEAD", async () => {
     const path = locationOf(await create(team.call, 10));
     const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token: async () => false } }));
     const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isBlocked: () => true } }));
@@ -248,7 +253,7 @@ describe("A caller", () => {
     }
   });
 
-  test("HEAD returns 423 while the database is unavailable, and 500 for a bug, so that clients do not poll forever.", async () => {
+  test("gets 423 from HEAD while the database is unavailable, and 500 for a bug, so that it does not poll forever", async () => {
     const path = locationOf(await create(team.call, 10));
     for (const [failure, status] of [
       ["outage", 423],
@@ -272,7 +277,7 @@ describe("The unfinished uploads of a team", () => {
     answers.filter(({ status, code }) => status === outcome || code === outcome).length;
   const many = (count: number, send: () => Promise<Answer>) => Promise.all(Array.from({ length: count }, send));
 
-  test("are listed newest first, page by page, to secret keys, and cancelled by their ids.", async () => {
+  test("are listed newest first, in pages, for secret keys, and are canceled by id", async () => {
     const team = await newTeam();
     const page = await newKey(team, true);
     const first = await create(team.call, 300, { filename: "one.wav" });
@@ -299,13 +304,13 @@ describe("The unfinished uploads of a team", () => {
     expect((await call("GET", RESUMABLE, { token: page.token })).code).toBe("forbidden");
     expect((await (await newTeam()).call("GET", RESUMABLE)).body.data).toEqual([]);
 
-    for (const made of [first, second]) await team.call("DELETE", `/docs/v1/uploads/${idOf(made)}`);
+    for (const created of [first, second]) await team.call("DELETE", `/docs/v1/uploads/${idOf(created)}`);
     expect((await team.call("GET", RESUMABLE)).body.data).toEqual([]);
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 1 });
     expect((await head(team.call, locationOf(first))).status).toBe(404);
   });
 
-  test("are at most 50 of public keys and 100 of all, also when they are created at once.", async () => {
+  test("are at most 50 of public keys and 100 in total, even if they are created at once", async () => {
     const team = await newTeam();
     const pages = [await newKey(team, true), await newKey(team, true)];
     const ofPages = (
@@ -322,17 +327,17 @@ describe("The unfinished uploads of a team", () => {
     await upload(team, "form.txt", "forms are not counted");
   });
 
-  test("reserve at most a fifth of the quota through public keys, also when they are created at once.", async () => {
+  test("reserve at most a fifth of the quota with public keys, even if they are created at once", async () => {
     const team = await newTeam();
     const small = startWorker(
       compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, maxTeamBytes: 100 } })),
     );
     const pages = [await newKey(team, true), await newKey(team, true)];
-    const made = (
+    const created = (
       await Promise.all(pages.map(({ token }) => many(5, () => create(small.call, 5, {}, { token }))))
     ).flat();
-    expect([countOf(made, 201), countOf(made, "quota_exceeded")]).toEqual([4, 6]);
-    expect(made.find(({ status }) => status === 413)?.body.message).toMatch(/ 20 bytes\./);
+    expect([countOf(created, 201), countOf(created, "quota_exceeded")]).toEqual([4, 6]);
+    expect(created.find(({ status }) => status === 413)?.body.message).toMatch(/ 20 bytes\./);
     expect((await create(small.call, 80, {}, { token: team.token })).status).toBe(201);
   });
 
@@ -368,7 +373,7 @@ describe("The unfinished uploads of a team", () => {
     expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
   });
 
-  test("keep the time at which they expire while requests bring no byte.", async () => {
+  test("keep their expiry if requests bring no bytes", async () => {
     const path = locationOf(await create(team.call, 2));
     const expiry = async () => (await head(team.call, path)).headers.get("Upload-Expires") ?? "";
     const before = await expiry();
@@ -379,7 +384,7 @@ describe("The unfinished uploads of a team", () => {
   });
 });
 
-describe("Bad input", () => {
+describe("The resumable upload API", () => {
   const bytes = { "Content-Type": "application/offset+octet-stream" };
   const length = { "Upload-Length": "10" };
   test.each<[string, number, string, Record<string, string | undefined>]>([
@@ -388,46 +393,41 @@ describe("Bad input", () => {
     ["of a negative length", 400, "invalid_input", { "Upload-Length": "-1" }],
     ["of a length in hex", 400, "invalid_input", { "Upload-Length": "0x10" }],
     ["of two lengths", 400, "invalid_input", { "Upload-Length": "10, 10" }],
-    ["of a length above any", 413, "file_too_large", { "Upload-Length": "5000000001" }],
-    ["of a length beyond numbers", 400, "invalid_input", { "Upload-Length": "9".repeat(30) }],
-    ["of a length that is to be told later", 400, "invalid_input", { "Upload-Defer-Length": "1" }],
-    ["of both", 400, "invalid_input", { ...length, "Upload-Defer-Length": "1" }],
-    ["that is to be joined", 400, "invalid_input", { ...length, "Upload-Concat": "partial" }],
-    ["of no version", 400, "invalid_input", { ...length, "Tus-Resumable": undefined }],
+    ["of a length above the maximum", 413, "file_too_large", { "Upload-Length": "5000000001" }],
+    ["of a length with too many digits", 400, "invalid_input", { "Upload-Length": "9".repeat(30) }],
+    ["of a deferred length", 400, "invalid_input", { "Upload-Defer-Length": "1" }],
+    ["of a length that is also deferred", 400, "invalid_input", { ...length, "Upload-Defer-Length": "1" }],
+    ["for a later concatenation", 400, "invalid_input", { ...length, "Upload-Concat": "partial" }],
+    ["without a version", 400, "invalid_input", { ...length, "Tus-Resumable": undefined }],
     ["of another version", 412, "unsupported_version", { ...length, "Tus-Resumable": "0.2.2" }],
-    ["with metadata that is no base64", 400, "invalid_input", { ...length, "Upload-Metadata": "filename ?" }],
+    ["with metadata that is not base64", 400, "invalid_input", { ...length, "Upload-Metadata": "filename ?" }],
     ["with metadata in broken base64", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ" }],
     ["with metadata without a key", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ==,,a YQ==" }],
     ["with a key twice", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ==,filename Yg==" }],
-    ["with a filename that is no UTF-8", 400, "invalid_input", { ...length, "Upload-Metadata": "filename /w==" }],
+    ["with a filename that is not UTF-8", 400, "invalid_input", { ...length, "Upload-Metadata": "filename /w==" }],
     [
       "with 5,000 characters of metadata",
       400,
       "invalid_input",
       { ...length, "Upload-Metadata": `a ${"YWFh".repeat(1250)}` },
     ],
-    [
-      "with a sha256 that is none",
-      400,
-      "invalid_input",
-      { ...length, "Upload-Metadata": metadataOf({ sha256: "abc" }) },
-    ],
-  ])("A begin %s is refused with %i, and stores nothing.", async (_, status, code, headers) => {
-    const answer = await refused(team, status, code, () => ask(team.call, "POST", RESUMABLE, headers));
+    ["with a malformed sha256", 400, "invalid_input", { ...length, "Upload-Metadata": metadataOf({ sha256: "abc" }) }],
+  ])("rejects a creation %s with %i, and stores nothing", async (_, status, code, headers) => {
+    const answer = await expectRejected(team, status, code, () => ask(team.call, "POST", RESUMABLE, headers));
     const isOfVersion = answer.headers.get("Tus-Version") === "1.0.0";
     expect(isOfVersion).toBe(headers["Tus-Resumable"] !== "1.0.0" && "Tus-Resumable" in headers);
   });
 
-  test("A begin with a body of another type, or longer than the upload, is refused.", async () => {
+  test("rejects a creation whose body has another type or is longer than the upload", async () => {
     const text = { body: "text" };
-    await refused(team, 415, "unsupported_media_type", () =>
+    await expectRejected(team, 415, "unsupported_media_type", () =>
       ask(team.call, "POST", RESUMABLE, { ...length, "Content-Type": "text/plain" }, text),
     );
     const tooLong = { ...bytes, "Upload-Length": "3", "Content-Length": "4" };
-    await refused(team, 413, "body_too_large", () => ask(team.call, "POST", RESUMABLE, tooLong, text));
+    await expectRejected(team, 413, "body_too_large", () => ask(team.call, "POST", RESUMABLE, tooLong, text));
   });
 
-  test("A begin whose body has more bytes than the upload, and does not say so, is refused and takes no room.", async () => {
+  test("rejects a creation whose body is longer than the upload without Content-Length, and frees its quota", async () => {
     const team = await newTeam();
     const body = streamOf(new Uint8Array(4));
     const answer = await ask(team.call, "POST", RESUMABLE, { ...bytes, "Upload-Length": "3" }, { body });
@@ -435,39 +435,39 @@ describe("Bad input", () => {
     expect((await usageOf(team)).bytes).toBe(0);
   });
 
-  test("A begin beyond the team's room is refused.", async () => {
+  test("rejects a creation above the storage quota", async () => {
     const small = startWorker(
       compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, maxTeamBytes: 100 } })),
     );
-    await refused(team, 413, "quota_exceeded", () => create(small.call, 101, {}, { token: team.token }));
+    await expectRejected(team, 413, "quota_exceeded", () => create(small.call, 101, {}, { token: team.token }));
   });
 
   test.each<[string, number, string, Record<string, string | undefined>]>([
     ["without Upload-Offset", 400, "invalid_input", { ...bytes }],
-    ["at an offset that is no number", 400, "invalid_input", { ...bytes, "Upload-Offset": "5.0" }],
-    ["at an offset behind", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "4" }],
-    ["at an offset ahead", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "6" }],
-    ["past the length", 413, "body_too_large", { ...bytes, "Upload-Offset": "5", "Content-Length": "6" }],
+    ["at an offset that is not a number", 400, "invalid_input", { ...bytes, "Upload-Offset": "5.0" }],
+    ["at a lower offset", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "4" }],
+    ["at a higher offset", 409, "offset_mismatch", { ...bytes, "Upload-Offset": "6" }],
+    ["beyond the length", 413, "body_too_large", { ...bytes, "Upload-Offset": "5", "Content-Length": "6" }],
     ["of another type", 415, "unsupported_media_type", { "Content-Type": "text/plain", "Upload-Offset": "5" }],
-    ["of no type", 415, "unsupported_media_type", { "Upload-Offset": "5" }],
+    ["without a type", 415, "unsupported_media_type", { "Upload-Offset": "5" }],
     ["of another version", 412, "unsupported_version", { ...bytes, "Upload-Offset": "5", "Tus-Resumable": "2.0.0" }],
-  ])("A PATCH %s is refused with %i, and loses nothing.", async (_, status, code, headers) => {
+  ])("rejects a PATCH %s with %i, and loses nothing", async (_, status, code, headers) => {
     const path = locationOf(await create(team.call, 10));
     await patch(team.call, path, 0, new Uint8Array(5));
     const body = { body: new Uint8Array(6) };
-    await refused(team, status, code, () => ask(team.call, "PATCH", path, headers, body));
+    await expectRejected(team, status, code, () => ask(team.call, "PATCH", path, headers, body));
     expect((await patch(team.call, path, 5, new Uint8Array(5))).status).toBe(204);
   });
 
-  test("An upload that has expired is refused with 410, and takes no byte.", async () => {
+  test("returns 410 for an expired upload, and stores no bytes", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 10));
     await env.DB.prepare("update uploads set due_at = 1 where team_id = ?").bind(team.teamId).run();
-    await refused(team, 410, "upload_expired", () => patch(team.call, path, 0, new Uint8Array(5)));
+    await expectRejected(team, 410, "upload_expired", () => patch(team.call, path, 0, new Uint8Array(5)));
     expect((await head(team.call, path)).status).toBe(410);
   });
 
-  test("An address takes HEAD, PATCH and DELETE, and POST that stands for one of them.", async () => {
+  test("returns 405 for other methods, and runs HEAD, PATCH or DELETE for POST with X-HTTP-Method-Override", async () => {
     const path = locationOf(await create(team.call, 10));
     const by = (method: string, headers = {}, options = {}) =>
       ask(team.call, "POST", path, { "X-HTTP-Method-Override": method, ...headers }, options);
@@ -476,14 +476,14 @@ describe("Bad input", () => {
     }
     const sent = await by("PATCH", { ...bytes, "Upload-Offset": "0" }, { body: new Uint8Array(4) });
     expect([sent.status, offsetOf(sent)]).toEqual([204, 4]);
-    const told = await by("HEAD");
-    expect([told.status, offsetOf(told), told.text]).toEqual([200, 4, ""]);
+    const progress = await by("HEAD");
+    expect([progress.status, offsetOf(progress), progress.text]).toEqual([200, 4, ""]);
     expect((await by("DELETE")).status).toBe(204);
   });
 });
 
 describe("A web page of another origin", () => {
-  test("A web page may send and read every header of tus.", async () => {
+  test("can send and read every tus header", async () => {
     const path = locationOf(await create(team.call, 10));
     const headers = { Origin: "https://page.example", "Access-Control-Request-Method": "PATCH" };
     const preflight = await call("OPTIONS", path, { headers });
@@ -503,14 +503,14 @@ describe("A web page of another origin", () => {
         "X-HTTP-Method-Override",
       ]),
     );
-    const told = await head(team.call, path);
-    expect(told.headers.get("Access-Control-Allow-Origin")).toBe("*");
+    const progress = await head(team.call, path);
+    expect(progress.headers.get("Access-Control-Allow-Origin")).toBe("*");
     const exposed =
       "Location, Content-Location, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires, Tus-Resumable, Tus-Version, Tus-Extension, Tus-Max-Size";
-    expect(listed(told, "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed.split(", ")));
+    expect(listed(progress, "Access-Control-Expose-Headers")).toEqual(expect.arrayContaining(exposed.split(", ")));
   });
 
-  test("A client without a token learns by OPTIONS what the server can do.", async () => {
+  test("gets the server's capabilities from OPTIONS without a token", async () => {
     const { status, headers, text } = await call("OPTIONS", RESUMABLE);
     expect([status, text]).toEqual([204, ""]);
     expect(["Tus-Resumable", "Tus-Version", "Tus-Extension", "Tus-Max-Size"].map((name) => headers.get(name))).toEqual([
@@ -522,9 +522,9 @@ describe("A web page of another origin", () => {
   });
 });
 
-describe("Memory", () => {
+describe("An isolate without memory for parts", () => {
   /** A Worker whose isolate has no memory left for parts. */
-  async function full() {
+  async function exhaustMemory() {
     const bytes = createByteStore(env.BUCKET, realSystem);
     const held: Part[] = [];
     for (let i = 0; i < 48; i++) {
@@ -537,8 +537,8 @@ describe("Memory", () => {
   const spills = async ({ teamId }: Team) =>
     (await env.BUCKET.list({ prefix: `${teamId}/` })).objects.filter(({ key }) => !key.includes("-"));
 
-  test("An upload that finds no memory is stored through R2, by a form and in any size, and leaves nothing else there.", async () => {
-    const { worker } = await full();
+  test("stores a form upload of any size through R2, without orphans", async () => {
+    const { worker } = await exhaustMemory();
     const team = await newTeam(queueing);
     for (const size of [10, 70_000, 3 * MEBIBYTE, 17 * MEBIBYTE + 1]) {
       const bytes = patternOf(size);
@@ -552,8 +552,8 @@ describe("Memory", () => {
     expect(await spills(team)).toEqual([]);
   });
 
-  test("An upload that finds no memory and breaks off leaves nothing.", async () => {
-    const { worker } = await full();
+  test("leaves no orphan after an interrupted form upload", async () => {
+    const { worker } = await exhaustMemory();
     const team = await newTeam();
     const body = new ReadableStream<Uint8Array>({
       async start(controller) {
@@ -567,18 +567,18 @@ describe("Memory", () => {
     expect(await stored(team)).toEqual([[[], [], []], []]);
   });
 
-  test("A resumable upload that finds no memory is stored through R2, in whatever pieces it comes, and loses nothing of a broken one.", async () => {
-    const { worker, held } = await full();
+  test("stores a resumable upload through R2 in chunks of any size, and loses no byte of an interrupted request", async () => {
+    const { worker, held } = await exhaustMemory();
     const team = await newTeam(queueing);
     const bytes = patternOf(12 * MEBIBYTE);
-    const made = await create(team.call, bytes.length);
-    const path = locationOf(made);
+    const created = await create(team.call, bytes.length);
+    const path = locationOf(created);
     const options = { token: team.token };
     await patch(worker.call, path, 0, bytes.slice(0, MEBIBYTE), options);
     const broken = new ReadableStream<Uint8Array>({
       start(controller) {
         controller.enqueue(bytes.slice(MEBIBYTE, 8 * MEBIBYTE));
-        // What is enqueued is read before the stream fails.
+        // The enqueued bytes are read before the stream fails.
         setTimeout(() => controller.error(new Error("gone")), 0);
       },
       pull: () => new Promise(() => undefined),
@@ -588,12 +588,12 @@ describe("Memory", () => {
     expect(offset).toBeGreaterThanOrEqual(MEBIBYTE);
     for (const part of held) part.free();
     await patch(worker.call, path, offset, bytes.slice(offset), options);
-    expect(await processed(team, idOf(made))).toMatchObject({ status: "completed", sha256: sha256(bytes) });
+    expect(await processed(team, idOf(created))).toMatchObject({ status: "completed", sha256: sha256(bytes) });
     expect(await spills(team)).toEqual([]);
   });
 });
 
-describe("An upload that ends midway", () => {
+describe("An interrupted upload", () => {
   const broken = (bytes: Uint8Array) => {
     let hasSent = false;
     return new ReadableStream<Uint8Array>({
@@ -606,7 +606,7 @@ describe("An upload that ends midway", () => {
   };
   const headers = { "Upload-Length": "3000", "Content-Type": "application/offset+octet-stream" };
 
-  test("A creation whose first bytes break off leaves nothing: nobody was told its address.", async () => {
+  test("leaves nothing if its creation is interrupted, because the client has no URL", async () => {
     const team = await newTeam();
     const answer = await ask(team.call, "POST", RESUMABLE, headers, { body: broken(patternOf(1000)) });
     expect([answer.status, answer.code]).toEqual([408, "upload_timeout"]);
@@ -614,7 +614,7 @@ describe("An upload that ends midway", () => {
     expect(await stored(team)).toEqual([[[], [], []], []]);
   });
 
-  test("An upload that was deleted while a request died over it holds no place among the unfinished.", async () => {
+  test("does not count as unfinished if it was deleted while a request died", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 3000));
     await env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
@@ -631,7 +631,7 @@ describe("An upload that ends midway", () => {
     expect((await create(team.call, 10)).code).toBe("too_many_unfinished_uploads");
   });
 
-  test("A request that brings more than the upload has, of unknown length, leaves it as it was, and nobody waits for it.", async () => {
+  test("does not change after a request without Content-Length that is too long, and HEAD does not wait for it", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 1000));
     const answer = await patch(team.call, path, 0, streamOf(patternOf(1001)));
@@ -642,7 +642,7 @@ describe("An upload that ends midway", () => {
     expect(results).toEqual([{ offset_bytes: 0, is_writing: 0 }]);
   });
 
-  test("Deletions of one upload at once are told that it is gone, and none that it is complete.", async () => {
+  test("returns 204 or 404 to concurrent deletions, never 403", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 1000));
     const answers = await Promise.all([1, 2, 3].map(() => ask(team.call, "DELETE", path)));
@@ -650,7 +650,7 @@ describe("An upload that ends midway", () => {
     for (const { status } of answers) expect([204, 404]).toContain(status);
   });
 
-  test("A request without a byte leaves the stash unread.", async () => {
+  test("does not read its chunks for a request without bytes", async () => {
     const team = await newTeam();
     const path = locationOf(await create(team.call, 3000));
     await patch(team.call, path, 0, patternOf(1000));
@@ -661,7 +661,7 @@ describe("An upload that ends midway", () => {
   });
 });
 
-test("The document describes each operation of tus, by its headers and statuses.", () => {
+test("The OpenAPI document describes the headers and statuses of each tus operation", () => {
   const described = document.paths as unknown as Record<
     string,
     Record<string, { parameters: { name: string }[]; responses: object }>
