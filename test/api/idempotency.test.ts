@@ -85,14 +85,14 @@ describe("A repeated Idempotency-Key", () => {
   test("replaces an upload whose Worker died ten minutes ago", async () => {
     const { world, team, send } = await setUp();
     const { id } = await send("text", "k");
-    await world.turnBack(id, "receiving");
+    await world.interrupt(id, "receiving");
     world.aheadMilliseconds += 9 * 60_000;
     expect((await send("text", "k")).code).toBe("idempotency_in_progress");
     world.aheadMilliseconds += 2 * 60_000;
     const second = await send("text", "k");
     expect(second.status).toBe(200);
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "deleting" }, { id: second.id }]);
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id: second.id, status: "completed" }]);
   });
 

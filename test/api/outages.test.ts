@@ -97,7 +97,7 @@ describe.each(routes)("$name", (route) => {
       }
     }
     await expectSound(team.teamId);
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     await expectSettled(team.teamId);
   });
 
@@ -164,7 +164,7 @@ describe("While the queue is down", () => {
     expect(status).toBe(200);
     expect(world.messages).toEqual([]);
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 
@@ -177,7 +177,7 @@ describe("While the queue is down", () => {
     const { status } = await must(world.ask("POST", path, { token: team.token }, { bindings: queueDown() }));
     expect(status).toBe(200);
     expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 });
@@ -188,7 +188,7 @@ test("an upload while R2 is down responds 503 and leaves nothing listed", async 
   const bindings = new ProxiedBindings(outageOf("R2"));
   expectUnavailable(await must(world.upload(team, await encodeForm("note.txt", "note"), {}, { bindings })));
   expect((await team.call("GET", "/docs/v1/uploads")).body.data).toEqual([]);
-  await world.heal([team.teamId]);
+  await world.recoverAll([team.teamId]);
   expect(await expectSettled(team.teamId)).toEqual([]);
   expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
 });

@@ -180,7 +180,7 @@ describe("Deleting a file", () => {
       i === 10 ? team.call("DELETE", `/docs/v1/uploads/${id}`) : put(team, id, [wave(16)]),
     );
     for (const { status } of answers) expect([200, 404]).toContain(status);
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toEqual([]);
     expect(await objectOf(team, id)).toBeNull();
   });
@@ -210,7 +210,7 @@ describe("Deleting a file", () => {
     gate.resolve();
     expect(await writing).toBe("dead");
     expect(await objectOf(team, id)).not.toBeNull();
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await objectOf(team, id)).toBeNull();
     expect(await expectSettled(team.teamId)).toEqual([]);
   });

@@ -3,12 +3,12 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { validateWebhookUrl } from "../../src/domain/events/webhook-url.ts";
 import { createSender } from "../../src/platform/sender.ts";
 import { realSystem } from "../../src/platform/system.ts";
-import { TAKEN } from "../support/deps.ts";
+import { ACCEPTED_REPLY } from "../support/deps.ts";
 import {
   atOnce,
   fieldsOf,
   newTeam,
-  refused,
+  rejected,
   startWorker,
   streamOf,
   type Team,
@@ -145,9 +145,13 @@ describe("A webhook", () => {
     ["with a signing secret", { secret: "whsec_x" }, "secret"],
     ["with a status", { status: "enabled" }, "status"],
   ])("%s is rejected, and the error names the field", async (_, json, path) => {
-    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json: { url: HOOK_URL, ...json } }), [
-      path,
-    ]);
+    await rejected(
+      team,
+      400,
+      "invalid_input",
+      () => team.call("POST", WEBHOOKS, { json: { url: HOOK_URL, ...json } }),
+      [path],
+    );
     expect((await team.call("GET", WEBHOOKS)).body.data).toEqual([]);
   });
 
@@ -222,7 +226,7 @@ describe("A signing secret", () => {
 describe("A test event", () => {
   test("is sent at once and signed, is not in the event log, and returns the response of the endpoint", async () => {
     const sent: { headers: Record<string, string>; body: string }[] = [];
-    const reply = { ...TAKEN, httpStatus: 418, body: "teapot", durationMilliseconds: 12 };
+    const reply = { ...ACCEPTED_REPLY, httpStatus: 418, body: "teapot", durationMilliseconds: 12 };
     const worker = startWorker((deps) => ({
       ...withoutJobs(deps),
       sender: {
@@ -316,11 +320,11 @@ describe("The deliveries of a webhook", () => {
     const { _id } = await create();
     const delivery = await createDelivery(_id);
     await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
-    await refused(team, 409, "webhook_disabled", () =>
+    await rejected(team, 409, "webhook_disabled", () =>
       team.call("POST", `/auth/v1/deliveries/${delivery._id}/redeliver`),
     );
     const json = { after: delivery.eventId };
-    await refused(team, 409, "webhook_disabled", () => team.call("POST", `${WEBHOOKS}/${_id}/replay`, { json }));
+    await rejected(team, 409, "webhook_disabled", () => team.call("POST", `${WEBHOOKS}/${_id}/replay`, { json }));
   });
 });
 
@@ -349,7 +353,7 @@ describe("A webhook URL", () => {
   test.each([...LOOPBACK_HOSTS, ...FORBIDDEN_HOSTS])("https://%s/ is rejected", async (host) => {
     expect(isAllowed(`https://${host}/`)).toBe(false);
     const json = { url: `https://${host}/` };
-    await refused(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json }), ["url"]);
+    await rejected(team, 400, "invalid_input", () => team.call("POST", WEBHOOKS, { json }), ["url"]);
   });
 
   test.each([

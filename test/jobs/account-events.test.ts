@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { CallOptions, Team } from "../support/client.ts";
+import { expectDelivered, expectOneEventPerChange, readEventLog } from "../support/event-log.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
-import { expectDelivered, expectTold, readTold } from "../support/told.ts";
 import { World } from "../support/world.ts";
 
 /*
@@ -93,10 +93,10 @@ test.each(Object.entries(changes))(
       await newWebhook(world, team);
       const { path, options } = await prepare(world, team);
       await world.ask(method, path, { token: team.token, ...options }, { bindings });
-      expectTold([], await readTold(team.teamId));
-      await world.heal([team.teamId]);
-      const events = await readTold(team.teamId);
-      expectTold([], events);
+      expectOneEventPerChange([], await readEventLog(team.teamId));
+      await world.recoverAll([team.teamId]);
+      const events = await readEventLog(team.teamId);
+      expectOneEventPerChange([], events);
       expectDelivered(events);
     };
     const faultless = new ProxiedBindings();

@@ -9,13 +9,13 @@ import type { Change } from "../support/deps.ts";
 import { countFaults, type FaultCounts, minRuns, selectFaults } from "../support/faults.ts";
 import {
   AFTER_PERMANENT_FAILURE,
-  type Ended,
+  deleteTeam,
   encodeForm,
   expectSettled,
   expectSound,
   type Form,
-  forget,
   must,
+  type Outcome,
   type Row,
   rowsOf,
   sha256,
@@ -74,7 +74,7 @@ async function runOnce<S, R>(
 }
 
 async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S, R>[]): Promise<void> {
-  await world.heal(runs.map(({ team }) => team.teamId));
+  await world.recoverAll(runs.map(({ team }) => team.teamId));
   for (const run of runs) {
     const { fault, call, team, listed } = run;
     const where = fault ? `${fault.failure} ${fault.moment} call ${fault.call}, ${call}` : "without a fault";
@@ -88,7 +88,7 @@ async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S,
     } catch (error) {
       throw new Error(`${where}: ${(error as Error).message}`, { cause: error });
     } finally {
-      await forget(team.teamId);
+      await deleteTeam(team.teamId);
     }
   }
 }
@@ -125,17 +125,17 @@ async function runEveryFault<S, R>(scenario: Scenario<S, R>): Promise<FaultCount
   return { ...countFaults(bindings, after, faults), calls: bindings.calls };
 }
 
-type Outcome = Ended<Answer>;
+type RequestOutcome = Outcome<Answer>;
 /** The statuses that a fault allows in addition to the status without a fault. */
 function failureStatuses(fault: Fault | undefined): (number | "dead")[] {
   if (!fault) return [];
   if (fault.failure === "death") return ["dead"];
   return [fault.failure === "permanent" ? AFTER_PERMANENT_FAILURE[0] : UNAVAILABLE[0]];
 }
-const status = (outcome: Outcome) => (outcome === "dead" ? "dead" : outcome.status);
+const status = (outcome: RequestOutcome) => (outcome === "dead" ? "dead" : outcome.status);
 
 /** After 200 the file exists. Otherwise it does not, unless its Worker died or `canExist`. It is never incomplete. */
-function verifyUpload(rows: Row[], digest: string, outcome: Outcome, canExist: boolean): void {
+function verifyUpload(rows: Row[], digest: string, outcome: RequestOutcome, canExist: boolean): void {
   if (status(outcome) === 200) expect(rows).toHaveLength(1);
   else if (status(outcome) === "dead" || canExist) expect(rows.length).toBeLessThanOrEqual(1);
   else expect(rows, `response ${status(outcome)}`).toEqual([]);
@@ -156,7 +156,10 @@ interface Prepared {
   digest: string;
 }
 
-function uploading(bytes: Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}): Scenario<Prepared, Outcome> {
+function uploading(
+  bytes: Uint8Array<ArrayBuffer>,
+  headers: Record<string, string> = {},
+): Scenario<Prepared, RequestOutcome> {
   const prepared = Promise.all([encodeForm("tone.m4a", bytes), sha256(bytes)]).then(([form, digest]) => ({
     form,
     digest,
@@ -169,7 +172,7 @@ function uploading(bytes: Uint8Array<ArrayBuffer>, headers: Record<string, strin
 }
 
 /** The response is this rejection or reports the fault, and no file exists. */
-function rejected(prepare: () => Promise<Form>, answer: number, change?: Change): Scenario<Form, Outcome> {
+function rejected(prepare: () => Promise<Form>, answer: number, change?: Change): Scenario<Form, RequestOutcome> {
   return {
     prepare,
     act: (world, team, form, bindings) => world.upload(team, form, {}, { bindings, change }),
@@ -184,7 +187,7 @@ function rejected(prepare: () => Promise<Form>, answer: number, change?: Change)
   };
 }
 
-function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scenario<string, Ended<number | null>> {
+function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scenario<string, Outcome<number | null>> {
   return {
     bytesLost: end === "bytes_missing",
     async prepare(world, team) {
@@ -207,12 +210,12 @@ function processing(bytes: Uint8Array<ArrayBuffer> | string, end: string): Scena
   };
 }
 
-const expectDeleted = (rows: Row[], outcome: Outcome, fault: Fault | undefined) => {
+const expectDeleted = (rows: Row[], outcome: RequestOutcome, fault: Fault | undefined) => {
   if (status(outcome) === 200) expect(rows).toEqual([]);
   else expect(failureStatuses(fault)).toContain(status(outcome));
 };
 
-const deleting: Scenario<string, Outcome> = {
+const deleting: Scenario<string, RequestOutcome> = {
   async prepare(world, team) {
     const id = await world.store(team, "note.txt", "note");
     await world.drain();
@@ -233,7 +236,7 @@ async function withWaveform(world: World, team: Team): Promise<string> {
 }
 
 /** After 200 the new waveform is returned. Otherwise the old or the new one is. */
-const settingWaveform: Scenario<string, { outcome: Outcome; found: number }> = {
+const settingWaveform: Scenario<string, { outcome: RequestOutcome; found: number }> = {
   prepare: withWaveform,
   async act(world, team, id, bindings) {
     const outcome = await world.ask("PUT", waveformOf(id), { token: team.token, ...peaks(-1) }, { bindings });
@@ -248,7 +251,7 @@ const settingWaveform: Scenario<string, { outcome: Outcome; found: number }> = {
   },
 };
 
-const deletingWithWaveform: Scenario<string, { outcome: Outcome; found: number }> = {
+const deletingWithWaveform: Scenario<string, { outcome: RequestOutcome; found: number }> = {
   prepare: withWaveform,
   async act(world, team, id, bindings) {
     const outcome = await deleting.act(world, team, id, bindings);
@@ -288,7 +291,9 @@ async function rowAppears(team: Team, upload: ProxiedBindings): Promise<string |
   }
 }
 
-function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { uploaded: Outcome; deleted: Outcome }> {
+function deletingWhileReceiving(
+  whose: "upload" | "delete",
+): Scenario<null, { uploaded: RequestOutcome; deleted: RequestOutcome }> {
   return {
     prepare: async () => null,
     async act(world, team, _, bindings) {
@@ -317,7 +322,7 @@ function deletingWhileReceiving(whose: "upload" | "delete"): Scenario<null, { up
   };
 }
 
-const reprocessing: Scenario<string, Outcome> = {
+const reprocessing: Scenario<string, RequestOutcome> = {
   async prepare(world, team) {
     const id = await world.store(team, "tone.m4a", tone);
     await world.drain();
@@ -332,7 +337,7 @@ const reprocessing: Scenario<string, Outcome> = {
 };
 
 /** The client always retries with the same key. */
-const withKey: Scenario<Prepared, { first: Outcome; second: Answer }> = {
+const withKey: Scenario<Prepared, { first: RequestOutcome; second: Answer }> = {
   prepare: uploading(tone).prepare,
   async act(world, team, { form }, bindings) {
     const headers = { "Idempotency-Key": "once" };
@@ -351,12 +356,12 @@ const withKey: Scenario<Prepared, { first: Outcome; second: Answer }> = {
 
 const DAY = 24 * 60 * 60 * 1000;
 
-const recovering: Scenario<Record<string, string>, Ended<Record<string, number>>> = {
+const recovering: Scenario<Record<string, string>, Outcome<Record<string, number>>> = {
   changesEveryTeam: true,
   async prepare(world, team) {
     const ids: Record<string, string> = {};
     for (const state of ["receiving", "pending", "processing", "deleting"]) {
-      ids[state] = await world.leave(team, state, -DAY);
+      ids[state] = await world.storeInterrupted(team, state, -DAY);
     }
     world.messages = [];
     await env.DB.batch([
@@ -406,7 +411,7 @@ const tooLarge = async (): Promise<Form> => {
 };
 const smallLimit: Change = (deps) => ({ ...deps, settings: { ...deps.settings, maxUploadBytes: 8.5 * 1024 * 1024 } });
 
-const lostCommit: Scenario<Prepared, Outcome> = {
+const lostCommit: Scenario<Prepared, RequestOutcome> = {
   ...uploading(tone),
   firstFault: (calls) => ({ call: calls.lastIndexOf("D1 batch") + 1, moment: "after", failure: "permanent" }),
   verify(rows, { result, state, fault }) {

@@ -6,7 +6,7 @@ import { type Fault, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer, Team } from "../support/client.ts";
 import { offsetOf } from "../support/tus.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
-import { type Ended, encodeForm, expectSettled, expectSound, must, sha256, World } from "../support/world.ts";
+import { encodeForm, expectSettled, expectSound, must, type Outcome, sha256, World } from "../support/world.ts";
 
 /*
  * Random sequences of steps by clients, the queue, the clock, and dying Workers for one team, compared with a model in
@@ -440,8 +440,8 @@ const append = (name: string, isInterrupted: boolean, deaths: fc.Arbitrary<Fault
           const wasOpen = !upload.isOld && !upload.isDeleted && !upload.isFinished;
           client.hasNoMemory = hasNoMemory;
           const bindings = new ProxiedBindings(...(fault ? [fault] : []));
-          const sent: Promise<Ended<Answer>> = isInterrupted
-            ? client.cut(from, to, bindings)
+          const sent: Promise<Outcome<Answer>> = isInterrupted
+            ? client.sendInterrupted(from, to, bindings)
             : client.send(from, to, bindings);
           const answer = await sent;
           client.hasNoMemory = false;
@@ -587,7 +587,7 @@ async function play(names: [string, Step][]): Promise<void> {
   await expectSound(stage.teamId);
   await stage.expectAgreement();
 
-  await stage.world.heal([stage.teamId]);
+  await stage.world.recoverAll([stage.teamId]);
   const rows = await expectSettled(stage.teamId, { world: stage.world });
   await stage.expectAgreement();
   expect(rows.map(({ id }) => id)).toEqual(stage.model.ids().reverse());

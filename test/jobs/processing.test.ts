@@ -542,7 +542,7 @@ describe("The content type of a file", () => {
     };
     await processFile(withBytes(deps, { setContentType }), job);
     expect(await env.BUCKET.head(key)).toBeNull();
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 

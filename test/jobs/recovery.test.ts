@@ -11,7 +11,7 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
-import { expectSettled, expectSound, forget, must, rowsOf, World } from "../support/world.ts";
+import { deleteTeam, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* The recovery job works on the rows of every team, so each test removes its own when it ends. */
 
@@ -27,7 +27,7 @@ const NOTHING = {
 
 const teams: Team[] = [];
 afterEach(async () => {
-  for (const { teamId } of teams.splice(0)) await forget(teamId);
+  for (const { teamId } of teams.splice(0)) await deleteTeam(teamId);
 });
 
 async function setUp(): Promise<{ world: World; team: Team }> {
@@ -87,7 +87,7 @@ const stepsThatFailed = ({ lines }: World) =>
 describe("an overdue file", () => {
   test.each(["receiving", "deleting"] as const)("loses its bytes and its row if it is %s", async (state) => {
     const { world, team } = await setUp();
-    await world.leave(team, state, -1);
+    await world.storeInterrupted(team, state, -1);
     await world.recover();
     expect(await expectSettled(team.teamId)).toEqual([]);
     expect(world.messages).toEqual([]);
@@ -95,7 +95,7 @@ describe("an overdue file", () => {
 
   test.each(["pending", "processing"] as const)("is sent to the queue again if it is %s", async (state) => {
     const { world, team } = await setUp();
-    const id = await world.leave(team, state, -1);
+    const id = await world.storeInterrupted(team, state, -1);
     await world.recover();
     expect(world.messages).toEqual([id]);
     const [row] = await rowsOf(team.teamId);
@@ -107,7 +107,7 @@ describe("an overdue file", () => {
 
   test.each(STATES)("stays unchanged until it is due while it is %s", async (state) => {
     const { world, team } = await setUp();
-    await world.leave(team, state, MINUTE);
+    await world.storeInterrupted(team, state, MINUTE);
     const before = await rowsOf(team.teamId);
     await world.recover();
     expect(await rowsOf(team.teamId)).toEqual(before);
@@ -133,7 +133,7 @@ describe("an overdue file", () => {
 
   test("is found by the cron trigger of the deployed Worker", async () => {
     const { world, team } = await setUp();
-    await world.leave(team, "deleting", -1);
+    await world.storeInterrupted(team, "deleting", -1);
     const ctx = createExecutionContext();
     await worker.scheduled(createScheduledController(), env, ctx);
     await waitOnExecutionContext(ctx);
@@ -144,7 +144,7 @@ describe("an overdue file", () => {
 describe("a run", () => {
   test("leaves nothing to do for the next run, and logs one line of counts", async () => {
     const { world, team } = await setUp();
-    for (const state of STATES) await world.leave(team, state, -1);
+    for (const state of STATES) await world.storeInterrupted(team, state, -1);
     const counts = { ...NOTHING, sent: 2, filesDeleted: 2 };
     expect(await world.recover()).toEqual(counts);
     const rows = await rowsOf(team.teamId);
@@ -160,7 +160,7 @@ describe("a run", () => {
   test("shares the work with a concurrent run", async () => {
     const { world, team } = await setUp();
     const left: string[] = [];
-    for (const state of [...STATES, ...STATES]) left.push(await world.leave(team, state, -1));
+    for (const state of [...STATES, ...STATES]) left.push(await world.storeInterrupted(team, state, -1));
     await Promise.all([world.recover(), world.recover()]);
     expect(world.messages.sort()).toEqual(left.filter((_, i) => i % 4 === 1 || i % 4 === 2).sort());
     await world.drain();
@@ -180,7 +180,7 @@ describe("a run", () => {
     ],
   ])("does everything else while %s is unavailable, and the rest later", async (_, change, failed) => {
     const { world, team } = await setUp();
-    for (const state of STATES) await world.leave(team, state, -1);
+    for (const state of STATES) await world.storeInterrupted(team, state, -1);
     const counts = await recover(change(world.deps()));
     expect(stepsThatFailed(world)).toEqual(expect.arrayContaining(failed));
     expect(counts).toMatchObject(
@@ -337,7 +337,7 @@ describe("a backlog", () => {
     await insertFinishedUploads(team.teamId, 12_000);
     await insertEvents(team.teamId, 40_000);
     await insertDeliveries(team.teamId, "f".repeat(24), 40_000);
-    const id = await world.leave(team, "pending", -1);
+    const id = await world.storeInterrupted(team, "pending", -1);
     const client = new Uploader(world, team, patternOf(1000));
     await must(client.create());
     await env.DB.prepare("update uploads set offset_bytes = size_bytes, due_at = ? where file_id = ?")

@@ -12,7 +12,7 @@ import { countFaults, type FaultCounts, minRuns, selectFaults } from "../support
 import { emptyStores } from "../support/stores.ts";
 import { offsetOf } from "../support/tus.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
-import { type Ended, expectSettled, must, rowsOf, sha256, World } from "../support/world.ts";
+import { expectSettled, must, type Outcome, rowsOf, sha256, World } from "../support/world.ts";
 
 /*
  * Crash points of resumable uploads: each scenario first runs without a fault, and then once per fault of its calls
@@ -81,7 +81,7 @@ async function expectSettledUpload({ client }: Run, isKept: boolean | undefined)
 }
 
 async function settle(scenario: Scenario, world: World, runs: Run[]): Promise<void> {
-  await world.heal(runs.map(({ client }) => client.team.teamId));
+  await world.recoverAll(runs.map(({ client }) => client.team.teamId));
   for (const run of runs) {
     const { isKept } = scenario;
     try {
@@ -214,7 +214,7 @@ async function fencingOff(
   from: number,
   older: ProxiedBindings | undefined,
   newer: () => Promise<unknown>,
-): Promise<{ older: Ended<Answer>; newer: unknown }> {
+): Promise<{ older: Outcome<Answer>; newer: unknown }> {
   const { body, sendRest, isRead } = slow(client.bytes.slice(from));
   const first = client.patch(from, body, {}, older);
   await Promise.race([isRead, first]);
@@ -305,7 +305,7 @@ const scenarios: [string, Scenario][] = [
         await create(client);
         await must(client.send(0, 1000));
       },
-      act: (client, bindings) => client.cut(1000, 2000, bindings),
+      act: (client, bindings) => client.sendInterrupted(1000, 2000, bindings),
       afterwards: resume,
       isKept: true,
     },
@@ -318,7 +318,7 @@ const scenarios: [string, Scenario][] = [
         await createWithSmallParts(client);
         await must(client.send(0, 500));
       },
-      act: (client, bindings) => client.cut(500, 1.5 * SMALL_PART_BYTES, bindings),
+      act: (client, bindings) => client.sendInterrupted(500, 1.5 * SMALL_PART_BYTES, bindings),
       afterwards: resumeAndCancel,
       isKept: false,
     },
@@ -346,7 +346,7 @@ const scenarios: [string, Scenario][] = [
       prepare: create,
       act(client, bindings) {
         client.hasNoMemory = true;
-        return client.cut(0, 200_000, bindings);
+        return client.sendInterrupted(0, 200_000, bindings);
       },
       afterwards: resume,
       isKept: true,
@@ -373,7 +373,7 @@ const scenarios: [string, Scenario][] = [
         await must(client.create());
         await must(client.send(0, 1000));
       },
-      act: (client, bindings) => client.silent(1000, 1500, 2000, bindings),
+      act: (client, bindings) => client.sendStalled(1000, 1500, 2000, bindings),
       afterwards: resume,
       isKept: true,
     },
@@ -385,7 +385,7 @@ const scenarios: [string, Scenario][] = [
       prepare: (client) => must(client.create()),
       act(client, bindings) {
         client.hasNoMemory = true;
-        return client.silent(0, 100_000, 200_000, bindings);
+        return client.sendStalled(0, 100_000, 200_000, bindings);
       },
       afterwards: resume,
       isKept: true,
@@ -585,7 +585,7 @@ describe("A fault at any call", () => {
 });
 
 const expectKept = async ({ world, team }: Uploader, bytes: Uint8Array<ArrayBuffer>) => {
-  for (let days = 0; days < 3; days++) await world.heal([team.teamId]);
+  for (let days = 0; days < 3; days++) await world.recoverAll([team.teamId]);
   const [row] = await rowsOf(team.teamId);
   expect([row?.status, row?.sha256]).toEqual(["completed", await sha256(bytes)]);
 };
@@ -682,7 +682,7 @@ describe("A connection that stalls", () => {
     client.hasNoMemory = hasNoMemory;
     const at = 5 * MEBIBYTE - 700;
     const bindings = new ProxiedBindings();
-    await must(client.silent(0, at, 5 * MEBIBYTE + 700, bindings));
+    await must(client.sendStalled(0, at, 5 * MEBIBYTE + 700, bindings));
     // One during the stall, one at the end.
     expect(bindings.calls.filter((call) => call === "R2 put")).toHaveLength(2);
     expect(await client.savedOffset()).toBe(5 * MEBIBYTE + 700);
@@ -694,7 +694,7 @@ describe("A connection that stalls", () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), small);
     await must(client.create());
-    world.isSilent = true;
+    world.isStalled = true;
     let hasSent = false;
     const body = new ReadableStream<Uint8Array>(
       {
@@ -787,8 +787,10 @@ describe("Two requests for one upload", () => {
     await expectKept(client, small);
   });
 
-  test.each<[string, (client: Uploader, bindings: ProxiedBindings, change: Change) => Promise<Ended<Answer>>, number]>([
-    ["a chunk", (client, bindings, change) => client.cut(0, 1000, bindings, change), 2000],
+  test.each<
+    [string, (client: Uploader, bindings: ProxiedBindings, change: Change) => Promise<Outcome<Answer>>, number]
+  >([
+    ["a chunk", (client, bindings, change) => client.sendInterrupted(0, 1000, bindings, change), 2000],
     [
       "the multipart id",
       (client, bindings, change) => client.patch(0, large.slice(), {}, bindings, change),
@@ -826,7 +828,7 @@ describe("Two requests for one upload", () => {
       expect(older).toMatchObject({ status: 409, code: "offset_mismatch" });
       expect(offsetOf(await must(client.head()))).toBe(700);
       await client.resume();
-      await world.heal([client.team.teamId]);
+      await world.recoverAll([client.team.teamId]);
       await expectSettledUpload({ client, where: "", result: null }, true);
     },
   );
@@ -846,7 +848,7 @@ describe("Two requests for one upload", () => {
       });
       expect(status(newer)).toBe(204);
       expect([404, 409]).toContain(status(older));
-      await world.heal([client.team.teamId]);
+      await world.recoverAll([client.team.teamId]);
       await expectSettledUpload({ client, where: "", result: null }, false);
     },
   );
@@ -874,7 +876,7 @@ describe("Two requests for one upload", () => {
     await expect(deleteFile(world.deps(), actor, id, { isReceiving: true })).rejects.toMatchObject({
       code: "not_found",
     });
-    await world.heal([team.teamId]);
+    await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 
@@ -892,7 +894,7 @@ describe("Two requests for one upload", () => {
     await createWithSmallParts(client);
     const { older } = await fencingOff(client, 0, undefined, () => must(client.ask("DELETE")));
     expect([404, 409]).toContain(status(older));
-    await world.heal([client.team.teamId]);
+    await world.recoverAll([client.team.teamId]);
     await expectSettledUpload({ client, where: "", result: null }, false);
   });
 });

@@ -1,27 +1,26 @@
 /*
- * The one proxy of the bindings. It lies between an invocation of the Worker and D1, R2 and the Queue, counts and records
- * every awaited call, and lets one of them fail, or the invocation be killed over it. It imports nothing, so that the
- * benchmarks can use it too.
+ * A proxy between an invocation of the Worker and its bindings: D1, R2 and queues. It counts and records every awaited
+ * call, and can make a call fail or kill the invocation. It imports nothing, so that the benchmarks can use it too.
  */
 
 /**
- * - `transient`: this call fails, with an error that Cloudflare says passes; tried again it succeeds.
- * - `permanent`: this call fails, with an error that no retry helps.
- * - `outage`: this call and all that follow fail, with transient errors.
- * - `death`: the Worker is killed. None of its code runs any more: no call is made and none comes back.
+ * - `transient`: this call fails with an error that Cloudflare documents as transient. A retry succeeds.
+ * - `permanent`: this call fails with an error that retries cannot fix.
+ * - `outage`: this call and all later ones fail with transient errors.
+ * - `death`: the Worker is killed. Its code stops: it makes no further call, and gets no result.
  */
 export const FAILURES = ["transient", "permanent", "outage", "death"] as const;
 
-/** After: the call took effect, and its answer was lost. */
+/** "after": the call took effect, but its result was lost. */
 export const MOMENTS = ["before", "after"] as const;
 
 export type BindingName = "D1" | "R2" | "Queue";
 
 export interface Fault {
-  /** The number of the call, from 1; of the calls to `binding` alone where that is named. */
+  /** The number of the call, from 1. Counts only the calls to `binding` if it is set. */
   call: number;
   moment: (typeof MOMENTS)[number];
-  /** `quoting`: like `outage`, permanent, and the error quotes all that the call was given. */
+  /** `quoting`: like `outage`, but with permanent errors that quote the arguments of the call. */
   failure: (typeof FAILURES)[number] | "quoting";
   binding?: BindingName;
 }
@@ -29,7 +28,7 @@ export interface Fault {
 /** Every call to the binding fails. */
 export const outageOf = (binding: BindingName): Fault => ({ binding, call: 1, moment: "before", failure: "outage" });
 
-/** The calls that have come back, as they are billed: what nobody waited for is not in yet. */
+/** The finished calls, as they are billed. Calls that nothing awaits are counted once they finish. */
 export interface Effects {
   /** Round trips to D1; a batch is one. */
   trips: number;
@@ -41,7 +40,7 @@ export interface Effects {
   messages: number;
 }
 
-/** SQL as it went to D1, with its parameters. */
+/** SQL as sent to D1, with its parameters. */
 export interface Sent {
   sql: string;
   parameters: unknown[];
@@ -51,7 +50,7 @@ export interface Sent {
 export interface Multipart {
   key: string;
   id: string;
-  /** D1 has its id. */
+  /** Whether its id is stored in D1. */
   isKnown: boolean;
 }
 
@@ -73,15 +72,15 @@ const PERMANENT: Record<BindingName, string> = {
   Queue: "Queue send failed: Forbidden",
 };
 
-let callsOfAll = 0;
+let totalCalls = 0;
 
-/** R2's methods that change nothing. */
+/** The methods of R2 that only read. */
 const READS = ["head", "get", "list"];
 
-// biome-ignore lint/suspicious/noExplicitAny: it stands for any method of a binding.
+// biome-ignore lint/suspicious/noExplicitAny: it is the type of any method of a binding.
 type Method = (...input: any[]) => unknown;
 
-/** The same object with some of its methods replaced. */
+/** Returns a proxy of the object with some of its methods replaced. */
 function replace<T extends object>(target: T, methods: Record<string, Method>): T {
   return new Proxy(target, {
     get(_, name) {
@@ -92,38 +91,38 @@ function replace<T extends object>(target: T, methods: Record<string, Method>): 
   });
 }
 
-/** Text for an error that quotes; bytes are left out. */
-const quoted = (given: unknown[]) =>
-  given.map((one) => `${JSON.stringify(one)} ${String(one)}`.slice(0, 10_000)).join();
+/** Quotes the arguments of a call in an error. */
+const quoted = (values: unknown[]) =>
+  values.map((value) => `${JSON.stringify(value)} ${String(value)}`.slice(0, 10_000)).join();
 
 export class ProxiedBindings {
-  /** What was called so far, in order: `D1 batch`. */
+  /** The calls so far, in order, such as `D1 batch`. */
   readonly calls: string[] = [];
-  /** The numbers of those that changed nothing: they read, or found nothing to change. */
+  /** The numbers of the calls that changed nothing. */
   readonly idle = new Set<number>();
   readonly effects: Effects = { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0 };
-  /** Every query that was prepared, and again with its parameters when they were bound. */
+  /** Every prepared query, and every query with its bound parameters. */
   readonly queries: Sent[] = [];
   /** The messages of each call to the queue. */
   readonly messages: unknown[][] = [];
   /** The keys of each deletion from the bucket. */
   readonly deletedKeys: string[][] = [];
-  /** Those that were begun, in a list that other invocations share. */
+  /** The multipart uploads that were created. Other invocations share the list. */
   multiparts: Multipart[] = [];
   /** Settles when the invocation is killed. */
   readonly death: Promise<"dead">;
-  /** The clock of those that share it, in milliseconds. */
+  /** The shared clock of the invocations, in milliseconds. */
   now = (): number => 0;
-  /** Is told of every call when it is made. */
+  /** Called with every call before it is sent. */
   onCall: (call: string) => unknown = () => undefined;
   #die: () => void = () => undefined;
   readonly #faults: Fault[];
-  /** Calls that have not come back, and the last one: how many there were of all invocations by then, and when. */
+  /** The number of unfinished calls, and the total count and time of the last call of all invocations. */
   #open = 0;
   #last = "";
-  /** The numbers of those before which all had come back, and nothing else was called and no time passed since. */
+  /** The numbers of the calls before which all others had finished, with no call of another invocation and no time in between. */
   readonly #following = new Set<number>();
-  #state: "well" | "outage" | "quoting" | "dead" = "well";
+  #state: "working" | "outage" | "quoting" | "dead" = "working";
   #failing: BindingName | undefined;
   readonly #statements = new WeakMap<object, { real: D1PreparedStatement; sent: Sent }>();
 
@@ -137,7 +136,7 @@ export class ProxiedBindings {
     });
   }
 
-  /** Whether a fault has begun that no retry helps. */
+  /** Whether a fault has occurred that retries cannot fix. */
   get isBroken(): boolean {
     return this.#faults.some(({ call, failure }) => call <= this.calls.length && failure !== "transient");
   }
@@ -152,9 +151,9 @@ export class ProxiedBindings {
   }
 
   /**
-   * Every fault at each call that was made, from one of them on, but for two that leave everything as another does. Of a
-   * call that changes nothing, an answer that is lost is a call that was never made. And a Worker that dies before a call
-   * has died after the one before, where nobody did anything in between.
+   * Yields every fault at each call from number `from`, except those that are equivalent to another. A lost result of a
+   * call that changes nothing is equivalent to a failure before the call. A death before a call is equivalent to a death
+   * after the previous one if nothing happened in between.
    */
   *everyFault(from = 1): Generator<Fault & { failure: (typeof FAILURES)[number] }> {
     for (let call = from; call <= this.calls.length; call++) {
@@ -169,7 +168,7 @@ export class ProxiedBindings {
     this.#die();
   }
 
-  /** The environment with its bindings behind this proxy. */
+  /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
     const { DB, BUCKET, JOBS, WEBHOOKS } = env;
     const wrapped = { DB: this.database(DB), BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) };
@@ -185,10 +184,10 @@ export class ProxiedBindings {
   ): Promise<T> {
     if (this.isDead) return new Promise<never>(() => undefined);
     const call = this.calls.push(`${binding} ${name}`);
-    if (this.#open === 0 && this.#last === `${callsOfAll} ${this.now()}`) this.#following.add(call);
-    this.#last = `${++callsOfAll} ${this.now()}`;
+    if (this.#open === 0 && this.#last === `${totalCalls} ${this.now()}`) this.#following.add(call);
+    this.#last = `${++totalCalls} ${this.now()}`;
     this.onCall(`${binding} ${name}`);
-    if (this.#state !== "well" && (this.#failing ?? binding) === binding) {
+    if (this.#state !== "working" && (this.#failing ?? binding) === binding) {
       throw new Error(this.#state === "quoting" ? `Failed: ${quoted(given)}` : TRANSIENT[binding]);
     }
     const fault = this.#faults.find((one) => (one.binding ?? binding) === binding && one.call === this.#countFor(one));
@@ -219,7 +218,7 @@ export class ProxiedBindings {
     throw new Error((failure === "permanent" ? PERMANENT : TRANSIENT)[binding]);
   }
 
-  /** A round trip to D1. What it cost is told by its results. */
+  /** Sends a round trip to D1, and adds the costs that its results report. */
   async #query<R extends Pick<D1Result, "meta">>(name: string, given: Sent[], work: () => Promise<R[]>): Promise<R[]> {
     const send = async () => {
       const results = await work();
@@ -243,7 +242,7 @@ export class ProxiedBindings {
   database(database: D1Database): D1Database {
     const statement = (real: D1PreparedStatement, sent: Sent): D1PreparedStatement => {
       this.queries.push(sent);
-      // D1's own `first` and `raw` tell no cost. Drizzle too reads the rows of a batch in this way.
+      // D1's own `first` and `raw` report no cost. Drizzle also reads the rows of a batch like this.
       const all = async (name: string) =>
         (await this.#query(name, [sent], async () => [await real.all()]))[0] as D1Result;
       const rows = async (name: string) => (await all(name)).results as Record<string, unknown>[];
@@ -260,18 +259,18 @@ export class ProxiedBindings {
       this.#statements.set(proxied, { real, sent });
       return proxied;
     };
-    const known = (one: D1PreparedStatement) => {
-      const found = this.#statements.get(one);
-      if (!found) throw new Error("A batch holds a query that another database prepared.");
-      return found;
+    const recordOf = (statement: D1PreparedStatement) => {
+      const record = this.#statements.get(statement);
+      if (!record) throw new Error("A batch contains a query that another database prepared.");
+      return record;
     };
     return replace(database, {
       prepare: (sql: string) => statement(database.prepare(sql), { sql, parameters: [] }),
       batch: (statements: D1PreparedStatement[]) =>
         this.#query(
           "batch",
-          statements.map((one) => known(one).sent),
-          () => database.batch(statements.map((one) => known(one).real)),
+          statements.map((one) => recordOf(one).sent),
+          () => database.batch(statements.map((one) => recordOf(one).real)),
         ),
     });
   }
@@ -312,9 +311,9 @@ export class ProxiedBindings {
       },
       createMultipartUpload: (key: string, options?: R2MultipartOptions) =>
         count("createMultipartUpload", [key, options], async () => {
-          const begun = await bucket.createMultipartUpload(key, options);
-          this.multiparts.push({ key, id: begun.uploadId, isKnown: false });
-          return upload(begun);
+          const created = await bucket.createMultipartUpload(key, options);
+          this.multiparts.push({ key, id: created.uploadId, isKnown: false });
+          return upload(created);
         }),
       resumeMultipartUpload: (key: string, id: string) => upload(bucket.resumeMultipartUpload(key, id)),
     });

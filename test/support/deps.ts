@@ -17,12 +17,18 @@ export const compose =
 
 type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & { WEBHOOKS?: Queue | undefined };
 
-/** What a receiver answers that takes everything. */
-export const TAKEN: Reply = { httpStatus: 200, error: null, retryAfter: null, body: "ok", durationMilliseconds: 1 };
-/** Nothing leaves the machine. */
-const sender: Sender = { post: async () => TAKEN };
+/** The response of a webhook endpoint that accepts everything. */
+export const ACCEPTED_REPLY: Reply = {
+  httpStatus: 200,
+  error: null,
+  retryAfter: null,
+  body: "ok",
+  durationMilliseconds: 1,
+};
+/** Sends nothing, so that no request leaves the machine. */
+const sender: Sender = { post: async () => ACCEPTED_REPLY };
 
-/** What the domain needs, with D1, R2 and the Queue replaced. */
+/** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBindings): Deps {
   return {
     ...deps,
@@ -34,11 +40,11 @@ export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBin
   };
 }
 
-/** A queue that takes messages and delivers none. */
+/** A queue that accepts messages and delivers none. */
 export const sink = { send: async () => {}, sendBatch: async () => {} } as unknown as Queue;
 
 const nowhere = { send: async () => {}, sendAll: async () => {} };
-/** Messages go nowhere, and nothing leaves the machine: for tests that need no processing. */
+/** Discards messages and webhook requests, for tests that need no processing. */
 export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,

@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import type { Row } from "./world.ts";
 
-/* What must hold of a team's events: each change is told by exactly one, and each webhook gets each once. */
+/* Invariants of a team's event log: each change has exactly one event, and each webhook gets each event once. */
 
 export const hasEnded = ({ status }: Row) => status === "completed" || status === "failed";
 export const isHidden = ({ status }: Row) => status === "receiving" || status === "deleting";
@@ -11,8 +11,8 @@ type Counts = Record<string, number>;
 
 type Subject = { id: string; version: number };
 
-/** What the two checks below look at, to be read in one batch with all else that is looked at: each trip takes time. */
-export const toldQueries = (teamId: string): D1PreparedStatement[] =>
+/** Queries for both assertions below. A caller can add them to its own batch, because each round trip takes time. */
+export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
   [
     // The deletion of a user also records the revocation of the user's keys.
     `select subject_id, type, count(*) as count from (
@@ -31,11 +31,11 @@ export const toldQueries = (teamId: string): D1PreparedStatement[] =>
      where w.team_id = ? and w.types is null and w.status = 'enabled'`,
   ].map((sql) => env.DB.prepare(sql).bind(teamId));
 
-/** What they find now. */
-export const readTold = async (teamId: string): Promise<unknown[][]> =>
-  (await env.DB.batch(toldQueries(teamId))).map(({ results }) => results);
+/** Returns the current results of `eventLogQueries`. */
+export const readEventLog = async (teamId: string): Promise<unknown[][]> =>
+  (await env.DB.batch(eventLogQueries(teamId))).map(({ results }) => results);
 
-/** How many events of each type there are of each subject. */
+/** Counts the events of each subject by type. */
 function countsOf(rows: unknown[]): Map<string, Counts> {
   const counts = new Map<string, Counts>();
   for (const { subject_id: id, type, count } of rows as { subject_id: string; type: string; count: number }[]) {
@@ -44,13 +44,13 @@ function countsOf(rows: unknown[]): Map<string, Counts> {
   return counts;
 }
 
-/** Of a team's files, by what `toldQueries` found. */
-export function expectTold(files: Row[], [counted = [], users, keys, webhooks]: unknown[][]): void {
-  const told = countsOf(counted);
-  const gone = new Set(told.keys());
+/** Asserts that the results of `eventLogQueries` contain one event per change. `files` are the team's rows. */
+export function expectOneEventPerChange(files: Row[], [counted = [], users, keys, webhooks]: unknown[][]): void {
+  const countsById = countsOf(counted);
+  const deletedIds = new Set(countsById.keys());
   const of = (id: string, ...types: string[]) => {
-    gone.delete(id);
-    return types.map((type) => told.get(id)?.[type] ?? 0);
+    deletedIds.delete(id);
+    return types.map((type) => countsById.get(id)?.[type] ?? 0);
   };
   for (const file of files) {
     const [uploaded, deleted] = of(file.id, "file.uploaded", "file.deleted");
@@ -60,10 +60,10 @@ export function expectTold(files: Row[], [counted = [], users, keys, webhooks]: 
       "file.failed",
       "file.reprocessed",
     );
-    if (isHidden(file)) expect(deleted, `a hidden file (${file.status}) is told of to its end`).toBe(uploaded);
+    if (isHidden(file)) expect(deleted, `a hidden file (${file.status}) has both events or none`).toBe(uploaded);
     else {
       expect([uploaded, deleted], `a file that is ${file.status}`).toEqual([1, 0]);
-      expect(completed + failed, `ends of a file that is ${file.status}`).toBe(reprocessed + Number(hasEnded(file)));
+      expect(completed + failed, `results of a file that is ${file.status}`).toBe(reprocessed + Number(hasEnded(file)));
     }
   }
   for (const user of users as Subject[]) {
@@ -77,20 +77,20 @@ export function expectTold(files: Row[], [counted = [], users, keys, webhooks]: 
     const [created, updated = 0, disabled = 0] = of(hook.id, "webhook.created", "webhook.updated", "webhook.disabled");
     expect([created, updated + disabled], "a webhook").toEqual([1, hook.version]);
   }
-  for (const id of gone) {
-    const counts = told.get(id) ?? {};
+  for (const id of deletedIds) {
+    const counts = countsById.get(id) ?? {};
     const count = (...verbs: string[]) =>
       Object.entries(counts).reduce((sum, [type, n]) => sum + (verbs.includes(type.split(".")[1] ?? "") ? n : 0), 0);
-    // The key of a login begins with the user's event, and may be revoked.
-    const begun = counts["apikey.revoked"] && !counts["apikey.created"] ? 1 : count("uploaded", "created");
-    expect([begun, count("deleted", "revoked")], `what is gone: ${JSON.stringify(counts)}`).toEqual([1, 1]);
+    // The key of a login has no `apikey.created` event, but may have been revoked.
+    const created = counts["apikey.revoked"] && !counts["apikey.created"] ? 1 : count("uploaded", "created");
+    expect([created, count("deleted", "revoked")], `a deleted record: ${JSON.stringify(counts)}`).toEqual([1, 1]);
   }
 }
 
-/** Each event after the creation of a webhook has exactly one delivery to it, and that has ended. */
+/** Asserts that each event since the creation of a webhook has one delivery to it, which has ended. */
 export function expectDelivered([, , , , deliveries]: unknown[][]): void {
   const open = (deliveries as { status: string | null; due_at: number | null }[]).filter(
     ({ status, due_at }) => due_at !== null || (status !== "succeeded" && status !== "failed"),
   );
-  expect(open, "events that are not delivered").toEqual([]);
+  expect(open, "undelivered events").toEqual([]);
 }

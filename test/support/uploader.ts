@@ -7,13 +7,13 @@ import { ProxiedBindings } from "./bindings.ts";
 import type { Answer, Team } from "./client.ts";
 import type { Change, Deps } from "./deps.ts";
 import { idOf, locationOf, offsetOf, RESUMABLE, tusHeaders } from "./tus.ts";
-import { type Ended, must, type World } from "./world.ts";
+import { must, type Outcome, type World } from "./world.ts";
 
 type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
 const BYTES = { "Content-Type": "application/offset+octet-stream" };
 
-/** Bytes that are of no known type, and not everywhere the same. */
+/** Returns bytes that vary, and have no known type. */
 export function patternOf(size: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(size);
   for (let i = 0; i < 251; i++) bytes[i] = i;
@@ -25,7 +25,7 @@ export class Uploader {
   readonly world: World;
   readonly team: Team;
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** The isolate has no memory left for parts. */
+  /** Whether the isolate has no memory left for parts. */
   hasNoMemory = false;
   path = "";
   id = "";
@@ -44,14 +44,14 @@ export class Uploader {
     body?: Body,
     bindings = new ProxiedBindings(),
     other?: Change,
-  ): Promise<Ended<Answer>> {
+  ): Promise<Outcome<Answer>> {
     const path = method === "POST" ? RESUMABLE : this.path;
     const options = { token: this.team.token, headers: tusHeaders(headers), ...(body && { body }) };
-    const starved = (deps: Deps) => ({
+    const withoutMemory = (deps: Deps) => ({
       ...deps,
       bytes: createByteStore(bindings.bucket(env.BUCKET), deps.system, new MemoryBudget(0)),
     });
-    const change = this.hasNoMemory ? starved : other;
+    const change = this.hasNoMemory ? withoutMemory : other;
     const answer = await this.world.ask(method, path, options, { bindings, change });
     if (answer !== "dead" && answer.headers.has("Upload-Offset")) {
       expect(offsetOf(answer), "a reported offset does not decrease").toBeGreaterThanOrEqual(this.reportedOffset);
@@ -60,8 +60,8 @@ export class Uploader {
     return answer;
   }
 
-  /** With so many first bytes. */
-  async create(bindings?: ProxiedBindings, firstBytes = 0): Promise<Ended<Answer>> {
+  /** Creates the upload with its first `firstBytes` bytes. */
+  async create(bindings?: ProxiedBindings, firstBytes = 0): Promise<Outcome<Answer>> {
     const body = this.bytes.slice(0, firstBytes);
     const headers = { ...BYTES, "Upload-Length": `${this.bytes.length}`, "Content-Length": `${firstBytes}` };
     const answer = await this.ask("POST", headers, firstBytes > 0 ? body : undefined, bindings);
@@ -69,53 +69,53 @@ export class Uploader {
     return answer;
   }
 
-  head(bindings?: ProxiedBindings): Promise<Ended<Answer>> {
+  head(bindings?: ProxiedBindings): Promise<Outcome<Answer>> {
     return this.ask("HEAD", {}, undefined, bindings);
   }
 
-  send(from: number, to: number, bindings?: ProxiedBindings): Promise<Ended<Answer>> {
+  send(from: number, to: number, bindings?: ProxiedBindings): Promise<Outcome<Answer>> {
     const body = this.bytes.slice(from, to);
     return this.patch(from, body, { "Content-Length": `${body.length}` }, bindings);
   }
 
-  /** The line breaks at `to`. */
-  cut(from: number, to: number, bindings?: ProxiedBindings, change?: Change): Promise<Ended<Answer>> {
+  /** Sends the bytes until the connection is interrupted at `to`. */
+  sendInterrupted(from: number, to: number, bindings?: ProxiedBindings, change?: Change): Promise<Outcome<Answer>> {
     const body = this.bytes.slice(from, to);
     let hasSent = false;
-    const broken = new ReadableStream<Uint8Array>({
+    const interrupted = new ReadableStream<Uint8Array>({
       pull(controller) {
         if (hasSent) controller.error(new Error("Network connection lost."));
         else controller.enqueue(body);
         hasSent = true;
       },
     });
-    return this.patch(from, broken, { "Content-Length": `${this.bytes.length - from}` }, bindings, change);
+    return this.patch(from, interrupted, { "Content-Length": `${this.bytes.length - from}` }, bindings, change);
   }
 
-  /** The line goes silent at `at`, goes on once that is saved, and breaks at `to`. */
-  async silent(from: number, at: number, to: number, bindings = new ProxiedBindings()): Promise<Ended<Answer>> {
-    const pieces = [this.bytes.slice(from, at), this.bytes.slice(at, to)];
+  /** Sends bytes over a connection that stalls at `at`, continues once those are saved, and is interrupted at `to`. */
+  async sendStalled(from: number, at: number, to: number, bindings = new ProxiedBindings()): Promise<Outcome<Answer>> {
+    const chunks = [this.bytes.slice(from, at), this.bytes.slice(at, to)];
     let isOver = false;
     const body = new ReadableStream<Uint8Array>(
       {
         pull: async (controller) => {
-          const { looks } = this.world;
-          // One that has failed reads the body and throws it away: it looks for no silence, and saves nothing.
-          for (let turns = 0; turns < 20 && this.world.looks === looks; turns++) await realSystem.sleep(0);
-          if (pieces.length === 1 && this.world.looks === looks) isOver = true;
-          while (pieces.length === 1 && !isOver && !bindings.isDead && (await this.savedOffset()) < at) {
+          const { stallChecks } = this.world;
+          // A failed request discards the body. It neither checks for stalls nor saves bytes.
+          for (let turns = 0; turns < 20 && this.world.stallChecks === stallChecks; turns++) await realSystem.sleep(0);
+          if (chunks.length === 1 && this.world.stallChecks === stallChecks) isOver = true;
+          while (chunks.length === 1 && !isOver && !bindings.isDead && (await this.savedOffset()) < at) {
             await realSystem.sleep(1);
           }
-          const piece = pieces.shift();
-          if (piece) controller.enqueue(piece);
+          const chunk = chunks.shift();
+          if (chunk) controller.enqueue(chunk);
           else controller.error(new Error("Network connection lost."));
         },
       },
       { highWaterMark: 0 },
     );
-    this.world.isSilent = true;
+    this.world.isStalled = true;
     return this.patch(from, body, {}, bindings).finally(() => {
-      this.world.isSilent = false;
+      this.world.isStalled = false;
       isOver = true;
     });
   }
@@ -129,15 +129,15 @@ export class Uploader {
     return this.ask("PATCH", { ...BYTES, "Upload-Offset": `${from}`, ...headers }, body, bindings, change);
   }
 
-  /** Goes on from where the upload stands until it is complete. */
+  /** Resumes the upload until it is complete. */
   async resume(): Promise<void> {
-    for (let tries = 0; tries < 5; tries++) {
+    for (let attempt = 0; attempt < 5; attempt++) {
       const answer = await must(this.head());
       expect(answer.status).toBe(200);
       if (this.reportedOffset === this.bytes.length) return;
       const { status, text } = await must(this.send(this.reportedOffset, this.bytes.length));
       expect(status, text).toBe(204);
     }
-    throw new Error("The upload does not come to its end.");
+    throw new Error("The upload is not complete after five attempts.");
   }
 }

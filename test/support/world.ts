@@ -14,21 +14,21 @@ import type { Reply } from "../../src/platform/sender.ts";
 import { realSystem, type System } from "../../src/platform/system.ts";
 import { type Multipart, ProxiedBindings } from "./bindings.ts";
 import { type Answer, type CallOptions, createCall, form, foundTeam, type Team } from "./client.ts";
-import { type Change, type Deps, readDeps, TAKEN, withBindings } from "./deps.ts";
+import { ACCEPTED_REPLY, type Change, type Deps, readDeps, withBindings } from "./deps.ts";
+import { eventLogQueries, expectDelivered, expectOneEventPerChange, hasEnded, isHidden } from "./event-log.ts";
 import { OPERATOR } from "./harness.ts";
-import { expectDelivered, expectTold, hasEnded, isHidden, toldQueries } from "./told.ts";
 
 /*
- * A `World` is all that is outside of an invocation of the Worker: a clock that a test sets ahead, a queue that delivers
- * when a test says so. D1 and R2 are the real ones; each invocation may have them behind a `ProxiedBindings` of its own,
- * which fails a call or kills the invocation.
+ * A `World` is everything outside of an invocation of the Worker: a clock that a test advances, and queues that deliver
+ * when a test says so. D1 and R2 are real. Each invocation can have its own `ProxiedBindings`, which make a call fail or
+ * kill the invocation.
  */
 
-/** What a client is answered when a binding fails for now, and for good. */
+/** The response when a binding fails with a transient error, and with a permanent one. */
 export const UNAVAILABLE = [503, "unavailable"] as const;
 export const AFTER_PERMANENT_FAILURE = [500, "internal"] as const;
 
-// One app and one Drizzle for all invocations, as in an isolate: building routes and SQL takes longer than a request.
+// One app and one Drizzle for all invocations, as in an isolate, because building routes and SQL takes longer than a request.
 const dependencies = new WeakMap<object, Deps>();
 const app = createApp((_, ctx) => dependencies.get(ctx) as Deps);
 const currentDatabase = new AsyncLocalStorage<D1Database>();
@@ -43,10 +43,10 @@ function database(): D1Database {
   return current;
 }
 
-/** What an invocation came to: its answer, or nothing where it died. */
-export type Ended<T> = T | "dead";
+/** The result of an invocation, or "dead" if the invocation died. */
+export type Outcome<T> = T | "dead";
 
-export interface Line extends LogFields {
+export interface LogLine extends LogFields {
   level: string;
   event: string;
 }
@@ -66,7 +66,7 @@ export async function encodeForm(
   return { contentType, body: new Uint8Array(await encoded.arrayBuffer()) };
 }
 
-/** A message of a webhook, as it was posted. */
+/** A request to a webhook endpoint. */
 export interface Post {
   url: string;
   headers: Record<string, string>;
@@ -75,7 +75,7 @@ export interface Post {
   at: number;
 }
 
-/** A message of a webhook, and the time it arrives (milliseconds). */
+/** A queue message of a webhook, and the time it arrives (milliseconds). */
 export interface WebhookMessage extends WebhookJob {
   at: number;
 }
@@ -85,43 +85,43 @@ interface Invocation {
   change?: Change | undefined;
 }
 
-/** For an invocation that can't die. */
-export async function must<T>(ended: Promise<Ended<T>>): Promise<T> {
-  const answer = await ended;
+/** Returns the result of an invocation that cannot die. */
+export async function must<T>(outcome: Promise<Outcome<T>>): Promise<T> {
+  const answer = await outcome;
   if (answer === "dead") throw new Error("The invocation died.");
   return answer;
 }
 
 export class World {
   readonly #startedAt = realSystem.now();
-  /** How far the world's clock has gone. It stands still otherwise: how long a test takes does not matter in it. */
+  /** How far the world's clock is ahead. It does not run, so that the duration of a test does not matter. */
   aheadMilliseconds = 0;
-  /** File ids of the messages that wait to be delivered, in the order they were sent. */
+  /** File ids of the waiting messages, in the order they were sent. */
   messages: string[] = [];
-  /** The teams that they name. */
+  /** The teams of the files. */
   readonly #teams = new Map<string, string>();
-  readonly lines: Line[] = [];
-  /** The lines of its clients have gone silent. */
-  isSilent = false;
-  /** How often requests have looked whether a line has. */
-  looks = 0;
-  /** All multipart uploads that were begun in R2. */
+  readonly lines: LogLine[] = [];
+  /** Whether the connections of clients have stalled. */
+  isStalled = false;
+  /** The number of stall checks of requests. */
+  stallChecks = 0;
+  /** All multipart uploads that were created in R2. */
   readonly multiparts: Multipart[] = [];
   /** The messages in the queue of webhooks. */
   webhookMessages: WebhookMessage[] = [];
   /** The requests to webhook endpoints, and the response to each. */
   readonly posts: Post[] = [];
-  answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => TAKEN;
-  /** In place of the secrets of the environment, where a test rotates them. */
+  answer: (post: Post) => Partial<Reply> | Promise<Partial<Reply>> = () => ACCEPTED_REPLY;
+  /** Replaces the secrets of the environment, so that a test can rotate them. */
   secrets: Secrets | undefined;
 
   readonly system: System = {
     ...realSystem,
     now: () => this.#startedAt + this.aheadMilliseconds,
-    // Time passes at once, and whatever else is under way gets its turn. A request that waits for bytes waits for them.
+    // The clock advances immediately, and other work gets its turn. The stall check waits, unless the connection stalls.
     sleep: async (milliseconds) => {
-      if (milliseconds === STALL_CHECK_MILLISECONDS) this.looks += 1;
-      if (milliseconds === STALL_CHECK_MILLISECONDS && !this.isSilent) return new Promise<never>(() => undefined);
+      if (milliseconds === STALL_CHECK_MILLISECONDS) this.stallChecks += 1;
+      if (milliseconds === STALL_CHECK_MILLISECONDS && !this.isStalled) return new Promise<never>(() => undefined);
       this.aheadMilliseconds += Math.ceil(milliseconds);
       await realSystem.sleep(0);
     },
@@ -144,7 +144,7 @@ export class World {
     },
   } as unknown as Queue;
 
-  /** What one invocation depends on. Its `waitUntil` goes to `after`. */
+  /** Returns the dependencies of one invocation. `after` gets the promises of `waitUntil`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
     bindings.now = this.system.now;
@@ -153,7 +153,7 @@ export class World {
       ...(this.secrets && { secrets: this.secrets }),
       system: this.system,
       log: (level, event, fields) => {
-        // Its own copy: what is dead says nothing either.
+        // A dead invocation logs nothing.
         if (!bindings.isDead) this.lines.push({ level, event, ...fields });
       },
     };
@@ -161,7 +161,7 @@ export class World {
       post: async (url, headers, body) => {
         const post = { url, headers, body, at: this.system.now() };
         this.posts.push(post);
-        return { ...TAKEN, ...(await this.answer(post)) };
+        return { ...ACCEPTED_REPLY, ...(await this.answer(post)) };
       },
     };
     const { DB, BUCKET } = env;
@@ -169,13 +169,13 @@ export class World {
     return { ...withBindings(deps, bindings.wrap({ DB, BUCKET, ...queues })), sender };
   }
 
-  /** One request, with all that goes on after its answer. */
+  /** Sends one request, and awaits the work that continues after its response. */
   async ask(
     method: string,
     path: string,
     options: CallOptions = {},
     { bindings = new ProxiedBindings(), change = (deps) => deps }: Invocation = {},
-  ): Promise<Ended<Answer>> {
+  ): Promise<Outcome<Answer>> {
     const afters: Promise<unknown>[] = [];
     const after = (work: Promise<unknown>) => void afters.push(work);
     const ctx = { waitUntil: after, passThroughOnException: () => undefined, props: {} } as unknown as ExecutionContext;
@@ -184,7 +184,7 @@ export class World {
       dependencies.set(ctx, change(deps));
       const answer = await send(method, path, options);
       if (!bindings.hasFailedPermanently) {
-        expect(answer.status, "a transient failure of a binding is never a bug of ours").not.toBe(500);
+        expect(answer.status, "a transient error of a binding is not a bug").not.toBe(500);
       }
       await Promise.all(afters);
       return answer;
@@ -195,13 +195,13 @@ export class World {
     bindings: ProxiedBindings,
     after: ((work: Promise<unknown>) => void) | undefined,
     work: (deps: Deps) => Promise<T>,
-  ): Promise<Ended<T>> {
+  ): Promise<Outcome<T>> {
     const deps = { ...this.deps(bindings, after), db: sharedDb };
-    const ended = currentDatabase.run(bindings.database(env.DB), () => work(deps));
-    return Promise.race([ended, bindings.death]);
+    const result = currentDatabase.run(bindings.database(env.DB), () => work(deps));
+    return Promise.race([result, bindings.death]);
   }
 
-  /** The same of an invocation that nothing happens to. */
+  /** Sends one request without a fault. */
   readonly call = (method: string, path: string, options?: CallOptions): Promise<Answer> =>
     must(this.ask(method, path, options));
 
@@ -215,49 +215,49 @@ export class World {
     return this.ask("POST", "/docs/v1/uploads", options, invocation);
   }
 
-  /** An upload that nothing happens to, and its message. @returns the file's id */
+  /** Uploads a file without a fault, and enqueues its message. @returns the file's id */
   async store(team: Team, name: string, bytes: Uint8Array<ArrayBuffer> | string): Promise<string> {
     const { status, id } = await must(this.upload(team, await encodeForm(name, bytes)));
     expect(status).toBe(200);
     return id;
   }
 
-  /** A file with its bytes, left in a state, and due so long from now. */
-  async leave(team: Team, state: string, dueInMilliseconds: number): Promise<string> {
+  /** Stores a file, and interrupts it in a state. @returns the file's id */
+  async storeInterrupted(team: Team, state: string, dueInMilliseconds: number): Promise<string> {
     const id = await this.store(team, "note.txt", `left ${state}`);
-    await this.turnBack(id, state, dueInMilliseconds);
+    await this.interrupt(id, state, dueInMilliseconds);
     return id;
   }
 
-  /** Makes a stored file what it would be had its upload, job or deletion stopped in that state. */
-  async turnBack(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
+  /** Changes a stored file as if its upload, job or deletion had died in that state. */
+  async interrupt(id: string, state: string, dueInMilliseconds = 0): Promise<void> {
     this.messages = this.messages.filter((message) => message !== id);
-    // What is being received knows nothing of its bytes; what is hidden has not been told of, or to its end.
+    // A file that is being received has no facts about its bytes. The events of a hidden file are incomplete.
     const unknown = state === "receiving" ? ", size_bytes = null, sha256 = null, etag = null" : "";
-    const untold = state === "receiving" || state === "deleting";
+    const hasNoEvents = state === "receiving" || state === "deleting";
     await env.DB.batch([
       env.DB.prepare(
         `update files set status = ?1, due_at = ?2, lease_ends_at = iif(?1 = 'processing', ?2, null)${unknown} where id = ?3`,
       ).bind(state, this.system.now() + dueInMilliseconds, id),
-      env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(untold)),
+      env.DB.prepare("delete from events where subject_id = ? and ?").bind(id, Number(hasNoEvents)),
     ]);
   }
 
   /**
-   * Delivers one message to a consumer. Answers the seconds after which it wants the message again, null where it is
-   * done with it. A message whose consumer died is for the caller to deliver again, or to forget.
+   * Delivers one message to a consumer. The caller may redeliver a message whose consumer died.
+   * @returns the seconds after which the consumer wants the message again, or null if it acknowledged the message
    */
-  deliver(fileId: string, bindings?: ProxiedBindings, queue = "stowage-jobs"): Promise<Ended<number | null>> {
+  deliver(fileId: string, bindings?: ProxiedBindings, queue = "stowage-jobs"): Promise<Outcome<number | null>> {
     return this.#handle({ fileId, teamId: this.#teams.get(fileId) ?? "" }, queue, bindings);
   }
 
   /** Delivers one message of a webhook, with the same result. */
-  deliverWebhook({ teamId, webhookId }: WebhookJob, bindings?: ProxiedBindings): Promise<Ended<number | null>> {
+  deliverWebhook({ teamId, webhookId }: WebhookJob, bindings?: ProxiedBindings): Promise<Outcome<number | null>> {
     return this.#handle({ teamId, webhookId }, "stowage-webhooks", bindings);
   }
 
-  async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Ended<number | null>> {
-    let again: number | null = null;
+  async #handle(body: Job, queue: string, bindings = new ProxiedBindings()): Promise<Outcome<number | null>> {
+    let retrySeconds: number | null = null;
     const message = {
       id: "1",
       timestamp: new Date(this.system.now()),
@@ -265,22 +265,22 @@ export class World {
       body,
       ack: () => undefined,
       retry: (options?: QueueRetryOptions) => {
-        again = options?.delaySeconds ?? 0;
+        retrySeconds = options?.delaySeconds ?? 0;
       },
     };
     const batch = { queue, messages: [message] } as unknown as MessageBatch;
     return this.#invoke(bindings, undefined, async (deps) => {
       await receiveJobs(batch, deps.log, (job) => handleJob(deps, queue, job));
-      return again;
+      return retrySeconds;
     });
   }
 
-  /** Delivers what waits, and what is sent meanwhile; what wants to be tried again is, after its delay. */
+  /** Delivers the waiting messages, and those that are sent in the meantime, and retries each after its delay. */
   async drain(): Promise<void> {
     for (let next = this.messages.shift(); next !== undefined; next = this.messages.shift()) {
-      const again = await this.deliver(next);
-      if (typeof again === "number") {
-        this.aheadMilliseconds += again * 1000;
+      const retrySeconds = await this.deliver(next);
+      if (typeof retrySeconds === "number") {
+        this.aheadMilliseconds += retrySeconds * 1000;
         this.messages.push(next);
       }
     }
@@ -292,17 +292,19 @@ export class World {
       const next = this.webhookMessages.reduce((first, message) => (message.at < first.at ? message : first));
       this.webhookMessages.splice(this.webhookMessages.indexOf(next), 1);
       this.aheadMilliseconds += Math.max(0, next.at - this.system.now());
-      const again = await this.deliverWebhook(next);
-      if (typeof again === "number") this.webhookMessages.push({ ...next, at: this.system.now() + again * 1000 });
+      const retrySeconds = await this.deliverWebhook(next);
+      if (typeof retrySeconds === "number") {
+        this.webhookMessages.push({ ...next, at: this.system.now() + retrySeconds * 1000 });
+      }
     }
   }
 
-  async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Ended<Recovered>> {
+  async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
     return this.#invoke(bindings, undefined, (deps) => recover(deps, limits));
   }
 
-  /** The bindings are well again and days go by, with recovery at work, until nothing is left to do. */
-  async heal(teamIds: string[]): Promise<void> {
+  /** Lets days pass without faults, and runs the recovery job until nothing is unfinished. */
+  async recoverAll(teamIds: string[]): Promise<void> {
     for (let day = 0; day < 10; day++) {
       this.aheadMilliseconds += 25 * 60 * 60 * 1000;
       await this.drain();
@@ -333,7 +335,7 @@ export interface Row {
   version: number;
 }
 
-export const IN_TRANSIT = ["receiving", "pending", "processing", "deleting"];
+const UNFINISHED_STATES = ["receiving", "pending", "processing", "deleting"];
 
 export async function rowsOf(teamId: string): Promise<Row[]> {
   const { results } = await env.DB.prepare("select * from files where team_id = ? order by id").bind(teamId).all<Row>();
@@ -342,16 +344,16 @@ export async function rowsOf(teamId: string): Promise<Row[]> {
 
 async function hasUnfinished(teamIds: string[]): Promise<boolean> {
   for (let i = 0; i < teamIds.length; i += 90) {
-    const some = teamIds.slice(i, i + 90);
-    const teams = `team_id in (${some.map((_, at) => `?${at + 1}`).join()})`;
-    const found = await env.DB.prepare(
-      `select 1 from files where ${teams} and status in ('${IN_TRANSIT.join("','")}')
+    const batch = teamIds.slice(i, i + 90);
+    const teams = `team_id in (${batch.map((_, at) => `?${at + 1}`).join()})`;
+    const row = await env.DB.prepare(
+      `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from uploads where ${teams}
        union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
     )
-      .bind(...some)
+      .bind(...batch)
       .first();
-    if (found) return true;
+    if (row) return true;
   }
   return false;
 }
@@ -360,7 +362,7 @@ export async function sha256(bytes: ArrayBuffer | Uint8Array): Promise<string> {
   return Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
 }
 
-/** SHA-256 by etag, which R2 takes from the bytes: each content, and each way to cut it into parts, is read once. */
+/** SHA-256 by etag, which depends only on the bytes and their parts, so that each content is read once. */
 const digests = new Map<string, string>();
 
 async function digestOf(object: R2Object | undefined): Promise<string | undefined> {
@@ -376,53 +378,55 @@ async function digestOf(object: R2Object | undefined): Promise<string | undefine
 
 type FileId = { file_id: string };
 
-/** Everything that must hold of a team at any moment, whatever died; unless the test itself took bytes away. @returns its rows */
+/**
+ * Asserts the invariants of a team, which hold at any moment, whatever died. Set `bytesLost` if the test itself removed
+ * bytes. @returns the rows of the team's files
+ */
 export async function expectSound(
   teamId: string,
-  { whole = false, bytesLost = false, hasUploads = true, isDelivered = false } = {},
+  { checkBytes = false, bytesLost = false, hasUploads = true, isDelivered = false } = {},
 ): Promise<Row[]> {
-  // The objects first: whatever is there now has had its row before.
+  // List the objects first, because a row is always inserted before its object.
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
-  const [found, uploads, parts, [usage], ...told] = (
+  const [rows, uploads, parts, [usage], ...eventLog] = (
     await env.DB.batch<Record<string, unknown>>([
       of("select * from files where team_id = ? order by id"),
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
-      // A part tells no team: its upload does.
+      // A part has no team, but its upload has one.
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
       of("select files, bytes from team_usage where team_id = ?"),
-      ...toldQueries(teamId),
+      ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
-  const rows: Row[] = found;
   expect(parts, "parts without an upload").toEqual([]);
-  if (!hasUploads) expect(uploads, "uploads that are left").toEqual([]);
+  if (!hasUploads) expect(uploads, "remaining uploads").toEqual([]);
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
   const withWaveform = rows.filter((row) => row.waveform_writing_since !== null);
   const keys = new Set([...rows.map(keyOf), ...withWaveform.map(({ id }) => `${teamId}/${id}/waveform`)]);
-  const stashes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
+  const partialParts = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
-    objects.filter(({ key }) => !keys.has(key) && !stashes.some((prefix) => key.startsWith(prefix))),
+    objects.filter(({ key }) => !keys.has(key) && !partialParts.some((prefix) => key.startsWith(prefix))),
     "objects without a row",
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const counted = rows.filter((row) => row.reserved_bytes > 0).length;
   expect(usage ?? { files: 0, bytes: 0 }, "team_usage is the sum of the rows").toEqual({ files: counted, bytes });
-  expectTold(rows, told);
-  if (isDelivered) expectDelivered(told);
+  expectOneEventPerChange(rows, eventLog);
+  if (isDelivered) expectDelivered(eventLog);
   for (const row of rows) {
     if (!hasEnded(row)) {
-      expect(row.due_at, `a file ${row.status} has a fate`).not.toBeNull();
+      expect(row.due_at, `a file that is ${row.status} is due`).not.toBeNull();
     }
     if (isHidden(row) || bytesLost) continue;
     const object = objects.find(({ key }) => key === keyOf(row));
     expect([object?.size, object?.etag], "a listed file has its bytes").toEqual([row.size_bytes, row.etag]);
-    if (whole) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
+    if (checkBytes) expect(await digestOf(object), "a listed file has exactly its bytes").toBe(row.sha256);
   }
   return rows;
 }
 
-/** Every multipart upload of the team is over whose id its row knew: R2 itself gives up one that nobody knows of. */
+/** Asserts that every multipart upload with an id in D1 is over. R2 itself removes the others. */
 async function expectNoMultipart({ multiparts }: World, teamId: string): Promise<void> {
   for (const { key, id, isKnown } of multiparts) {
     if (!isKnown || !key.startsWith(`${teamId}/`)) continue;
@@ -431,26 +435,26 @@ async function expectNoMultipart({ multiparts }: World, teamId: string): Promise
   }
 }
 
-/** What must hold once the bindings are well and recovery has run: every row has come to an end. */
+/** Asserts that no file is unfinished, once the bindings work again and the recovery job has run. */
 export async function expectSettled(
   teamId: string,
   { bytesLost = false, world }: { bytesLost?: boolean; world?: World } = {},
 ): Promise<Row[]> {
-  // Where days have gone by, which only a world knows, uploads are forgotten too.
+  // If days have passed in a world, uploads have also been deleted.
   const rows = await expectSound(teamId, {
-    ...{ whole: true, bytesLost },
+    ...{ checkBytes: true, bytesLost },
     ...(world && { hasUploads: false, isDelivered: true }),
   });
   if (world) await expectNoMultipart(world, teamId);
   expect(
     rows.filter((row) => !hasEnded(row)).map(({ status }) => status),
-    "files without an end",
+    "unfinished files",
   ).toEqual([]);
   return rows;
 }
 
-/** The team's objects, rows and keys, gone: room for the next run. */
-export async function forget(teamId: string): Promise<void> {
+/** Deletes the team's objects and rows, to keep the database small for the next run. */
+export async function deleteTeam(teamId: string): Promise<void> {
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
   if (objects.length > 0) await env.BUCKET.delete(objects.map(({ key }) => key));
   await env.DB.batch(
