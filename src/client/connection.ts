@@ -5,13 +5,21 @@ import { type RetryPolicy, waitToRetry } from "./retrying.ts";
 const TIMEOUT_MILLISECONDS = 60_000;
 const PAGE_ITEMS = 100;
 
+export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
+
 export interface StowageOptions {
   /** The URL of the service, such as `https://stowage.example.workers.dev`. */
   url: string;
   /** An API key or the operator token. Without one, you can only log in. */
   key?: string | undefined;
   /** How often a request is retried after a transient error. Default: 4. */
-  retries?: number;
+  maxRetries?: number;
+  /** Milliseconds that an attempt may take, except uploads and downloads. Default: 60,000. */
+  timeout?: number;
+  /** Headers to add to each request to the service. */
+  headers?: Record<string, string>;
+  /** Replaces the global `fetch`. Progress is then reported only after each request. */
+  fetch?: FetchFunction;
   /** Called before each retry, with the error and the number of earlier retries. */
   onRetry?: (error: StowageError, attempt: number) => void;
 }
@@ -44,6 +52,8 @@ export interface Page<T> {
 export interface List<T> extends AsyncIterable<T> {
   /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
   page(next?: string): Promise<Page<T>>;
+  /** Returns the first items, at most `limit`. */
+  toArray(options: { limit: number }): Promise<T[]>;
 }
 
 type DataOf<A> = A extends { data: infer D } ? D : never;
@@ -54,30 +64,33 @@ interface Sent extends CallOptions {
   body?: NonNullable<RequestInit["body"]>;
   /** Whether the request may run twice. By default the method decides. */
   isIdempotent?: boolean;
-  /** No timeout by default: file transfers may take long. */
-  timeoutMilliseconds?: number;
+  /** File transfers have no timeout: they may take long. */
+  hasTimeout?: boolean;
 }
 
 /** Sends requests to one service with one token. */
 export class Connection {
   readonly url: string;
   readonly retryPolicy: RetryPolicy;
-  readonly #key: string | undefined;
+  /** The headers of each request to the service. */
+  readonly headers: Record<string, string>;
+  /** Undefined for the global `fetch`. */
+  readonly fetch: FetchFunction | undefined;
+  readonly #timeoutMilliseconds: number;
 
-  constructor({ url, key, retries = 4, onRetry }: StowageOptions) {
+  constructor({ url, key, maxRetries = 4, onRetry, timeout, headers, fetch }: StowageOptions) {
     const parsed = URL.canParse(url) ? new URL(url) : undefined;
     // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
     if (!parsed || !/^https?:$/.test(parsed.protocol))
       throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
     this.url = (parsed.origin + parsed.pathname).replace(/\/+$/, "");
-    this.retryPolicy = { retries, onRetry };
-    this.#key = key;
-    // Throws if the key can't be a header, instead of failing each request.
-    new Headers(this.authorization);
-  }
-
-  get authorization(): Record<string, string> {
-    return this.#key === undefined ? {} : { Authorization: `Bearer ${this.#key}` };
+    this.retryPolicy = { retries: maxRetries, onRetry };
+    this.fetch = fetch;
+    this.#timeoutMilliseconds = timeout ?? TIMEOUT_MILLISECONDS;
+    // Throws if a value can't be a header, instead of failing each request. Unifies the case of the names.
+    const merged = new Headers(headers);
+    if (key !== undefined) merged.set("Authorization", `Bearer ${key}`);
+    this.headers = Object.fromEntries(merged);
   }
 
   /** Calls a route with JSON. */
@@ -107,7 +120,8 @@ export class Connection {
         return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
       });
     };
-    return { page, [Symbol.asyncIterator]: () => itemsOf(page) };
+    const iterate = () => itemsOf(page);
+    return { page, toArray: ({ limit }) => firstOf(iterate(), limit), [Symbol.asyncIterator]: iterate };
   }
 
   /**
@@ -117,16 +131,19 @@ export class Connection {
    */
   async send<T>(
     target: string,
-    { isIdempotent, timeoutMilliseconds, signal, ...init }: Sent,
+    { isIdempotent, hasTimeout = false, signal, ...init }: Sent,
     read: (response: Response) => T | Promise<T>,
   ): Promise<T> {
     const isService = target.startsWith("/");
     const url = isService ? this.url + target : target;
-    const headers = { ...(isService && this.authorization), ...init.headers };
+    const headers = new Headers(isService ? this.headers : undefined);
+    for (const [name, value] of Object.entries(init.headers ?? {})) headers.set(name, value);
+    const timeoutMilliseconds = hasTimeout ? this.#timeoutMilliseconds : undefined;
+    const limits = { signal, timeoutMilliseconds, read, fetch: this.fetch ?? globalThis.fetch };
     const mayRepeat = isIdempotent ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
     for (let attempt = 0; ; attempt++) {
       try {
-        return await attemptOnce(url, { ...init, headers }, { signal, timeoutMilliseconds, read });
+        return await attemptOnce(url, { ...init, headers }, limits);
       } catch (error) {
         // An earlier attempt deleted it, and only the response was lost.
         const isDeleted = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
@@ -151,10 +168,20 @@ export class Connection {
       ...json,
       headers: json ? { "Content-Type": "application/json", ...headers } : headers,
       signal,
-      timeoutMilliseconds: TIMEOUT_MILLISECONDS,
+      hasTimeout: true,
     };
     return this.send(target, init, read);
   }
+}
+
+async function firstOf<T>(items: AsyncIterable<T>, limit: number): Promise<T[]> {
+  const found: T[] = [];
+  if (limit <= 0) return found;
+  for await (const item of items) {
+    found.push(item);
+    if (found.length >= limit) break;
+  }
+  return found;
 }
 
 async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undefined> {
@@ -183,12 +210,13 @@ interface Attempt<T> {
   signal: AbortSignal | undefined;
   timeoutMilliseconds: number | undefined;
   read(response: Response): T | Promise<T>;
+  fetch: FetchFunction;
 }
 
 async function attemptOnce<T>(
   url: string,
   init: RequestInit,
-  { signal, timeoutMilliseconds, read }: Attempt<T>,
+  { signal, timeoutMilliseconds, read, fetch }: Attempt<T>,
 ): Promise<T> {
   const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
   const stop = AbortSignal.any(signal ? [signal, ...limits] : limits);

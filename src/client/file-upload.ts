@@ -1,7 +1,9 @@
 import type { DetailedError, UploadOptions as TusOptions } from "tus-js-client";
 import type { CallOptions, Connection } from "./connection.ts";
 import { connectionError, errorOf, StowageError } from "./errors.ts";
+import { fetchStack } from "./fetch-stack.ts";
 import { waitToRetry } from "./retrying.ts";
+import { openSource, type Source, type UploadSource } from "./upload-source.ts";
 
 /** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
 export const RESUMABLE_BYTES = 8 * 1000 * 1000;
@@ -12,8 +14,10 @@ const STALL_MILLISECONDS = 120_000;
 const FORM = "/docs/v1/uploads";
 
 export interface UploadOptions extends CallOptions {
-  /** The name to store. Default: the name of the File, or "file" for a Blob. */
+  /** The name to store. Default: the name of the File or path, otherwise "file". */
   name?: string;
+  /** The number of bytes. Required for a stream. */
+  size?: number;
   /** Smallest size of a resumable upload. In browsers, only resumable uploads report progress. Default: 8,000,000. */
   resumableFromBytes?: number;
   /** Reports progress. */
@@ -26,20 +30,23 @@ export interface UploadOptions extends CallOptions {
    * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
    * detected only with `sha256`. If the upload no longer exists, a new one starts.
    */
-  resumeFrom?: string | undefined;
+  resumeUrl?: string | undefined;
   /** Called with the upload URL once it is known. The URL contains a secret. */
-  onResumable?: (url: string) => void;
+  onResumeUrl?: (url: string) => void;
 }
 
 /** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
 export const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
 
 /** Uploads a file, by its size as a form or as a resumable upload. @returns its id */
-export async function sendFile(connection: Connection, file: Blob, options: UploadOptions = {}): Promise<string> {
-  if (typeof file?.arrayBuffer !== "function" || typeof file.slice !== "function")
-    throw new TypeError("upload takes a Blob or File. In Node, fs.openAsBlob(path) opens a file as one.");
+export async function sendFile(
+  connection: Connection,
+  input: UploadSource,
+  options: UploadOptions = {},
+): Promise<string> {
   options.signal?.throwIfAborted();
-  const name = options.name ?? ("name" in file ? String(file.name) : "file");
+  const file = await openSource(input, options.size);
+  const name = options.name ?? file.name ?? "file";
   const { resumableFromBytes = RESUMABLE_BYTES } = options;
   const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
   const id = location.slice(location.lastIndexOf("/") + 1);
@@ -51,10 +58,10 @@ function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-async function sendForm(connection: Connection, file: Blob, name: string, options: UploadOptions): Promise<string> {
+async function sendForm(connection: Connection, file: Source, name: string, options: UploadOptions): Promise<string> {
   const body = new FormData();
   // Read it before fetch: an unreadable file must not look like a connection error, and inside fetch it crashes Node 24.
-  body.append("file", new Blob([await file.arrayBuffer()]), name);
+  body.append("file", new Blob([await (await file.slice(0, file.size)).arrayBuffer()]), name);
   options.onProgress?.(0, file.size);
   const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
   const { signal } = options;
@@ -73,9 +80,9 @@ async function sendForm(connection: Connection, file: Blob, name: string, option
 
 async function sendResumable(
   connection: Connection,
-  file: Blob,
+  file: Source,
   name: string,
-  { onProgress, sha256, resumeFrom, onResumable, signal }: UploadOptions,
+  { onProgress, sha256, resumeUrl, onResumeUrl, signal }: UploadOptions,
 ): Promise<string> {
   const { Upload } = await import("tus-js-client");
   // The signal may have aborted during the import, before anything listened to it.
@@ -89,8 +96,8 @@ async function sendResumable(
     let isRunning = false;
     const restartStallTimer = () => {
       clearTimeout(stallTimer);
-      // Aborted requests may still report progress.
-      if (!isRunning) return;
+      // Aborted requests may still report progress. A given fetch reports none, so it has its own timeouts.
+      if (!isRunning || connection.fetch) return;
       stallTimer = setTimeout(() => {
         upload.abort();
         onError(connectionError(url, new Error("it stopped responding")));
@@ -133,17 +140,18 @@ async function sendResumable(
         stop(final);
       }
     };
-    const upload = new Upload(file as File, {
+    const upload = new Upload(new Blob() as File, {
       endpoint: url,
-      uploadUrl: resumeFrom === undefined ? null : connection.url + pathOf(resumeFrom),
-      headers: connection.authorization,
+      uploadUrl: resumeUrl === undefined ? null : connection.url + pathOf(resumeUrl),
+      headers: connection.headers,
       metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
-      chunkSize: CHUNK_BYTES,
+      chunkSize: Math.min(CHUNK_BYTES, file.maxSliceBytes ?? CHUNK_BYTES),
       // We retry, because the library ignores Retry-After.
       retryDelays: null,
       storeFingerprintForResuming: false,
-      ...nodeReader(stop),
-      onUploadUrlAvailable: () => call(() => onResumable?.(upload.url ?? "")),
+      fileReader: readerOf(file, connection.fetch !== undefined, stop),
+      ...(connection.fetch && { httpStack: fetchStack(connection.fetch) }),
+      onUploadUrlAvailable: () => call(() => onResumeUrl?.(upload.url ?? "")),
       onProgress: (sent, total) => {
         restartStallTimer();
         call(() => onProgress?.(sent, total));
@@ -199,20 +207,27 @@ function asTransientConflict(error: StowageError): StowageError {
   return new StowageError("upload_locked", error.message, { status: 423, requestId: error.requestId });
 }
 
-/** Lets tus-js-client read a Blob in Node, as a stream. Browsers need neither, so Node's module is looked up at run time. */
-function nodeReader(onError: (error: unknown) => void): Pick<TusOptions, "fileReader"> {
-  const stream = globalThis.process?.getBuiltinModule?.("node:stream");
-  if (!stream) return {};
-  const slice = async (file: Blob, start: number, end: number) => {
-    const part = file.slice(start, end);
+/**
+ * Lets tus-js-client read the file. Its requests take Blobs in browsers, and streams in Node, whose module is looked up at
+ * run time.
+ */
+function readerOf(
+  file: Source,
+  isFetch: boolean,
+  onError: (error: unknown) => void,
+): NonNullable<TusOptions["fileReader"]> {
+  const stream = isFetch ? undefined : globalThis.process?.getBuiltinModule?.("node:stream");
+  const slice = async (start: number, end: number) => {
+    const part = await file.slice(start, end).catch((error) => {
+      // The library would report it as a connection error, which is retried.
+      onError(error);
+      throw error;
+    });
+    const done = end >= file.size;
+    if (!stream) return { value: part, done };
     const value = stream.Readable.fromWeb(part.stream() as Parameters<typeof stream.Readable.fromWeb>[0]);
     value.on("error", onError);
-    return { value: Object.assign(value, { size: part.size }), done: end >= file.size };
+    return { value: Object.assign(value, { size: part.size }), done };
   };
-  const openFile = async (file: Blob) => ({
-    size: file.size,
-    slice: (start: number, end: number) => slice(file, start, end),
-    close: () => {},
-  });
-  return { fileReader: { openFile } };
+  return { openFile: async () => ({ size: file.size, slice, close: () => {} }) };
 }

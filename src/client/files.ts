@@ -3,6 +3,7 @@ import type { CallOptions, Connection, List } from "./connection.ts";
 import { StowageError } from "./errors.ts";
 import { sendFile, type UploadOptions } from "./file-upload.ts";
 import { sleep } from "./retrying.ts";
+import type { UploadSource } from "./upload-source.ts";
 
 const MIN_POLL_MILLISECONDS = 100;
 const MAX_POLL_MILLISECONDS = 2000;
@@ -17,10 +18,11 @@ export class Files {
   }
 
   /**
-   * Uploads a file: below 8 MB as a form, above as a resumable upload.
-   * @returns its id. The service processes the file afterwards; `waitFor` waits for that
+   * Uploads a Blob, a File, the path of a file (in Node), or a stream with its `size`: below 8 MB as a form, above as a
+   * resumable upload.
+   * @returns its id. The service processes the file afterwards; `waitUntilProcessed` waits for that
    */
-  async upload(file: Blob, options?: UploadOptions): Promise<{ id: string }> {
+  async upload(file: UploadSource, options?: UploadOptions): Promise<{ id: string }> {
     return { id: await sendFile(this.#connection, file, options) };
   }
 
@@ -34,7 +36,7 @@ export class Files {
   }
 
   /** Waits until the file is processed. Check `status` and `failure`: processing may have failed. */
-  async waitFor(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
+  async waitUntilProcessed(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileMetadata"]> {
     for (let delay = MIN_POLL_MILLISECONDS; ; delay = Math.min(delay * 1.2, MAX_POLL_MILLISECONDS)) {
       const file = await this.get(id, { signal });
       if (file.status === "completed" || file.status === "failed") return file;
@@ -43,14 +45,14 @@ export class Files {
   }
 
   /** Returns a signed URL, which opens the file without a token. It expires in `expiresIn` seconds; default 3600. */
-  async sign(id: string, { expiresIn, signal }: CallOptions & { expiresIn?: number } = {}): Promise<string> {
+  async createSignedUrl(id: string, { expiresIn, signal }: CallOptions & { expiresIn?: number } = {}): Promise<string> {
     const query = { expiresIn };
     return (await this.#connection.call("GET /docs/v1/uploads/{id}", { id, query, signal })).signedUrl;
   }
 
   /** Returns a response whose body is the file, starting at byte `from`. */
   async download(id: string, { from = 0, signal }: CallOptions & { from?: number } = {}): Promise<Response> {
-    const url = await this.sign(id, { signal });
+    const url = await this.createSignedUrl(id, { signal });
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
     return this.#connection.send(url, { headers, signal }, (response) => response);
   }

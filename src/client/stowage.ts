@@ -7,11 +7,12 @@ import { Links } from "./links.ts";
 import { Uploads } from "./uploads.ts";
 
 export type { UserFilters } from "./accounts.ts";
-export type { CallOptions, List, Page, StowageOptions } from "./connection.ts";
+export type { CallOptions, FetchFunction, List, Page, StowageOptions } from "./connection.ts";
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
 export { RESUMABLE_BYTES, type UploadOptions } from "./file-upload.ts";
 export type { FileFilters } from "./files.ts";
+export type { UploadSource } from "./upload-source.ts";
 
 export type ApiKey = Schemas["ApiKey"];
 export type Delivery = Schemas["Delivery"];

@@ -21,8 +21,9 @@ const SAMPLES: Record<string, string> = {
   replayEvents: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
   redeliver: "const delivery = await stowage.webhooks.redeliver(id);",
   listFiles: 'for await (const file of stowage.files.list({ status: "failed" })) console.log(file.originalName);',
-  uploadFile: "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitFor(id);",
-  signFile: "const address = await stowage.files.sign(id, { expiresIn: 600 });",
+  uploadFile:
+    "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitUntilProcessed(id);",
+  signFile: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",
   deleteFile: "await stowage.files.delete(id);",
   getFileMetadata: "const { audio } = await stowage.files.get(id);",
   reprocessFile: "await stowage.files.reprocess(id);",
@@ -33,8 +34,8 @@ const SAMPLES: Record<string, string> = {
   revokeLink: "await stowage.links.revoke(id);",
   listUnfinishedUploads: "for await (const upload of stowage.uploads.list()) console.log(upload.offset, upload.size);",
   createResumableUpload:
-    "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumable: (address) => {},\n});",
-  appendToResumableUpload: "const { id } = await stowage.files.upload(file, { resumeFrom: address });",
+    "const { id } = await stowage.files.upload(file, {\n  onProgress: (sent, total) => {},\n  onResumeUrl: (uploadUrl) => {},\n});",
+  appendToResumableUpload: "const { id } = await stowage.files.upload(file, { resumeUrl: uploadUrl });",
   deleteResumableUpload: "await stowage.uploads.cancel(uploadUrl);",
   listEvents: 'for await (const event of stowage.events.follow({ type: "file.completed" })) console.log(event);',
   getEvent: "const event = await stowage.events.get(id);",

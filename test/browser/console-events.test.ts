@@ -21,7 +21,7 @@ describe("Event log", () => {
     const team = await newTeam();
     const { stowage } = team;
     const file = await stowage.files.upload(new File(["<b>text</b>"], "<b>مقابلة 🎧.txt"));
-    await stowage.files.waitFor(file.id);
+    await stowage.files.waitUntilProcessed(file.id);
     const web = await stowage.keys.create({ name: "Web player" });
     await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: PASSWORD });
     const { page } = await openConsole(openPage, { path: "/events", team });
@@ -164,7 +164,7 @@ describe("Event page", () => {
   test("links to the events before and after it", async ({ openPage, problems }) => {
     const team = await newTeam();
     const { id } = await team.stowage.files.upload(new File(["text"], "one.txt"));
-    await team.stowage.files.waitFor(id);
+    await team.stowage.files.waitUntilProcessed(id);
     await team.stowage.files.delete(id);
     const [deleted, , uploaded] = await latest(team, 3);
     const { page } = await openConsole(openPage, { path: `/events/${uploaded}`, team });

@@ -6,7 +6,7 @@ const sound = sample("tone-vbr.mp3");
 
 async function createSignedUrl(): Promise<string> {
   const team = await newTeam();
-  return team.stowage.files.sign(await upload(team, "tone.mp3", sound));
+  return team.stowage.files.createSignedUrl(await upload(team, "tone.mp3", sound));
 }
 
 describe("Signed URL", () => {

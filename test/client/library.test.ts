@@ -3,6 +3,7 @@ import { appendFileSync, mkdtempSync, openAsBlob, rmSync, writeFileSync } from "
 import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Readable } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
 import { SignatureError } from "../../src/client/signatures.ts";
 import { type Page, type StoredFile, Stowage, StowageError } from "../../src/client/stowage.ts";
@@ -32,7 +33,7 @@ describe("files", () => {
     expect(progress.at(-1)).toBe(size);
     expect(progress).toEqual(progress.toSorted((a, b) => a - b));
     expect(progress.length).toBeGreaterThan(requests - 1);
-    const file = await stowage.files.waitFor(id);
+    const file = await stowage.files.waitUntilProcessed(id);
     expect(file).toMatchObject({ status: "completed", size, originalName: "naïve name.bin" });
     expect(file.sha256).toBe(await sha256(bytes));
     const whole = await stowage.files.download(id);
@@ -60,10 +61,10 @@ describe("files", () => {
     await expect(wrong.files.waveform(id)).rejects.toMatchObject({ code: "token_invalid" });
   });
 
-  test.each(["completed", "failed"])("waitFor resolves when the file is %s", async (status) => {
+  test.each(["completed", "failed"])("waitUntilProcessed resolves when the file is %s", async (status) => {
     const statuses = ["pending", "processing", status].map((status) => json(200, { data: { status } }));
     const service = await scripted(...statuses);
-    expect(await new Stowage({ url: service.url }).files.waitFor("1")).toEqual({ status });
+    expect(await new Stowage({ url: service.url }).files.waitUntilProcessed("1")).toEqual({ status });
     expect(service.requests).toHaveLength(3);
     service.close();
   });
@@ -77,6 +78,10 @@ describe("files", () => {
     const some = await collect(stowage.files.list({ limit: 2, name: "a" }));
     expect(some.map((file) => file.originalName)).toEqual(["a1.txt", "a2.txt", "a3.txt"]);
     expect(await collect(stowage.files.list({ limit: 1 }), 2)).toHaveLength(2);
+    for (const limit of [0, 1, 3, 9]) {
+      const found = await stowage.files.list({ limit: 2 }).toArray({ limit });
+      expect(found.map((file) => file.originalName)).toEqual(names.toReversed().slice(0, limit));
+    }
   });
 
   test("a list can be iterated twice", async () => {
@@ -87,11 +92,61 @@ describe("files", () => {
     expect(await collect(list)).toHaveLength(1);
   });
 
-  test("an upload of anything but a Blob fails with an error that names the remedy", async () => {
-    for (const path of ["song.mp3", undefined, Buffer.from("la")]) {
-      const upload = new Stowage({ url }).files.upload(path as unknown as Blob);
-      await expect(upload).rejects.toThrow("In Node, fs.openAsBlob(path) opens a file as one.");
+  test("an upload of anything else than bytes fails with an error that names the remedy", async () => {
+    const { files } = new Stowage({ url });
+    for (const input of [undefined, 5, Buffer.from("la")]) {
+      await expect(files.upload(input as unknown as Blob)).rejects.toThrow("a Blob, a File, the path of a file");
     }
+    await expect(files.upload(new Blob().stream())).rejects.toThrow("needs its `size`");
+    await expect(files.upload("/missing.mp3")).rejects.toMatchObject({ code: "ENOENT" });
+  });
+
+  test.each([5000, 23 * MEBIBYTE])("a path and a stream of %i bytes are uploaded", async (size) => {
+    const { key, stowage } = await newTeam();
+    const bytes = bytesOf(size);
+    const folder = mkdtempSync(join(tmpdir(), "stowage path "));
+    writeFileSync(join(folder, "song.bin"), bytes);
+    const line = await Line.open(url, (connection) =>
+      connection < 3 ? { fault: "cut", afterBytes: 6 * MEBIBYTE } : { fault: "none", afterBytes: 0 },
+    );
+    const { files } = new Stowage({ url: line.url, key });
+    const { id: first } = await files.upload(join(folder, "song.bin"));
+    expect(await stowage.files.waitUntilProcessed(first)).toMatchObject({ originalName: "song.bin", size });
+    for (const stream of [new Blob([bytes]).stream(), Readable.from([bytes.subarray(0, 100), bytes.subarray(100)])]) {
+      const { id } = await files.upload(stream, { size, name: "stream.bin" });
+      expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
+    }
+    await line.close();
+    rmSync(folder, { recursive: true });
+  });
+
+  test.each([10, 9 * MEBIBYTE])("a stream of another size than %i bytes stores no file", async (size) => {
+    const { stowage } = await newTeam();
+    for (const actual of [size - 1, size + 1]) {
+      const upload = stowage.files.upload(new Blob([bytesOf(actual)]).stream(), { size });
+      await expect(upload).rejects.toMatchObject({ code: "file_changed", message: /^The stream has/ });
+    }
+    const broken = new ReadableStream({ pull: (controller) => controller.error(new Error("The disk is gone.")) });
+    await expect(stowage.files.upload(broken, { size })).rejects.toThrow("The disk is gone.");
+    expect(await stowage.files.list().toArray({ limit: 1 })).toEqual([]);
+  });
+
+  test("a given fetch sends every request, with the given headers for the service", async () => {
+    const { key } = await newTeam();
+    const requests: [string, string | null][] = [];
+    const counting = (target: string, init: RequestInit) => {
+      requests.push([new URL(target).pathname.split("/")[1] ?? "", new Headers(init.headers).get("X-Team")]);
+      return fetch(target, init);
+    };
+    const { files } = new Stowage({ url, key, fetch: counting, headers: { "X-Team": "radio", authorization: "no" } });
+    const progress: number[] = [];
+    const options = { onProgress: (sentBytes: number) => progress.push(sentBytes) };
+    const { id } = await files.upload(new File([bytesOf(9 * MEBIBYTE)], "a.bin"), options);
+    expect(progress.at(-1)).toBe(9 * MEBIBYTE);
+    await files.upload(new File(["text"], "a.txt"));
+    await (await files.download(id)).text();
+    expect(requests.filter(([folder]) => folder === "docs").length).toBeGreaterThan(3);
+    for (const [folder, header] of requests) expect(header).toBe(folder === "docs" ? "radio" : null);
   });
 
   test("a list can be read page by page, from any page", async () => {
@@ -126,7 +181,10 @@ describe("files", () => {
     );
     const { id } = await new Stowage({ url: line.url, key }).files.upload(new File([bytes], "cut.bin"));
     expect(line.faults).toBeGreaterThan(0);
-    expect(await stowage.files.waitFor(id)).toMatchObject({ size: bytes.length, sha256: await sha256(bytes) });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({
+      size: bytes.length,
+      sha256: await sha256(bytes),
+    });
     await line.close();
   });
 
@@ -134,40 +192,40 @@ describe("files", () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(12 * MEBIBYTE);
     const line = await Line.open(url, () => ({ fault: "cut", afterBytes: 1.5 * MEBIBYTE }));
-    const { id } = await new Stowage({ url: line.url, key, retries: 3 }).files.upload(new File([bytes], "cut.bin"));
+    const { id } = await new Stowage({ url: line.url, key, maxRetries: 3 }).files.upload(new File([bytes], "cut.bin"));
     expect(line.faults).toBeGreaterThan(6);
-    expect(await stowage.files.waitFor(id)).toMatchObject({ sha256: await sha256(bytes) });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
     await line.close();
   });
 
   test("a small file can be resumable, and then reports progress", async () => {
     const { stowage } = await newTeam();
     const progress: number[] = [];
-    let address = "";
+    let uploadUrl = "";
     const { id } = await stowage.files.upload(new File(["Hello"], "small.txt"), {
       resumableFromBytes: 1,
-      onResumable: (one) => {
-        address = one;
+      onResumeUrl: (started) => {
+        uploadUrl = started;
       },
       onProgress: (sentBytes) => progress.push(sentBytes),
     });
-    expect(address).toContain(`/docs/v1/uploads/resumable/${id}.`);
+    expect(uploadUrl).toContain(`/docs/v1/uploads/resumable/${id}.`);
     expect(progress.at(-1)).toBe(5);
-    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", size: 5 });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ status: "completed", size: 5 });
   });
 
   test("another client resumes an aborted upload by its URL", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(24 * MEBIBYTE);
     const stop = new AbortController();
-    let address = "";
+    let uploadUrl = "";
     // Stalls after the first part, so that bytes are left to send.
     const line = await Line.open(url, () => ({ fault: "stall", afterBytes: 13 * MEBIBYTE }));
     const lineUrl = line.url;
     const aborted = new Stowage({ url: lineUrl, key }).files.upload(new File([bytes], "twice.bin"), {
       signal: stop.signal,
-      onResumable: (uploadUrl) => {
-        address = uploadUrl;
+      onResumeUrl: (started) => {
+        uploadUrl = started;
       },
     });
     await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
@@ -176,11 +234,14 @@ describe("files", () => {
     await line.close();
     const second = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
     const { id } = await new Stowage({ url: second.url, key }).files.upload(new File([bytes], "twice.bin"), {
-      resumeFrom: address.replace(lineUrl, second.url),
+      resumeUrl: uploadUrl.replace(lineUrl, second.url),
       sha256: await sha256(bytes),
     });
     expect(second.sentBytes).toBeLessThan(bytes.length - 5 * MEBIBYTE);
-    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "completed", sha256: await sha256(bytes) });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({
+      status: "completed",
+      sha256: await sha256(bytes),
+    });
     expect(await collect(stowage.files.list())).toHaveLength(1);
     await second.close();
   });
@@ -189,19 +250,19 @@ describe("files", () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(9 * MEBIBYTE);
     const stop = new AbortController();
-    let address = "";
-    const onResumable = (uploadUrl: string) => {
-      address = uploadUrl;
+    let uploadUrl = "";
+    const onResumeUrl = (started: string) => {
+      uploadUrl = started;
       stop.abort(new Error("enough"));
     };
-    const begun = stowage.files.upload(new File([bytes], "a.bin"), { signal: stop.signal, onResumable });
+    const begun = stowage.files.upload(new File([bytes], "a.bin"), { signal: stop.signal, onResumeUrl });
     await expect(begun).rejects.toThrow("enough");
     const other = new File([bytes.subarray(1)], "b.bin");
-    await expect(stowage.files.upload(other, { resumeFrom: address })).rejects.toMatchObject({ code: "file_changed" });
+    await expect(stowage.files.upload(other, { resumeUrl: uploadUrl })).rejects.toMatchObject({ code: "file_changed" });
     const thief = await scripted(hangUp);
-    const resumeFrom = address.replace(url, thief.url);
-    const { id } = await new Stowage({ url, key }).files.upload(new File([bytes], "a.bin"), { resumeFrom });
-    expect(await stowage.files.waitFor(id)).toMatchObject({ sha256: await sha256(bytes) });
+    const resumeUrl = uploadUrl.replace(url, thief.url);
+    const { id } = await new Stowage({ url, key }).files.upload(new File([bytes], "a.bin"), { resumeUrl });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
     expect(await collect(stowage.files.list())).toHaveLength(1);
     expect(thief.requests).toEqual([]);
     thief.close();
@@ -213,11 +274,11 @@ describe("files", () => {
     const begin = async () => {
       const stop = new AbortController();
       let uploadUrl = "";
-      const onResumable = (started: string) => {
+      const onResumeUrl = (started: string) => {
         uploadUrl = started;
         stop.abort(new Error("enough"));
       };
-      await expect(stowage.files.upload(file, { signal: stop.signal, onResumable })).rejects.toThrow("enough");
+      await expect(stowage.files.upload(file, { signal: stop.signal, onResumeUrl })).rejects.toThrow("enough");
       const id = uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1).split(".")[0] ?? "";
       expect(await stowage.uploads.list().page()).toMatchObject({
         items: [{ _id: id, name: "a.bin", size: file.size }],
@@ -233,7 +294,7 @@ describe("files", () => {
     await stowage.uploads.cancel(id);
     expect(await collect(stowage.uploads.list())).toEqual([]);
     // The upload is gone, so a new one starts.
-    const { id: restarted } = await stowage.files.upload(file, { resumeFrom: uploadUrl });
+    const { id: restarted } = await stowage.files.upload(file, { resumeUrl: uploadUrl });
     expect(uploadUrl).not.toContain(restarted);
   });
 
@@ -253,7 +314,7 @@ describe("files", () => {
   test("an upload whose URL is gone starts again", async () => {
     const { stowage } = await newTeam();
     const gone = `${url}/docs/v1/uploads/resumable/${"0".repeat(24)}.${"0".repeat(32)}`;
-    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "restarted.bin"), { resumeFrom: gone });
+    const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "restarted.bin"), { resumeUrl: gone });
     expect(await stowage.files.get(id)).toMatchObject({ size: 9 * MEBIBYTE });
   });
 
@@ -266,7 +327,10 @@ describe("files", () => {
   test("a resumable upload with the wrong checksum ends as failed", async () => {
     const { stowage } = await newTeam();
     const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "a"), { sha256: "0".repeat(64) });
-    expect(await stowage.files.waitFor(id)).toMatchObject({ status: "failed", failure: { code: "bytes_altered" } });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({
+      status: "failed",
+      failure: { code: "bytes_altered" },
+    });
   });
 
   test("an unreadable file fails its upload, but not the process", async () => {
@@ -481,8 +545,8 @@ describe("after a transient error", () => {
       else response.writeHead(204, { "Upload-Offset": size, "Content-Location": "/docs/v1/uploads/1" }).end();
     });
     const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
-    const resumeFrom = "/docs/v1/uploads/resumable/1.2";
-    expect(await new Stowage({ url: service.url }).files.upload(file, { resumeFrom })).toEqual({ id: "1" });
+    const resumeUrl = "/docs/v1/uploads/resumable/1.2";
+    expect(await new Stowage({ url: service.url }).files.upload(file, { resumeUrl })).toEqual({ id: "1" });
     expect(service.requests.map(({ method }) => method)).not.toContain("POST");
     service.close();
   });
@@ -514,7 +578,7 @@ describe("after a transient error", () => {
     const service = await scripted(json(500, {}, { "Retry-After": "0" }));
     const attempts: number[] = [];
     const onRetry = (_: StowageError, attempt: number) => void attempts.push(attempt);
-    const read = new Stowage({ url: service.url, retries: 50, onRetry }).usage();
+    const read = new Stowage({ url: service.url, maxRetries: 50, onRetry }).usage();
     await expect(read).rejects.toMatchObject({ status: 500 });
     expect(attempts).toEqual([0, 1, 2, 3]);
     service.close();
@@ -547,9 +611,9 @@ describe("after a transient error", () => {
       if (request.method === "PATCH") refusal(503, "unavailable", { "Retry-After": "0" })(request, response);
       else response.writeHead(200, headers).end();
     });
-    const upload = new Stowage({ url: service.url, retries: 2 }).files.upload(
+    const upload = new Stowage({ url: service.url, maxRetries: 2 }).files.upload(
       new File([new Uint8Array(9 * MEBIBYTE)], "x"),
-      { resumeFrom: "/docs/v1/uploads/resumable/1.2" },
+      { resumeUrl: "/docs/v1/uploads/resumable/1.2" },
     );
     await expect(upload).rejects.toMatchObject({ code: "unavailable" });
     expect(service.requests.map(({ method }) => method).join()).toBe("HEAD,PATCH,HEAD,PATCH,HEAD,PATCH");
@@ -560,7 +624,7 @@ describe("after a transient error", () => {
     const service = await scripted(() => {});
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     try {
-      const upload = new Stowage({ url: service.url, retries: 1 }).files.upload(
+      const upload = new Stowage({ url: service.url, maxRetries: 1 }).files.upload(
         new File([new Uint8Array(9 * MEBIBYTE)], "x"),
       );
       const ended = expect(upload).rejects.toMatchObject({ code: "connection_failed", message: /stopped responding/ });
@@ -585,9 +649,17 @@ describe("after a transient error", () => {
     service.close();
   });
 
+  test("a call fails after the given timeout", async () => {
+    const service = await scripted(() => {});
+    const call = new Stowage({ url: service.url, timeout: 100, maxRetries: 1 }).usage();
+    await expect(call).rejects.toMatchObject({ code: "connection_failed" });
+    expect(service.requests).toHaveLength(2);
+    service.close();
+  });
+
   test("a call fails after the configured retries", async () => {
     const service = await scripted(hangUp);
-    await expect(new Stowage({ url: service.url, retries: 1 }).usage()).rejects.toMatchObject({
+    await expect(new Stowage({ url: service.url, maxRetries: 1 }).usage()).rejects.toMatchObject({
       code: "connection_failed",
       status: 0,
     });
@@ -639,7 +711,7 @@ describe("after a transient error", () => {
   test("an error of a callback ends a resumable upload immediately", async () => {
     const { stowage } = await newTeam();
     const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
-    for (const name of ["onProgress", "onResumable"]) {
+    for (const name of ["onProgress", "onResumeUrl"]) {
       let calls = 0;
       const callback = () => {
         calls += 1;
@@ -714,7 +786,7 @@ describe("an abort", () => {
     const service = await scripted(hangUp);
     const stop = new AbortController();
     const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
-    const upload = new Stowage({ url: service.url, retries: 0 }).files.upload(file, { signal: stop.signal });
+    const upload = new Stowage({ url: service.url, maxRetries: 0 }).files.upload(file, { signal: stop.signal });
     stop.abort(new Error("enough"));
     await expect(upload).rejects.toThrow("enough");
     expect(service.requests).toEqual([]);
@@ -737,8 +809,8 @@ describe("an abort", () => {
         "upload of many bytes": () => files.upload(small, { resumableFromBytes: 1, ...options }),
         list: () => collect(files.list({}, options)),
         get: () => files.get("1", options),
-        waitFor: () => files.waitFor("1", options),
-        sign: () => files.sign("1", options),
+        waitUntilProcessed: () => files.waitUntilProcessed("1", options),
+        createSignedUrl: () => files.createSignedUrl("1", options),
         download: () => files.download("1", options),
         reprocess: () => files.reprocess("1", options),
         waveform: () => files.waveform("1", options),

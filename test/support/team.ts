@@ -26,7 +26,7 @@ export async function newTeam(): Promise<Team> {
 /** Uploads a file, and waits until it is processed. @returns its id */
 export async function upload({ stowage }: Team, name: string, content: BlobPart): Promise<string> {
   const { id } = await stowage.files.upload(new File([content], name));
-  await stowage.files.waitFor(id);
+  await stowage.files.waitUntilProcessed(id);
   return id;
 }
 

@@ -62,7 +62,7 @@ export class Context {
       this.#lastMessageAt = now;
       this.above(() => this.complain(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`));
     };
-    const stowage = new Stowage({ ...config, retries: retriesFor(seconds), onRetry });
+    const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry });
     return Object.assign(stowage, config);
   }
 }

@@ -91,8 +91,8 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
       name: nameOf(file.path),
       ...(idempotencyKey !== undefined && { idempotencyKey }),
       sha256,
-      resumeFrom: uploadUrl,
-      onResumable: (url) => journal.save(file, { uploadUrl: url, sha256 }),
+      resumeUrl: uploadUrl,
+      onResumeUrl: (url) => journal.save(file, { uploadUrl: url, sha256 }),
       onProgress: (sentBytes) => {
         if (isFirst) bar.resumeAt(sentBytes);
         else bar.advance(sentBytes);

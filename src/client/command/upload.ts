@@ -145,7 +145,7 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
 /** @returns why processing failed, if it did */
 async function waitForProcessing({ context, stowage, signal }: Run, { id }: Sent): Promise<Failure | null> {
   try {
-    const stored = await stowage.files.waitFor(id, { signal });
+    const stored = await stowage.files.waitUntilProcessed(id, { signal });
     if (!stored.failure) return null;
     return new Failure(isAltered(stored) ? "altered" : "failed", stored.failure.message);
   } catch (error) {

@@ -51,7 +51,7 @@ function Actions({ file }: { file: FileMetadata }) {
   const download = () =>
     run(async () => {
       const link = document.createElement("a");
-      link.href = await client.value.files.sign(file._id);
+      link.href = await client.value.files.createSignedUrl(file._id);
       // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
       link.download = file.originalName;
       link.click();
@@ -231,7 +231,7 @@ function ShareLink({ id }: { id: string }) {
       setLink(null);
       const expiresIn = Number(textOf(form, lifetime === "custom" ? "expiresIn" : "lifetime"));
       const expiresAt = new Date(Date.now() + expiresIn * 1000).toISOString();
-      const url = await client.value.files.sign(id, { expiresIn });
+      const url = await client.value.files.createSignedUrl(id, { expiresIn });
       setLink({ url, expiresAt });
       // If the browser denies this, the user copies the shown URL.
       await navigator.clipboard.writeText(url).then(

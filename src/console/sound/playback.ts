@@ -40,7 +40,7 @@ let loads = 0;
 /** A signed URL of a file. It is reused while the same file is played and measured. */
 export async function signedUrl(fileId: string): Promise<string> {
   if (signed?.fileId !== fileId || Date.now() - signed.at > URL_REUSE_MILLISECONDS)
-    signed = { fileId, url: await client.peek().files.sign(fileId), at: Date.now() };
+    signed = { fileId, url: await client.peek().files.createSignedUrl(fileId), at: Date.now() };
   return signed.url;
 }
 

@@ -164,9 +164,9 @@ async function send(upload: Upload): Promise<void> {
     const { id } = await caller.files.upload(file, {
       name: upload.name,
       resumableFromBytes: 1,
-      resumeFrom: upload.url,
+      resumeUrl: upload.url,
       signal: stop.signal,
-      onResumable: (url) => {
+      onResumeUrl: (url) => {
         upload.url = url;
         void updateUpload(upload.key, { url });
         if (upload.isCancelled) stop.abort();
