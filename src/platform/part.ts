@@ -12,7 +12,7 @@ import type { System } from "./system.ts";
 const SECOND_BYTES = 1024 * 1024;
 /**
  * Saving rewrites the last chunk together with new bytes if both have at most this many bytes. So saving rewrites at most
- * this much, however little a request brings, and a part of 5 MiB has at most 80 chunks.
+ * this much, however few bytes a request has, and a part of 5 MiB has at most 80 chunks.
  */
 export const MERGED_BYTES = 128 * 1024;
 /** The checksum that R2 computes of an object and of a part. We compare it with that of the bytes we sent. */

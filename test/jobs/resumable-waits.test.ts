@@ -7,8 +7,8 @@ import { patternOf, Uploader } from "../support/uploader.ts";
 import { must, World } from "../support/world.ts";
 
 /*
- * How long HEAD waits for a request that is still writing. A client that asks has lost that request, and re-sends whatever
- * is not stored by the time of the response. Each test decides what happens between two polls; no time passes.
+ * How long HEAD waits for a request that is still writing. A client that sends HEAD has lost that request, and re-sends
+ * all bytes that are not stored by the time of the response. Each test decides what happens between two polls; no time passes.
  */
 
 const PART_BYTES = 100;

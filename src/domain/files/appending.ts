@@ -40,7 +40,7 @@ export interface AppendInput {
 }
 
 export const tooLong = (sizeBytes: number) =>
-  new AppError("body_too_large", { message: `The upload has ${sizeBytes} bytes by its Upload-Length.` });
+  new AppError("body_too_large", { message: `The body exceeds the Upload-Length (${sizeBytes} bytes).` });
 
 /** How often a waiting request checks for new bytes. Tests recognize the sleep by this value. */
 export const STALL_CHECK_MILLISECONDS = 600;
@@ -238,7 +238,7 @@ export class Appender {
     this.#row = row;
   }
 
-  /** If another request has fenced this one off, its chunks are gone, and R2 may reject its parts. That is the error to report. */
+  /** If another request has fenced this one off, its chunks are deleted, and R2 may reject its parts. Report the first cause. */
   async #throwIfFencedOff(): Promise<void> {
     const [[saved]] = await read(this.#deps, [savedState({ id: this.#row.fileId })]);
     if (saved?.epoch !== this.#row.epoch) throw fencedOff();

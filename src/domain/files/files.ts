@@ -196,7 +196,7 @@ export async function deleteFile(
   await deps.bytes.remove(storedKeys(row));
   // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
   if (isWritingWaveform(row, now)) return;
-  // The caller need not wait for this: the file is hidden and its bytes are gone.
+  // The caller need not wait for this: the file is hidden and its bytes are deleted.
   deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 

@@ -19,8 +19,8 @@ import { type FileKey, fileKey, isFileOfUpload, objectKey, partialPrefix } from 
 import { isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 
 /*
- * How the recovery job finishes resumable uploads. Each unfinished or remembered upload is in exactly one of four
- * partial indexes by `due_at`, so no kind of work waits behind another:
+ * How the recovery job finishes resumable uploads. Each row is in exactly one of four partial indexes by `due_at`,
+ * so no kind of work waits behind another:
  *
  *   complete, not assembled     a message asks a queue consumer to assemble it
  *   incomplete and expired      its file is hidden, and the upload becomes a finished one

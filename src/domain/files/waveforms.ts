@@ -66,7 +66,7 @@ const listedFile = preparedQuery((db, param: Param<FileKey>) =>
 
 /**
  * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
- * the row, and recovery removes what a Worker that died has written.
+ * the row, and the recovery job deletes the waveform that a dead Worker wrote.
  * @returns the stored waveform
  * @throws `not_found`
  */
