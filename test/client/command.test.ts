@@ -1,3 +1,4 @@
+import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
   appendFileSync,
@@ -54,7 +55,15 @@ describe("every command", () => {
     ["ls", () => ["ls"]],
     ["info", ({ file = "" }) => ["info", file]],
     ["get", ({ file = "" }) => ["get", file, "-o", "got.bin", "--force"]],
+    ["sync", () => ["sync", "."]],
+    ["link", ({ file = "" }) => ["link", file, "--inline", "--name", "a.mp3"]],
+    ["links", ({ file = "" }) => ["links", file]],
+    ["presign", ({ file = "" }) => ["presign", file, "--expires-in", "60"]],
+    ["reprocess", ({ file = "" }) => ["reprocess", file]],
+    ["uploads", () => ["uploads"]],
     ["usage", () => ["usage"]],
+    ["whoami", () => ["whoami"]],
+    ["completion", () => ["completion", "bash"]],
     ["keys", () => ["keys"]],
     ["keys create", () => ["keys", "create", "Player", "--public"]],
     ["users", () => ["users"]],
@@ -78,6 +87,9 @@ describe("every command", () => {
     const event = (await collect(team.stowage.events.list({ order: "asc" })))[0]?._id ?? "";
     // Creates the one delivery in the list.
     await team.stowage.users.create({ email: "bob@example.com", password: "correct horse battery" });
+    const stop = new AbortController();
+    const begun = { resumableFromBytes: 1, signal: stop.signal, onResumeUrl: () => stop.abort(new Error("enough")) };
+    await expect(team.stowage.files.upload(new File(["text"], "begun.txt"), begun)).rejects.toThrow("enough");
     const ids = { file: await upload(team, "old.bin", bytesOf(2000)), doomed: await upload(team, "x", bytesOf(9)) };
     return { machine, ids: { ...ids, webhook, event } };
   }
@@ -88,7 +100,7 @@ describe("every command", () => {
       const shown = name === "rm" ? { code: 0, stdout: "\t", stderr: "" } : await machine.run(argsOf(ids));
       expect(shown, name).toMatchObject({ code: 0, stderr: "" });
       expect(shown.stdout, name).not.toContain("\u001b");
-      if (name !== "get") expect(shown.stdout, name).toContain("\t");
+      if (!["get", "presign", "completion"].includes(name)) expect(shown.stdout, name).toContain("\t");
       const json = await machine.run([...argsOf(ids), "--json"]);
       expect(json, name).toMatchObject({ code: 0, stderr: "" });
       expect(linesOf(json.stdout).length, name).toBeGreaterThan(0);
@@ -120,7 +132,7 @@ describe("every command", () => {
     const [first] = await collect(stowage.events.list({ order: "asc" }));
     const replayed = await json(["webhooks", "replay", hook._id, "--after", first?._id ?? ""]);
     expect(replayed).toMatchObject({ deliveries: expect.any(Number) });
-    const changed = await json(["webhooks", "update", hook._id, "--disable", "--url", "http://127.0.0.1:10/"]);
+    const changed = await json(["webhooks", "update", hook._id, "--disable", "--endpoint", "http://127.0.0.1:10/"]);
     expect(changed).toMatchObject({ status: "disabled", url: "http://127.0.0.1:10/", types: hook.types });
     await json(["webhooks", "rm", hook._id]);
     expect(await stowage.webhooks.list()).toEqual([]);
@@ -129,6 +141,77 @@ describe("every command", () => {
     expect(made).toMatchObject({ isPublic: true, expiresAt: `${expires}T00:00:00.000Z`, key: expect.any(String) });
     await json(["keys", "rm", made.id]);
     expect(await collect(stowage.keys.list())).toHaveLength(1);
+  });
+
+  test("creates and revokes links, and cancels unfinished uploads, but deletes no finished file", async () => {
+    const { machine, ids } = await prepared();
+    const { file = "" } = ids;
+    const json = async (...args: string[]) => JSON.parse((await machine.run([...args, "--json"])).stdout);
+    const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
+    const link = await json("link", file, "--expires", expires);
+    expect(link).toMatchObject({ fileId: file, expiresAt: `${expires}T00:00:00.000Z`, disposition: "attachment" });
+    expect((await fetch(link.url)).status).toBe(200);
+    expect(await machine.run(["unlink", link._id])).toMatchObject({ code: 0, stdout: `${link._id}\trevoked\n` });
+    expect((await fetch(link.url)).status).toBe(404);
+    const { stdout: signedUrl } = await machine.run(["presign", file]);
+    expect((await (await fetch(signedUrl.trim())).arrayBuffer()).byteLength).toBe(2000);
+    const { _id: begun } = await json("uploads");
+    expect(await machine.run(["cancel", begun])).toMatchObject({ code: 0, stdout: `${begun}\tcanceled\n` });
+    expect(await machine.run(["uploads"])).toMatchObject({ code: 0, stdout: "" });
+    expect(await machine.run(["cancel", file])).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("stowage rm"),
+    });
+    expect(await machine.run(["info", file])).toMatchObject({ code: 0 });
+  });
+
+  test("takes the key of a profile or of an option, and sends none to another URL", async () => {
+    const { key, teamId, stowage } = await newTeam();
+    const other = await newTeam();
+    const machine = new Machine(other.key);
+    const whoami = async (...args: string[]) => JSON.parse((await machine.run(["whoami", "--json", ...args])).stdout);
+    await machine.run(["login", url, "--profile", "radio"], { input: `${key}\n` });
+    expect(await whoami()).toEqual({ url, kind: "secret", teamId: other.teamId });
+    expect(await whoami("--profile", "radio")).toEqual({ url, kind: "secret", teamId });
+    expect(await whoami("--url", url, "--key", key)).toMatchObject({ teamId });
+    const { key: publicKey } = await stowage.keys.create({ name: "public", isPublic: true });
+    expect(await whoami("--key", publicKey)).toEqual({ url, kind: "public", teamId: null });
+    const thief = await scripted(hangUp);
+    expect(await machine.run(["ls", "--url", thief.url])).toMatchObject({ code: 2 });
+    expect(thief.requests).toEqual([]);
+    thief.close();
+    expect(await machine.run(["logout", "--profile", "radio"])).toMatchObject({ code: 0, stderr: "" });
+    expect(await machine.run(["ls", "--profile", "radio"])).toMatchObject({ code: 2 });
+    expect((await machine.run(["ls", "--profile", "../radio"])).code).toBe(2);
+    await stowage.usage();
+  });
+
+  test("shows requests with --debug without secrets, and no progress or notice with --quiet", async () => {
+    const { key } = await newTeam();
+    const machine = new Machine(key);
+    writeFileSync(machine.path("large.bin"), bytesOf(9 * MEBIBYTE));
+    symlinkSync("large.bin", machine.path("link.bin"));
+    const args = ["upload", machine.folder, "--json", "--debug"];
+    const sent = await machine.run(args);
+    const { id } = JSON.parse(sent.stdout);
+    const got = await machine.run(["get", id, "-o", "got.bin", "--debug"]);
+    expect(sent.stderr).toContain(`PATCH ${url}/docs/v1/uploads/resumable/${id}.***: 204`);
+    expect(got.stderr).toMatch(/GET \S+: 200, /);
+    for (const { stderr } of [sent, got]) expect(stderr).not.toMatch(/[0-9a-f]{24}\.[0-9a-f]{32}|Signature|stow_sk/);
+    const quiet = await machine.run(["upload", machine.folder, "--quiet"], { isTerminal: true });
+    expect(quiet).toMatchObject({ code: 0, stderr: "" });
+  });
+
+  test.each(["bash", "zsh"])("completes commands and options in %s", async (shell) => {
+    const { stdout } = await new Machine().run(["completion", shell]);
+    const script = `complete() { :; }\nautoload() { :; }\ncompinit() { :; }\nbashcompinit() { :; }\n${stdout}
+      for words in "stowage up" "stowage keys cr" "stowage keys create --pub" "stowage ls --js"; do
+        COMP_WORDS=($words); COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); _stowage; echo "\${COMPREPLY[*]}"
+      done`;
+    const { stdout: completed } = spawnSync("bash", ["-c", script], { encoding: "utf8" });
+    expect(linesOf(completed)).toEqual(["upload uploads", "create", "--public", "--json"]);
+    const fish = await new Machine().run(["completion", "fish"]);
+    expect(fish.stdout).toContain("__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create rm");
   });
 
   test("lists files after the end and before the start of a day", async () => {
@@ -211,6 +294,17 @@ describe("stowage upload", () => {
       [machine.path("in/deeper/c.bin")]: true,
     });
     expect(await stored(team)).toHaveLength(4);
+  });
+
+  test("sends stdin under a name, and rejects empty input", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const sent = await machine.run(["upload", "-", "--name", "a.txt", "--wait", "--json"], { input: "la la" });
+    expect(sent).toMatchObject({ code: 0, stderr: "" });
+    expect(JSON.parse(sent.stdout)).toMatchObject({ path: "-", size: 5, failure: null });
+    expect(await stored(team)).toMatchObject([{ originalName: "a.txt", size: 5 }]);
+    for (const args of [["-"], ["-", "a.bin"], ["a.bin", "--name", "b"]])
+      expect((await machine.run(["upload", ...args])).code, args.join(" ")).toBeGreaterThan(0);
   });
 
   test.for(["SIGKILL", "SIGINT"] as const)(
@@ -872,6 +966,17 @@ describe("stowage get", () => {
     expect(stderr).toMatch(/^stowage: song\.txt already exists.*\n$/);
     expect(readFileSync(machine.path("song.txt"), "utf8")).toBe("mine");
     service.close();
+  });
+
+  test("downloads --parallel files at a time, and stops at the first failure", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const ids = await Promise.all([1, 2, 3].map((number) => upload(team, `${number}.txt`, `la ${number}`)));
+    const got = await machine.run(["get", ...ids, "--parallel", "3"]);
+    expect(got).toMatchObject({ code: 0, stderr: "" });
+    expect(linesOf(got.stdout).toSorted()).toEqual(["1.txt", "2.txt", "3.txt"]);
+    const missing = await machine.run(["get", "0".repeat(24), ...ids, "--parallel", "1", "--force"]);
+    expect(missing).toMatchObject({ code: 4, stdout: "" });
   });
 
   test("writes several files into a folder, but not into one file", async () => {

@@ -1,20 +1,23 @@
 import { readFileSync } from "node:fs";
-import { Command, CommanderError } from "commander";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { addAccountCommands } from "./accounts.ts";
 import type { Define } from "./command.ts";
-import { Context, type Io } from "./context.ts";
+import { addCompletionCommand } from "./completion.ts";
+import { Context, type GlobalOptions, type Io } from "./context.ts";
 import { addEventCommands } from "./events.ts";
 import { EXIT_CODES, failureOf } from "./failures.ts";
 import { addFileCommands } from "./files.ts";
 import { addGetCommand } from "./get.ts";
-import { addLoginCommand } from "./login.ts";
+import { addLinkCommands } from "./links.ts";
+import { addLoginCommands } from "./login.ts";
 import { complain, plain } from "./output.ts";
-import { addUploadCommand } from "./upload.ts";
+import { addUploadCommands } from "./upload.ts";
+import { addUnfinishedCommands } from "./uploads.ts";
 import { addWebhookCommands } from "./webhooks.ts";
 
 const FOOTER = `
-Every command accepts --json, which prints one JSON object per line.
-URL and key come from STOWAGE_URL and STOWAGE_KEY, or from \`stowage login\`.
+URL and key come from --url and --key, from STOWAGE_URL and STOWAGE_KEY, or from \`stowage login\`.
+Other users of this machine can see --key. A profile is a second login: \`stowage login --profile staging\`.
 If the service is unreachable, commands retry for STOWAGE_RETRY_SECONDS (300).
 
 Exit codes:
@@ -36,18 +39,24 @@ function readVersion(): string {
   return "unknown";
 }
 
+/** The name is part of a file name. */
+function parseProfile(name: string): string {
+  if (/^[\w-]{1,64}$/.test(name)) return name;
+  throw new InvalidArgumentError("It must be 1 to 64 letters, digits, - or _.");
+}
+
 /** Runs the command line. @returns the exit code */
 export async function run(argv: string[], io: Io): Promise<number> {
   let exitCode = 0;
   let interruptionHint = "";
   const define: Define = (command, { summary, examples = [], isResumable = false }, action) => {
-    command.summary(summary).description(`${summary}.`).option("--json", "print one JSON object per line");
+    command.summary(summary).description(`${summary}.`);
     if (examples.length > 0)
       command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
     command.action(async () => {
       if (isResumable) interruptionHint = " Run the same command again to resume.";
       const options = command.opts();
-      const context = new Context(io, options.json === true);
+      const context = new Context(io, program.opts<GlobalOptions>());
       await action(context, command.args, options as Parameters<typeof action>[2]);
       exitCode = context.exitCode;
     });
@@ -55,6 +64,13 @@ export async function run(argv: string[], io: Io): Promise<number> {
   const program = new Command("stowage")
     .description("Upload and manage files in Stowage.")
     .version(readVersion(), "-V, --version")
+    .option("--json", "print one JSON object per line")
+    .option("--quiet", "show no progress and no notices")
+    .option("--debug", "show each request, without secrets")
+    .option("--url <url>", "URL of the service")
+    .option("--key <key>", "API key")
+    .option("--profile <name>", "use the URL and key of this profile", parseProfile)
+    .configureHelp({ showGlobalOptions: true })
     .exitOverride()
     .configureOutput({
       writeOut: (text) => io.stdout.write(text),
@@ -65,13 +81,16 @@ export async function run(argv: string[], io: Io): Promise<number> {
       getErrHelpWidth: () => io.stderr.columns ?? 100,
     })
     .addHelpText("after", FOOTER);
-  addUploadCommand(program, define);
+  addUploadCommands(program, define);
   addFileCommands(program, define);
   addGetCommand(program, define);
-  addLoginCommand(program, define);
+  addLinkCommands(program, define);
+  addUnfinishedCommands(program, define);
+  addLoginCommands(program, define);
   addAccountCommands(program, define);
   addEventCommands(program, define);
   addWebhookCommands(program, define);
+  addCompletionCommand(program, define);
   try {
     await program.parseAsync(argv, { from: "user" });
     return exitCode;

@@ -20,6 +20,14 @@ export function parseCount(text: string): number {
   throw new InvalidArgumentError("It must be a whole number.");
 }
 
+const MAX_PARALLEL = 64;
+
+export function parseParallel(text: string): number {
+  const parallel = parseCount(text);
+  if (parallel >= 1 && parallel <= MAX_PARALLEL) return parallel;
+  throw new InvalidArgumentError(`It must be 1 to ${MAX_PARALLEL}.`);
+}
+
 /** Yields up to `limit` items, and requests no pages beyond them. */
 export async function* limited<T>(limit: number | undefined, items: AsyncIterable<T>): AsyncGenerator<T> {
   let left = limit ?? Number.POSITIVE_INFINITY;

@@ -8,17 +8,19 @@ type Env = NodeJS.ProcessEnv;
 export interface Config {
   url: string;
   key: string;
+  /** The id of a login's key, which `stowage logout` revokes. */
+  sessionId?: string;
 }
 
 const isWindows = process.platform === "win32";
 
 const homeOf = (env: Env) => env.HOME || homedir();
 
-/** The config file holds URL and key. */
-export function configFile(env: Env): string {
+/** The config file holds URL and key. Each profile has its own. */
+export function configFile(env: Env, profile?: string): string {
   const windows = env.APPDATA || join(homedir(), "AppData", "Roaming");
   const unix = env.XDG_CONFIG_HOME || join(homeOf(env), ".config");
-  return join(isWindows ? windows : unix, "stowage", "config.json");
+  return join(isWindows ? windows : unix, "stowage", profile === undefined ? "config.json" : `config.${profile}.json`);
 }
 
 /** The state folder holds the journals of uploads. */
@@ -31,8 +33,8 @@ export function stateFolder(env: Env): string {
 /** The variable that moves the state folder. */
 export const STATE_VARIABLE = isWindows ? "LOCALAPPDATA" : "XDG_STATE_HOME";
 
-async function readConfig(env: Env): Promise<Partial<Config>> {
-  const file = configFile(env);
+export async function readConfig(env: Env, profile?: string): Promise<Partial<Config>> {
+  const file = configFile(env, profile);
   const found = await stat(file).catch(() => undefined);
   if (!found) return {};
   if (!isWindows && (found.mode & 0o077) !== 0) {
@@ -40,20 +42,30 @@ async function readConfig(env: Env): Promise<Partial<Config>> {
   }
   const text = await readFile(file, "utf8").catch(failureAbout(file));
   try {
-    const { url, key } = JSON.parse(text);
-    if (typeof url === "string" && typeof key === "string") return { url, key };
+    const { url, key, sessionId } = JSON.parse(text);
+    if (typeof url === "string" && typeof key === "string") return { url, key, sessionId };
   } catch {}
   // A parse error would show a part of the key.
   throw new Failure("usage", `${file} is damaged. Run \`stowage login\` again.`);
 }
 
-/** Reads URL and key from the environment, then from the config file. @throws `usage` if one is missing */
-export async function loadConfig(env: Env): Promise<Config> {
-  const { STOWAGE_URL, STOWAGE_KEY } = env;
-  const saved = STOWAGE_URL && STOWAGE_KEY ? {} : await readConfig(env);
-  const url = STOWAGE_URL || saved.url;
-  // The saved key is only for the URL that it was saved with.
-  const key = STOWAGE_KEY || (url?.replace(/\/+$/, "") === saved.url?.replace(/\/+$/, "") ? saved.key : undefined);
+const isSameUrl = (one: string | undefined, other: string | undefined) =>
+  one?.replace(/\/+$/, "") === other?.replace(/\/+$/, "");
+
+/**
+ * Reads URL and key from the options, then from the environment, then from the config file. A profile replaces the
+ * environment.
+ * @throws `usage` if one is missing
+ */
+export async function loadConfig(env: Env, options: Partial<Config> & { profile?: string }): Promise<Config> {
+  const { STOWAGE_URL, STOWAGE_KEY } = options.profile === undefined ? env : {};
+  // A key is only for the URL that it was set or saved with.
+  const isForUrl = !options.url || !STOWAGE_URL || isSameUrl(options.url, STOWAGE_URL);
+  const givenKey = options.key || (isForUrl ? STOWAGE_KEY : undefined);
+  const givenUrl = options.url || STOWAGE_URL;
+  const saved = givenUrl && givenKey ? {} : await readConfig(env, options.profile);
+  const url = givenUrl || saved.url;
+  const key = givenKey || (isSameUrl(url, saved.url) ? saved.key : undefined);
   if (!url) throw new Failure("usage", "No URL. Run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");
   if (!key) throw new Failure("usage", `No key for ${url}. Run \`stowage login\`, or set STOWAGE_KEY.`);
   return { url: validateUrl(url), key: validateKey(key) };
@@ -73,8 +85,8 @@ export function validateUrl(text: string): string {
 }
 
 /** Saves URL and key so that only their owner can read them. */
-export async function saveConfig(env: Env, config: Config): Promise<string> {
-  const file = configFile(env);
+export async function saveConfig(env: Env, config: Config, profile?: string): Promise<string> {
+  const file = configFile(env, profile);
   const draft = `${file}.${process.pid}.draft`;
   try {
     await mkdir(dirname(file), { recursive: true, mode: 0o700 });

@@ -1,6 +1,7 @@
-import type { Readable, Writable } from "node:stream";
+import { type Readable, Writable } from "node:stream";
 import { Stowage } from "../stowage.ts";
 import { loadConfig } from "./config.ts";
+import { debugFetch } from "./debug.ts";
 import { complain, Results } from "./output.ts";
 
 const DEFAULT_RETRY_SECONDS = 300;
@@ -23,6 +24,16 @@ export interface Io {
   signal: AbortSignal;
 }
 
+/** The options that every command takes. */
+export interface GlobalOptions {
+  json?: boolean;
+  quiet?: boolean;
+  debug?: boolean;
+  url?: string;
+  key?: string;
+  profile?: string;
+}
+
 export type Client = Stowage & { url: string; key: string };
 
 /** Returns the number of retries that take at least these seconds with the library's backoff. */
@@ -37,32 +48,45 @@ export class Context {
   readonly io: Io;
   readonly signal: AbortSignal;
   readonly results: Results;
+  readonly options: GlobalOptions;
+  /** Where progress bars are drawn. They need a terminal. */
+  readonly progressOutput: Output;
   exitCode = 0;
   /** Prints while progress bars are shown; `upload` and `get` replace it. */
   above = (print: () => void): void => print();
   #lastMessageAt = Number.NEGATIVE_INFINITY;
 
-  constructor(io: Io, isJson: boolean) {
+  constructor(io: Io, options: GlobalOptions) {
     this.io = io;
     this.signal = io.signal;
-    this.results = new Results(io.stdout, isJson);
+    this.options = options;
+    this.results = new Results(io.stdout, options.json === true);
+    this.progressOutput = options.quiet ? new Writable() : io.stderr;
   }
 
   complain(message: string): void {
     complain(this.io.stderr, message);
   }
 
-  /** @throws `usage` if neither the environment nor the config file has URL and key */
+  /** Reports something that is no error. */
+  notify(message: string): void {
+    if (!this.options.quiet) this.above(() => this.complain(message));
+  }
+
+  /** @throws `usage` if neither the options nor the environment nor the config file have URL and key */
   async connect(): Promise<Client> {
-    const config = await loadConfig(this.io.env);
+    const config = await loadConfig(this.io.env, this.options);
     const seconds = Number(this.io.env.STOWAGE_RETRY_SECONDS || DEFAULT_RETRY_SECONDS);
     const onRetry = (error: Error, attempt: number) => {
       const now = performance.now();
       if (attempt < UNREPORTED_RETRIES || now - this.#lastMessageAt < RETRY_MESSAGE_MILLISECONDS) return;
       this.#lastMessageAt = now;
-      this.above(() => this.complain(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`));
+      this.notify(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`);
     };
-    const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry });
+    const debug = this.options.debug && {
+      fetch: debugFetch((line) => this.above(() => this.complain(line))),
+    };
+    const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry, ...debug });
     return Object.assign(stowage, config);
   }
 }

@@ -69,6 +69,20 @@ export function addFileCommands(program: Command, define: Define): void {
     },
   );
   define(
+    program.command("reprocess").argument(...IDS),
+    {
+      summary: "Process files again",
+      examples: ["stowage ls --status failed --json | jq -r ._id | xargs stowage reprocess"],
+    },
+    async (context, ids) => {
+      const { files } = await context.connect();
+      for (const id of ids) {
+        await files.reprocess(id, context).catch(failureAbout(id));
+        context.results.print({ id, reprocessed: true }, [id, "reprocessing"]);
+      }
+    },
+  );
+  define(
     program.command("usage"),
     { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
     async (context) => {

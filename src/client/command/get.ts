@@ -6,7 +6,7 @@ import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import type { FileMetadata, Stowage } from "../stowage.ts";
-import type { Define } from "./command.ts";
+import { type Define, parseParallel } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
@@ -78,7 +78,10 @@ function stdoutTarget(stdout: Writable): Target & { sha256(): string } {
 interface GetOptions {
   output?: string;
   force?: boolean;
+  parallel: number;
 }
+
+const DEFAULT_PARALLEL = 4;
 
 interface Download {
   stowage: Stowage;
@@ -162,8 +165,9 @@ async function getOne(
   progress: Progress,
   file: FileMetadata,
   { output, force = false }: GetOptions,
+  signal: AbortSignal,
 ): Promise<void> {
-  const { io, results, signal } = context;
+  const { io, results } = context;
   const name = await destinationOf(io.cwd, output, file);
   const path = resolve(io.cwd, name);
   const row = { id: file._id, path: name, size: file.size, sha256: file.sha256 };
@@ -179,10 +183,16 @@ async function getOne(
   const target = partialTarget(partial, name + suffix);
   // It can't be the beginning of this file.
   if ((await target.size()) > file.size) await unlink(partial);
+  progress.expect(file.size);
   const bar = progress.begin(file.originalName, file.size);
   bar.resumeAt(await target.size());
-  await download({ stowage, file, target, signal, onProgress: bar.advance });
-  bar.end(true);
+  let isDone = false;
+  try {
+    await download({ stowage, file, target, signal, onProgress: bar.advance });
+    isDone = true;
+  } finally {
+    bar.end(isDone);
+  }
   await check(context, stowage, file, await digestOf(partial, signal)).catch(async (error) => {
     if (error instanceof Failure) await unlink(partial);
     throw error;
@@ -200,22 +210,31 @@ async function get(context: Context, ids: string[], options: GetOptions): Promis
   if (ids.length > 1 && !isIntoFolder)
     throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
   const stowage = await context.connect();
-  for (const id of ids) {
-    const file = await stowage.files.get(id, { signal }).catch(failureAbout(id));
-    if (output === "-") {
+  const find = (id: string) => stowage.files.get(id, { signal }).catch(failureAbout(id));
+  if (output === "-") {
+    for (const id of ids) {
+      const file = await find(id);
       const target = stdoutTarget(io.stdout);
       await download({ stowage, file, target, signal, onProgress: () => {} });
       await check(context, stowage, file, target.sha256());
-      continue;
     }
-    const progress = new Progress(io.stderr, file.size);
-    context.above = (print) => progress.above(print);
-    try {
-      await getOne(context, stowage, progress, file, options);
-    } finally {
-      progress.close();
-    }
+    return;
   }
+  const stop = new AbortController();
+  const progress = new Progress(context.progressOutput);
+  context.above = (print) => progress.above(print);
+  const either = AbortSignal.any([signal, stop.signal]);
+  const queue = new Set(ids).values();
+  const work = async () => {
+    for (const id of queue) {
+      either.throwIfAborted();
+      await getOne(context, stowage, progress, await find(id), options, either);
+    }
+  };
+  // The first failure stops the other downloads, which a repeated command resumes.
+  const workers = Array.from({ length: options.parallel }, () => work().catch((error) => stop.abort(error)));
+  await Promise.all(workers).finally(() => progress.close());
+  either.throwIfAborted();
 }
 
 export function addGetCommand(program: Command, define: Define): void {
@@ -224,7 +243,8 @@ export function addGetCommand(program: Command, define: Define): void {
       .command("get")
       .argument("<ids...>", "one or more IDs")
       .option("-o, --output <path>", "file or folder to write to, or - for stdout")
-      .option("--force", "replace an existing file"),
+      .option("--force", "replace an existing file")
+      .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL),
     {
       summary: "Download files; resumes interrupted downloads and checks their checksums",
       examples: ["stowage get 0193477c0a5e2b7f4d1c8e90", "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -"],

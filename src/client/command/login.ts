@@ -1,7 +1,8 @@
+import { rm } from "node:fs/promises";
 import type { Command } from "commander";
-import { Stowage } from "../stowage.ts";
+import { Stowage, StowageError } from "../stowage.ts";
 import type { Define } from "./command.ts";
-import { saveConfig, validateKey, validateUrl } from "./config.ts";
+import { configFile, readConfig, saveConfig, validateKey, validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
@@ -27,28 +28,62 @@ function isUnencrypted(url: string): boolean {
 }
 
 async function logIn(context: Context, [given]: string[], { team: teamId, email }: LoginOptions): Promise<void> {
-  const { io, signal, results } = context;
+  const { io, signal, results, options } = context;
   if ((email === undefined) !== (teamId === undefined)) throw new Failure("usage", "--team and --email go together.");
   const questions = new Questions(io);
   try {
-    const url = validateUrl(given ?? (io.env.STOWAGE_URL || (await questions.ask("URL of the service")).trim()));
+    const url = validateUrl(
+      given ?? options.url ?? (io.env.STOWAGE_URL || (await questions.ask("URL of the service")).trim()),
+    );
     if (isUnencrypted(url)) await questions.warn(`${url} is not encrypted. Others on the network can read your key.`);
     let key: string;
+    let sessionId: string | undefined;
     if (email !== undefined && teamId !== undefined) {
       const password = await questions.ask("Password", { isSecret: true });
-      key = (await new Stowage({ url }).logIn({ teamId, email, password }, { signal })).key;
+      ({ key, id: sessionId } = await new Stowage({ url }).logIn({ teamId, email, password }, { signal }));
     } else {
-      key = validateKey(await questions.ask("API key", { isSecret: true }));
+      key = validateKey(options.key ?? (await questions.ask("API key", { isSecret: true })));
       await checkKey(url, key, signal);
     }
-    const file = await saveConfig(io.env, { url, key });
+    const file = await saveConfig(io.env, { url, key, ...(sessionId !== undefined && { sessionId }) }, options.profile);
     results.print({ url, file }, [`Saved URL and key in ${file}`]);
   } finally {
     questions.close();
   }
 }
 
-export function addLoginCommand(program: Command, define: Define): void {
+/** Revokes the key of a login, and deletes URL and key from this machine. An API key stays valid. */
+async function logOut({ io, signal, results, options }: Context): Promise<void> {
+  const file = configFile(io.env, options.profile);
+  const { url, key, sessionId } = await readConfig(io.env, options.profile);
+  if (!url || !key) throw new Failure("usage", "Not logged in.");
+  if (sessionId !== undefined) {
+    await new Stowage({ url, key }).keys.delete(sessionId, { signal }).catch((error) => {
+      const isExpired = error instanceof StowageError && error.code === "token_invalid";
+      if (!isExpired) throw error;
+    });
+  }
+  await rm(file);
+  results.print({ url, file, revoked: sessionId !== undefined }, [`Deleted URL and key from ${file}`]);
+}
+
+/** Returns undefined if the key may not do this. */
+const ifAllowed = <T>(call: Promise<T>): Promise<T | undefined> =>
+  call.catch((error) => {
+    if (isForbidden(error)) return undefined;
+    throw error;
+  });
+
+async function showIdentity(context: Context): Promise<void> {
+  const stowage = await context.connect();
+  const page = await ifAllowed(stowage.keys.list({ limit: 1 }, context).page());
+  // The operator may list keys, but belongs to no team and so has no usage.
+  const used = await ifAllowed(stowage.usage(context));
+  const kind = used ? "secret" : page ? "operator" : "public";
+  context.results.printRecord({ url: stowage.url, kind, teamId: (used && page?.items[0]?.teamId) ?? null });
+}
+
+export function addLoginCommands(program: Command, define: Define): void {
   define<LoginOptions>(
     program
       .command("login")
@@ -63,5 +98,15 @@ export function addLoginCommand(program: Command, define: Define): void {
       ],
     },
     logIn,
+  );
+  define(
+    program.command("logout"),
+    { summary: "Delete your URL and key from this machine", examples: ["stowage logout --profile staging"] },
+    logOut,
+  );
+  define(
+    program.command("whoami"),
+    { summary: "Show the URL, the kind of key, and its team", examples: ["stowage whoami --json"] },
+    showIdentity,
   );
 }

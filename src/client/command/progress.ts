@@ -45,10 +45,15 @@ export class Progress {
   #totalBytes: number;
   #skippedBytes = 0;
 
-  constructor(stderr: Terminal, totalBytes: number) {
+  constructor(stderr: Terminal, totalBytes = 0) {
     this.#stderr = stderr;
     this.#totalBytes = totalBytes;
     if (stderr.isTTY) this.#timer = setInterval(() => this.#draw(), REDRAW_MILLISECONDS);
+  }
+
+  /** Adds a transfer to the total. */
+  expect(bytes: number): void {
+    this.#totalBytes += bytes;
   }
 
   /** Starts a transfer. `advance` takes the bytes done so far. */

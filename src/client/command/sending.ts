@@ -50,7 +50,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
   if (file.size < RESUMABLE_BYTES) return sendOnce(run, file);
   const { context, journal } = run;
   await journal.claim(file, run.signal, (pid) =>
-    context.above(() => context.complain(`${file.path}: waiting for another upload of this file (process ${pid}).`)),
+    context.notify(`${file.path}: waiting for another upload of this file (process ${pid}).`),
   );
   try {
     return await sendOnce(run, file);
@@ -122,7 +122,11 @@ function prepare(journal: Journal, file: LocalFile, sha256: string): Entry {
  * when it processes them.
  * @throws `altered`
  */
-export async function checkSent({ verifier }: Run, file: LocalFile, { id, sha256 }: Sent): Promise<void> {
+export async function checkSent(
+  { verifier }: Pick<Run, "verifier">,
+  file: LocalFile,
+  { id, sha256 }: Sent,
+): Promise<void> {
   if (file.size >= RESUMABLE_BYTES) return;
   const stored = await verifier.digestOf(id);
   if (stored === null || stored === sha256) return;

@@ -1,7 +1,7 @@
 import { relative } from "node:path";
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import { isServerError, StowageError } from "../stowage.ts";
-import { type Define, parseCount } from "./command.ts";
+import { type Define, parseParallel } from "./command.ts";
 import { stateFolder } from "./config.ts";
 import type { Client, Context } from "./context.ts";
 import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
@@ -9,10 +9,10 @@ import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile } from "./local-files.ts";
 import { Progress } from "./progress.ts";
 import { checkSent, type Run, type Sent, sendFile } from "./sending.ts";
+import { withStdinFile } from "./stdin.ts";
 import { isAltered, isForbidden, Verifier } from "./verifier.ts";
 
 const DEFAULT_PARALLEL = 8;
-const MAX_PARALLEL = 64;
 /** Bounds the memory of files that are sent but not checked yet. */
 const MAX_FINISHING = 500;
 /** More server errors in a row mean that the service is broken, not that it can't take one file. */
@@ -21,6 +21,7 @@ const MAX_SERVER_ERRORS_IN_A_ROW = 16;
 interface UploadCommandOptions {
   parallel: number;
   wait?: boolean;
+  name?: string;
   /** False with `--no-check`. */
   check: boolean;
 }
@@ -80,6 +81,8 @@ class Failures {
 }
 
 async function upload(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
+  if (paths.includes("-")) return uploadStdin(context, paths, options);
+  if (options.name !== undefined) throw new Failure("usage", "--name goes with -, the upload of stdin.");
   const { io, results } = context;
   const stowage = await context.connect();
   const failures = new Failures(context);
@@ -88,11 +91,11 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
   // Report a rejected key before a long walk through folders has ended.
   scope.catch((error) => failures.stop.abort(failureOf(error)));
   const onFailure = (failure: Failure) => failures.add(failure);
-  const complain = (message: string) => context.complain(message);
+  const complain = (message: string) => context.notify(message);
   const files = await findFiles(paths, { cwd: io.cwd, signal, complain, onFailure });
   const journal = new Journal(stateFolder(io.env), await scope);
   const progress = new Progress(
-    io.stderr,
+    context.progressOutput,
     files.reduce((sum, { size }) => sum + size, 0),
   );
   context.above = (print) => progress.above(print);
@@ -142,40 +145,68 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
   context.exitCode = failures.exitCode();
 }
 
+async function uploadStdin(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
+  const { name = "stdin", wait, check } = options;
+  if (paths.length > 1) throw new Failure("usage", "Upload stdin (-) without other files.");
+  const stowage = await context.connect();
+  const { signal } = context;
+  await withStdinFile(context.io, async (file, sha256) => {
+    const { id } = await stowage.files.upload(file.path, { name, sha256, signal });
+    const verifier = new Verifier(stowage, signal, 1);
+    if (check) await checkSent({ verifier }, file, { id, sha256, isSkipped: false });
+    const problem = wait ? await waitForProcessing({ context, stowage, signal }, { id }) : null;
+    const row = { path: "-", id, size: file.size, sha256, skipped: false, failure: problem?.message ?? null };
+    context.results.print(row, [id, name, ...(problem ? [`processing failed: ${problem.message}`] : [])]);
+    if (problem) context.exitCode = EXIT_CODES[problem.kind];
+  });
+}
+
 /** @returns why processing failed, if it did */
-async function waitForProcessing({ context, stowage, signal }: Run, { id }: Sent): Promise<Failure | null> {
+async function waitForProcessing(
+  { context, stowage, signal }: Pick<Run, "context" | "stowage" | "signal">,
+  { id }: Pick<Sent, "id">,
+): Promise<Failure | null> {
   try {
     const stored = await stowage.files.waitUntilProcessed(id, { signal });
     if (!stored.failure) return null;
     return new Failure(isAltered(stored) ? "altered" : "failed", stored.failure.message);
   } catch (error) {
     if (!isForbidden(error)) throw error;
-    context.above(() => context.complain(`${id}: stored. This key can't read whether it was processed.`));
+    context.notify(`${id}: stored. This key can't read whether it was processed.`);
     return null;
   }
 }
 
-function parseParallel(text: string): number {
-  const parallel = parseCount(text);
-  if (parallel >= 1 && parallel <= MAX_PARALLEL) return parallel;
-  throw new InvalidArgumentError(`It must be 1 to ${MAX_PARALLEL}.`);
-}
+const withOptions = (command: Command) =>
+  command
+    .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
+    .option("--wait", "wait until each file is processed, and report failures")
+    .option("--no-check", "don't compare checksums with the stored files");
 
-export function addUploadCommand(program: Command, define: Define): void {
+export function addUploadCommands(program: Command, define: Define): void {
   define<UploadCommandOptions>(
-    program
-      .command("upload")
-      .argument("<paths...>", "files and folders")
-      .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
-      .option("--wait", "wait until each file is processed, and report failures")
-      .option("--no-check", "don't compare checksums with the stored files"),
+    withOptions(
+      program
+        .command("upload")
+        .argument("<paths...>", "files and folders, or - for stdin")
+        .option("--name <name>", "name of the file that stdin becomes"),
+    ),
     {
       summary: "Upload files and folders; resumes interrupted uploads and skips finished ones",
       examples: [
         "stowage upload interview.mp3",
         "stowage upload recordings/ --parallel 4",
-        "stowage upload *.wav --json",
+        "ffmpeg -i a.wav -f mp3 - | stowage upload - --name a.mp3",
       ],
+      isResumable: true,
+    },
+    upload,
+  );
+  define<UploadCommandOptions>(
+    withOptions(program.command("sync").argument("<folders...>", "folders")),
+    {
+      summary: "Upload what is new or changed in folders since their last upload from this machine",
+      examples: ["stowage sync recordings/"],
       isResumable: true,
     },
     upload,

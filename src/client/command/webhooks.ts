@@ -53,17 +53,17 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       context.results.printRecord(await stowage.webhooks.create({ url, types, description }, context));
     },
   );
-  define<{ url?: string; types?: Types; description?: string; enable?: boolean; disable?: boolean }>(
+  define<{ endpoint?: string; types?: Types; description?: string; enable?: boolean; disable?: boolean }>(
     webhooks
       .command("update")
       .argument(...ID)
-      .option("--url <url>", "new endpoint URL")
+      .option("--endpoint <url>", "new endpoint URL")
       .option("--types <types>", "event types, separated by commas", parseTypes)
       .option(...DESCRIPTION)
       .addOption(new Option("--enable", "resume sending").conflicts("disable"))
       .option("--disable", "stop sending"),
     { summary: "Edit, enable, or disable a webhook" },
-    async (context, [id = ""], { url, types, description, enable, disable }) => {
+    async (context, [id = ""], { endpoint: url, types, description, enable, disable }) => {
       const stowage = await context.connect();
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
       printWebhook(context, await stowage.webhooks.update(id, { url, types, description, status }, context));
