@@ -25,6 +25,7 @@ await build({
   target: ["es2022", "node20.16"],
   external: [...DEPENDENCIES, "node:*"],
   minify: true,
+  sourcemap: true,
   // The names of error classes are public.
   keepNames: true,
   legalComments: "none",
@@ -50,4 +51,4 @@ const manifest = {
   dependencies: Object.fromEntries(DEPENDENCIES.map((name) => [name, devDependencies[name]])),
 };
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
-copyFileSync(join(source, "README.md"), join(target, "README.md"));
+for (const name of ["README.md", "CHANGELOG.md"]) copyFileSync(join(source, name), join(target, name));
