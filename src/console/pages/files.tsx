@@ -1,31 +1,23 @@
 import { type Signal, useComputed, useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
-import { SelectField, TextField } from "../parts/form.tsx";
-import { countOf, formatBytes, formatCount, formatDuration, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { StatusBadge, Time } from "../parts/values.tsx";
-import { href, lastList, navigate, query } from "../router.ts";
+import { href, lastList, query } from "../router.ts";
 import { client } from "../session.ts";
 import { PlayButton } from "../sound/player.tsx";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
+import { ClearFilters, Filters, setQuery } from "./file-filters.tsx";
 import { applyEvent, type FileRow, filtersFrom, mergeRows, type Sort, type Updates } from "./file-rows.ts";
 
 const PAGE_FILES = 100;
 /** The most pages that a link or "back" loads. More rows at once freeze the tab. */
 const MAX_FIRST_PAGES = 5;
-const TYPING_MILLISECONDS = 250;
-
-function setQuery(changes: Record<string, string>): void {
-  navigate(href("/files", { ...Object.fromEntries(query.value), ...changes }), { replace: true });
-}
-/** Other filters make another list, which starts at its first page. */
-const setFilter = (filter: Record<string, string>) => setQuery({ ...filter, pages: "" });
 
 export function Files() {
   const { pages = "1", sort, ...filterQuery } = Object.fromEntries(query.value);
@@ -126,91 +118,6 @@ function NoFiles({ isFiltered }: { isFiltered: boolean }) {
       <p>Drag files here, or choose them.</p>
       <UploadFilesButton />
     </Empty>
-  );
-}
-
-const ClearFilters = () => (
-  <a class="button" href={href("/files")}>
-    Clear filters
-  </a>
-);
-
-function Filters({ isFiltered }: { isFiltered: boolean }) {
-  const shown = query.value;
-  const value = (name: string) => shown.get(name) ?? "";
-  const options = (labels: Record<string, string>) =>
-    Object.entries(labels).map(([name, label]) => (
-      <option key={name} value={name}>
-        {label}
-      </option>
-    ));
-  return (
-    <search class="files-filters">
-      <NameFilter />
-      <Chip isActive={value("type") !== ""}>
-        <SelectField label="Type" name="type" value={value("type")} onChange={(type) => setFilter({ type })}>
-          <option value="">All types</option>
-          {options(TYPE_LABELS)}
-        </SelectField>
-      </Chip>
-      <Chip isActive={value("status") !== ""}>
-        <SelectField label="Status" name="status" value={value("status")} onChange={(status) => setFilter({ status })}>
-          <option value="">All statuses</option>
-          {options(STATUS_LABELS)}
-        </SelectField>
-      </Chip>
-      <details class="files-dates" data-active={value("from") !== "" || value("until") !== ""}>
-        <summary>Date</summary>
-        <div class="card stack">
-          {(["from", "until"] as const).map((name) => (
-            <TextField
-              key={name}
-              label={name === "from" ? "Uploaded after" : "Uploaded before"}
-              name={name}
-              type="date"
-              value={value(name)}
-              onInput={({ currentTarget }) => setFilter({ [name]: currentTarget.value })}
-            />
-          ))}
-        </div>
-      </details>
-      {isFiltered && <ClearFilters />}
-    </search>
-  );
-}
-
-const Chip = ({ isActive, children }: { isActive: boolean; children: ComponentChildren }) => (
-  <div class="files-chip" data-active={isActive}>
-    {children}
-  </div>
-);
-
-/** Applies the filter when the user pauses typing. */
-function NameFilter() {
-  const applied = query.value.get("name") ?? "";
-  const [typed, setTyped] = useState(applied);
-  const timer = useRef(0);
-  useEffect(() => {
-    if (!timer.current) setTyped(applied);
-  }, [applied]);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return (
-    <TextField
-      label="Name starts with"
-      name="name"
-      type="search"
-      placeholder="Name starts with…"
-      spellcheck={false}
-      value={typed}
-      onInput={({ currentTarget: { value } }) => {
-        setTyped(value);
-        clearTimeout(timer.current);
-        timer.current = window.setTimeout(() => {
-          timer.current = 0;
-          setFilter({ name: value });
-        }, TYPING_MILLISECONDS);
-      }}
-    />
   );
 }
 

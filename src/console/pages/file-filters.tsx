@@ -1,0 +1,100 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { SelectField, TextField } from "../parts/form.tsx";
+import { STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { href, navigate, query } from "../router.ts";
+
+const TYPING_MILLISECONDS = 250;
+
+/** Changes parameters of the URL in place. */
+export function setQuery(changes: Record<string, string>): void {
+  navigate(href("/files", { ...Object.fromEntries(query.value), ...changes }), { replace: true });
+}
+/** Other filters make another list, which starts at its first page. */
+const setFilter = (filter: Record<string, string>) => setQuery({ ...filter, pages: "" });
+
+export const ClearFilters = () => (
+  <a class="button" href={href("/files")}>
+    Clear filters
+  </a>
+);
+
+/** The filters of the list of files. The URL holds their values. */
+export function Filters({ isFiltered }: { isFiltered: boolean }) {
+  const shown = query.value;
+  const value = (name: string) => shown.get(name) ?? "";
+  const options = (labels: Record<string, string>) =>
+    Object.entries(labels).map(([name, label]) => (
+      <option key={name} value={name}>
+        {label}
+      </option>
+    ));
+  return (
+    <search class="files-filters">
+      <NameFilter />
+      <Chip isActive={value("type") !== ""}>
+        <SelectField label="Type" name="type" value={value("type")} onChange={(type) => setFilter({ type })}>
+          <option value="">All types</option>
+          {options(TYPE_LABELS)}
+        </SelectField>
+      </Chip>
+      <Chip isActive={value("status") !== ""}>
+        <SelectField label="Status" name="status" value={value("status")} onChange={(status) => setFilter({ status })}>
+          <option value="">All statuses</option>
+          {options(STATUS_LABELS)}
+        </SelectField>
+      </Chip>
+      <details class="files-dates" data-active={value("from") !== "" || value("until") !== ""}>
+        <summary>Date</summary>
+        <div class="card stack">
+          {(["from", "until"] as const).map((name) => (
+            <TextField
+              key={name}
+              label={name === "from" ? "Uploaded after" : "Uploaded before"}
+              name={name}
+              type="date"
+              value={value(name)}
+              onInput={({ currentTarget }) => setFilter({ [name]: currentTarget.value })}
+            />
+          ))}
+        </div>
+      </details>
+      {isFiltered && <ClearFilters />}
+    </search>
+  );
+}
+
+const Chip = ({ isActive, children }: { isActive: boolean; children: ComponentChildren }) => (
+  <div class="files-chip" data-active={isActive}>
+    {children}
+  </div>
+);
+
+/** Applies the filter when the user pauses typing. */
+function NameFilter() {
+  const applied = query.value.get("name") ?? "";
+  const [typed, setTyped] = useState(applied);
+  const timer = useRef(0);
+  useEffect(() => {
+    if (!timer.current) setTyped(applied);
+  }, [applied]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <TextField
+      label="Name starts with"
+      name="name"
+      type="search"
+      placeholder="Name starts with…"
+      spellcheck={false}
+      value={typed}
+      onInput={({ currentTarget: { value } }) => {
+        setTyped(value);
+        clearTimeout(timer.current);
+        timer.current = window.setTimeout(() => {
+          timer.current = 0;
+          setFilter({ name: value });
+        }, TYPING_MILLISECONDS);
+      }}
+    />
+  );
+}
