@@ -31,8 +31,9 @@ export function leave(question?: { title: string; text: string; action: string }
         {count > 0 && (
           <>
             <p>
-              {countOf(count, "upload")} {count === 1 ? "is" : "are"} still in progress. Sign in to the same account
-              within 24 hours to continue {count === 1 ? "it" : "them"}.
+              {countOf(count, "upload")} {count === 1 ? "hasn't" : "haven't"} finished. Signing out deletes the part
+              that is already stored. If you sign in to the same account within 24 hours, {count === 1 ? "it" : "they"}{" "}
+              can start over.
             </p>
             <label>
               <input

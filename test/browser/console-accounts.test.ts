@@ -222,6 +222,7 @@ describe("Keys", () => {
     await dialog(page).getByRole("button", { name: "Cancel" }).click();
     await expect(button(page, "Revoke Web player 🎧")).toBeFocused();
     await page.keyboard.press("Enter");
+    await expect(dialog(page)).toContainText("its unfinished uploads are canceled");
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
     await expect(row(page, "Web player")).toHaveCount(0);
     // The focus moves to the row that takes the place of the deleted one.
@@ -234,7 +235,7 @@ describe("Keys", () => {
     await expect(row(page, "This session").getByRole("rowheader")).toContainText("Console");
     await expect(page.getByText("This session")).toHaveCount(1);
     await button(page, "Revoke Console").click();
-    await expect(dialog(page)).toContainText("Revoking it signs you out.");
+    await expect(dialog(page)).toContainText("Revoking it signs you out and cancels its unfinished uploads.");
     await dialog(page).getByRole("button", { name: "Revoke key" }).click();
     await expect(heading(page, "Sign in")).toBeFocused();
     await expect.poll(() => consoleKeys(team)).toEqual([]);
@@ -300,6 +301,7 @@ describe("Users", () => {
     await new Stowage({ url }).logIn({ teamId: team.teamId, email: "ada@example.com", password: `${PASSWORD} 2` });
 
     await button(page, "Delete Ada Lovelace").click();
+    await expect(dialog(page)).toContainText("The API keys they created are revoked");
     await dialog(page).getByRole("button", { name: "Delete user" }).click();
     await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
     await expect(heading(page, "Users")).toBeFocused();

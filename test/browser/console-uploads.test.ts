@@ -405,7 +405,7 @@ describe("Uploads", () => {
     proxy.heal();
     const [own] = (await collect(team.stowage.keys.list())).filter(({ name }) => name === "Console");
     await team.stowage.keys.delete(own?.id ?? "");
-    await expect(page.getByText("Your session has expired.")).toBeVisible();
+    await expect(page.getByText("If the session's key was revoked, they start over.")).toBeVisible();
     await signIn(page, team.key);
     await expectProcessed(card);
     // Revoking a key cancels its unfinished uploads.
@@ -427,6 +427,9 @@ describe("Uploads", () => {
     const signOut = page.getByRole("button", { name: "Sign out" });
     const question = page.getByRole("dialog", { name: "Sign out with unfinished uploads?" });
     await signOut.first().click();
+    await expect(question).toContainText(
+      "1 upload hasn't finished. Signing out deletes the part that is already stored.",
+    );
     await question.getByRole("button", { name: "Cancel" }).click();
     await expect(signOut).toBeFocused();
     await signOut.click();
@@ -468,7 +471,7 @@ describe("Uploads", () => {
     await page.getByRole("link", { name: "Keys" }).click();
     await page.getByRole("button", { name: "Revoke Console" }).click();
     const question = page.getByRole("dialog");
-    await expect(question).toContainText("1 upload is still in progress.");
+    await expect(question).toContainText("1 upload hasn't finished.");
     await question.getByLabel("Discard unfinished uploads").check();
     await question.getByRole("button", { name: "Revoke key" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();

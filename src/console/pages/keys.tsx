@@ -76,10 +76,14 @@ function Row({ apiKey, isOperator, onRevoked }: { apiKey: ApiKey; isOperator: bo
   const isExpired = Date.parse(expiresAt) <= Date.now();
   const labels = { title: `Revoke “${name}”?`, action: "Revoke key" };
   const revoke = () => {
-    if (isOwn) return leave({ ...labels, text: "You're signed in with this key. Revoking it signs you out." });
+    if (isOwn)
+      return leave({
+        ...labels,
+        text: "You're signed in with this key. Revoking it signs you out and cancels its unfinished uploads.",
+      });
     confirmFirst({
       ...labels,
-      text: "Apps using this key will stop working immediately. This can't be undone.",
+      text: "Apps using this key stop working immediately, and its unfinished uploads are canceled. This can't be undone.",
       onConfirm: async () => {
         await client.value.keys.delete(id);
         announce(`Revoked “${name}”`);

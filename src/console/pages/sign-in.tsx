@@ -4,6 +4,7 @@ import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { query } from "../router.ts";
 import { isExpired, session, signInWithKey, signInWithPassword } from "../session.ts";
+import { unfinishedUploads } from "../uploads/upload.ts";
 
 const METHODS = { key: "API key", password: "Email and password" };
 
@@ -27,7 +28,9 @@ export function SignIn() {
       <Page title="Sign in">
         {isExpired.value && (
           <p class="notice" role="status">
-            Your session has expired. Sign in again to resume your uploads.
+            Your session has expired. Sign in again.
+            {unfinishedUploads().length > 0 &&
+              " Your uploads then continue. If the session's key was revoked, they start over."}
           </p>
         )}
         <fieldset class="segments">

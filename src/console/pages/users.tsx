@@ -24,7 +24,7 @@ export function Users() {
   const remove = (user: User) =>
     confirmFirst({
       title: `Delete ${nameOf(user)}?`,
-      text: "They'll be signed out and can no longer sign in. API keys they created keep working; revoke those separately.",
+      text: "They're signed out immediately. The API keys they created are revoked, and their unfinished uploads are canceled.",
       action: "Delete user",
       onConfirm: async () => {
         await client.value.users.delete(user._id);
