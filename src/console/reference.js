@@ -50,11 +50,24 @@ const applyScheme = () => document.documentElement.classList.toggle("dark-mode",
 scheme.addEventListener("change", applyScheme);
 applyScheme();
 
+/** Names the lists of options and lets the keyboard scroll samples. Swagger UI does neither. */
+function improveAccessibility() {
+  for (const select of document.querySelectorAll("select:not([aria-label])"))
+    select.ariaLabel = select.closest("[data-param-name]")?.dataset.paramName ?? "Example";
+  for (const sample of document.querySelectorAll(".microlight:not([tabindex])")) sample.tabIndex = 0;
+}
+new MutationObserver(improveAccessibility).observe(document.body, { childList: true, subtree: true });
+
+/** Leaves out the list of servers, because there is only this one. */
+const withoutServers = { wrapComponents: { ServersContainer: () => () => null } };
+
 SwaggerUI({
   url: "/openapi.json",
   dom_id: "#reference",
   docExpansion: "list",
   filter: true,
+  // The default theme has too little contrast.
+  syntaxHighlight: { theme: "tomorrow-night" },
   // By default the document would be sent to a validator on another host.
   validatorUrl: null,
   requestSnippetsEnabled: true,
@@ -67,6 +80,7 @@ SwaggerUI({
     defaultExpanded: true,
   },
   plugins: [
+    withoutServers,
     { fn: { requestSnippetGenerator_javascript: javaScriptSample, requestSnippetGenerator_python: pythonSample } },
   ],
 });

@@ -20,6 +20,23 @@ Requests and responses are JSON, except file contents. JSON bodies are limited t
 Unknown fields and unknown query parameters are rejected with 400. IDs are 24 lower-case hex characters, in order of
 creation. Times are ISO 8601, in UTC.
 
+## Quickstart
+
+You need a secret key, which the operator or the Keys page of the console creates. Upload a file, and note its \`_id\` in the
+response:
+
+    curl -H "Authorization: Bearer $KEY" -F file=@interview.mp3 https://HOST/docs/v1/uploads
+
+Get its metadata. Once its \`status\` is \`completed\`, it includes the duration and the codec:
+
+    curl -H "Authorization: Bearer $KEY" https://HOST/docs/v1/uploads/ID/metadata
+
+Create a link, which downloads the file without a token:
+
+    curl -H "Authorization: Bearer $KEY" -X POST https://HOST/docs/v1/uploads/ID/links
+
+Instead of polling the status, subscribe to the event \`file.completed\` with a webhook.
+
 ## Authentication
 
 Send a token with every request, as \`Authorization: Bearer <token>\`. Each operation names the tokens that it accepts.

@@ -114,9 +114,16 @@ describe("GET /openapi.json", () => {
     expect([...new Set(used)].sort()).toEqual(tags.map(({ name }) => name).sort());
   });
 
-  test("introduces authentication, errors, lists, retries and rate limits", () => {
+  test("introduces a quickstart, authentication, errors, lists, retries and rate limits", () => {
     const headings = [...document.info.description.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
-    expect(headings).toEqual(["Authentication", "Errors", "Lists", "Retries and versions", "Rate limits"]);
+    expect(headings).toEqual([
+      "Quickstart",
+      "Authentication",
+      "Errors",
+      "Lists",
+      "Retries and versions",
+      "Rate limits",
+    ]);
   });
 
   test("gives the status and meaning of every error code", () => {

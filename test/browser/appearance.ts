@@ -16,7 +16,11 @@ const MAX_PRESSES = 200;
 export async function findAccessibilityIssues(page: Page, rules: keyof typeof RULES = "all"): Promise<string[]> {
   // In the middle of a fade, the contrast is not the final one.
   await page.evaluate(async () => {
-    const ending = document.getAnimations().filter((one) => one.effect?.getComputedTiming().endTime !== Infinity);
+    const ending = document.getAnimations().filter(({ effect }) => {
+      // In closed details, a fade never finishes.
+      const isShown = (effect as KeyframeEffect | null)?.target?.checkVisibility();
+      return isShown && effect?.getComputedTiming().endTime !== Infinity;
+    });
     await Promise.allSettled(ending.map((one) => one.finished));
   });
   const found: string[] = [];

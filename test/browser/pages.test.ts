@@ -1,5 +1,6 @@
 import { gzipSync } from "node:zlib";
 import { describe } from "vitest";
+import { expectAccessible } from "./appearance.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, storeOrigin, test, url } from "./support.ts";
 
@@ -140,5 +141,20 @@ describe("Reference", () => {
       await expect(operation.locator(".request-snippets")).toContainText(text);
     }
     expect(teamId).toBeTruthy();
+  });
+
+  test("starts with a quickstart, and is accessible in both themes", async ({ openPage }) => {
+    const page = await openPage({ path: "/reference", extraHTTPHeaders: {} });
+    await expect(page.getByRole("heading", { name: "Quickstart" })).toBeVisible();
+    await expect(page.getByText("-F file=@interview.mp3")).toBeVisible();
+    for (const id of ["listFiles", "uploadFile", "setWaveform"])
+      await page.locator(`#operations-Files-${id} button`).first().click();
+    await expect(page.locator("#operations-Files-setWaveform .responses-wrapper")).toBeVisible();
+    await expectAccessible(page);
+    await page.emulateMedia({ colorScheme: "dark" });
+    await expect(page.locator("html.dark-mode")).toBeVisible();
+    await expectAccessible(page, "contrast");
+    await page.setViewportSize({ width: 320, height: 640 });
+    await expectAccessible(page, "target size");
   });
 });
