@@ -2,7 +2,7 @@ import type { Page } from "@playwright/test";
 import { describe, inject } from "vitest";
 import { Stowage, StowageError } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
-import { expectGoodLooks, tabTo } from "./appearance.ts";
+import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
 import { openConsole, submitKey } from "./signed-in.ts";
 import { copyBy, expect, test } from "./support.ts";
 
@@ -351,6 +351,44 @@ describe("Usage", () => {
       bytes,
       maxBytes,
     ]);
+  });
+
+  test("lists unfinished uploads, cancels one, and keeps a file that is complete by then", async ({ openPage }) => {
+    const team = await newTeam();
+    const start = async (name: string, bytes = "") => {
+      const response = await fetch(`${url}/docs/v1/uploads/resumable`, {
+        method: "POST",
+        headers: {
+          Authorization: `Bearer ${team.key}`,
+          "Content-Type": "application/offset+octet-stream",
+          "Tus-Resumable": "1.0.0",
+          "Upload-Length": "1500000",
+          "Upload-Metadata": `filename ${btoa(name)}`,
+        },
+        body: bytes,
+      });
+      return `${url}${response.headers.get("Location")}`;
+    };
+    await start("stopped.wav", "0".repeat(300_000));
+    const uploadUrl = await start("running.wav");
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    await expect(row(page, "stopped.wav")).toContainText("300 kB of 1.5 MB");
+    await expect(row(page, "stopped.wav")).toContainText("test");
+    await expectAccessible(page);
+    await button(page, "Cancel stopped.wav").click();
+    await dialog(page).getByRole("button", { name: "Cancel upload" }).click();
+    await expect(row(page, "stopped.wav")).toHaveCount(0);
+    const unfinished = async () => (await collect(team.stowage.uploads.list())).map(({ name }) => name);
+    expect(await unfinished()).toEqual(["running.wav"]);
+
+    await button(page, "Cancel running.wav").click();
+    await team.stowage.files.upload(new File([new Uint8Array(1_500_000)], "running.wav"), {
+      resumableFromBytes: 1,
+      resumeUrl: uploadUrl,
+    });
+    await dialog(page).getByRole("button", { name: "Cancel upload" }).click();
+    await expect(page.getByText("The upload of “running.wav” has already ended")).toBeVisible();
+    expect((await collect(team.stowage.files.list())).map(({ originalName }) => originalName)).toEqual(["running.wav"]);
   });
 });
 

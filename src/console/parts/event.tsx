@@ -44,9 +44,13 @@ export function Subject({ event }: { event: Event }) {
 }
 
 export function Actor({ event: { actor } }: { event: Event }) {
-  const { kind, keyId, userId } = actor;
-  if (kind === "system") return <>System</>;
-  if (kind === "operator") return <>Operator</>;
+  if (actor.kind === "system") return <>System</>;
+  if (actor.kind === "operator") return <>Operator</>;
+  return <NameOf {...actor} />;
+}
+
+/** The user if there is one, otherwise the key. */
+export function NameOf({ keyId, userId }: { keyId: string | null; userId: string | null }) {
   const id = userId ?? keyId ?? "";
   const name = names.value.get(id);
   return name ? (

@@ -27,6 +27,13 @@ export function Time({ at, isRelative = false }: { at: string; isRelative?: bool
   );
 }
 
+/** Text with a button that copies it. */
+export const Copyable = ({ text, label }: { text: string; label: string }) => (
+  <>
+    <code>{text}</code> <CopyButton text={text} label={label} />
+  </>
+);
+
 /** Copies `text`. `label` names it: "Copy key". */
 export function CopyButton({ text, label }: { text: string; label: string }) {
   const [hasFailed, setFailed] = useState(false);
