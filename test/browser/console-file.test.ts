@@ -116,23 +116,54 @@ describe("File page", () => {
     await expect(page.getByRole("heading", { level: 1, name: "Bericht – März.txt" })).toBeVisible();
   });
 
-  test("creates and copies a share link with the chosen lifetime", async ({ openPage }) => {
+  test("creates a link that is shown once, lists it, and revokes it", async ({ openPage, problems }) => {
+    problems.allow(/404/);
+    const team = await newTeam();
+    const id = await upload(team, "tone.flac", sample("tone.flac"));
+    const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
+    const share = page.getByRole("region", { name: "Share" });
+    await share.getByLabel("Expires in").first().selectOption("1 day");
+    await share.getByLabel("Opens as").selectOption("Player in the browser");
+    await share.getByRole("button", { name: "Create link" }).click();
+    const shown = share.getByRole("status").filter({ hasText: "You won't be able to see it again." });
+    const link = (await shown.getByRole("code").textContent()) ?? "";
+    expect(await copyBy(shown.getByRole("button", { name: "Copy link" }), link)).toBe(link);
+    const response = await fetch(link);
+    expect(response.headers.get("Content-Disposition")).toMatch(/^inline/);
+    expect(Buffer.from(await response.arrayBuffer()).equals(sample("tone.flac"))).toBe(true);
+    const [created] = await team.stowage.links.list(id);
+    expect(Math.abs(Date.parse(created?.expiresAt ?? "") - Date.now() - 86_400_000)).toBeLessThan(60_000);
+
+    await page.reload();
+    const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
+    await expect(listed).toHaveText(/Plays in the browser · expires in 24 hours.*by Console/);
+    await expect(page.getByText(link)).toHaveCount(0);
+    await expectGoodLooks(page, "file-links");
+    await listed.getByRole("button", { name: "Revoke link" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke link" }).click();
+    await expect(listed).toHaveCount(0);
+    expect((await fetch(link)).status).toBe(404);
+  });
+
+  test("creates and copies a signed URL with the chosen lifetime", async ({ openPage }) => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "all of it");
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
-    const create = page.getByRole("button", { name: "Create link" });
-    let link = "";
+    const signed = page.getByRole("region", { name: "Share" }).getByRole("group");
+    await signed.getByText("Signed URL").click();
+    const create = signed.getByRole("button", { name: "Create URL" });
+    let url = "";
     const lifetimes = { "1 minute": 60, "1 hour": 3600, "1 day": 86_400, "7 days": 604_800, Custom: 77 };
     for (const [label, seconds] of Object.entries(lifetimes)) {
-      await page.getByLabel("Expires in").selectOption(label);
-      if (seconds === 77) await page.getByLabel("Seconds").fill("77");
-      link = await copyBy(create, `X-Amz-Expires=${seconds}&`);
+      await signed.getByLabel("Expires in").selectOption(label);
+      if (seconds === 77) await signed.getByLabel("Seconds").fill("77");
+      url = await copyBy(create, `X-Amz-Expires=${seconds}&`);
       const shown = page.getByRole("status").filter({ hasText: `X-Amz-Expires=${seconds}&` });
       await expect(shown).toContainText("Expires");
       const endsAt = Date.parse((await shown.getByRole("time").getAttribute("datetime")) ?? "");
       expect(Math.abs(endsAt - Date.now() - seconds * 1000)).toBeLessThan(60_000);
     }
-    expect(await (await fetch(link)).text()).toBe("all of it");
+    expect(await (await fetch(url)).text()).toBe("all of it");
   });
 
   test("deletes the file after a confirmation, and returns to the list", async ({ openPage }) => {

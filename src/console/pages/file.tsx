@@ -5,17 +5,17 @@ import { Actor, useNames } from "../parts/event.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { useEvents, useLoaded } from "../parts/loading.ts";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
-import { CopyButton, StatusBadge, Time } from "../parts/values.tsx";
+import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { lastList, navigate } from "../router.ts";
 import { client } from "../session.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
+import { Sharing } from "./sharing.tsx";
 
 /** The API has no list of a file's events, so the latest events of the team are searched. */
 const SEARCHED_EVENTS = 100;
@@ -35,8 +35,7 @@ export function FilePage({ id }: { id: string }) {
   const back = <a href={lastList.url}>← Files</a>;
   if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={back} />;
   return (
-    <Page title={file?.originalName ?? "File"} actions={file && <Actions file={file} />}>
-      <p>{back}</p>
+    <Page title={file?.originalName ?? "File"} back={back} actions={file && <Actions file={file} />}>
       <Failure error={error} onRetry={reload} />
       {file ? <Details file={file} /> : !error && <p role="status">Loading…</p>}
     </Page>
@@ -63,7 +62,7 @@ function Actions({ file }: { file: FileMetadata }) {
     });
   return (
     <>
-      <button type="button" class="button" aria-disabled={isRunning} onClick={download}>
+      <button type="button" class="button primary" aria-disabled={isRunning} onClick={download}>
         Download
       </button>
       <button
@@ -90,12 +89,6 @@ function Actions({ file }: { file: FileMetadata }) {
     </>
   );
 }
-
-const Copyable = ({ text, label }: { text: string; label: string }) => (
-  <>
-    <code>{text}</code> <CopyButton text={text} label={label} />
-  </>
-);
 
 const channelsLabel = (channels: number) => ({ 1: "Mono", 2: "Stereo" })[channels] ?? formatCount(channels);
 
@@ -149,7 +142,7 @@ function Details({ file }: { file: FileMetadata }) {
           )}
         </div>
         <div class="stack">
-          <ShareLink id={file._id} />
+          <Sharing file={file} />
           <Activity id={file._id} />
           <details class="card">
             <summary>Technical details</summary>
@@ -219,56 +212,3 @@ const Tags = ({ tags }: { tags: Record<string, string | number> }) => (
     ))}
   </dl>
 );
-
-const LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
-
-function ShareLink({ id }: { id: string }) {
-  const [lifetime, setLifetime] = useState("3600");
-  const [link, setLink] = useState<{ url: string; expiresAt: string } | null>(null);
-  const { run, isRunning, error } = useTask();
-  const create = (form: HTMLFormElement) =>
-    run(async () => {
-      setLink(null);
-      const expiresIn = Number(textOf(form, lifetime === "custom" ? "expiresIn" : "lifetime"));
-      const expiresAt = new Date(Date.now() + expiresIn * 1000).toISOString();
-      const url = await client.value.files.createSignedUrl(id, { expiresIn });
-      setLink({ url, expiresAt });
-      // If the browser denies this, the user copies the shown URL.
-      await navigator.clipboard.writeText(url).then(
-        () => announce("Link copied"),
-        () => {},
-      );
-    });
-  return (
-    <Form
-      class="card stack"
-      error={error}
-      onSubmit={create}
-      end={
-        <>
-          <button type="submit" class="button" aria-disabled={isRunning}>
-            Create link
-          </button>
-          {link && (
-            <p role="status">
-              <Copyable text={link.url} label="URL" /> Expires <Time at={link.expiresAt} />
-            </p>
-          )}
-        </>
-      }
-    >
-      <h2>Share link</h2>
-      <p class="quiet">Anyone with this link can open the file until it expires.</p>
-      <SelectField label="Expires in" name="lifetime" value={lifetime} onChange={setLifetime}>
-        {Object.entries(LIFETIMES).map(([seconds, label]) => (
-          <option key={seconds} value={seconds}>
-            {label}
-          </option>
-        ))}
-      </SelectField>
-      {lifetime === "custom" && (
-        <TextField label="Seconds" name="expiresIn" type="number" min={1} max={604_800} defaultValue="600" required />
-      )}
-    </Form>
-  );
-}

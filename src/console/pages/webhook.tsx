@@ -9,7 +9,7 @@ import { Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
-import { CopyButton, Time } from "../parts/values.tsx";
+import { Copyable, Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
 import { client } from "../session.ts";
@@ -26,8 +26,7 @@ export function WebhookPage({ id }: { id: string }) {
   if (!webhook || isMissing(error)) return <Unloaded noun="Webhook" of={loaded} back={back} />;
   const { url, description, createdAt } = webhook;
   return (
-    <Page title={new URL(url).host} actions={<WebhookStatus webhook={webhook} />}>
-      <p>{back}</p>
+    <Page title={new URL(url).host} back={back} actions={<WebhookStatus webhook={webhook} />}>
       <Failure error={error} onRetry={reload} />
       <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />
       <FactCard
@@ -37,11 +36,7 @@ export function WebhookPage({ id }: { id: string }) {
           Description: description ? <bdi>{description}</bdi> : null,
           Events: eventsOf(webhook),
           Created: <Time at={createdAt} />,
-          ID: (
-            <>
-              <code>{id}</code> <CopyButton text={id} label="ID" />
-            </>
-          ),
+          ID: <Copyable text={id} label="ID" />,
         }}
       />
       <Deliveries id={id} />

@@ -6,12 +6,14 @@ let isFirst = true;
 
 interface PageProps {
   title: string;
+  /** A link to the list, above the title. */
+  back?: ComponentChildren;
   actions?: ComponentChildren;
   children: ComponentChildren;
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
-export function Page({ title, actions, children }: PageProps) {
+export function Page({ title, back, actions, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
@@ -24,6 +26,7 @@ export function Page({ title, actions, children }: PageProps) {
   useFocusRecovery();
   return (
     <>
+      {back && <p class="page-back">{back}</p>}
       <header class="page-header">
         <h1 ref={heading} dir="auto" tabIndex={-1}>
           {title}
