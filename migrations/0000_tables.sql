@@ -181,8 +181,8 @@ CREATE TABLE `webhooks` (
 --> statement-breakpoint
 CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
 --> statement-breakpoint
--- team_usage counts what a team has. Triggers keep it, so that no code path can forget it. A file counts while it reserves
--- bytes: a cancelled upload reserves none, and its row may stay for a while.
+-- team_usage contains totals per team, maintained by triggers so that no code path can miss an update. A file counts while
+-- it reserves bytes: a cancelled upload reserves none, and its row may stay for a while.
 CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
 	INSERT INTO team_usage (team_id, files, bytes) VALUES (new.team_id, new.reserved_bytes > 0, new.reserved_bytes)
 	ON CONFLICT (team_id) DO UPDATE SET files = files + excluded.files, bytes = bytes + excluded.bytes;

@@ -90,16 +90,14 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     const deps = { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId };
     c.set("deps", deps);
     const { host, pathname } = new URL(c.req.url);
-    const isLink = new RegExp(`^${links.LINKS}/[^/]+/[^/]+$`).test(pathname);
-    // Users' bytes then never share an origin with the console.
+    // With LINK_HOST, users' bytes never share an origin with the console.
     const { linkHost } = deps.settings;
-    if (linkHost !== null && (host === linkHost) !== isLink) throw new AppError("route_not_found");
+    if (linkHost !== null && (host === linkHost) !== links.isLinkPath(pathname)) throw new AppError("route_not_found");
     await next();
   };
   mountPages(app, provideDeps);
-  const linkPath = `${links.LINKS}/*/*`;
-  app.use(except(linkPath, apiSecureHeaders, apiHeaders));
-  app.use(linkPath, links.linkHeaders);
+  app.use(except(links.LINK_PATHS, apiSecureHeaders, apiHeaders));
+  app.use(links.LINK_PATHS, links.linkHeaders);
   app.use(preflight);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);

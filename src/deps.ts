@@ -12,30 +12,30 @@ import { createSigner, type Signer } from "./platform/signer.ts";
 import { isTokenShaped, realSystem, type System } from "./platform/system.ts";
 
 export interface Settings {
-  /** By a form. */
+  /** Largest form upload. */
   maxUploadBytes: number;
-  /** By a resumable upload. */
+  /** Largest resumable upload. */
   maxFileBytes: number;
   uploadIdleMilliseconds: number;
   maxTeamBytes: number;
   maxTeamFiles: number;
   /** A team's oldest events above this number are deleted. */
   maxTeamEvents: number;
-  /** How long events are kept. */
+  /** Retention of the event log. */
   eventDays: number;
-  /** The queue whose messages have used up their tries. */
+  /** The name of the dead letter queue. */
   deadLetterQueue: string;
-  /** Where signed addresses point to: pages may play from there. */
+  /** The origin of signed URLs. The pages' CSP allows media from it. */
   storeOrigin: string;
-  /** Webhooks may also be sent by http, to any port, and to this machine: for local development. */
+  /** For local development: webhooks may use http, any port, and loopback hosts. */
   isInsecureWebhookAllowed: boolean;
   /** The host that serves links and nothing else; null if links are on the service's own host. */
   linkHost: string | null;
-  /** Null where the operator's token is not set: then nobody is the operator. */
+  /** Null if unset. Then no token is the operator token. */
   operatorToken: string | null;
 }
 
-/** All that the domain needs of the outside. */
+/** Everything that the domain needs from outside. */
 export interface Deps {
   settings: Settings;
   secrets: Secrets;
@@ -49,18 +49,18 @@ export interface Deps {
   jobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
   sender: Sender;
-  /** The static files of the pages for people. */
+  /** The static files of the web pages. */
   pages: Fetcher;
-  /** Of the request that is served; null in a job and in recovery. */
+  /** The request's id. Null in jobs and in the recovery job. */
   requestId: string | null;
-  /** Lets work go on after the answer, and after the client has gone away. */
+  /** Keeps the invocation alive until the work settles, even after the response or a disconnect. */
   after(work: Promise<unknown>): void;
 }
 
-/** All but what belongs to one invocation. */
+/** The dependencies that all invocations of an isolate share. */
 type IsolateDeps = Omit<Deps, "after" | "requestId">;
 
-/** The largest object that R2 stores with one `put`: 5 GiB minus 5 MiB. A finished upload may be rewritten by one. */
+/** R2's limit for one `put`: 5 GiB minus 5 MiB. Processing may rewrite an object with one. */
 const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
 
 const WHOLE_NUMBER = "Must be a whole number above 0.";
@@ -79,7 +79,10 @@ const envSchema = z.object({
   LOGIN_LIMIT: binding<RateLimit>("limit"),
   HASH_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
-  MAX_FILE_BYTES: positive.max(MAX_PUT_BYTES, `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 rewrites.`),
+  MAX_FILE_BYTES: positive.max(
+    MAX_PUT_BYTES,
+    `Must be at most ${MAX_PUT_BYTES}, the largest object that R2 stores with one put.`,
+  ),
   UPLOAD_IDLE_SECONDS: z.coerce.number().positive(),
   MAX_TEAM_BYTES: positive,
   MAX_TEAM_FILES: positive,
@@ -93,7 +96,7 @@ const envSchema = z.object({
   WEBHOOK_ALLOW_INSECURE: z.enum(["true", ""], 'Must be "true" or empty.').optional(),
   OPERATOR_TOKEN: z
     .string()
-    .min(32, "Needs 32 characters at least.")
+    .min(32, "Must have at least 32 characters.")
     .refine((token) => !isTokenShaped(token), "Must not look like an API key.")
     .optional(),
   MASTER_KEY: secret,
@@ -103,7 +106,7 @@ const envSchema = z.object({
   S3_SECRET_ACCESS_KEY: secret,
 });
 
-/** Returns a line for each of these settings that the Worker would reject. Lines don't show values. */
+/** Returns a line for each setting that the Worker would reject. Never includes values. */
 export function findSettingProblems(settings: Record<string, unknown>): string[] {
   const issues = envSchema.safeParse(settings).error?.issues ?? [];
   return issues
@@ -111,7 +114,7 @@ export function findSettingProblems(settings: Record<string, unknown>): string[]
     .map(({ path, message }) => `${String(path[0])}: ${message}`);
 }
 
-/** @throws Error that names every binding and setting that is missing or wrong, and shows the value of none */
+/** @throws Error that names every missing or wrong binding and setting, without their values */
 function parseEnv(env: Env): z.output<typeof envSchema> {
   const { success, data, error } = envSchema.safeParse(env);
   if (success) return data;
@@ -121,7 +124,7 @@ function parseEnv(env: Env): z.output<typeof envSchema> {
 
 const created = new WeakMap<Env, IsolateDeps>();
 
-/** Once for each isolate: deriving keys from MASTER_KEY costs more than a request, and the limiter remembers. */
+/** Created once per isolate: deriving keys from MASTER_KEY is slow, and the limiter keeps counts. */
 function isolateDeps(env: Env): IsolateDeps {
   const known = created.get(env);
   if (known) return known;
@@ -164,8 +167,8 @@ function isolateDeps(env: Env): IsolateDeps {
 }
 
 /**
- * The one reader of the environment, for all three handlers.
- * @throws `unavailable` where a binding or setting is missing or wrong; its cause, for the log, says which
+ * The only code that reads the environment, for all three handlers.
+ * @throws `unavailable` if a binding or setting is missing or wrong. The logged cause names it
  */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {

@@ -16,11 +16,15 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { limitFailures } from "./authentication.ts";
 import { type Operation, read, write } from "./operation.ts";
-import { id, iso, timestamp } from "./validation.ts";
+import { id, iso, text, timestamp } from "./validation.ts";
 
 /* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
 
 export const LINKS = "/docs/v1/links";
+/** The paths that serve bytes. */
+export const LINK_PATHS = `${LINKS}/*/*`;
+const LINK_PATH = new RegExp(`^${LINKS}/[^/]+/[^/]+$`);
+export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
 const SECRET = /^([0-9a-f]{24})\.([0-9a-f]{32})$/;
 const MAX_NAME_LENGTH = 200;
 
@@ -55,7 +59,7 @@ const newLinkSchema = z.strictObject({
   disposition: z.enum(DISPOSITIONS).optional().meta({
     description: "Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type.",
   }),
-  name: z.string().min(1).max(MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
+  name: text(1, MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
 });
 
 export const create = write(
@@ -66,7 +70,7 @@ export const create = write(
     description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links.`,
     body: newLinkSchema,
     isBodyOptional: true,
-    bodyExample: { disposition: "inline" },
+    bodyExample: { disposition: "inline", name: "interview.mp3" },
     success: {
       description: "The link. No later response contains `url`.",
       schema: z.strictObject({
@@ -84,7 +88,7 @@ export const create = write(
     refusals: ["too_many_links"],
   },
   async ({ c, deps, actor, id, body }) => {
-    const { expiresAt, ...rest } = body ?? {};
+    const { expiresAt, ...rest } = body;
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
     const { link, secret, fileName } = await createLink(deps, actor, id, input);
     const url = new URL(`${LINKS}/${link.id}.${secret}/${encodeURIComponent(fileName)}`, c.req.url);
@@ -184,7 +188,6 @@ function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 
 const includesTag = (list: string, tag: string) =>
   list.split(",").some((one) => ["*", tag].includes(one.trim().replace(/^W\//, "")));
 
-/** Answers a request for the bytes, with its conditions and range. */
 async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   const { fileId, sizeBytes, sha256 } = file;
   // The bytes of a file never change, so its id is a strong validator.
@@ -197,6 +200,7 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   }
   if (ifNoneMatch !== undefined && includesTag(ifNoneMatch, tag)) return c.body(null, 304);
   const isGet = c.req.method === "GET";
+  // For the 416 that parseRange may throw.
   c.header("Content-Range", `bytes */${sizeBytes}`);
   const range = isGet && (ifRange ?? tag) === tag ? parseRange(c.req.header("Range"), sizeBytes) : null;
   c.header(
@@ -204,6 +208,7 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
     range ? `bytes ${range.offset}-${range.offset + range.length - 1}/${sizeBytes}` : undefined,
   );
   const { offset, length } = range ?? { offset: 0, length: sizeBytes };
+  // HEAD reads one byte, to check that the object exists.
   const body = await file.read(offset, isGet ? length : 1);
   if (!body) throw new AppError("not_found");
   if (!isGet) await body.cancel();

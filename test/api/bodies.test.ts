@@ -37,7 +37,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 /** Fields that only the service sets. Routes that document one of them are exempt. */
 const SERVICE_FIELDS = [
   ..."_id id __v version teamId team_id createdAt updatedAt expiresAt isPublic uuid key token tokenHash".split(" "),
-  ..."sealedToken encrypted_with userId emailKey passwordHash role isAdmin operator".split(" "),
+  ..."encryptedToken encrypted_with userId emailKey passwordHash role isAdmin operator".split(" "),
   ..."__proto__ constructor prototype toString hasOwnProperty valueOf".split(" "),
   ...["", "a.b"],
 ];

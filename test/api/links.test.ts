@@ -218,6 +218,7 @@ describe("Creating a link", () => {
     ]);
     await rejected(team, 400, "invalid_input", create({ disposition: "page" }), ["disposition"]);
     await rejected(team, 400, "invalid_input", create({ name: "" }), ["name"]);
+    await rejected(team, 400, "invalid_input", create({ name: "\ud800" }), ["name"]);
     await rejected(team, 400, "invalid_input", create({ secret: "x" }), ["secret"]);
   });
 

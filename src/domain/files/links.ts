@@ -51,7 +51,7 @@ const linkOf = ({ id, fileId, name, disposition, expiresAt, createdAt, keyId, us
 });
 
 export interface NewLink {
-  expiresAt?: number | null | undefined;
+  expiresAt: number | null;
   disposition?: Disposition | undefined;
   name?: string | undefined;
 }
@@ -87,7 +87,7 @@ export async function createLink(
   deps: Deps,
   { teamId, keyId, userId }: TeamActor,
   fileId: string,
-  { expiresAt = null, disposition = "attachment", name }: NewLink,
+  { expiresAt, disposition = "attachment", name }: NewLink,
 ): Promise<{ link: Link; secret: string; fileName: string }> {
   const now = deps.system.now();
   if (expiresAt !== null && expiresAt <= now) {
