@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { generateSQLiteDrizzleJson, generateSQLiteMigration } from "drizzle-kit/api";
+import * as eventSchema from "../platform/event-schema.ts";
 import * as schema from "../platform/schema.ts";
 
 const meta = join(import.meta.dirname, "../../migrations/meta");
@@ -12,7 +13,10 @@ const latest = readdirSync(meta)
 if (!latest) throw new Error("There are no migrations.");
 
 const migrated = JSON.parse(readFileSync(join(meta, latest), "utf8"));
-const statements = await generateSQLiteMigration(migrated, await generateSQLiteDrizzleJson(schema));
+const statements = await generateSQLiteMigration(
+  migrated,
+  await generateSQLiteDrizzleJson({ ...schema, ...eventSchema }),
+);
 if (statements.length > 0) {
   console.error(`The schema is ahead of the migrations. Run "npm run migration <name>":\n${statements.join("\n")}`);
   process.exit(1);

@@ -1,8 +1,8 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery } from "../../platform/db.ts";
+import { deliveries, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
-import { deliveries, webhooks } from "../../platform/schema.ts";
 import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*

@@ -2,7 +2,7 @@ import { and, desc, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, write } from "../../platform/db.ts";
-import { deliveries, events, webhooks } from "../../platform/schema.ts";
+import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Attempt, parseAttempts } from "./attempts.ts";

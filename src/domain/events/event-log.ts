@@ -2,7 +2,7 @@ import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { Db, Param } from "../../platform/db.ts";
-import { events } from "../../platform/schema.ts";
+import { events } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
 import { decodeCursor, encodeCursor, type Page, type ScanValues, scan, splitScan } from "../paging.ts";
 import { ABOVE_ALL, type Event, type EventType, eventId, isEventId, renderEvent, seqOf } from "./events.ts";

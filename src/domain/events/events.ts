@@ -2,8 +2,8 @@ import type { SQL } from "drizzle-orm";
 import { sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import { EVENT_TYPES, events } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
-import { EVENT_TYPES, events } from "../../platform/schema.ts";
 import type { Actor } from "../accounts/authorization.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 

@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery, read, write } from "../../platform/db.ts";
-import { deliveries, events } from "../../platform/schema.ts";
+import { deliveries, events } from "../../platform/event-schema.ts";
 import { ABOVE_ALL } from "./events.ts";
 
 /*

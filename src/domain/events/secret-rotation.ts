@@ -2,7 +2,7 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, type Param, preparedQuery } from "../../platform/db.ts";
-import { webhooks } from "../../platform/schema.ts";
+import { webhooks } from "../../platform/event-schema.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { isWebhook, type WebhookKey, webhookByKey } from "./deliveries.ts";
 import { writeWithEvent } from "./events.ts";

@@ -1,8 +1,8 @@
 import { and, eq, getTableColumns, isNotNull, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { given, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
 import type { JobOutcome, WebhookJob } from "../../platform/jobs.ts";
-import { deliveries, events, webhooks } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import { addFailureBodies, unsent } from "./attempts.ts";
 import {

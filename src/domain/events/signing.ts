@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { given, type Param, preparedQuery } from "../../platform/db.ts";
-import { webhooks } from "../../platform/schema.ts";
+import { webhooks } from "../../platform/event-schema.ts";
 import type { System } from "../../platform/system.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
 import { isWebhook, type WebhookKey, type WebhookRow } from "./deliveries.ts";

@@ -1,7 +1,7 @@
 import { and, eq, isNotNull, max, min, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery, type RowsOf, read, write } from "../../platform/db.ts";
-import { deliveries, webhooks } from "../../platform/schema.ts";
+import { deliveries, webhooks } from "../../platform/event-schema.ts";
 
 /*
  * Part of the recovery job: sends a message for each webhook with overdue deliveries, because a message was lost, a consumer

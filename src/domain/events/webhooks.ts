@@ -2,7 +2,7 @@ import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
-import { webhooks } from "../../platform/schema.ts";
+import { webhooks } from "../../platform/event-schema.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import {
