@@ -69,7 +69,8 @@ describe("the package", () => {
       ["large.bin", 9_000_000],
     ] as const) {
       writeFileSync(join(folder, name), Buffer.alloc(size));
-      const { stdout } = await stowage("upload", name, "--json");
+      const { stdout, stderr } = await stowage("upload", name, "--json");
+      expect(stderr).toBe("");
       const { id } = JSON.parse(stdout);
       expect((await stowage("get", id, "-o", `got ${name}`, "--force")).stderr).toBe("");
       expect(readFileSync(join(folder, `got ${name}`)).length).toBe(size);

@@ -68,7 +68,7 @@ export class Context {
     complain(this.io.stderr, message);
   }
 
-  /** Reports something that is no error. */
+  /** Prints a notice, which --quiet hides. */
   notify(message: string): void {
     if (!this.options.quiet) this.above(() => this.complain(message));
   }
