@@ -11,30 +11,44 @@ function* wordsOf(command: Command, path: string, globals: string[]): Generator<
   for (const sub of command.commands) yield* wordsOf(sub, `${path} ${sub.name()}`, globals);
 }
 
-function bashScript(program: Command): string {
+/** A function that sets `found` to what may follow the command `$1`. In zsh, `words` and `path` are special. */
+function wordsFunction(program: Command): string {
   const globals = program.options.flatMap(({ long }) => (long && long !== "--version" ? [long] : []));
   const cases = [...wordsOf(program, "stowage", [])].map(([path, words]) => {
     const all = path === "stowage" ? words : [...words, ...globals];
-    return `    "${path}") words="${all.join(" ")}" ;;`;
+    return `    "${path}") found="${all.join(" ")}" ;;`;
   });
-  // The path is the words before the cursor that are commands; options and arguments end it.
-  return `_stowage() {
-  local path=stowage word words found
-  for word in "\${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
-    _stowage_words "$path"
-    case " $words " in *" $word "*) case "$word" in -*) ;; *) path="$path $word" ;; esac ;; esac
-  done
-  _stowage_words "$path"
-  COMPREPLY=($(compgen -W "$words" -- "\${COMP_WORDS[COMP_CWORD]}"))
-}
-_stowage_words() {
+  return `_stowage_words() {
   case "$1" in
 ${cases.join("\n")}
-    *) words="" ;;
+    *) found="" ;;
   esac
+}`;
+}
+
+/** Follows the commands before the cursor; options and arguments are skipped. Then `found` is what may come next. */
+const followCommands = (wordsBefore: string) => `  local prefix=stowage word found
+  for word in ${wordsBefore}; do
+    _stowage_words "$prefix"
+    case " $found " in *" $word "*) case "$word" in -*) ;; *) prefix="$prefix $word" ;; esac ;; esac
+  done
+  _stowage_words "$prefix"`;
+
+const bashScript = (program: Command) => `${wordsFunction(program)}
+_stowage() {
+${followCommands(`"\${COMP_WORDS[@]:1:COMP_CWORD-1}"`)}
+  COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
 }
 complete -o default -F _stowage stowage`;
+
+const zshScript = (program: Command) => `${wordsFunction(program)}
+_stowage() {
+${followCommands(`"\${(@)words[2,CURRENT-1]}"`)}
+  compadd -- \${=found}
+  _files
 }
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+compdef _stowage stowage`;
 
 function fishScript(program: Command): string {
   const quote = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
@@ -65,8 +79,7 @@ function fishScript(program: Command): string {
 
 const SCRIPTS: Record<Shell, (program: Command) => string> = {
   bash: bashScript,
-  // zsh runs the completions of bash.
-  zsh: (program) => `autoload -Uz compinit bashcompinit && compinit && bashcompinit\n${bashScript(program)}`,
+  zsh: zshScript,
   fish: fishScript,
 };
 
