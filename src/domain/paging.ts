@@ -112,16 +112,16 @@ export function scan<Q extends SQLiteSelect>(
   param: Param<ScanValues>,
   isMatch: (examined: ReturnType<Q["as"]>) => SQL | undefined,
 ) {
-  const looked = (query as SQLiteSelect).limit(SCANNED_ROWS).as("looked");
+  const examined = (query as SQLiteSelect).limit(SCANNED_ROWS).as("examined");
   const matching = db
     .select()
-    .from(looked)
-    .where(isMatch(looked as ReturnType<Q["as"]>))
+    .from(examined)
+    .where(isMatch(examined as ReturnType<Q["as"]>))
     .limit(param("limit"))
     .offset(param("offset"));
   const last = db
     .select()
-    .from(looked)
+    .from(examined)
     .limit(1)
     .offset(SCANNED_ROWS - 1);
   const withEnd = (rows: Subquery, isEnd: 0 | 1) =>

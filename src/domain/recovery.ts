@@ -1,6 +1,6 @@
 import { and, asc, eq, isNotNull, lte, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
-import { given, type Param, preparedQuery, write } from "../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery, write } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
 import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
@@ -199,13 +199,13 @@ const resendPending = overdueFiles("pending", (param) => {
 const releaseAbandoned = overdueFiles("processing", (param) => ({
   status: "pending",
   leaseEndsAt: null,
-  ...given(param, "dueAt"),
+  ...columnsFrom(param, "dueAt"),
   ...changed(param),
 }));
 const hide = (param: Param<OverdueValues>) => ({
   status: "deleting",
   idempotencyKey: null,
-  ...given(param, "dueAt"),
+  ...columnsFrom(param, "dueAt"),
 });
 const hideAbandoned = overdueFiles("receiving", hide);
 const retryDeleting = overdueFiles("deleting", hide);

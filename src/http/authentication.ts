@@ -4,7 +4,7 @@ import {
   type ActorWith,
   authorize,
   type Credential,
-  type Right,
+  type Permission,
   readCredential,
 } from "../domain/accounts/authorization.ts";
 import { AppError } from "../errors.ts";
@@ -51,7 +51,7 @@ function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void 
 }
 
 /** Authorizes the caller of an operation that may take long. @throws `token_invalid`, `forbidden` */
-export async function authorizeCaller<R extends Right>(
+export async function authorizeCaller<R extends Permission>(
   c: Context<AppEnv>,
   credential: Credential<R>,
 ): Promise<ActorWith<R>> {
@@ -65,16 +65,16 @@ export async function authorizeCaller<R extends Right>(
  * invalid token counts for its client IP.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
-export async function withCredential<R extends Right, T>(
+export async function withCredential<R extends Permission, T>(
   c: Context<AppEnv>,
-  right: R,
+  permission: R,
   run: (credential: Credential<R>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
   let credential: Credential<R> | undefined;
   try {
-    credential = readCredential(c.var.deps, bearerToken(c), right);
+    credential = readCredential(c.var.deps, bearerToken(c), permission);
     const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
     if (limiter.isBlocked(clientIp, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
     const result = await run(credential);

@@ -9,7 +9,7 @@ import {
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { countExpensiveCall } from "./authentication.ts";
-import { read, write } from "./operation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 export const attemptSchema = z
@@ -62,7 +62,7 @@ const deliveryExample: z.input<typeof deliverySchema> = {
   nextAttemptAt: null,
 };
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Webhooks",
@@ -82,7 +82,7 @@ export const list = read(
   },
 );
 
-export const replay = write(
+export const replay = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -103,7 +103,7 @@ export const replay = write(
       }),
       example: { message: "Deliveries due: 3.", data: { deliveries: 3, next: null } },
     },
-    refusals: ["webhook_disabled"],
+    errorCodes: ["webhook_disabled"],
   },
   async ({ c, deps, actor, id, body }) => {
     await countExpensiveCall(c, "replay", actor);
@@ -112,7 +112,7 @@ export const replay = write(
   },
 );
 
-export const redeliver = write(
+export const redeliver = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -126,7 +126,7 @@ export const redeliver = write(
         data: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
       },
     },
-    refusals: ["webhook_disabled"],
+    errorCodes: ["webhook_disabled"],
   },
   async ({ deps, actor, id }) => ({
     message: "Delivery due.",

@@ -1,12 +1,12 @@
 import * as z from "zod";
 import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
 import { EVENT_TYPES, type Event } from "../domain/events/events.ts";
-import { read } from "./operation.ts";
+import { readOperation } from "./operation.ts";
 import { cursorOf, DEFAULT_LIMIT, id, nextLink, pageLimit, timestamp } from "./validation.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
-export const eventSchema = z
+const eventSchema = z
   .strictObject({
     _id: eventId.meta({ description: "IDs sort in commit order." }),
     teamId: id,
@@ -50,7 +50,7 @@ const example: Event = {
 
 const teamId = id.optional().meta({ description: "Operator tokens only; required for them." });
 
-export const list = read(
+export const list = readOperation(
   "keys",
   {
     tag: "Events",
@@ -81,7 +81,7 @@ export const list = read(
   },
 );
 
-export const get = read(
+export const get = readOperation(
   "keys",
   {
     tag: "Events",

@@ -12,7 +12,7 @@ import {
 import { listFiles } from "../domain/files/lists.ts";
 import { fetchUsage } from "../domain/files/quota.ts";
 import { countExpensiveCall } from "./authentication.ts";
-import { read, write } from "./operation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
 import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const SIGNED_SECONDS = 3600;
@@ -99,7 +99,7 @@ export const exampleFile: z.input<typeof fileSchema> = {
 
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Files",
@@ -126,7 +126,7 @@ export const list = read(
   },
 );
 
-export const sign = read(
+export const sign = readOperation(
   "team",
   {
     tag: "Files",
@@ -163,7 +163,7 @@ export const sign = read(
   },
 );
 
-export const metadata = read(
+export const metadata = readOperation(
   "team",
   {
     tag: "Files",
@@ -210,7 +210,7 @@ export const metadata = read(
   },
 );
 
-export const remove = write(
+export const remove = writeOperation(
   "team",
   {
     tag: "Files",
@@ -229,7 +229,7 @@ export const remove = write(
   },
 );
 
-export const reprocess = write(
+export const reprocess = writeOperation(
   "team",
   {
     tag: "Files",
@@ -249,7 +249,7 @@ export const reprocess = write(
   },
 );
 
-export const usage = read(
+export const usage = readOperation(
   "team",
   {
     tag: "Files",

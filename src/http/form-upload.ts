@@ -5,7 +5,7 @@ import { AppError } from "../errors.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
-import { write } from "./operation.ts";
+import { writeOperation } from "./operation.ts";
 
 /** Printable ASCII. HTTP removes white space at both ends. */
 const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
@@ -14,7 +14,7 @@ function contentLengthOf(header = ""): number | null {
   return /^\d+$/.test(header) ? Number(header) : null;
 }
 
-export const upload = write(
+export const upload = writeOperation(
   "upload",
   {
     tag: "Files",
@@ -39,7 +39,7 @@ export const upload = write(
       },
       headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
     },
-    refusals: [
+    errorCodes: [
       "invalid_input",
       "malformed_multipart",
       "file_missing",

@@ -1,4 +1,4 @@
-import { type Actor, RIGHTS, type Right } from "../domain/accounts/authorization.ts";
+import { type Actor, PERMISSIONS, type Permission } from "../domain/accounts/authorization.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
@@ -106,9 +106,9 @@ export const securitySchemes = Object.fromEntries(
 );
 
 /** The tokens with the permission; any of them is enough. */
-export function securityOf(access: Right | "public"): Record<string, string[]>[] {
+export function securityOf(access: Permission | "public"): Record<string, string[]>[] {
   const kinds = Object.keys(TOKENS) as Actor["kind"][];
   return access === "public"
     ? []
-    : kinds.filter((kind) => RIGHTS[kind].includes(access)).map((kind) => ({ [TOKENS[kind].name]: [] }));
+    : kinds.filter((kind) => PERMISSIONS[kind].includes(access)).map((kind) => ({ [TOKENS[kind].name]: [] }));
 }

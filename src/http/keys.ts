@@ -12,7 +12,7 @@ import { logIn } from "../domain/accounts/login.ts";
 import { emailKey } from "../domain/accounts/users.ts";
 import { AppError } from "../errors.ts";
 import { clientIpOf } from "./authentication.ts";
-import { publicOperation, read, write } from "./operation.ts";
+import { publicOperation, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const apiKeySchema = z
@@ -50,7 +50,7 @@ const example: z.input<typeof apiKeySchema> = {
 
 const one = z.strictObject({ message: z.string(), data: apiKeySchema });
 
-export const create = write(
+export const create = writeOperation(
   "keys",
   {
     tag: "API keys",
@@ -71,7 +71,7 @@ export const create = write(
       schema: one,
       example: { message: "API key created.", data: example },
     },
-    refusals: ["quota_exceeded"],
+    errorCodes: ["quota_exceeded"],
   },
   async ({ deps, actor, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
@@ -79,7 +79,7 @@ export const create = write(
   },
 );
 
-export const list = read(
+export const list = readOperation(
   "keys",
   {
     tag: "API keys",
@@ -99,7 +99,7 @@ export const list = read(
   },
 );
 
-export const get = read(
+export const get = readOperation(
   "keys",
   {
     tag: "API keys",
@@ -113,7 +113,7 @@ export const get = read(
   }),
 );
 
-export const remove = write(
+export const remove = writeOperation(
   "keys",
   {
     tag: "API keys",
@@ -145,7 +145,7 @@ export const login = publicOperation(
         data: { ...example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
       },
     },
-    refusals: ["login_failed", "rate_limited"],
+    errorCodes: ["login_failed", "rate_limited"],
   },
   async ({ c, deps, body }) => {
     const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];

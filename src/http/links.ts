@@ -15,7 +15,7 @@ import {
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { limitFailures } from "./authentication.ts";
-import { type Operation, read, write } from "./operation.ts";
+import { type Operation, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
 /* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
@@ -62,7 +62,7 @@ const newLinkSchema = z.strictObject({
   name: text(1, MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
 });
 
-export const create = write(
+export const create = writeOperation(
   "team",
   {
     tag: "Links",
@@ -85,7 +85,7 @@ export const create = write(
         },
       },
     },
-    refusals: ["too_many_links"],
+    errorCodes: ["too_many_links"],
   },
   async ({ c, deps, actor, id, body }) => {
     const { expiresAt, ...rest } = body;
@@ -97,7 +97,7 @@ export const create = write(
   },
 );
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Links",
@@ -115,7 +115,7 @@ export const list = read(
   },
 );
 
-export const revoke = write(
+export const revoke = writeOperation(
   "team",
   {
     tag: "Links",
@@ -245,7 +245,7 @@ export const open: Operation = {
       "Repr-Digest": "SHA-256 of the whole file (RFC 9530), once known.",
     },
   },
-  refusals: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
+  errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
   answer: async (c) => {
     const [, id = "", secret = ""] = SECRET.exec(c.req.param("link") ?? "") ?? [];
     const file = await limitFailures(c, `link/${id}`, async () => {

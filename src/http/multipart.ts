@@ -100,7 +100,7 @@ class FormParser {
   write(chunk: Buffer): void {
     if (this.#state !== "epilogue") this.#split(chunk);
     this.#bodyBytes += chunk.length;
-    limit(this.#bodyBytes, this.#maxFileBytes + MAX_OVERHEAD_BYTES, "The body", "body_too_large");
+    assertAtMost(this.#bodyBytes, this.#maxFileBytes + MAX_OVERHEAD_BYTES, "The body", "body_too_large");
   }
 
   end(): void {
@@ -130,9 +130,9 @@ class FormParser {
     if (bytes.length === 0) return;
     this.#partBytes += bytes.length;
     if (this.#state === "headers") this.#parseHeaders(bytes);
-    else if (this.#state === "text") limit(this.#partBytes, MAX_TEXT_BYTES, "A text part");
+    else if (this.#state === "text") assertAtMost(this.#partBytes, MAX_TEXT_BYTES, "A text part");
     else if (this.#state === "file") {
-      limit(this.#partBytes, this.#maxFileBytes, "The file", "file_too_large");
+      assertAtMost(this.#partBytes, this.#maxFileBytes, "The file", "file_too_large");
       this.chunks.push(bytes);
     }
   }
@@ -220,7 +220,7 @@ function boundaryOf(contentType: string): string {
   throw malformed(`The Content-Type needs a boundary of 1 to ${MAX_BOUNDARY_CHARACTERS} characters.`);
 }
 
-function limit(bytes: number, maxBytes: number, subject: string, code: Code = "malformed_multipart"): void {
+function assertAtMost(bytes: number, maxBytes: number, subject: string, code: Code = "malformed_multipart"): void {
   if (bytes > maxBytes) throw new AppError(code, { message: `${subject} is larger than ${maxBytes} bytes.` });
 }
 

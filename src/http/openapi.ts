@@ -33,10 +33,10 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
 
 /** Every error code of an operation. */
 function codesOf(operation: Operation, path: string): Code[] {
-  const codes = new Set<Code>(operation.refusals);
+  const codes = new Set<Code>(operation.errorCodes);
   if (operation.access !== "public") {
     for (const code of ["token_missing", "token_invalid", "forbidden"] as const) codes.add(code);
-    codes.add(operation.codeOfFailures ?? "rate_limited");
+    codes.add(operation.retryableFailureCode ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
   // Every operation rejects unknown query parameters.
@@ -45,7 +45,7 @@ function codesOf(operation: Operation, path: string): Code[] {
     for (const code of ["malformed_json", "upload_timeout", "body_too_large", "unsupported_media_type"] as const)
       codes.add(code);
   }
-  return operation.codeOfFailures ? [...codes, "internal"] : [...codes, "internal", "unavailable"];
+  return operation.retryableFailureCode ? [...codes, "internal"] : [...codes, "internal", "unavailable"];
 }
 
 function errorExample(code: Code): Json {

@@ -1,7 +1,7 @@
 import type { Context, Hono } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { type ActorWith, authorize, type Credential, type Right } from "../domain/accounts/authorization.ts";
+import { type ActorWith, authorize, type Credential, type Permission } from "../domain/accounts/authorization.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authorizeCaller, withCredential } from "./authentication.ts";
@@ -44,7 +44,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
   /** Replaces 429 and 503, on which its clients would start over. */
-  codeOfFailures?: Code;
+  retryableFailureCode?: Code;
   requestHeaders?: Record<string, HeaderContract>;
   success: {
     /** Default: 200. */
@@ -59,12 +59,12 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
     headers?: Record<string, string>;
   };
   /** Error codes besides those that follow from the other properties. */
-  refusals?: Code[];
+  errorCodes?: Code[];
 }
 
 /** An operation of the API: its contract and its handler. The table in app.ts gives it an id, a method and a path. */
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
-  access: Right | "public";
+  access: Permission | "public";
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
@@ -86,7 +86,7 @@ const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_fou
  * An operation that only reads. The domain authorizes the caller in the same round trip as it reads, so `handle` gets a
  * credential and not an actor. Only an authorized caller gets the errors of an invalid request.
  */
-export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema = undefined>(
+export function readOperation<R extends Permission, S extends z.ZodType, Q extends QuerySchema = undefined>(
   access: R,
   contract: Contract<Q, undefined, S>,
   handle: (request: Request<Q, undefined> & { credential: Credential<R> }) => Answer<S>,
@@ -109,8 +109,8 @@ export function read<R extends Right, S extends z.ZodType, Q extends QuerySchema
 }
 
 /** An operation that writes. It authorizes the caller before it reads the body. */
-export function write<
-  R extends Right,
+export function writeOperation<
+  R extends Permission,
   S extends z.ZodType,
   Q extends QuerySchema = undefined,
   B extends BodySchema = undefined,

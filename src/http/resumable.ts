@@ -1,6 +1,6 @@
 import type { Context } from "hono";
 import type * as z from "zod";
-import { tooLong } from "../domain/files/appending.ts";
+import { bodyTooLarge } from "../domain/files/appending.ts";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
 import {
   MAX_EMPTY_MILLISECONDS,
@@ -12,7 +12,7 @@ import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
 import { inHours } from "./introduction.ts";
-import { type HeaderContract, type Operation, read, write } from "./operation.ts";
+import { type HeaderContract, type Operation, readOperation, writeOperation } from "./operation.ts";
 import {
   BYTES_TYPE,
   checkType,
@@ -48,18 +48,18 @@ const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
 
-type Contract = Parameters<typeof write<"upload", z.ZodType>>[1];
+type Contract = Parameters<typeof writeOperation<"upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
 
 /** An operation of the protocol. It accepts every key that can upload files, and rejects unsupported versions. */
 function tus<R extends { c: Context<AppEnv> }>(
-  make: (right: "upload", contract: Contract, handle: Handle<R>) => Operation,
+  make: (permission: "upload", contract: Contract, handle: Handle<R>) => Operation,
   contract: Contract,
   handle: Handle<R>,
 ): Operation {
   const headers = { "Tus-Resumable": TUS_RESUMABLE, ...contract.requestHeaders };
-  const refusals = ["invalid_input" as const, "unsupported_version" as const, ...(contract.refusals ?? [])];
-  const operation = make("upload", { ...contract, requestHeaders: headers, refusals }, async (request) => {
+  const errorCodes = ["invalid_input" as const, "unsupported_version" as const, ...(contract.errorCodes ?? [])];
+  const operation = make("upload", { ...contract, requestHeaders: headers, errorCodes }, async (request) => {
     const { c } = request;
     const version = c.req.header("Tus-Resumable");
     if (version !== VERSION) c.header("Tus-Version", VERSION);
@@ -105,7 +105,7 @@ export const options: Operation = {
 };
 
 export const create = tus(
-  write<"upload", z.ZodType>,
+  writeOperation<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Create a resumable upload",
@@ -137,7 +137,7 @@ export const create = tus(
         ...PROGRESS_HEADERS,
       },
     },
-    refusals: [
+    errorCodes: [
       "file_too_large",
       "quota_exceeded",
       "file_limit_reached",
@@ -153,7 +153,7 @@ export const create = tus(
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;
     if (hasBody) checkType(c);
-    if ((bodyBytes ?? 0) > sizeBytes) throw tooLong(sizeBytes);
+    if ((bodyBytes ?? 0) > sizeBytes) throw bodyTooLarge(sizeBytes);
     const { url, upload } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
@@ -163,11 +163,11 @@ export const create = tus(
 );
 
 const headOnce = tus(
-  read<"upload", z.ZodType>,
+  readOperation<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Get the progress of a resumable upload",
-    codeOfFailures: "upload_locked",
+    retryableFailureCode: "upload_locked",
     success: {
       description: "The progress of the upload.",
       headers: {
@@ -177,7 +177,7 @@ const headOnce = tus(
         ...PROGRESS_HEADERS,
       },
     },
-    refusals: ["upload_expired"],
+    errorCodes: ["upload_expired"],
   },
   async ({ c, deps, credential }) => {
     const upload = await fetchUpload(deps, credential, parseUploadUrl(c));
@@ -211,7 +211,7 @@ export const head: Operation = {
 };
 
 const appendOnce = tus(
-  write<"upload", z.ZodType>,
+  writeOperation<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Append to a resumable upload",
@@ -231,7 +231,7 @@ const appendOnce = tus(
       description: "The bytes are stored.",
       headers: { "Upload-Offset": STORED_BYTES, "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
-    refusals: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
+    errorCodes: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
   },
   async ({ c, deps, actor }) => {
     const url = parseUploadUrl(c);
@@ -254,7 +254,7 @@ export const append: Operation = {
 };
 
 export const remove = tus(
-  write<"upload", z.ZodType>,
+  writeOperation<"upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Cancel a resumable upload",
@@ -292,7 +292,7 @@ export const override: Operation = {
     statuses: [200, 204],
     description: "The response of that method: 200 for HEAD, 204 for the others.",
   },
-  refusals: [...new Set(Object.values(METHODS).flatMap(({ refusals = [] }) => refusals)), "method_not_allowed"],
+  errorCodes: [...new Set(Object.values(METHODS).flatMap(({ errorCodes = [] }) => errorCodes)), "method_not_allowed"],
   answer: async (c) => {
     const operation = METHODS[c.req.header("X-HTTP-Method-Override")?.toUpperCase() ?? ""];
     return operation ? operation.answer(c) : renderMethodNotAllowed(c, Object.keys(METHODS));

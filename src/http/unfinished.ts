@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { listUnfinished, type UnfinishedUpload } from "../domain/files/unfinished.ts";
-import { read } from "./operation.ts";
+import { readOperation } from "./operation.ts";
 import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const unfinishedSchema = z
@@ -30,7 +30,7 @@ const example: z.input<typeof unfinishedSchema> = {
   expiresAt: "2026-11-21T09:41:12.000Z",
 };
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Resumable uploads",

@@ -8,7 +8,7 @@ import {
   type User,
   updateUser,
 } from "../domain/accounts/users.ts";
-import { read, write } from "./operation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const PASSWORD_HASH =
@@ -85,7 +85,7 @@ function expectedVersions(header: string | undefined): ExpectedVersions {
   });
 }
 
-export const create = write(
+export const create = writeOperation(
   "team",
   {
     tag: "Users",
@@ -104,7 +104,7 @@ export const create = write(
       example: { message: "User created.", data: createdExample },
       headers: versionHeaders,
     },
-    refusals: ["email_taken", "quota_exceeded"],
+    errorCodes: ["email_taken", "quota_exceeded"],
   },
   async ({ c, deps, actor, body }) => {
     const user = await createUser(deps, actor, body);
@@ -113,7 +113,7 @@ export const create = write(
   },
 );
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Users",
@@ -173,7 +173,7 @@ function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => 
 
 const one = z.strictObject({ message: z.string(), data: userSchema });
 
-export const get = read(
+export const get = readOperation(
   "team",
   {
     tag: "Users",
@@ -191,7 +191,7 @@ export const get = read(
   },
 );
 
-export const update = write(
+export const update = writeOperation(
   "team",
   {
     tag: "Users",
@@ -228,7 +228,7 @@ export const update = write(
       example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
       headers: versionHeaders,
     },
-    refusals: ["email_taken", "version_mismatch"],
+    errorCodes: ["email_taken", "version_mismatch"],
   },
   async ({ c, deps, actor, id, body }) => {
     const { firstname, lastname, ...rest } = body;
@@ -242,7 +242,7 @@ export const update = write(
   },
 );
 
-export const remove = write(
+export const remove = writeOperation(
   "team",
   {
     tag: "Users",
@@ -255,7 +255,7 @@ export const remove = write(
       schema: z.strictObject({ message: z.string() }),
       example: { message: "User deleted." },
     },
-    refusals: ["version_mismatch"],
+    errorCodes: ["version_mismatch"],
   },
   async ({ c, deps, actor, id }) => {
     await deleteUser(deps, actor, id, expectedVersions(c.req.header("If-Match")));

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { fetchWaveform, setWaveform } from "../domain/files/waveforms.ts";
-import { read, write } from "./operation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
 
 const MAX_CHANNELS = 2;
 /** Fewer peaks draw no useful curve. */
@@ -44,7 +44,7 @@ const success = (description: string, message: string) => ({
   },
 });
 
-export const get = read(
+export const get = readOperation(
   "team",
   {
     tag: "Files",
@@ -58,7 +58,7 @@ export const get = read(
   }),
 );
 
-export const set = write(
+export const set = writeOperation(
   "team",
   {
     tag: "Files",

@@ -14,7 +14,7 @@ import {
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { inHours } from "./introduction.ts";
-import { read, write } from "./operation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
@@ -89,7 +89,7 @@ const fields = z.strictObject({
   description: text(0, 200),
 });
 
-export const create = write(
+export const create = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -108,7 +108,7 @@ export const create = write(
       schema: withSecret,
       example: { message: "Webhook created.", data: secretExample },
     },
-    refusals: ["too_many_webhooks"],
+    errorCodes: ["too_many_webhooks"],
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
@@ -116,7 +116,7 @@ export const create = write(
   },
 );
 
-export const list = read(
+export const list = readOperation(
   "team",
   {
     tag: "Webhooks",
@@ -134,7 +134,7 @@ export const list = read(
   },
 );
 
-export const get = read(
+export const get = readOperation(
   "team",
   {
     tag: "Webhooks",
@@ -147,7 +147,7 @@ export const get = read(
   }),
 );
 
-export const update = write(
+export const update = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -175,7 +175,7 @@ export const update = write(
   }),
 );
 
-export const remove = write(
+export const remove = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -195,7 +195,7 @@ export const remove = write(
   },
 );
 
-export const rotate = write(
+export const rotate = writeOperation(
   "team",
   {
     tag: "Webhooks",
@@ -209,7 +209,7 @@ export const rotate = write(
       schema: withSecret,
       example: { message: "Secret rotated.", data: secretExample },
     },
-    refusals: ["conflict"],
+    errorCodes: ["conflict"],
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);
@@ -217,7 +217,7 @@ export const rotate = write(
   },
 );
 
-export const test = write(
+export const test = writeOperation(
   "team",
   {
     tag: "Webhooks",

@@ -98,7 +98,7 @@ export function rowOf<T extends SQLiteTable>(table: T, param: Param<StoredRow<T>
 }
 
 /** Sets columns to the parameters of the same names. In an update, Drizzle accepts SQL but not placeholders. */
-export function given<V, Name extends keyof V & string>(param: Param<V>, ...names: Name[]): Record<Name, SQL> {
+export function columnsFrom<V, Name extends keyof V & string>(param: Param<V>, ...names: Name[]): Record<Name, SQL> {
   return Object.fromEntries(names.map((name) => [name, sql`${param(name)}`])) as Record<Name, SQL>;
 }
 

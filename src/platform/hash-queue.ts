@@ -2,7 +2,7 @@ import { AppError } from "../errors.ts";
 import type { System } from "./system.ts";
 
 /** scrypt blocks the isolate's only thread for about 0.1 s: two hashes at once would finish no sooner than one by one. */
-export const HASHES_AT_ONCE = 1;
+const HASHES_AT_ONCE = 1;
 /** About three seconds of hashing, a wait that a login form can show. */
 export const MAX_WAITING_HASHES = 32;
 /** A quarter of the queue, so one team leaves room for others. */
@@ -18,8 +18,8 @@ const ABANDONED_MILLISECONDS = 1000;
 /** A request that waits, or hashes. */
 interface Ticket {
   team: string;
-  /** Tickets of lower rounds go first. The nth ticket of a team comes after the ticket before it of every team. */
-  round: number;
+  /** Tickets of lower turns go first. The nth ticket of a team comes after the ticket before it of every team. */
+  turn: number;
   polledAt: number;
 }
 
@@ -31,7 +31,7 @@ export class HashQueue {
   readonly #system: System;
   /** In the order of arrival. */
   readonly #tickets = new Set<Ticket>();
-  #round = 0;
+  #turn = 0;
 
   constructor(system: System) {
     this.#system = system;
@@ -44,7 +44,7 @@ export class HashQueue {
       // Even the first waits once: requests that arrive together would otherwise hash one after another, unqueued.
       do await this.#system.sleep(POLL_MILLISECONDS);
       while (!this.#isNext(ticket));
-      this.#round = Math.max(this.#round, ticket.round);
+      this.#turn = Math.max(this.#turn, ticket.turn);
       const result = await hash();
       if (this.#tickets.size > HASHES_AT_ONCE) await this.#system.sleep(PAUSE_MILLISECONDS);
       return result;
@@ -60,8 +60,8 @@ export class HashQueue {
     if (isFull || ofTeam.length >= HASHES_AT_ONCE + MAX_WAITING_HASHES_PER_TEAM) {
       throw new AppError("rate_limited", { retryAfterSeconds: RETRY_AFTER_SECONDS });
     }
-    const lastRound = Math.max(this.#round - 1, ...ofTeam.map(({ round }) => round));
-    const ticket = { team, round: lastRound + 1, polledAt: this.#system.now() };
+    const lastTurn = Math.max(this.#turn - 1, ...ofTeam.map(({ turn }) => turn));
+    const ticket = { team, turn: lastTurn + 1, polledAt: this.#system.now() };
     this.#tickets.add(ticket);
     return ticket;
   }
@@ -70,7 +70,7 @@ export class HashQueue {
     ticket.polledAt = this.#system.now();
     this.#removeAbandoned();
     this.#tickets.add(ticket);
-    const inOrder = [...this.#tickets].sort((a, b) => a.round - b.round);
+    const inOrder = [...this.#tickets].sort((a, b) => a.turn - b.turn);
     return inOrder.slice(0, HASHES_AT_ONCE).includes(ticket);
   }
 

@@ -38,7 +38,7 @@ export interface PartSpec {
 }
 
 /** The isolate's services that a part uses. */
-export interface PartContext {
+interface PartContext {
   bucket: R2Bucket;
   system: System;
   budget: MemoryBudget;

@@ -64,7 +64,7 @@ export const users = sqliteTable(
   ],
 );
 
-export const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
+const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed", "deleting"] as const;
 
 /** The states in which a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;

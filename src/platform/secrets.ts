@@ -89,7 +89,7 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
     .map(deriveKey);
   const current = keys[0];
   if (!current) throw new Error("MASTER_KEY is not set.");
-  const keyNamed = (id: string | undefined) => keys.find((key) => key.id === id);
+  const keyWithId = (id: string | undefined) => keys.find((key) => key.id === id);
   const dummySalt = Buffer.alloc(16);
 
   return {
@@ -99,22 +99,22 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
     encrypt(text, context) {
       const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
       const cipher = createCipheriv("aes-256-gcm", current.encryption, nonce).setAAD(Buffer.from(context));
-      const box = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
-      return `${current.id}.${box.toString("base64url")}`;
+      const payload = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
+      return `${current.id}.${payload.toString("base64url")}`;
     },
 
     decrypt(encrypted, context) {
       const [id, encoded = ""] = encrypted.split(".");
-      const key = keyNamed(id);
+      const key = keyWithId(id);
       if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
-      const box = Buffer.from(encoded, "base64url");
+      const payload = Buffer.from(encoded, "base64url");
       try {
-        const cipher = createDecipheriv("aes-256-gcm", key.encryption, box.subarray(0, NONCE_BYTES), {
+        const decipher = createDecipheriv("aes-256-gcm", key.encryption, payload.subarray(0, NONCE_BYTES), {
           authTagLength: TAG_BYTES,
         })
           .setAAD(Buffer.from(context))
-          .setAuthTag(box.subarray(-TAG_BYTES));
-        return cipher.update(box.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + cipher.final("utf8");
+          .setAuthTag(payload.subarray(-TAG_BYTES));
+        return decipher.update(payload.subarray(NONCE_BYTES, -TAG_BYTES), undefined, "utf8") + decipher.final("utf8");
       } catch (cause) {
         throw new DecryptionError("An encrypted value was changed, or moved to another record.", { cause });
       }
@@ -130,7 +130,7 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
 
     async verifyPassword(password, hash) {
       const [, id, salt, expected] = PHC.exec(hash ?? "") ?? [];
-      const key = keyNamed(id);
+      const key = keyWithId(id);
       const stretched = await stretch(password, salt ? Buffer.from(salt, "base64") : dummySalt);
       const actual = hmac((key ?? current).pepper, stretched);
       const matches = timingSafeEqual(actual, expected ? Buffer.from(expected, "base64") : Buffer.alloc(32));

@@ -2,7 +2,7 @@ import { AwsV4Signer } from "aws4fetch";
 
 export interface Signer {
   /** The URL of an object at the S3 endpoint. It is private. */
-  address(key: string): string;
+  url(key: string): string;
   /** A signed URL: anyone who has it can GET the object for this many seconds (1 to 604,800, S3's limit). */
   sign(key: string, expiresInSeconds: number): Promise<string>;
 }
@@ -26,11 +26,11 @@ function encodeSegment(segment: string): string {
 export function createSigner({ endpoint, bucket, accessKeyId, secretAccessKey }: SignerSettings): Signer {
   const cache = new Map<string, ArrayBuffer>();
   const credentials = { accessKeyId, secretAccessKey, service: "s3", region: "auto", cache };
-  const address = (key: string) => `${endpoint}/${bucket}/${key.split("/").map(encodeSegment).join("/")}`;
+  const urlOf = (key: string) => `${endpoint}/${bucket}/${key.split("/").map(encodeSegment).join("/")}`;
   return {
-    address,
+    url: urlOf,
     async sign(key, expiresInSeconds) {
-      const url = `${address(key)}?X-Amz-Expires=${expiresInSeconds}`;
+      const url = `${urlOf(key)}?X-Amz-Expires=${expiresInSeconds}`;
       const signed = await new AwsV4Signer({ ...credentials, url, method: "GET", signQuery: true }).sign();
       return signed.url.href;
     },

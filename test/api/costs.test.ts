@@ -628,10 +628,10 @@ describe("Every query of the service", () => {
   });
 });
 
-// A LIMIT bounds the rows of `looked`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
+// A LIMIT bounds the rows of `examined`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
 // of a purge's aggregate. `oldest` are the rows that it checks, which a LIMIT bounds as well.
 const isExpensive = (step: string) =>
-  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|looked|matching|last)|USE TEMP B-TREE/.test(step);
+  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|matching|last)|USE TEMP B-TREE/.test(step);
 
 async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
   const { results } = await env.DB.prepare(`explain query plan ${sql}`)

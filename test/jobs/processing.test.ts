@@ -3,7 +3,7 @@ import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { RangeSource } from "../../src/domain/audio/range-source.ts";
 import { deleteFile } from "../../src/domain/files/files.ts";
-import { failExhaustedFile, LEASE_MILLISECONDS, MAX_ATTEMPTS, processFile } from "../../src/domain/files/processing.ts";
+import { failExhaustedFile, LEASE_MILLISECONDS, MAX_CLAIMS, processFile } from "../../src/domain/files/processing.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
@@ -400,8 +400,8 @@ describe("The retries of a file", () => {
       if ((await row()).status === "processing") deaths++;
       world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     }
-    expect(deaths).toBe(MAX_ATTEMPTS);
-    expect(await row()).toMatchObject({ failure_code: "retries_exhausted", attempts: MAX_ATTEMPTS, due_at: null });
+    expect(deaths).toBe(MAX_CLAIMS);
+    expect(await row()).toMatchObject({ failure_code: "retries_exhausted", attempts: MAX_CLAIMS, due_at: null });
   });
 });
 

@@ -85,7 +85,7 @@ describe("A prepared query", () => {
 
 describe("A team read", () => {
   const credentialOf = (team: Team): Credential => ({
-    right: "team",
+    permission: "team",
     tokenHash: fingerprint(team.token),
     actor: null,
   });

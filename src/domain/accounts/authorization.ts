@@ -22,20 +22,20 @@ export interface TeamActor {
 }
 
 /** The permission that an operation needs: to manage keys, to act for a team, or to upload for it. */
-export type Right = "keys" | "team" | "upload";
+export type Permission = "keys" | "team" | "upload";
 
 /** The callers that can have a permission. The operator only manages keys. */
-export type ActorWith<R extends Right> = R extends "keys" ? Actor : TeamActor;
+export type ActorWith<R extends Permission> = R extends "keys" ? Actor : TeamActor;
 
-export const RIGHTS: Record<Actor["kind"], readonly Right[]> = {
+export const PERMISSIONS: Record<Actor["kind"], readonly Permission[]> = {
   operator: ["keys"],
   secret: ["keys", "team", "upload"],
   public: ["upload"],
 };
 
 /** A request's token, and the permission that its operation needs. */
-export interface Credential<R extends Right = Right> {
-  readonly right: R;
+export interface Credential<R extends Permission = Permission> {
+  readonly permission: R;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
   /** The caller, once authenticated, even without the permission. */
@@ -43,12 +43,16 @@ export interface Credential<R extends Right = Right> {
 }
 
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid */
-export function readCredential<R extends Right>(deps: Deps, token: string | undefined, right: R): Credential<R> {
+export function readCredential<R extends Permission>(
+  deps: Deps,
+  token: string | undefined,
+  permission: R,
+): Credential<R> {
   if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) return { right, tokenHash: fingerprint(token), actor: null };
+  if (isTokenShaped(token)) return { permission, tokenHash: fingerprint(token), actor: null };
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
-  return { right, tokenHash: null, actor: null };
+  return { permission, tokenHash: null, actor: null };
 }
 
 type TokenValues = {
@@ -85,18 +89,18 @@ export function teamRead<V extends object, B extends SQLiteSelect, Whole extends
 ): (values: V) => TeamRead<Awaited<Whole>> {
   const prepared = preparedQuery((db, param: Param<V & TokenValues>) => {
     const { query, where } = build(db, param);
-    const hasRight = and(isLive(param), sql`${apiKeys.isPublic} <= ${param("mayBePublic")}`);
-    const ownTeam = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasRight);
+    const hasPermission = and(isLive(param), sql`${apiKeys.isPublic} <= ${param("mayBePublic")}`);
+    const ownTeam = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasPermission);
     const isOfTeam = eq(teamId, sql`coalesce(${param("namedTeam")}, ${ownTeam})`);
     return around(query.where(and(where, isOfTeam)), db, param);
   });
   return (values) => (team) => prepared({ ...values, ...team });
 }
 
-const tokenValues = ({ system }: Deps, tokenHash: string, right: Right): TokenValues => ({
+const tokenValues = ({ system }: Deps, tokenHash: string, permission: Permission): TokenValues => ({
   tokenHash,
   now: system.now(),
-  mayBePublic: Number(RIGHTS.public.includes(right)),
+  mayBePublic: Number(PERMISSIONS.public.includes(permission)),
   namedTeam: null,
 });
 
@@ -104,9 +108,9 @@ const tokenValues = ({ system }: Deps, tokenHash: string, right: Right): TokenVa
  * Authenticates the caller and checks the permission, before a write or anything expensive.
  * @throws `token_invalid` (also if revoked or expired), `forbidden`
  */
-export async function authorize<R extends Right>(deps: Deps, credential: Credential<R>): Promise<ActorWith<R>> {
+export async function authorize<R extends Permission>(deps: Deps, credential: Credential<R>): Promise<ActorWith<R>> {
   if (credential.tokenHash === null) return admit(credential, { kind: "operator" });
-  const [[key]] = await read(deps, [keyByToken(tokenValues(deps, credential.tokenHash, credential.right))]);
+  const [[key]] = await read(deps, [keyByToken(tokenValues(deps, credential.tokenHash, credential.permission))]);
   return admit(credential, actorOf(key));
 }
 
@@ -120,10 +124,10 @@ export async function authorizeRead<T>(
   if (credential.tokenHash === null) {
     admit(credential, { kind: "operator" });
     // No key has an empty hash, so without a named team the operator finds nothing.
-    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, "", credential.right), namedTeam })]);
+    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, "", credential.permission), namedTeam })]);
     return rows;
   }
-  const token = tokenValues(deps, credential.tokenHash, credential.right);
+  const token = tokenValues(deps, credential.tokenHash, credential.permission);
   const [[key], rows] = await read(deps, [keyByToken(token), teamRows(token)]);
   admit(credential, actorOf(key));
   return rows;
@@ -144,8 +148,8 @@ function actorOf(key: (Omit<TeamActor, "kind"> & { isPublic: boolean }) | undefi
   return { kind: isPublic ? "public" : "secret", ...actor };
 }
 
-function admit<R extends Right>(credential: Credential<R>, actor: Actor): ActorWith<R> {
+function admit<R extends Permission>(credential: Credential<R>, actor: Actor): ActorWith<R> {
   credential.actor = actor;
-  if (!RIGHTS[actor.kind].includes(credential.right)) throw new AppError("forbidden");
+  if (!PERMISSIONS[actor.kind].includes(credential.permission)) throw new AppError("forbidden");
   return actor as ActorWith<R>;
 }

@@ -3,8 +3,8 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
   type BoundQuery,
+  columnsFrom,
   type Db,
-  given,
   insertWhere,
   type Param,
   preparedQuery,
@@ -35,7 +35,7 @@ export const MAX_KEY_LIFETIME_DAYS = 3650;
 /** Far more than a team needs. Any secret key can create keys, so without a limit one could fill the database. */
 export const MAX_TEAM_KEYS = 1000;
 /** Time to see why a client is rejected. */
-export const EXPIRED_KEY_DAYS = 30;
+const EXPIRED_KEY_DAYS = 30;
 
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
@@ -248,7 +248,7 @@ type Reencryption = { id: string; encryptedToken: string; encryptedWith: string;
 const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
   db
     .update(apiKeys)
-    .set(given(param, "encryptedToken", "encryptedWith"))
+    .set(columnsFrom(param, "encryptedToken", "encryptedWith"))
     .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.encryptedToken, param("before")))),
 );
 

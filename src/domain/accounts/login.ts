@@ -1,7 +1,7 @@
 import { and, eq, exists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, keyExists, newLoginKey } from "./keys.ts";
@@ -77,7 +77,7 @@ type HashValues = { id: string; before: string; password: string; updatedAt: num
 const replaceHash = preparedQuery((db, param: Param<HashValues>) =>
   db
     .update(users)
-    .set({ ...given(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
+    .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
     .where(and(eq(users.id, param("id")), eq(users.password, param("before")))),
 );
 

@@ -1,7 +1,15 @@
 import { and, eq, exists, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, given, insertWhere, type Param, preparedQuery, rowOf, type StoredRow } from "../../platform/db.ts";
+import {
+  columnsFrom,
+  type Db,
+  insertWhere,
+  type Param,
+  preparedQuery,
+  rowOf,
+  type StoredRow,
+} from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
@@ -78,12 +86,12 @@ const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: st
 );
 
 /** @throws `email_taken`, `quota_exceeded`, `rate_limited` */
-export async function createUser(deps: Deps, actor: TeamActor, { password, ...wish }: NewUser): Promise<User> {
+export async function createUser(deps: Deps, actor: TeamActor, { password, ...fields }: NewUser): Promise<User> {
   const now = deps.system.now();
   const user: User = {
     id: newId(deps.system),
     teamId: actor.teamId,
-    ...wish,
+    ...fields,
     password: await hashPassword(deps, actor.teamId, password),
     createdAt: now,
     updatedAt: now,
@@ -124,7 +132,7 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
       email: changed("email"),
       emailKey: changed("emailKey"),
       password: changed("password"),
-      ...given(param, "updatedAt"),
+      ...columnsFrom(param, "updatedAt"),
       version: sql`${users.version} + 1`,
     })
     .where(and(isTarget(param), hasExpectedVersion(param)))

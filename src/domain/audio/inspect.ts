@@ -65,14 +65,14 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
 
 async function inspect(source: RangeSource, detected: MediaType): Promise<Inspection> {
   const budget = new TextBudget();
-  const leading: ReadText[] = [];
+  const leadingTags: ReadText[] = [];
   let format = formatOf(detected.mediaType);
   let start = 0;
   for (let n = 0; n < MAX_LEADING_TAGS && format.fileType === "audio file"; n++) {
     const tagAt = start;
     const length = id3Length(await source.upTo(tagAt, 10));
     if (length === 0) break;
-    leading.push(() => readId3Text(source, tagAt, budget));
+    leadingTags.push(() => readId3Text(source, tagAt, budget));
     start += length;
     // A tag longer than the head hides what follows it.
     const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
@@ -82,11 +82,11 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
   if (!format.read) return { mediaType, fileType, audio: fileType === "audio file" ? NOTHING_KNOWN : null };
   const reading = await format.read(source, start, budget);
   if ((reading === null) !== (fileType === "video file")) format = formatOf(format.sibling ?? mediaType);
-  const audio = reading && (await describe(reading, format, leading));
+  const audio = reading && (await describe(reading, format, leadingTags));
   return { mediaType: format.mediaType, fileType: format.fileType, audio };
 }
 
-async function describe(reading: Reading, format: Format, leading: ReadText[]): Promise<Audio> {
+async function describe(reading: Reading, format: Format, leadingTags: ReadText[]): Promise<Audio> {
   const { container, soundBytes, statedBytes, lossless } = reading;
   const sampleRate = positive(reading.sampleRate);
   if (sampleRate === null || sampleRate > MAX_SAMPLE_RATE_HERTZ)
@@ -105,13 +105,13 @@ async function describe(reading: Reading, format: Format, leading: ReadText[]): 
     channels: positive(reading.channels),
     bitrate: isPossible ? Math.round(bitrate) : null,
     lossless,
-    tags: await readTags(reading, leading, format.parser),
+    tags: await readTags(reading, leadingTags, format.parser),
   };
 }
 
 /** Returns no tags if they exhaust the work budget or the parser fails. The facts do not depend on them. */
-async function readTags(reading: Reading, leading: ReadText[], mimeType = ""): Promise<Audio["tags"]> {
-  const texts = await collectTexts(reading, leading);
+async function readTags(reading: Reading, leadingTags: ReadText[], mimeType = ""): Promise<Audio["tags"]> {
+  const texts = await collectTexts(reading, leadingTags);
   if (texts.length === 0) return {};
   const { parseBuffer } = await import("music-metadata");
   const options = { skipCovers: true, duration: false };
@@ -119,9 +119,9 @@ async function readTags(reading: Reading, leading: ReadText[], mimeType = ""): P
   return parsed ? pickTags(parsed.common) : {};
 }
 
-async function collectTexts(reading: Reading, leading: ReadText[]): Promise<Uint8Array> {
+async function collectTexts(reading: Reading, leadingTags: ReadText[]): Promise<Uint8Array> {
   try {
-    return join(await readTexts(leading), await reading.readTags());
+    return join(await readTexts(leadingTags), await reading.readTags());
   } catch (error) {
     if (error instanceof UnreadableAudio) return new Uint8Array();
     throw error;

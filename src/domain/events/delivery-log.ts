@@ -15,7 +15,7 @@ import {
   type WebhookRow,
 } from "./deliveries.ts";
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
-import { MAX_ATTEMPTS } from "./retries.ts";
+import { MAX_DELIVERY_ATTEMPTS } from "./retries.ts";
 
 /**
  * Events that one replay reads. It costs up to six rows read per event: the event in the bound, in the insert and in the
@@ -95,7 +95,7 @@ const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
     .update(deliveries)
     .set({
       status: "pending",
-      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_ATTEMPTS - 1} end`,
+      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_DELIVERY_ATTEMPTS - 1} end`,
       dueAt: sql`${param("now")}`,
     })
     .where(

@@ -14,7 +14,7 @@ import { ABOVE_ALL } from "./events.ts";
  */
 
 /** Rows of one statement. D1 runs one statement at a time, and API requests wait while this one runs. */
-export const PURGED_ROWS = 1000;
+const PURGED_ROWS = 1000;
 /** Owners of one statement. Each has a share of at least 10 rows. */
 const OWNERS_PER_DELETE = 100;
 /** Owners that one query checks, by one lookup in the key for each. */

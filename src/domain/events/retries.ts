@@ -18,7 +18,7 @@ const WAITS_MILLISECONDS = [
   30 * MINUTE,
   ...[2, 5, 10, 14, 20, 24].map((hours) => hours * HOUR),
 ];
-export const MAX_ATTEMPTS = WAITS_MILLISECONDS.length + 1;
+export const MAX_DELIVERY_ATTEMPTS = WAITS_MILLISECONDS.length + 1;
 const JITTER = 0.2;
 /** After this many consecutive failures, a webhook is sent one delivery at a time, with growing pauses. */
 export const MAX_FAILURES = 10;

@@ -1,7 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { isWebhook, type WebhookKey, webhookByKey } from "./deliveries.ts";
@@ -25,7 +25,7 @@ const replaceSecret = preparedQuery((db, param: Param<RotationValues>) =>
   db
     .update(webhooks)
     .set({
-      ...given(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret", "oldSecretEndsAt", "updatedAt"),
+      ...columnsFrom(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret", "oldSecretEndsAt", "updatedAt"),
       version: sql`${webhooks.version} + 1`,
     })
     .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),

@@ -1,6 +1,6 @@
 import { and, eq, getTableColumns, isNotNull, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { given, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
 import type { JobOutcome, WebhookJob } from "../../platform/jobs.ts";
 import { newId } from "../../platform/system.ts";
@@ -74,7 +74,7 @@ const claimWebhook = preparedQuery((db, param: Param<Claim>) => {
   );
   return db
     .update(webhooks)
-    .set(given(param, "leaseId", "leaseEndsAt"))
+    .set(columnsFrom(param, "leaseId", "leaseEndsAt"))
     .where(and(isWebhook(param), or(isFree, eq(webhooks.leaseId, param("leaseId")))));
 });
 
@@ -130,7 +130,7 @@ const releaseWebhook = preparedQuery((db, param: Param<Release>) => {
     .update(webhooks)
     .set({
       leaseId: null,
-      ...given(param, "leaseEndsAt", "failureBodies"),
+      ...columnsFrom(param, "leaseEndsAt", "failureBodies"),
       failures: ifUnchanged("failures"),
       failingSince: ifUnchanged("failingSince"),
       resumeAt: ifUnchanged("resumeAt"),
@@ -144,7 +144,7 @@ const disableWebhook = preparedQuery((db, param: Param<Disabling>) =>
     .update(webhooks)
     .set({
       status: "disabled",
-      ...given(param, "disabledReason", "updatedAt"),
+      ...columnsFrom(param, "disabledReason", "updatedAt"),
       version: sql`${webhooks.version} + 1`,
     })
     .where(

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { given, type Param, preparedQuery } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import type { System } from "../../platform/system.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
@@ -72,7 +72,7 @@ type Reencryption = Pick<WebhookRow, "teamId" | "id" | "encryptedSecret" | "encr
 const replaceEncryption = preparedQuery((db, param: Param<Reencryption>) =>
   db
     .update(webhooks)
-    .set(given(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret"))
+    .set(columnsFrom(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret"))
     .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
 );
 

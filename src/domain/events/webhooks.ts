@@ -1,7 +1,7 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
@@ -67,14 +67,14 @@ function normalizeUrl(deps: Deps, text: string): string {
   throw new AppError("invalid_input", { errors: [{ path: "url", message: validated.problem }] });
 }
 
-const VERSION = (param: Param<EventValues>): SQL => sql`(select ${webhooks.version} from ${webhooks}
+const versionOf = (param: Param<EventValues>): SQL => sql`(select ${webhooks.version} from ${webhooks}
   where ${webhooks.teamId} = ${param("teamId")} and ${webhooks.id} = ${param("subjectId")})`;
 const insertUpdatedEvent = preparedQuery((db, param: Param<EventValues>) =>
-  insertEvent(db, param, { subjectVersion: VERSION(param), data: sql`${param("data")}` }),
+  insertEvent(db, param, { subjectVersion: versionOf(param), data: sql`${param("data")}` }),
 );
 const insertDeletedEvent = preparedQuery((db, param: Param<EventValues>) => {
-  const row = { subjectVersion: VERSION(param), data: sql`${param("data")}` };
-  return insertEvent(db, param, row, sql`where ${VERSION(param)} is not null`);
+  const row = { subjectVersion: versionOf(param), data: sql`${param("data")}` };
+  return insertEvent(db, param, row, sql`where ${versionOf(param)} is not null`);
 });
 
 /** The event of an update or deletion, with the current or last version of the webhook. */
@@ -210,7 +210,7 @@ const updateById = preparedQuery((db, param: Param<ChangeValues>) => {
       failures: resetFailures("failures", sql`0`),
       failingSince: resetFailures("failingSince", sql`null`),
       resumeAt: resetFailures("resumeAt", sql`null`),
-      ...given(param, "updatedAt"),
+      ...columnsFrom(param, "updatedAt"),
       version: sql`${webhooks.version} + 1`,
     })
     .where(isWebhook(param))

@@ -39,7 +39,7 @@ export interface AppendInput {
   sizeBytes: number | null;
 }
 
-export const tooLong = (sizeBytes: number) =>
+export const bodyTooLarge = (sizeBytes: number) =>
   new AppError("body_too_large", { message: `The body exceeds the Upload-Length (${sizeBytes} bytes).` });
 
 /** How often a waiting request checks for new bytes. Tests recognize the sleep by this value. */
@@ -119,7 +119,7 @@ export class Appender {
       await this.#writer.write(this.#body());
       if (this.#end === this.#row.sizeBytes) return await this.#complete();
       if (part.isFull) await this.#writer.sendPart();
-      if (this.#end > this.#row.offsetBytes) await this.#leave(false);
+      if (this.#end > this.#row.offsetBytes) await this.#saveTail({ isWriting: false });
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
       return toResumableUpload(this.#row);
     } catch (error) {
@@ -148,7 +148,7 @@ export class Appender {
       const { done, value } = await next;
       if (done) return;
       end += value.length;
-      if (end > sizeBytes) throw tooLong(sizeBytes);
+      if (end > sizeBytes) throw bodyTooLarge(sizeBytes);
       yield value;
     }
   }
@@ -173,7 +173,7 @@ export class Appender {
 
   async #saveDuringStall(): Promise<void> {
     if (this.#writer.part.isFull) return this.#writer.sendPart();
-    await this.#leave(true);
+    await this.#saveTail({ isWriting: true });
     this.#checksBeforeSave *= 2;
   }
 
@@ -195,7 +195,7 @@ export class Appender {
   }
 
   /** Saves the partial part, for this request or another one to continue. */
-  async #leave(isWriting: boolean): Promise<void> {
+  async #saveTail({ isWriting }: { isWriting: boolean }): Promise<void> {
     const { part } = this.#writer;
     const before = chunksOf(this.#row);
     const offsetBytes = this.#end;

@@ -1,7 +1,7 @@
 import { and, eq, exists, getTableColumns, inArray, notExists, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, given, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { columnsFrom, type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
@@ -81,7 +81,7 @@ export function toStoredFile(deps: Deps, row: ListedRow): StoredFile {
     teamId,
     originalName,
     filename: storedName(row),
-    path: deps.signer.address(objectKey(row)),
+    path: deps.signer.url(objectKey(row)),
     fileType: row.fileType ?? "other file",
     sizeBytes: row.sizeBytes ?? 0,
     mimeType: row.mimeType ?? "application/octet-stream",
@@ -136,7 +136,7 @@ export async function signFile(
 
 /** Sets the columns that every visible change updates. */
 export const changed = (param: Param<{ updatedAt: number }>) => ({
-  ...given(param, "updatedAt"),
+  ...columnsFrom(param, "updatedAt"),
   version: sql`${files.version} + 1`,
 });
 
@@ -228,7 +228,7 @@ const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
       failureMessage: null,
       processedAt: null,
       attempts: 0,
-      ...given(param, "dueAt"),
+      ...columnsFrom(param, "dueAt"),
       ...changed(param),
     })
     .where(and(isFile(param), inArray(files.status, ["completed", "failed"]))),

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { and, eq, lt, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
@@ -19,8 +19,6 @@ const PROGRESS_MILLISECONDS = 60 * 1000;
 const MAX_IDLE_MILLISECONDS = 10 * 60 * 1000;
 /** A repetition polls the first upload once a second. Ten seconds cover most requests that a client sends twice at once. */
 const MAX_REPLAY_POLLS = 10;
-
-export type EarlierUpload = FileKey;
 
 /** The file of an upload, in any state. */
 export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
@@ -84,7 +82,7 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
 }
 
 /** If both requests arrive at once, waits a little for the first upload to end. @returns the file of the first upload */
-export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: string): Promise<StoredFile> {
+export async function settleReplay(deps: Deps, earlier: FileKey, sha256: string): Promise<StoredFile> {
   for (let polls = 0; ; polls++) {
     const [[row]] = await read(deps, [uploadState(earlier)]);
     if (!row || row.status === "deleting") {
@@ -103,7 +101,7 @@ export async function settleReplay(deps: Deps, earlier: EarlierUpload, sha256: s
 const touchUpload = preparedQuery((db, param: Param<FileKey & { updatedAt: number }>) =>
   db
     .update(files)
-    .set(given(param, "updatedAt"))
+    .set(columnsFrom(param, "updatedAt"))
     .where(and(isFile(param), eq(files.status, "receiving"))),
 );
 

@@ -104,15 +104,15 @@ type RowsQuery = ReturnType<ReturnType<typeof rowsBy>>["query"];
 
 const page = (rows: RowsQuery, _: Db, param: Param<ListValues>) => rows.limit(param("limit")).offset(param("offset"));
 
-const isMatch = (looked: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
+const isMatch = (examined: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
   and(
-    sql`${looked.status} = coalesce(${param("status")}, ${looked.status})`,
-    sql`${looked.fileType} is coalesce(${param("fileType")}, ${looked.fileType})`,
-    gt(looked.id, param("above")),
-    lt(looked.id, param("below")),
+    sql`${examined.status} = coalesce(${param("status")}, ${examined.status})`,
+    sql`${examined.fileType} is coalesce(${param("fileType")}, ${examined.fileType})`,
+    gt(examined.id, param("above")),
+    lt(examined.id, param("below")),
   );
 const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
-  scan(rows, db, param, (looked) => isMatch(looked, param));
+  scan(rows, db, param, (examined) => isMatch(examined, param));
 
 const readsBy = (index: Index) => ({
   page: teamRead(files.teamId, rowsBy(index), page),

@@ -2,7 +2,7 @@ import { and, eq, gte, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
-import { type BoundQuery, given, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { type BoundQuery, columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files } from "../../platform/schema.ts";
 import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
@@ -21,7 +21,7 @@ const INVOCATION_MILLISECONDS = 15 * 60 * 1000;
 /** How often a long step renews its lease. */
 const RENEWAL_MILLISECONDS = 60 * 1000;
 /** A message is delivered at most 11 times. So this limit ends a file only if one worker after another died over it. */
-export const MAX_ATTEMPTS = 20;
+export const MAX_CLAIMS = 20;
 
 export type Outcome = "completed" | "failed" | "not_claimed" | { retryAfterSeconds: number };
 
@@ -75,7 +75,7 @@ const ended = (param: Param<JobValues>) => ({
 });
 const failed = (param: Param<JobValues & Failure>) => ({
   status: "failed" as const,
-  ...given(param, "failureCode", "failureMessage"),
+  ...columnsFrom(param, "failureCode", "failureMessage"),
   ...ended(param),
 });
 
@@ -92,10 +92,10 @@ const claim = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number 
     .set({
       status: "processing",
       attempts: sql`${files.attempts} + 1`,
-      ...given(param, "leaseEndsAt"),
+      ...columnsFrom(param, "leaseEndsAt"),
       ...changed(param),
     })
-    .where(and(isClaimable(param), lt(files.attempts, MAX_ATTEMPTS)))
+    .where(and(isClaimable(param), lt(files.attempts, MAX_CLAIMS)))
     .returning(),
 );
 /** Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set. */
@@ -103,7 +103,7 @@ const completeWith = (...columns: ("mimeType" | "fileType")[]) =>
   preparedQuery((db, param: Param<ClaimValues & Findings>) =>
     db
       .update(files)
-      .set({ status: "completed", ...given(param, "sha256", "etag", "audio", ...columns), ...ended(param) })
+      .set({ status: "completed", ...columnsFrom(param, "sha256", "etag", "audio", ...columns), ...ended(param) })
       .where(isHeld(param))
       .returning({ id: files.id }),
   );
@@ -115,16 +115,16 @@ const fail = preparedQuery((db, param: Param<ClaimValues & Failure>) =>
 const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
   db
     .update(files)
-    .set({ status: "pending", leaseEndsAt: null, ...given(param, "dueAt"), ...changed(param) })
+    .set({ status: "pending", leaseEndsAt: null, ...columnsFrom(param, "dueAt"), ...changed(param) })
     .where(isHeld(param)),
 );
 const renew = preparedQuery((db, param: Param<ClaimValues & { leaseEndsAt: number }>) =>
-  db.update(files).set(given(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
+  db.update(files).set(columnsFrom(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
 );
 const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string; leaseEndsAt: number }>) =>
   db
     .update(files)
-    .set(given(param, "sha256", "leaseEndsAt"))
+    .set(columnsFrom(param, "sha256", "leaseEndsAt"))
     .where(isHeld(param))
     .returning({ id: files.id }),
 );
@@ -142,7 +142,7 @@ const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string
 export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const now = deps.system.now();
   const job = { teamId, id: fileId, updatedAt: now };
-  const exhaust = failExhausted({ ...job, ...EXHAUSTED, minAttempts: MAX_ATTEMPTS });
+  const exhaust = failExhausted({ ...job, ...EXHAUSTED, minAttempts: MAX_CLAIMS });
   const claimIt = claim({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
   const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [exhaust, claimIt], {
     isIdempotent: false,

@@ -38,7 +38,7 @@ export async function fetchUsage(deps: Deps, credential: Credential<"team">): Pr
   return { files: files ?? 0, bytes: bytes ?? 0, events: events ?? 0, maxFiles, maxBytes, maxEvents };
 }
 
-const usageById = preparedQuery((db, param: Param<{ teamId: string }>) =>
+const fileCountOfTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
   db
     .select({ files: teamUsage.files })
     .from(teamUsage)
@@ -51,7 +51,7 @@ const usageById = preparedQuery((db, param: Param<{ teamId: string }>) =>
  */
 export async function quotaError(deps: Deps, teamId: string): Promise<AppError> {
   const { maxTeamFiles, maxTeamBytes } = deps.settings;
-  const [[usage]] = await read(deps, [usageById({ teamId })]);
+  const [[usage]] = await read(deps, [fileCountOfTeam({ teamId })]);
   if ((usage?.files ?? 0) < maxTeamFiles) {
     const message = `Storage quota (${formatBytes(maxTeamBytes)}) exceeded. Delete files and retry.`;
     return new AppError("quota_exceeded", { message });

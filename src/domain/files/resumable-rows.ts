@@ -1,6 +1,6 @@
 import { and, asc, eq, exists, getTableColumns, gt, lt, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
 import { teamRead } from "../accounts/authorization.ts";
 import { isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
@@ -138,7 +138,7 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
   db
     .update(uploads)
     .set({
-      ...given(
+      ...columnsFrom(
         param,
         "offsetBytes",
         "nextPart",
@@ -199,7 +199,7 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
       partialPart: null,
       multipartId: null,
       offsetBytes: uploads.sizeBytes,
-      ...given(param, "dueAt"),
+      ...columnsFrom(param, "dueAt"),
     })
     .where(and(eq(uploads.fileId, param("id")), isUnfinished, exists(committed)));
 });

@@ -7,7 +7,7 @@ import { files, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
-import { Appender, type AppendInput, assembleAndCommit, tooLong } from "./appending.ts";
+import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./appending.ts";
 import { deleteFile } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName } from "./names.ts";
@@ -157,8 +157,8 @@ async function insertResumable(
     uploadState({ id, teamId }),
     reservedByTeam({ teamId }),
   ] as const;
-  const [, , own, [reserved]] = await write(deps, queries, { isIdempotent: true });
-  if (own.length === 0) throw await reservationError(deps, reservation, reserved);
+  const [, , inserted, [reserved]] = await write(deps, queries, { isIdempotent: true });
+  if (inserted.length === 0) throw await reservationError(deps, reservation, reserved);
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 
@@ -238,7 +238,7 @@ export async function appendToUpload(
   if (row.offsetBytes !== offsetBytes) {
     throw new AppError("offset_mismatch", { message: `The offset of the upload is ${row.offsetBytes}.` });
   }
-  if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw tooLong(row.sizeBytes);
+  if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw bodyTooLarge(row.sizeBytes);
   if (row.isFinished) return toResumableUpload(row);
   if (isComplete(row)) return assembleAndCommit(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");

@@ -34,10 +34,10 @@ const PUBLIC_BYTES = sql<number>`coalesce(sum(${uploads.isPublic} * ${uploads.si
 
 /** Whether the team can begin one more upload. It is a condition of the insert itself, so concurrent requests are exact. */
 export function canReserve(db: Db, param: Param<ReservationValues>) {
-  const isPublicLeft = sql`${PUBLIC_COUNT} < ${MAX_PUBLIC_UPLOADS}
+  const hasPublicRoom = sql`${PUBLIC_COUNT} < ${MAX_PUBLIC_UPLOADS}
     and ${PUBLIC_BYTES} + ${param("sizeBytes")} <= ${param("maxPublicBytes")}`;
-  const isLeft = sql`count(*) < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")} or (${isPublicLeft}))`;
-  return sql`${db.select({ isLeft }).from(uploads).where(isOfTeam(param))}`;
+  const hasRoom = sql`count(*) < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")} or (${hasPublicRoom}))`;
+  return sql`${db.select({ hasRoom }).from(uploads).where(isOfTeam(param))}`;
 }
 
 interface Reserved {

@@ -156,12 +156,12 @@ const takeLeftovers = preparedQuery((db, param: Param<DueValues>) =>
     }),
 );
 /** The ids are one parameter, however many there are: D1 allows 100 parameters. */
-const listed = (param: Param<{ ids: string }>) => sql`(select value from json_each(${param("ids")}))`;
+const idsIn = (param: Param<{ ids: string }>) => sql`(select value from json_each(${param("ids")}))`;
 const deleteUploads = preparedQuery((db, param: Param<{ ids: string }>) =>
-  db.delete(uploads).where(and(sql`${uploads.fileId} in ${listed(param)}`, eq(uploads.isFinished, true))),
+  db.delete(uploads).where(and(sql`${uploads.fileId} in ${idsIn(param)}`, eq(uploads.isFinished, true))),
 );
 const deletePartsOf = preparedQuery((db, param: Param<{ ids: string }>) =>
-  db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${listed(param)}`),
+  db.delete(uploadParts).where(sql`${uploadParts.fileId} in ${idsIn(param)}`),
 );
 
 /** Deletes what finished uploads left in R2, and then their rows. @returns how many uploads were selected */

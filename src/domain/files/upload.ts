@@ -3,7 +3,15 @@ import { and, eq, exists, notExists, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
-import { type BoundQuery, type Db, given, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import {
+  type BoundQuery,
+  columnsFrom,
+  type Db,
+  insertWhere,
+  type Param,
+  preparedQuery,
+  write,
+} from "../../platform/db.ts";
 import { files, teamUsage, uploads } from "../../platform/schema.ts";
 import { instantOf, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
@@ -19,7 +27,7 @@ import {
   type StoredFile,
   toStoredFile,
 } from "./files.ts";
-import { claimKey, type EarlierUpload, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
+import { claimKey, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, partialPrefix } from "./names.ts";
 import { quotaError } from "./quota.ts";
 import { type DetectedType, ObjectWriter } from "./storing.ts";
@@ -155,17 +163,17 @@ async function insertUpload(
   deps: Deps,
   upload: Named,
   { maxBytes, idempotencyKey }: IncomingFile,
-): Promise<"inserted" | "limit reached" | EarlierUpload> {
+): Promise<"inserted" | "limit reached" | FileKey> {
   const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes));
   const insert = insertFormUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
-    const [, own] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
-    return own.length > 0 ? "inserted" : "limit reached";
+    const [, inserted] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
+    return inserted.length > 0 ? "inserted" : "limit reached";
   }
   const [freeOldKey, uploadWithSameKey] = claimKey(deps, upload.teamId, idempotencyKey);
   const queries = [freeOldKey, insert, uploadState(upload), uploadWithSameKey] as const;
-  const [, , own, [earlier]] = await write(deps, queries, { isIdempotent: true });
-  return own.length > 0 ? "inserted" : (earlier ?? "limit reached");
+  const [, , inserted, [earlier]] = await write(deps, queries, { isIdempotent: true });
+  return inserted.length > 0 ? "inserted" : (earlier ?? "limit reached");
 }
 
 async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promise<StoredObject> {
@@ -235,7 +243,7 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
     .update(files)
     .set({
       status: "pending",
-      ...given(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
+      ...columnsFrom(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
       ...changed(param),
     })
     .where(and(isFile(param), eq(files.status, "receiving"), or(sql`${param("epoch")} is null`, exists(currentEpoch))));
@@ -271,7 +279,7 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
     .update(files)
-    .set({ status: "deleting", idempotencyKey: null, ...given(param, "dueAt") })
+    .set({ status: "deleting", idempotencyKey: null, ...columnsFrom(param, "dueAt") })
     .where(isFile(param)),
 );
 

@@ -1,7 +1,7 @@
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { given, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { type FileKey, isFile, waveformKey } from "./names.ts";
@@ -45,7 +45,7 @@ export async function fetchWaveform(deps: Deps, credential: Credential<"team">, 
 const beginWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingSince: number }>) =>
   db
     .update(files)
-    .set(given(param, "waveformWritingSince"))
+    .set(columnsFrom(param, "waveformWritingSince"))
     .where(and(isFile(param), isListed))
     .returning({ id: files.id }),
 );
