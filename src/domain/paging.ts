@@ -93,7 +93,7 @@ export function nameKeysetValues(list: string, prefix: string, request: PageRequ
   return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
 }
 
-/** Rows that a scan examines. If too few match, it reads them twice (matches, then the last row): 1,000 with the credential. */
+/** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
 const SCANNED_ROWS = 499;
 
 /** The parameters of a query built with `scan`, besides its filters. */

@@ -32,7 +32,10 @@ import { type Cost, RUN_LIMITS, RunBudget } from "./run-budget.ts";
 const BATCH_ROWS = 500;
 /** A queue takes 100 messages in a call. */
 const SEND_CALLS = BATCH_ROWS / 100;
-/** R2 deletes 1,000 objects in a call. Files of 500 MB, the largest body that Cloudflare accepts, have up to 100 parts each. */
+/**
+ * R2 deletes 1,000 objects in a call. Files of 500 MB, the largest body on any Cloudflare plan (100 MB on Free and
+ * Pro), have up to 100 parts each.
+ */
 const DELETE_CALLS = 50;
 /** Each row is one query. */
 const REENCRYPT_ROWS = 200;
@@ -53,7 +56,7 @@ const NOTHING_RECOVERED = {
   uploadsRemoved: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
-  /** Expired session keys. */
+  /** Expired login keys. */
   loginsRemoved: 0,
   /** API keys that expired 30 days ago. */
   keysRemoved: 0,

@@ -7,12 +7,12 @@ export type AppEnv = {
   Bindings: Env;
   Variables: {
     requestId: string;
-    /** Set before all else: it works when `deps` can't be had. */
+    /** Set first, so that logging works even if `deps` fails. */
     log: Deps["log"];
     deps: Deps;
     /** Set once the caller is authenticated, for the log. */
     actor?: Actor;
-    /** The code of the error that was answered, for the log. */
+    /** The error code of the response, for the log. */
     code?: Code;
   };
 };

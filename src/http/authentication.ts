@@ -50,7 +50,10 @@ function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void 
   c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
 }
 
-/** Authorizes the caller of an operation that may take long. @throws `token_invalid`, `forbidden` */
+/**
+ * Authorizes the caller of an operation and records it at once, because the operation may take minutes.
+ * @throws `token_invalid`, `forbidden`
+ */
 export async function authorizeCaller<R extends Permission>(
   c: Context<AppEnv>,
   credential: Credential<R>,

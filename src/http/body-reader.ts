@@ -76,7 +76,7 @@ export async function withBody<T>(
   async function* none() {}
   if (raw.body === null) return take(none());
   const broken = (cause: unknown) =>
-    new AppError("upload_timeout", { message: "The body ended early. Retry the upload.", cause });
+    new AppError("upload_timeout", { message: "The body ended early. Send it again.", cause });
   const reader = new BodyReader(raw.body, deps.settings.uploadIdleMilliseconds, broken);
   async function* chunks() {
     for (let chunk = await reader.read(); chunk; chunk = await reader.read()) yield chunk;

@@ -64,9 +64,9 @@ file. A user's \`ETag\` is its version: send it as \`If-Match\` to avoid overwri
 ## Rate limits
 
 6,000 requests a minute for each team, and as many for its public keys; 300 a minute for each client IP without a valid
-token; 10 logins a minute for each client IP and each account; 60 new passwords of users, 10 tests and 10 replays of webhooks
-a minute for each team. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503. The operator
-may have set other limits.
+token; 10 logins a minute for each client IP and each account; 60 new passwords of users, 10 reprocessed files,
+10 deletions of webhooks, 10 tests and 10 replays of webhooks a minute for each team. Above that, the response is 429.
+\`Retry-After\` gives the seconds to wait, also with 503. The operator may have set other limits.
 `
   .trim()
   // Puts each paragraph on one line.

@@ -5,7 +5,6 @@ import { secureHeaders } from "hono/secure-headers";
 import type { AppEnv } from "./app-env.ts";
 import { RESUMABLE } from "./resumable.ts";
 
-/** Logs one line per request. */
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   const startedAt = Date.now();
   await next();

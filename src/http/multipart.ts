@@ -43,7 +43,9 @@ export async function readMultipartFile<T>(
   consume: (name: string, bytes: AsyncIterable<Uint8Array>) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
-  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) => malformed("The body ended early.", cause));
+  const reader = new BodyReader(body, limits.idleMilliseconds, (cause) =>
+    malformed("The body ended early. Send it again.", cause),
+  );
   let failure: unknown;
   try {
     const form = new FormParser(boundaryOf(contentType), limits.maxFileBytes);

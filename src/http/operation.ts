@@ -18,7 +18,6 @@ interface Request<Q, B> {
   body: Output<B>;
 }
 
-/** A request header of an operation. */
 export interface HeaderContract {
   description: string;
   required?: true;
@@ -151,7 +150,6 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
 
 /** A route in the notation of the OpenAPI document, such as `GET /docs/v1/uploads/{id}`. */
 export type Route = `${"GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS"} /${string}`;
-/** Operations by their ids. */
 export type Api = Record<string, [Route, Operation]>;
 
 export function splitRoute(route: string): { method: string; path: string } {

@@ -157,7 +157,7 @@ export const update = writeOperation(
     body: fields
       .extend({ status: webhookSchema.shape.status })
       .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Give at least one field to change.")
+      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
       .meta({ minProperties: 1 }),
     bodyExample: { status: "disabled" },
     success: {
@@ -180,7 +180,7 @@ export const remove = writeOperation(
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
-    description: "Its pending deliveries are not sent.",
+    description: "Its pending deliveries are not sent. Up to 10 a minute.",
     success: {
       description: "The webhook was deleted.",
       schema: z.strictObject({ message: z.string() }),

@@ -62,9 +62,9 @@ export interface ByteStore {
   /** Cancels a multipart upload. Does nothing if it does not exist. */
   abort(key: string, multipartId: string): Promise<void>;
   /**
-   * Stores an object again under another Content-Type, because R2 can't change it in place. R2 checks the bytes against
-   * `sha256` on write, and keeps the old object if they differ. @returns null if no object has that etag any longer, so a
-   * deleted object does not reappear
+   * Stores an object again under another Content-Type, because R2 can't change it in place. A deleted object must not
+   * reappear. R2 checks the bytes against `sha256` on write, and keeps the old object if they differ.
+   * @returns null, and stores nothing, if no object has that etag any longer
    */
   setContentType(key: string, stored: { etag: string; sha256: string }, contentType: string): Promise<string | null>;
   head(key: string): Promise<ObjectFacts | null>;

@@ -12,13 +12,13 @@ const RETRY_AFTER_SECONDS = 4;
 /** The pause after each hash, in which other requests run. It is short compared to a hash. */
 const PAUSE_MILLISECONDS = 20;
 const POLL_MILLISECONDS = 10;
-/** A request whose client disconnects may never run again. Its place is free after this time: ten hashes. */
+/** After a disconnect, a request may never resume. Its ticket is dropped after this time: ten hashes. */
 const ABANDONED_MILLISECONDS = 1000;
 
 /** A request that waits, or hashes. */
 interface Ticket {
   team: string;
-  /** Tickets of lower turns go first. The nth ticket of a team comes after the ticket before it of every team. */
+  /** Tickets of lower turns go first. All teams' first tickets run before any second ticket. */
   turn: number;
   polledAt: number;
 }

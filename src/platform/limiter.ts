@@ -2,7 +2,7 @@ import type { Log } from "./log.ts";
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
 
-/** Each check resolves to false once the minute is used up, and from then on without asking the binding. */
+/** Each check resolves to false over the limit, then until the minute ends without asking the binding again. */
 export interface Limiter {
   /** Counts a request by its token's hash, and by its team once this isolate has authenticated the token. */
   token(tokenHash: string): Promise<boolean>;
@@ -99,7 +99,7 @@ class Limit {
     if (this.#spend(subject)) return true;
     const { window } = this.#memory;
     const isGranted = await this.#requestPermit(subject);
-    // A permit of the previous minute pays for no later request.
+    // Don't carry permits into the next minute.
     if (window !== this.#memory.window) return isGranted;
     if (isGranted) {
       const paidFor = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;

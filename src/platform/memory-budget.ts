@@ -1,6 +1,6 @@
 /** Every upload can use this much memory without counting it. */
 export const FIRST_BYTES = 64 * 1024;
-/** The isolate has 128 MB. Hundreds of uploads need the rest for the bytes that they are reading. */
+/** The isolate has 128 MB. The rest is for read buffers and everything else. */
 const MAX_HELD_BYTES = 48 * 1024 * 1024;
 
 /** Counts the memory that the parts of an isolate hold. If an invocation is killed, garbage collection frees its memory. */

@@ -35,7 +35,8 @@ export class DecryptionError extends Error {
   override name = "DecryptionError";
 }
 
-// OWASP's Password Storage Cheat Sheet lists N=2^14, r=8, p=5 among its equals: 16 MiB and some 0.1 s of CPU.
+// OWASP's Password Storage Cheat Sheet lists N=2^14, r=8, p=5 as one of its equivalent settings: 16 MiB and some 0.1 s
+// of CPU.
 const SCRYPT = { N: 2 ** 14, r: 8, p: 5, maxmem: 64 * 1024 * 1024 };
 const PASSWORD_PARAMETERS = "ln=14,r=8,p=5";
 const PHC = /^\$scrypt\$ln=14,r=8,p=5,keyid=([0-9a-f]{8})\$([\w+/]{22})\$([\w+/]{43})$/;

@@ -35,7 +35,7 @@ const NOTHING_KNOWN: Audio = { ...NO_FACTS, durationSeconds: null, bitrate: null
 /** The tags that are copied as they are. */
 const TAGS = ["title", "artist", "album", "albumartist", "composer", "genre", "year", "date", "bpm", "isrc"] as const;
 const MAX_TAG_CHARACTERS = 256;
-/** Silence takes more in every format. A lower rate means that a header states a wrong length. */
+/** Even silence needs more bits per second than this. A lower rate means that a header states a wrong length. */
 const MIN_BITS_PER_SECOND = 50;
 /** Far above any recording. A file that claims more is damaged. */
 const MAX_BITS_PER_SECOND = 10e9;

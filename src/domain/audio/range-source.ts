@@ -47,7 +47,10 @@ export type ParseHeader = (header: Uint8Array, at: number) => PartHeader | null;
 export const MIN_WINDOW_BYTES = 64 * 1024;
 /** The size of the largest sequential read. Two windows are held, and an isolate has 128 MB. */
 const MAX_WINDOW_BYTES = 1024 * 1024;
-/** The most that a walk through a whole recording reads: every byte of the largest upload that the defaults allow. */
+/**
+ * The most that a walk through a whole recording reads: every byte of the largest form upload that the defaults allow.
+ * Larger recordings are measured by their start and end.
+ */
 export const MAX_WALK_BYTES = 128 * 1024 * 1024;
 /** A walk of `MAX_WALK_BYTES` takes 130 reads, any other inspection a few dozen. */
 const MAX_READS = 400;

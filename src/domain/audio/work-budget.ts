@@ -14,7 +14,7 @@ export const MAX_WORK = 1e9;
 const BASE_WORK = 200e6;
 /** The densest valid format is an Ogg with one 3-byte packet per page: 3,300 units for each 31 bytes, up to 50,000 pages. */
 const WORK_PER_BYTE = 40;
-/** Other requests of the isolate wait at most this long for a parser. */
+/** A parser yields after this many units, so that other requests can run. */
 const PAUSE_WORK = 20e6;
 
 /** Limits the CPU time of inspecting one file. Everything that a file's content can repeat or enlarge charges it. */

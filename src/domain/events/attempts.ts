@@ -25,7 +25,6 @@ export interface Attempt {
   responseBody: string;
 }
 
-/** An attempt that made no connection. */
 export const unsent = (at: number, error: Attempt["error"]): Attempt => ({
   at,
   httpStatus: null,
@@ -62,7 +61,7 @@ export function parseAttempts(attempts: string, failureBody: string | null): Att
 /** As many as one round can have. */
 const KEPT_BODIES = 5;
 
-/** The response body of the latest attempt of an event. */
+/** The response body of the latest attempt of a failed delivery. */
 export interface FailureBody {
   seq: number;
   /** Empty if it is not to be kept. */

@@ -7,7 +7,8 @@ import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*
  * Rows of webhooks and deliveries. A delivery is one event that one webhook receives. It is inserted in the batch of its
- * event, so either both exist or neither. It must be sent from `due_at` on; a message only makes it happen sooner.
+ * event, so either both exist or neither. It must be sent from `due_at` on: a message only triggers the sending, and
+ * without one, the recovery job does.
  */
 
 export type WebhookRow = typeof webhooks.$inferSelect;

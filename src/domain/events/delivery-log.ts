@@ -18,8 +18,8 @@ import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.t
 import { MAX_DELIVERY_ATTEMPTS } from "./retries.ts";
 
 /**
- * Events that one replay reads. It costs up to six rows read per event: the event in the bound, in the insert and in the
- * lookup of the last one, and its delivery up to three times. No request may read more than 1,000 rows.
+ * Events that one replay reads. Each costs up to six rows read: 3 × event (the bound, the insert, and the lookup of the
+ * last one) + 3 × delivery. No request may read more than 1,000 rows.
  */
 export const MAX_REPLAYED_EVENTS = 150;
 

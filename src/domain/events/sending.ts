@@ -58,7 +58,7 @@ const CLOCK_SKEW_MILLISECONDS = 2 * SECOND;
 const MAX_MESSAGE_DELAY_MILLISECONDS = 15 * MINUTE;
 /** A webhook rests after a round that takes longer than this. */
 const FAST_ROUND_MILLISECONDS = SECOND;
-/** The rest is 15 times the excess over that. An endpoint that takes 15 s occupies a fifteenth of an invocation. */
+/** Rest = 15 × (round time − 1 s), so a slow endpoint uses at most about 1/15 of an invocation. */
 const REST_FACTOR = 15;
 
 type Lease = WebhookKey & { leaseId: string };

@@ -76,7 +76,7 @@ const replaceEncryption = preparedQuery((db, param: Param<Reencryption>) =>
     .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
 );
 
-/** Moves signing secrets to the current master key. @returns how many webhooks */
+/** @returns how many webhooks */
 export const reencryptSecrets = (deps: Deps, limit: number): Promise<number> =>
   reencryptRows(deps, limit, {
     select: webhooksEncryptedWith,

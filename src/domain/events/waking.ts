@@ -30,7 +30,7 @@ const edgeWebhook = (edge: typeof min) =>
 const firstWebhook = edgeWebhook(min);
 const lastWebhook = edgeWebhook(max);
 
-/** Webhooks after this id that have pending deliveries, with the oldest of them. Each costs one index lookup. */
+/** Webhooks after this id with pending deliveries, with the oldest delivery of each. Each costs one index lookup. */
 const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
   const next = sql`select min(webhook_id) from deliveries where due_at is not null and webhook_id >`;
   const ids = sql`with recursive one(id) as

@@ -33,7 +33,7 @@ import { commit, fencedOff } from "./upload.ts";
 /** The bytes of one request. */
 export interface AppendInput {
   offsetBytes: number;
-  /** Each chunk is valid until the next one is requested. An error only ends the bytes: the ones before it count. */
+  /** Each chunk is valid until the next one is requested. If it throws, the bytes received so far are still saved. */
   bytes: AsyncIterable<Uint8Array>;
   /** Null if the client did not announce it. */
   sizeBytes: number | null;
@@ -228,7 +228,8 @@ export class Appender {
     const queries = [saveResumable(values), savedState(values), ...partQueries] as const;
     const [, [saved]] = await write(this.#deps, queries, { isIdempotent: true });
     if (saved?.epoch !== row.epoch || saved.offsetBytes !== row.offsetBytes) {
-      // If the first of two attempts was saved, the request that took over continues with its chunks and its parts.
+      // A retried save may find that its first attempt succeeded and a newer request took over. Keep the objects that
+      // the saved row names.
       const known = [...chunksOf(before), ...(saved ? chunksOf(saved) : [])];
       const unknown = without(chunksOf(row), known);
       if (unknown.length > 0) await this.#deps.bytes.remove(unknown.map(({ key }) => key));
@@ -238,7 +239,10 @@ export class Appender {
     this.#row = row;
   }
 
-  /** If another request has fenced this one off, its chunks are deleted, and R2 may reject its parts. Report the first cause. */
+  /**
+   * If another request has fenced this one off, its chunks are deleted, and R2 may reject its parts. So report
+   * `offset_mismatch`, not the failure it caused.
+   */
   async #throwIfFencedOff(): Promise<void> {
     const [[saved]] = await read(this.#deps, [savedState({ id: this.#row.fileId })]);
     if (saved?.epoch !== this.#row.epoch) throw fencedOff();

@@ -140,7 +140,7 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
   version: sql`${files.version} + 1`,
 });
 
-/** A waveform's write has ended after this time, whether it succeeded or the Worker died. It takes a few milliseconds. */
+/** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
 const isWritingWaveform = ({ waveformWritingSince }: FileRow, now: number) =>
   (waveformWritingSince ?? 0) > now - MAX_DELETING_MILLISECONDS;
 
@@ -150,8 +150,8 @@ type FileValues = FileKey & { updatedAt: number; dueAt: number };
 const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
 
 /**
- * If a form upload is still sending the file, keeps `due_at`: that upload cleans up, and the recovery job only after it. If
- * a resumable upload is, releases its quota now.
+ * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
+ * upload is, releases its quota now.
  */
 const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving: number }>) => {
   const isUnstored = sql`${files.sizeBytes} is null`;

@@ -17,7 +17,7 @@ export const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
 const PROGRESS_MILLISECONDS = 60 * 1000;
 /** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
 const MAX_IDLE_MILLISECONDS = 10 * 60 * 1000;
-/** A repetition polls the first upload once a second. Ten seconds cover most requests that a client sends twice at once. */
+/** A repetition polls the first upload once a second. Ten seconds cover most duplicates sent at the same time. */
 const MAX_REPLAY_POLLS = 10;
 
 /** The file of an upload, in any state. */

@@ -163,7 +163,9 @@ export async function listFiles(
   const rows = await authorizeRead(deps, credential, READS[index].scan(values));
   const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
-    throw invalidPage("With these filters, this page has no number. Follow the Link header from an earlier page.");
+    throw invalidPage(
+      "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",
+    );
   }
   const { items, next } = cutPage(list, request, matching, show, nameOf);
   return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };

@@ -30,7 +30,6 @@ function shorten(name: string): string {
   return stem + extension;
 }
 
-/** Identifies a file. */
 export interface FileKey {
   id: string;
   teamId: string;

@@ -20,7 +20,7 @@ export const LEASE_MILLISECONDS = 5 * 60 * 1000;
 const INVOCATION_MILLISECONDS = 15 * 60 * 1000;
 /** How often a long step renews its lease. */
 const RENEWAL_MILLISECONDS = 60 * 1000;
-/** A message is delivered at most 11 times. So this limit ends a file only if one worker after another died over it. */
+/** A message is delivered at most 11 times, so this limit is reached only if consumers keep dying on the file. */
 export const MAX_CLAIMS = 20;
 
 export type Outcome = "completed" | "failed" | "not_claimed" | { retryAfterSeconds: number };
@@ -259,7 +259,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
       : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
   const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
-  // The file may have been deleted while the bytes were stored again. No condition of R2 spans both steps.
+  // The file may have been deleted while its bytes were stored again. R2 has no conditional put that could prevent this.
   const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";

@@ -15,7 +15,7 @@ export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
 /** The limit of R2. */
 const MAX_PART_NUMBER = 10_000;
-/** A request of an ended upload has noticed the end by then: the slowest allowed client takes 11 minutes for 5 MiB. */
+/** By then, a request that was writing when its upload ended has stopped: at the lowest rate, 5 MiB take 11 minutes. */
 export const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
 
 export type ResumableRow = typeof uploads.$inferSelect;
@@ -88,7 +88,7 @@ export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<UploadU
 
 type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
 
-/** The newest request wins. If another request is writing, skips the part number that it may still send. */
+/** The newest request wins. If another request is writing, skips the part number that the older one may still upload. */
 export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
   db
     .update(uploads)

@@ -37,12 +37,13 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  *   3. saves      the partial part as a chunk, with the offset: at its end, and if the connection breaks or stalls
  *
  * An offset is reported only after it was saved, so a reported offset never decreases. No two requests use the same key
- * or part number, so a fenced-off request overwrites nothing. The file's own key gets its bytes by a `put` of all of them,
- * which only the request's own epoch can commit, or by assembling the parts that the rows name. The request with the last
- * byte commits the file. If that request dies, HEAD, another PATCH or the recovery job does it. The recovery job also
- * removes expired uploads and what dead requests left: all objects of an upload except the file start with
- * `partialPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2 drops that
- * upload after seven days. Only R2 knows the id, and no binding lists it.
+ * or part number, so a fenced-off request overwrites nothing. Only the file's own key is shared. If one `put` stores
+ * all bytes there, only the epoch of its own request can commit them. Otherwise R2 assembles the parts that the rows name.
+ *
+ * The request with the last byte commits the file. If that request dies, HEAD, another PATCH or the recovery job does.
+ * The recovery job also removes expired uploads and what dead requests left: all objects of an upload except the file
+ * start with `partialPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2
+ * drops that upload after seven days. Only R2 knows the id, and no binding lists it.
  */
 
 /** How often HEAD polls a request that is still writing. A poll is one read of D1. */
@@ -165,9 +166,8 @@ async function insertResumable(
 const urlValues = ({ id, secret }: UploadUrl): UploadUrlValues => ({ id, secretHash: fingerprint(secret) });
 
 /**
- * Returns the progress of the upload, and assembles one that has all of its bytes. A client that asks while a request
- * still writes has lost that request. So that its bytes count, HEAD waits until it has ended, has saved all it received,
- * or makes no more progress.
+ * Returns the progress of the upload, and assembles one that has all of its bytes. If a request is still writing, its
+ * client has lost the connection. HEAD waits until the request ends, saves its bytes, or stops making progress.
  * @throws `not_found`, `upload_expired`
  */
 export async function fetchUpload(

@@ -11,7 +11,14 @@ export interface DetectedType {
   fileType: string;
 }
 
-/** The progress of an object. */
+/** The facts about a file once all of its bytes are stored. */
+export interface StoredObject extends DetectedType {
+  sizeBytes: number;
+  /** Hex. Null if the bytes must be read back first. */
+  sha256: string | null;
+  etag: string;
+}
+
 export interface Progress {
   /** R2's id of the multipart upload. Null until the first part is full. */
   multipartId: string | null;

@@ -11,7 +11,7 @@ import { MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 
 /* The unfinished resumable uploads of a team: their limits, their list, and their cancellation with their key. */
 
-/** Each holds storage quota and objects in R2, and creating another one counts them all. */
+/** Each holds quota and R2 objects, and every creation reads all of them to count. */
 const MAX_UNFINISHED_UPLOADS = 100;
 /** Anyone who sees a web page can use its public key, so public keys leave half of the uploads to the team itself. */
 const MAX_PUBLIC_UPLOADS = 50;

@@ -30,8 +30,9 @@ import { isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
  * A row that must not be lost gets a later `due_at` in the statement that selects it, so an interrupted run is repeated.
  */
 
-/** Uploads of one statement that returns them, and of one statement that deletes them in D1 alone. */
+/** Rows of a statement that returns them. */
 export const UPLOAD_ROWS = 500;
+/** Rows of a statement that only deletes. */
 export const FINISHED_ROWS = 1000;
 /** Uploads whose objects one batch deletes in R2. */
 export const LEFTOVER_ROWS = 50;

@@ -30,7 +30,7 @@ import {
 import { claimKey, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, partialPrefix } from "./names.ts";
 import { quotaError } from "./quota.ts";
-import { type DetectedType, ObjectWriter } from "./storing.ts";
+import { ObjectWriter, type StoredObject } from "./storing.ts";
 
 /*
  * The upload protocol: form uploads here, resumable uploads in resumable.ts. No transaction spans D1 and R2, so the order
@@ -46,22 +46,21 @@ import { type DetectedType, ObjectWriter } from "./storing.ts";
  * so after `receivingMilliseconds`. A commit whose response was lost is repeated: either attempt may have taken effect.
  */
 
-/** After its first pause a client must send at least this fast. A slower client holds memory and quota for too long. */
+/** A client must average at least this rate, plus one idle period of slack. */
 export const MIN_BYTES_PER_SECOND = 8 * 1024;
 /** The time for everything except receiving the file: the form around it, and R2 and D1 with their retries. */
 const STORING_MILLISECONDS = 15 * 60 * 1000;
 
-/** The time that the slowest allowed client takes: 3.7 hours for 100 MB. The Worker of an older upload has died. */
+/** 3.7 hours for 100 MB at the lowest rate. An upload that is still receiving after this has lost its Worker. */
 const receivingMilliseconds = ({ settings }: Deps, maxBytes: number): number =>
   settings.uploadIdleMilliseconds + Math.ceil((maxBytes / MIN_BYTES_PER_SECOND) * 1000) + STORING_MILLISECONDS;
 
-/** A form upload. */
 export interface IncomingFile {
   /** As the client sent it. It can have a path and control characters, and can be empty. */
   name: string;
   /** Each chunk is valid until the next one is requested. Throws if the body is malformed or interrupted. */
   bytes: AsyncIterable<Uint8Array>;
-  /** Null if unknown. */
+  /** A lower bound of the file size, from Content-Length; null if unknown. Small files are stored with one put. */
   minBytes: number | null;
   /** The quota to reserve. */
   maxBytes: number;
@@ -158,7 +157,7 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = 
 
 const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
-/** Inserts the row. @returns the earlier upload if that has the idempotency key */
+/** @returns the earlier upload if that has the idempotency key */
 async function insertUpload(
   deps: Deps,
   upload: Named,
@@ -215,14 +214,6 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
   } finally {
     writer.part.free();
   }
-}
-
-/** The facts about a file once all of its bytes are stored. */
-export interface StoredObject extends DetectedType {
-  sizeBytes: number;
-  /** Hex. Null if the bytes must be read back first. */
-  sha256: string | null;
-  etag: string;
 }
 
 type CommitValues = StoredObject &
@@ -284,8 +275,8 @@ const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>)
 );
 
 /**
- * Hides the row first: after a commit whose response was lost, the file may be listed, and a listed file has its bytes. If
- * a store failed, one of its writes may still be in flight. Then the row stays, and the recovery job deletes both again.
+ * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed. If a store failed,
+ * one of its writes may still be in flight. Then keeps the row, so that the recovery job deletes late objects too.
  */
 async function rollBack(
   deps: Deps,
