@@ -7,7 +7,8 @@ import type { System } from "./system.ts";
 
 /**
  * The memory of a part grows to this size, and then to the size of the part, so that a client can't reserve memory just
- * by announcing a length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new one.)
+ * by announcing a length. (workerd copies a resizable buffer at each call that takes it, so each step allocates a new
+ * buffer.)
  */
 const SECOND_BYTES = 1024 * 1024;
 /**

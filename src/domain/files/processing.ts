@@ -259,7 +259,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
       : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
   const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
   if (rows.length > 0) return outcome;
-  // The file may have been deleted while its bytes were stored again. R2 has no conditional put that could prevent this.
+  // The file may have been deleted while its bytes were rewritten. R2 has no conditional put that could prevent this.
   const [[row]] = await read(deps, [uploadState(file)]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";

@@ -88,7 +88,7 @@ export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<UploadU
 
 type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
 
-/** The newest request wins. If another request is writing, skips the part number that the older one may still upload. */
+/** The newest request wins. If an older one is writing, skips the part number that the older request may still upload. */
 export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
   db
     .update(uploads)

@@ -38,7 +38,7 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  *
  * An offset is reported only after it was saved, so a reported offset never decreases. No two requests use the same key
  * or part number, so a fenced-off request overwrites nothing. Only the file's own key is shared. If one `put` stores
- * all bytes there, only the epoch of its own request can commit them. Otherwise R2 assembles the parts that the rows name.
+ * all bytes there, only its own request's epoch can commit them. Otherwise R2 assembles the parts that the rows name.
  *
  * The request with the last byte commits the file. If that request dies, HEAD, another PATCH or the recovery job does.
  * The recovery job also removes expired uploads and what dead requests left: all objects of an upload except the file
