@@ -138,7 +138,8 @@ export const revoke = writeOperation(
  * browser, and CORP lets pages of other origins play the file.
  */
 const sandboxHeaders = secureHeaders({
-  contentSecurityPolicy: { sandbox: [], defaultSrc: ["'none'"] },
+  // A browser that opens the link of an audio file shows its own player, which loads the same URL as media.
+  contentSecurityPolicy: { sandbox: [], defaultSrc: ["'none'"], mediaSrc: ["'self'"] },
   crossOriginResourcePolicy: "cross-origin",
   crossOriginOpenerPolicy: false,
   originAgentCluster: false,

@@ -86,7 +86,7 @@ describe("A link", () => {
         "cache-control": "private, no-cache",
         "content-disposition": `attachment; filename="numbers _.txt"; filename*=UTF-8''numbers%20%C3%BC.txt`,
         "content-length": String(SIZE),
-        "content-security-policy": expect.stringMatching(/^sandbox; default-src 'none'$/),
+        "content-security-policy": expect.stringMatching(/^sandbox; default-src 'none'; media-src 'self'$/),
         "content-type": "text/plain; charset=utf-8",
         "cross-origin-resource-policy": "cross-origin",
         "repr-digest": `sha-256=:${createHash("sha256").update(BYTES).digest("base64")}:`,
