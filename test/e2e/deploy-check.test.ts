@@ -68,7 +68,7 @@ describe("the deploy check", () => {
     [
       "with a MAX_FILE_BYTES that R2 can't rewrite with one put",
       [READY, [/MAX_FILE_BYTES = .*/, 'MAX_FILE_BYTES = "5368709120"']],
-      "MAX_FILE_BYTES: Must be at most 5363466240, the largest object that R2 rewrites.",
+      "MAX_FILE_BYTES: Must be at most 5363466240, the largest object that R2 stores with one put.",
     ],
     [
       "that names another dead letter queue in the settings",
