@@ -26,7 +26,7 @@ export const MESSAGES = {
   too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
   too_many_links: "The file has too many links. Revoke one and retry.",
   webhook_disabled: "The webhook is disabled. Enable it and retry.",
-  version_mismatch: "If-Match does not match the current version. Get it again and retry.",
+  version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
   body_too_large: "The body is too large.",
   file_too_large: "The file is too large.",
   quota_exceeded: "Storage quota exceeded. Delete files and retry.",
