@@ -22,7 +22,7 @@ import { create, locationOf, tusHeaders } from "../support/tus.ts";
 const CREDENTIAL_ROWS = 2;
 const MEBIBYTE = 1024 * 1024;
 /** As in domain/accounts/user-lists.ts. */
-const STEP_ROWS = 2000;
+const STEP_ROWS = 1000;
 /** D1 rejects more queries of one invocation. */
 const MAX_INVOCATION_QUERIES = 1000;
 
