@@ -12,7 +12,7 @@ import * as files from "./http/files.ts";
 import { upload } from "./http/form-upload.ts";
 import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
-import { apiHeaders, apiSecureHeaders, preflight, requestLog } from "./http/middleware.ts";
+import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
@@ -97,7 +97,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   };
   mountPages(app, provideDeps);
   app.use(except(links.LINK_PATHS, apiSecureHeaders, apiHeaders));
-  app.use(links.LINK_PATHS, links.linkHeaders);
+  app.use(links.LINK_PATHS, linkHeaders);
   app.use(preflight);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);

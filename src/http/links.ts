@@ -1,6 +1,5 @@
 import { Buffer } from "node:buffer";
-import type { Context, MiddlewareHandler } from "hono";
-import { secureHeaders } from "hono/secure-headers";
+import type { Context } from "hono";
 import * as z from "zod";
 import {
   createLink,
@@ -132,38 +131,6 @@ export const revoke = writeOperation(
     return { message: "Link revoked." };
   },
 );
-
-/**
- * The headers of a response with a user's bytes on our origin. The sandbox stops scripts, forms and plugins in every
- * browser, and CORP lets pages of other origins play the file.
- */
-const sandboxHeaders = secureHeaders({
-  // A browser that opens the link of an audio file shows its own player, which loads the same URL as media.
-  contentSecurityPolicy: { sandbox: [], defaultSrc: ["'none'"], mediaSrc: ["'self'"] },
-  crossOriginResourcePolicy: "cross-origin",
-  crossOriginOpenerPolicy: false,
-  originAgentCluster: false,
-  strictTransportSecurity: "max-age=63072000",
-  xDnsPrefetchControl: false,
-  xDownloadOptions: false,
-  xFrameOptions: false,
-  xPermittedCrossDomainPolicies: false,
-  xXssProtection: false,
-});
-
-const EXPOSED_HEADERS =
-  "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag, Repr-Digest, Retry-After, X-Request-Id";
-
-/** Sets the headers of link responses, in place of those of the API. */
-export const linkHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
-  await sandboxHeaders(c, next);
-  const { headers, ok, status } = c.res;
-  // Revalidation lets a player reuse what it has, and a revoked link still stops at once.
-  headers.set("Cache-Control", ok || status === 304 ? "private, no-cache" : "no-store");
-  headers.set("X-Request-Id", c.var.requestId);
-  headers.set("Access-Control-Allow-Origin", "*");
-  headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
-};
 
 interface ByteRange {
   offset: number;

@@ -1,4 +1,4 @@
-import type { MiddlewareHandler } from "hono";
+import type { Context, MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
@@ -20,12 +20,12 @@ export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
   });
 };
 
-/** OWASP's headers for an API: responses are not pages and must not be framed or sniffed as pages. */
-export const apiSecureHeaders = secureHeaders({
-  contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
+type SecureHeaders = NonNullable<Parameters<typeof secureHeaders>[0]>;
+
+/** OWASP's headers for responses that are not pages. */
+const NOT_A_PAGE: SecureHeaders = {
   strictTransportSecurity: "max-age=63072000",
-  // These protect pages only. Pages of any origin may read API responses.
-  crossOriginResourcePolicy: false,
+  // These protect pages only.
   crossOriginOpenerPolicy: false,
   originAgentCluster: false,
   xDnsPrefetchControl: false,
@@ -33,23 +33,54 @@ export const apiSecureHeaders = secureHeaders({
   xFrameOptions: false,
   xPermittedCrossDomainPolicies: false,
   xXssProtection: false,
+};
+
+/** API responses must not be framed or sniffed as pages. Pages of any origin may read them. */
+export const apiSecureHeaders = secureHeaders({
+  ...NOT_A_PAGE,
+  contentSecurityPolicy: { defaultSrc: ["'none'"], frameAncestors: ["'none'"] },
+  crossOriginResourcePolicy: false,
+});
+
+/**
+ * The security headers of a response with a user's bytes on our origin. The sandbox stops scripts, forms and plugins in
+ * every browser, and CORP lets pages of other origins play the file.
+ */
+const sandboxHeaders = secureHeaders({
+  ...NOT_A_PAGE,
+  // A browser that opens the link of an audio file shows its own player, which loads the same URL as media.
+  contentSecurityPolicy: { sandbox: [], defaultSrc: ["'none'"], mediaSrc: ["'self'"] },
+  crossOriginResourcePolicy: "cross-origin",
 });
 
 const EXPOSED_HEADERS =
   "Location, Content-Location, Link, ETag, Retry-After, X-Request-Id, Tus-Resumable, Tus-Version, Tus-Extension, " +
   "Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires";
 
-/**
- * The other headers of every response. Any origin may read responses: callers authenticate by header, so a page can do only
- * what its token allows.
- */
-export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
-  await next();
+const EXPOSED_LINK_HEADERS =
+  "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag, Repr-Digest, Retry-After, X-Request-Id";
+
+/** Any origin may read responses: callers authenticate by header or by a secret URL, and never by a cookie. */
+function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeaders: string): void {
   const { headers } = c.res;
-  headers.set("Cache-Control", "no-store");
+  headers.set("Cache-Control", cacheControl);
   headers.set("X-Request-Id", c.var.requestId);
   headers.set("Access-Control-Allow-Origin", "*");
-  headers.set("Access-Control-Expose-Headers", EXPOSED_HEADERS);
+  headers.set("Access-Control-Expose-Headers", exposedHeaders);
+}
+
+/** Sets the other headers of every API response. */
+export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await next();
+  setCommonHeaders(c, "no-store", EXPOSED_HEADERS);
+};
+
+/** Sets the headers of link responses, in place of those of the API. */
+export const linkHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
+  await sandboxHeaders(c, next);
+  const { ok, status } = c.res;
+  // Revalidation lets a player reuse what it has, and a revoked link still stops at once.
+  setCommonHeaders(c, ok || status === 304 ? "private, no-cache" : "no-store", EXPOSED_LINK_HEADERS);
 };
 
 const respondToPreflight = cors({
