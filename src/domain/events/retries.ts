@@ -50,14 +50,14 @@ export function outcomeOf(system: System, delivery: DeliveryRow, result: PostRes
   const wait = WAITS_MILLISECONDS[tries];
   const isEnded = isSuccess || isLast || wait === undefined;
   const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(system));
-  const delaySeconds = Math.ceil(Math.max(jittered, retryAfterMilliseconds) / SECOND);
+  const delay = Math.ceil(Math.max(jittered, retryAfterMilliseconds));
   return {
     seq,
     before: tries,
     tries: tries + 1,
     status: isSuccess ? "succeeded" : isEnded ? "failed" : "pending",
     attempts: addAttempt(delivery.attempts, attempt),
-    dueAt: isEnded ? null : system.now() + delaySeconds * SECOND,
+    dueAt: isEnded ? null : system.now() + delay,
   };
 }
 
