@@ -25,8 +25,8 @@ export interface Settings {
   eventDays: number;
   /** The name of the dead letter queue. */
   deadLetterQueue: string;
-  /** The origin of signed URLs. The pages' CSP allows media from it. */
-  storeOrigin: string;
+  /** The origin of signed URLs; null without S3 credentials. The pages' CSP allows media from it. */
+  storeOrigin: string | null;
   /** For local development: webhooks may use http, any port, and loopback hosts. */
   isInsecureWebhookAllowed: boolean;
   /** The host that serves links and nothing else; null if links are on the service's own host. */
@@ -68,7 +68,7 @@ const positive = z.coerce.number(WHOLE_NUMBER).int(WHOLE_NUMBER).positive(WHOLE_
 const secret = z.string().min(1);
 const binding = <T>(method: keyof T & string) =>
   z.custom<T>((value) => typeof (value as Record<string, unknown> | undefined)?.[method] === "function", "No binding.");
-const envSchema = z.object({
+const settingsSchema = z.object({
   DB: binding<D1Database>("batch"),
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
@@ -100,15 +100,23 @@ const envSchema = z.object({
     .refine((token) => !isTokenShaped(token), "Must not look like an API key.")
     .optional(),
   MASTER_KEY: secret,
-  S3_ENDPOINT: z.url(),
+  S3_ENDPOINT: z.url().optional(),
   S3_BUCKET: z.string().min(1),
-  S3_ACCESS_KEY_ID: secret,
-  S3_SECRET_ACCESS_KEY: secret,
+  S3_ACCESS_KEY_ID: secret.optional(),
+  S3_SECRET_ACCESS_KEY: secret.optional(),
+});
+
+/** Without S3 credentials, links take the place of signed URLs. A part of them is a mistake. */
+const envSchema = settingsSchema.superRefine((env, context) => {
+  if (!env.S3_ACCESS_KEY_ID && !env.S3_SECRET_ACCESS_KEY) return;
+  for (const name of ["S3_ENDPOINT", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"] as const) {
+    if (!env[name]) context.addIssue({ code: "custom", path: [name], message: "Is missing, but the S3 key needs it." });
+  }
 });
 
 /** Returns a line for each setting that the Worker would reject. Never includes values. */
 export function findSettingProblems(settings: Record<string, unknown>): string[] {
-  const issues = envSchema.safeParse(settings).error?.issues ?? [];
+  const issues = settingsSchema.safeParse(settings).error?.issues ?? [];
   return issues
     .filter(({ path }) => String(path[0]) in settings)
     .map(({ path, message }) => `${String(path[0])}: ${message}`);
@@ -129,7 +137,17 @@ function isolateDeps(env: Env): IsolateDeps {
   const known = created.get(env);
   if (known) return known;
   const vars = parseEnv(env);
+  const { S3_ENDPOINT: endpoint, S3_ACCESS_KEY_ID: accessKeyId, S3_SECRET_ACCESS_KEY: secretAccessKey } = vars;
+  const credentials = accessKeyId && secretAccessKey ? { accessKeyId, secretAccessKey } : null;
+  const parts = {
+    system: realSystem,
+    db: createDb(vars.DB),
+    bytes: createByteStore(vars.BUCKET, realSystem),
+    jobs: createJobs(vars.JOBS),
+    webhookJobs: createJobs(vars.WEBHOOKS),
+  };
   const deps: IsolateDeps = {
+    ...parts,
     settings: {
       maxUploadBytes: vars.MAX_UPLOAD_BYTES,
       maxFileBytes: vars.MAX_FILE_BYTES,
@@ -139,7 +157,7 @@ function isolateDeps(env: Env): IsolateDeps {
       maxTeamEvents: vars.MAX_TEAM_EVENTS,
       eventDays: vars.EVENT_DAYS,
       deadLetterQueue: vars.DEAD_LETTER_QUEUE,
-      storeOrigin: new URL(vars.S3_ENDPOINT).origin,
+      storeOrigin: endpoint && credentials ? new URL(endpoint).origin : null,
       isInsecureWebhookAllowed: vars.WEBHOOK_ALLOW_INSECURE === "true",
       linkHost: vars.LINK_HOST ?? null,
       operatorToken: vars.OPERATOR_TOKEN ?? null,
@@ -147,18 +165,12 @@ function isolateDeps(env: Env): IsolateDeps {
     secrets: loadSecrets(vars.MASTER_KEY, realSystem),
     hashQueue: new HashQueue(realSystem),
     signer: createSigner({
-      endpoint: vars.S3_ENDPOINT.replace(/\/$/, ""),
+      endpoint: endpoint?.replace(/\/$/, "") ?? null,
       bucket: vars.S3_BUCKET,
-      accessKeyId: vars.S3_ACCESS_KEY_ID,
-      secretAccessKey: vars.S3_SECRET_ACCESS_KEY,
+      credentials,
     }),
     limiter: createLimiter(vars, realSystem, consoleLog),
-    system: realSystem,
     log: consoleLog,
-    db: createDb(vars.DB),
-    bytes: createByteStore(vars.BUCKET, realSystem),
-    jobs: createJobs(vars.JOBS),
-    webhookJobs: createJobs(vars.WEBHOOKS),
     sender: createSender(realSystem),
     pages: vars.PAGES,
   };

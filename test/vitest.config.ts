@@ -40,6 +40,7 @@ export default defineConfig(async ({ mode }) => {
                   OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
                   STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? (isExhaustive ? "200" : "60"),
                   ...(process.env.STOWAGE_MODEL_SEED && { STOWAGE_MODEL_SEED: process.env.STOWAGE_MODEL_SEED }),
+                  S3_ENDPOINT: "https://account.r2.cloudflarestorage.com",
                   S3_ACCESS_KEY_ID: "local",
                   S3_SECRET_ACCESS_KEY: "local-secret",
                 },

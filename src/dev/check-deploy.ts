@@ -89,7 +89,6 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   CLIENT_IP_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
   HASH_LIMIT: "limit",
-  S3_ENDPOINT: "setting",
   S3_BUCKET: "setting",
   EVENT_DAYS: "setting",
   DEAD_LETTER_QUEUE: "setting",
@@ -101,8 +100,6 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   MAX_TEAM_EVENTS: "setting",
   MASTER_KEY: "secret",
   OPERATOR_TOKEN: "secret",
-  S3_ACCESS_KEY_ID: "secret",
-  S3_SECRET_ACCESS_KEY: "secret",
 };
 
 /** Lets webhooks reach the Worker's own machine, so it must never be set in a deployment. */
@@ -163,11 +160,7 @@ function findConfigProblems(config: DeployConfig): string[] {
   check(!/^[0-]+$/.test(database?.database_id ?? ""), "The database_id of DB is a placeholder.");
 
   const endpoint = String(vars.S3_ENDPOINT ?? "");
-  if (endpoint.includes("ACCOUNT_ID"))
-    problems.push(
-      "S3_ENDPOINT has the placeholder ACCOUNT_ID. Replace it with your account id (`npx wrangler whoami`).",
-    );
-  else check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
+  check(endpoint === "" || /^https:\/\/[^/]+\/?$/.test(endpoint), "S3_ENDPOINT must be https:// and a host.");
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
 

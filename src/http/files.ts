@@ -12,6 +12,7 @@ import {
 import { listFiles } from "../domain/files/lists.ts";
 import { fetchUsage } from "../domain/files/quota.ts";
 import { countExpensiveCall } from "./authentication.ts";
+import { linkUrl } from "./links.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
@@ -157,8 +158,9 @@ export const sign = readOperation(
       },
     },
   },
-  async ({ deps, credential, id, query: { expiresIn = SIGNED_SECONDS } }) => {
-    const signedUrl = await signFile(deps, credential, id, expiresIn);
+  async ({ c, deps, credential, id, query: { expiresIn = SIGNED_SECONDS } }) => {
+    const signed = await signFile(deps, credential, id, expiresIn);
+    const signedUrl = typeof signed === "string" ? signed : linkUrl(c, signed);
     return { status: true as const, message: `Signed URL created. It expires in ${expiresIn} seconds.`, signedUrl };
   },
 );

@@ -8,6 +8,7 @@ import {
   type LinkedFile,
   listLinks,
   MAX_LINKS,
+  type OpenableLink,
   openLink,
   revokeLink,
 } from "../domain/files/links.ts";
@@ -24,7 +25,6 @@ export const LINKS = "/docs/v1/links";
 export const LINK_PATHS = `${LINKS}/*/*`;
 const LINK_PATH = new RegExp(`^${LINKS}/[^/]+/[^/]+$`);
 export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
-const SECRET = /^([0-9a-f]{24})\.([0-9a-f]{32})$/;
 const MAX_NAME_LENGTH = 200;
 
 const linkSchema = z
@@ -61,6 +61,13 @@ const newLinkSchema = z.strictObject({
   name: text(1, MAX_NAME_LENGTH).optional().meta({ description: "The download name." }),
 });
 
+/** Returns the URL at which anyone can open the link. */
+export function linkUrl(c: Context<AppEnv>, { token, fileName }: OpenableLink): string {
+  const url = new URL(`${LINKS}/${token}/${encodeURIComponent(fileName)}`, c.req.url);
+  url.host = c.var.deps.settings.linkHost ?? url.host;
+  return url.href;
+}
+
 export const create = writeOperation(
   "team",
   {
@@ -89,10 +96,8 @@ export const create = writeOperation(
   async ({ c, deps, actor, id, body }) => {
     const { expiresAt, ...rest } = body;
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
-    const { link, secret, fileName } = await createLink(deps, actor, id, input);
-    const url = new URL(`${LINKS}/${link.id}.${secret}/${encodeURIComponent(fileName)}`, c.req.url);
-    url.host = deps.settings.linkHost ?? url.host;
-    return { message: "Link created.", data: { ...renderLink(link), url: url.href } };
+    const { link, ...openable } = await createLink(deps, actor, id, input);
+    return { message: "Link created.", data: { ...renderLink(link), url: linkUrl(c, openable) } };
   },
 );
 
@@ -215,11 +220,7 @@ export const open: Operation = {
   },
   errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
   answer: async (c) => {
-    const [, id = "", secret = ""] = SECRET.exec(c.req.param("link") ?? "") ?? [];
-    const file = await limitFailures(c, `link/${id}`, async () => {
-      if (id === "") throw new AppError("not_found");
-      return openLink(c.var.deps, id, secret);
-    });
-    return serve(c, file);
+    const token = c.req.param("link") ?? "";
+    return serve(c, await limitFailures(c, `link/${token}`, () => openLink(c.var.deps, token)));
   },
 };

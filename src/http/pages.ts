@@ -8,6 +8,12 @@ const commonHeaders = {
   referrerPolicy: "no-referrer",
 } as const;
 
+/** Where files are played from: storage, or links on their own host or on this one. */
+function fileSource({ var: { deps } }: Context<AppEnv>): string {
+  const { storeOrigin, linkHost } = deps.settings;
+  return storeOrigin ?? (linkHost === null ? "'self'" : `https://${linkHost}`);
+}
+
 /** Allows our own scripts, no text as script, and no other host except storage, from which files are played. */
 const pageHeaders = secureHeaders({
   contentSecurityPolicy: {
@@ -15,8 +21,8 @@ const pageHeaders = secureHeaders({
     scriptSrc: ["'self'"],
     styleSrc: ["'self'"],
     imgSrc: ["'self'"],
-    connectSrc: ["'self'", (c) => c.var.deps.settings.storeOrigin],
-    mediaSrc: [(c) => c.var.deps.settings.storeOrigin],
+    connectSrc: ["'self'", fileSource],
+    mediaSrc: [fileSource],
     baseUri: ["'none'"],
     formAction: ["'none'"],
     frameAncestors: ["'none'"],

@@ -27,6 +27,10 @@ export interface Secrets {
   hashPassword(password: string): Promise<string>;
   /** Whether the hash was made with the current key. If not, rehash the password at the next login. */
   isCurrentHash(hash: string): boolean;
+  /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
+  sign(text: string): string;
+  /** Whether `sign` made the signature, with the current key or an older one. */
+  isSigned(text: string, signature: string): boolean;
   /** Costs the same whatever the result. With `null` (no such user) it does the same work and returns false. */
   verifyPassword(password: string, hash: string | null): Promise<boolean>;
 }
@@ -47,6 +51,7 @@ interface MasterKey {
   id: string;
   encryption: Buffer;
   pepper: Buffer;
+  signing: Buffer;
 }
 
 /** SHA-256 in lower-case hex. Tokens are looked up by it. */
@@ -69,6 +74,7 @@ function deriveKey(encoded: string): MasterKey {
     id: derive("key-id", 4).toString("hex"),
     encryption: derive("key-sealing", 32),
     pepper: derive("password-pepper", 32),
+    signing: derive("link-signing", 32),
   };
 }
 
@@ -126,6 +132,11 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
       const hash = hmac(current.pepper, await stretch(password, salt));
       return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
     },
+
+    sign: (text) => hmac(current.signing, text).toString("base64url"),
+
+    isSigned: (text, signature) =>
+      keys.some(({ signing }) => sameSecret(hmac(signing, text).toString("base64url"), signature)),
 
     isCurrentHash: (hash) => PHC.exec(hash)?.[1] === current.id,
 

@@ -1,17 +1,19 @@
 import { AwsV4Signer } from "aws4fetch";
 
 export interface Signer {
-  /** The URL of an object at the S3 endpoint. It is private. */
+  /** The private URL of an object: at the S3 endpoint, or `s3://bucket/key` without an endpoint. */
   url(key: string): string;
-  /** A signed URL: anyone who has it can GET the object for this many seconds (1 to 604,800, S3's limit). */
-  sign(key: string, expiresInSeconds: number): Promise<string>;
+  /**
+   * Returns a signed URL: anyone who has it can GET the object for this many seconds (1 to 604,800, S3's limit). Returns
+   * null without credentials.
+   */
+  sign(key: string, expiresInSeconds: number): Promise<string | null>;
 }
 
 interface SignerSettings {
-  endpoint: string;
+  endpoint: string | null;
   bucket: string;
-  accessKeyId: string;
-  secretAccessKey: string;
+  credentials: { accessKeyId: string; secretAccessKey: string } | null;
 }
 
 /** Encodes by RFC 3986. aws4fetch leaves `!'()*` unencoded, and the signature then fails. */
@@ -23,15 +25,17 @@ function encodeSegment(segment: string): string {
 }
 
 /** Create one per isolate, because its cache holds the signing key of the day. */
-export function createSigner({ endpoint, bucket, accessKeyId, secretAccessKey }: SignerSettings): Signer {
+export function createSigner({ endpoint, bucket, credentials }: SignerSettings): Signer {
   const cache = new Map<string, ArrayBuffer>();
-  const credentials = { accessKeyId, secretAccessKey, service: "s3", region: "auto", cache };
-  const urlOf = (key: string) => `${endpoint}/${bucket}/${key.split("/").map(encodeSegment).join("/")}`;
+  const root = endpoint === null ? `s3://${bucket}` : `${endpoint}/${bucket}`;
+  const urlOf = (key: string) => `${root}/${key.split("/").map(encodeSegment).join("/")}`;
   return {
     url: urlOf,
     async sign(key, expiresInSeconds) {
+      if (credentials === null) return null;
       const url = `${urlOf(key)}?X-Amz-Expires=${expiresInSeconds}`;
-      const signed = await new AwsV4Signer({ ...credentials, url, method: "GET", signQuery: true }).sign();
+      const options = { ...credentials, service: "s3", region: "auto", cache, method: "GET", signQuery: true };
+      const signed = await new AwsV4Signer({ ...options, url }).sign();
       return signed.url.href;
     },
   };

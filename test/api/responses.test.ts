@@ -136,7 +136,7 @@ describe("A misconfigured Worker", () => {
     ["an empty master key", { MASTER_KEY: "" }],
     ["a master key that is too short", { MASTER_KEY: btoa("short") }],
     ["an operator token of 31 characters", { OPERATOR_TOKEN: "x".repeat(31) }],
-    ["no storage credentials", { S3_ACCESS_KEY_ID: undefined }],
+    ["half of the storage credentials", { S3_ACCESS_KEY_ID: undefined }],
     ["an invalid storage endpoint", { S3_ENDPOINT: "nowhere" }],
     ["an upload limit that is not a number", { MAX_UPLOAD_BYTES: "many" }],
   ];

@@ -1,19 +1,26 @@
 import { env } from "cloudflare:workers";
 import { createHash, createHmac } from "node:crypto";
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
+import { loadSecrets } from "../../src/platform/secrets.ts";
 import { createSigner } from "../../src/platform/signer.ts";
-import { fieldsOf, newTeam, rejected, type Team, upload } from "../support/harness.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import {
+  type Deps,
+  fieldsOf,
+  newTeam,
+  rejected,
+  startWorker,
+  type Team,
+  upload,
+  withoutJobs,
+} from "../support/harness.ts";
 
 /* The signed URL of a file, and attempts to abuse it. The e2e suite tests the same against a server. */
 
 describe("A signed URL", () => {
-  const settings = {
-    endpoint: "https://s3.example",
-    bucket: "files",
-    accessKeyId: "id",
-    secretAccessKey: "local-secret",
-  };
-  const signer = createSigner(settings);
+  const credentials = { accessKeyId: "id", secretAccessKey: "local-secret" };
+  const { sign } = createSigner({ endpoint: "https://s3.example", bucket: "files", credentials });
+  const signed = async (key: string) => (await sign(key, 60)) ?? "";
   const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest();
   const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
@@ -34,8 +41,8 @@ describe("A signed URL", () => {
     const scope = [day, region, service, end].join("/");
     const date = url.searchParams.get("X-Amz-Date") ?? "";
     const text = [url.searchParams.get("X-Amz-Algorithm"), date, scope, sha256(request)].join("\n");
-    const key = [day, region, service, end].reduce<string | Buffer>(hmac, `AWS4${settings.secretAccessKey}`);
-    return id === settings.accessKeyId && date.startsWith(day) && hmac(key, text).toString("hex") === signature;
+    const key = [day, region, service, end].reduce<string | Buffer>(hmac, `AWS4${credentials.secretAccessKey}`);
+    return id === credentials.accessKeyId && date.startsWith(day) && hmac(key, text).toString("hex") === signature;
   }
 
   const changed = (signedUrl: string, change: (url: URL) => void) => {
@@ -45,7 +52,7 @@ describe("A signed URL", () => {
   };
 
   test("has a valid signature over one key, one method and an expiry", async () => {
-    const signedUrl = await signer.sign("team/id-Früh (1)'!*+ %41.mp3", 60);
+    const signedUrl = await signed("team/id-Früh (1)'!*+ %41.mp3");
     expect(isGenuine(signedUrl)).toBe(true);
     const { searchParams } = new URL(signedUrl);
     expect([...searchParams.keys()].sort()).toEqual(
@@ -53,14 +60,14 @@ describe("A signed URL", () => {
     );
     expect(searchParams.get("X-Amz-Expires")).toBe("60");
     expect(searchParams.get("X-Amz-SignedHeaders")).toBe("host");
-    expect(signedUrl).not.toContain(settings.secretAccessKey);
+    expect(signedUrl).not.toContain(credentials.secretAccessKey);
   });
 
   test.each(["Algorithm", "Credential", "Date", "Expires", "SignedHeaders", "Signature"])(
     "is invalid with another X-Amz-%s, or without it",
     async (name) => {
       const parameter = `X-Amz-${name}`;
-      const signedUrl = await signer.sign("team/id-a.mp3", 60);
+      const signedUrl = await signed("team/id-a.mp3");
       const value = new URL(signedUrl).searchParams.get(parameter) ?? "";
       for (const other of [
         `${value}0`,
@@ -117,11 +124,11 @@ describe("A signed URL", () => {
       },
     ],
   ])("does not open %s", async (_, change) => {
-    expect(isGenuine(changed(await signer.sign("team/id-a.mp3", 60), change))).toBe(false);
+    expect(isGenuine(changed(await signed("team/id-a.mp3"), change))).toBe(false);
   });
 
   test.each(["PUT", "POST", "DELETE", "HEAD"])("is not valid for %s", async (method) => {
-    expect(isGenuine(await signer.sign("team/id-a.mp3", 60), { method })).toBe(false);
+    expect(isGenuine(await signed("team/id-a.mp3"), { method })).toBe(false);
   });
 });
 
@@ -166,5 +173,90 @@ describe("Getting a signed URL", () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
     await rejected(team, 400, "invalid_input", () => sign(team, id, `?expiresIn=${value}`), ["expiresIn"]);
+  });
+});
+
+describe("A signed URL without S3 credentials", () => {
+  const system = { ...realSystem, now: () => Date.now() + aheadMilliseconds };
+  let aheadMilliseconds = 0;
+  const worker = startWorker((deps) => ({
+    ...withoutJobs(deps),
+    system,
+    signer: createSigner({ endpoint: null, bucket: "files", credentials: null }),
+  }));
+  let team: Team;
+  let id: string;
+  let url: URL;
+  beforeEach(async () => {
+    aheadMilliseconds = 0;
+    team = await newTeam(worker);
+    id = await upload(team, "my song ü.txt", "hello");
+    url = new URL((await team.call("GET", `/docs/v1/uploads/${id}`)).body.signedUrl);
+  });
+  const open = (path: string, headers = {}) => worker.call("GET", path, { headers });
+
+  test("is a link to the file, which needs no row and no token", async () => {
+    const { status, text, headers } = await open(url.pathname);
+    expect([status, text]).toEqual([200, "hello"]);
+    expect(headers.get("Content-Disposition")).toMatch(/^attachment; filename="my song _\.txt"/);
+    expect((await open(url.pathname, { Range: "bytes=1-2" })).text).toBe("el");
+    expect((await team.call("GET", `/docs/v1/uploads/${id}/links`)).body.data).toEqual([]);
+    expect((await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data.path).toBe(
+      `s3://files/${team.teamId}/${id}-my%20song%20%C3%BC.txt`,
+    );
+  });
+
+  test("expires after an hour, or after expiresIn", async () => {
+    const { signedUrl } = (await team.call("GET", `/docs/v1/uploads/${id}?expiresIn=60`)).body;
+    aheadMilliseconds = 58_000;
+    expect((await open(new URL(signedUrl).pathname)).status).toBe(200);
+    aheadMilliseconds = 60_000;
+    expect((await open(new URL(signedUrl).pathname)).status).toBe(404);
+    expect((await open(url.pathname)).status).toBe(200);
+    aheadMilliseconds = 3_600_000;
+    expect((await open(url.pathname)).status).toBe(404);
+  });
+
+  test("is not valid for another file, team or expiry, or with another signature, and then costs no query", async () => {
+    const [, , , , token = "", name] = url.pathname.split("/");
+    const [teamId, fileId, expiry, signature = ""] = token.split(".");
+    const other = "0".repeat(24);
+    const forged = startWorker((deps) => ({ ...deps, db: {} as Deps["db"] }));
+    for (const parts of [
+      [teamId, other, expiry, signature],
+      [other, fileId, expiry, signature],
+      [teamId, fileId, Number(expiry) + 1, signature],
+      [teamId, fileId, expiry, signature.replace(/^./, (first) => (first === "a" ? "b" : "a"))],
+      [teamId, fileId, expiry],
+    ]) {
+      const reply = await forged.call("GET", `/docs/v1/links/${parts.join(".")}/${name}`);
+      expect([reply.status, reply.code]).toEqual([404, "not_found"]);
+    }
+  });
+
+  test("ends when its file is deleted", async () => {
+    expect((await team.call("DELETE", `/docs/v1/uploads/${id}`)).status).toBe(200);
+    expect((await open(url.pathname)).status).toBe(404);
+  });
+
+  test("stays valid while a new master key is introduced", async () => {
+    const [oldKey, newKey] = [env.MASTER_KEY, btoa("b".repeat(32))];
+    const openWith = async (masterKey: string) => {
+      const secrets = loadSecrets(masterKey, realSystem);
+      return (await startWorker((deps) => ({ ...deps, secrets })).call("GET", url.pathname)).status;
+    };
+    expect(await openWith(`${newKey},${oldKey}`)).toBe(200);
+    expect(await openWith(newKey)).toBe(404);
+  });
+
+  test("is on LINK_HOST if that is set", async () => {
+    const withHost = startWorker((deps) => ({
+      ...deps,
+      signer: createSigner({ endpoint: null, bucket: "files", credentials: null }),
+      settings: { ...deps.settings, linkHost: "links.stowage.test" },
+    }));
+    const { body } = await withHost.call("GET", `/docs/v1/uploads/${id}`, { token: team.token });
+    expect(new URL(body.signedUrl).host).toBe("links.stowage.test");
+    expect((await withHost.call("GET", body.signedUrl)).text).toBe("hello");
   });
 });

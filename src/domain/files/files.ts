@@ -7,6 +7,7 @@ import { authorizeRead, type Credential, type TeamActor, teamRead } from "../acc
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
+import { type OpenableLink, signLink } from "./links.ts";
 import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedKeys, storedName } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
@@ -61,7 +62,7 @@ export interface StoredFile extends ListedRow {
   fileType: string;
   sizeBytes: number;
   mimeType: string;
-  /** Its private URL at the S3 endpoint. */
+  /** Its private URL in the store. */
   path: string;
 }
 
@@ -122,16 +123,20 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
   };
 }
 
-/** Creates a signed URL. Anyone who has it can download the file, in any processing status. @throws `not_found` */
+/**
+ * Creates a signed URL of the store, or a signed link if there are no S3 credentials. Anyone who has it can download the
+ * file, in any processing status.
+ * @throws `not_found`
+ */
 export async function signFile(
   deps: Deps,
   credential: Credential<"team">,
   id: string,
   expiresInSeconds: number,
-): Promise<string> {
+): Promise<string | OpenableLink> {
   const [row] = await authorizeRead(deps, credential, fileById({ id }));
   if (!row) throw new AppError("not_found");
-  return deps.signer.sign(objectKey(row), expiresInSeconds);
+  return (await deps.signer.sign(objectKey(row), expiresInSeconds)) ?? signLink(deps, row, expiresInSeconds);
 }
 
 /** Sets the columns that every visible change updates. */

@@ -8,17 +8,24 @@ import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import { cleanName, objectKey } from "./names.ts";
+import { cleanName, type Named, objectKey } from "./names.ts";
 
 /*
  * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
  * the row has only the hash, so neither the database nor a list of links opens a file. A trigger deletes the links of a
  * file as soon as the file is hidden.
+ *
+ * A signed link has no row: its URL contains the file, the expiry and their signature. It takes the place of a signed URL
+ * if there are no S3 credentials. Like a signed URL it can't be revoked, and ends with its file.
  */
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
 const SECRET_BYTES = 16;
+/** `{link id}.{secret}` */
+const LINK = /^([0-9a-f]{24})\.([0-9a-f]{32})$/;
+/** `{team id}.{file id}.{expiry in seconds}.{signature}` */
+const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11}))\.([\w-]{43})$/;
 /** Expired links deleted by one statement of the recovery job. */
 export const EXPIRED_LINK_ROWS = 500;
 
@@ -79,8 +86,15 @@ const linkExists = preparedQuery((db, param: Param<{ id: string }>) =>
     .where(eq(links.id, param("id"))),
 );
 
+/** What identifies a link in its URL. */
+export interface OpenableLink {
+  /** Contains the secret or the signature. */
+  token: string;
+  fileName: string;
+}
+
 /**
- * @returns the link, and the secret and file name in its URL. No later response contains the secret
+ * @returns the link, and what its URL contains. No later response contains the token
  * @throws `invalid_input` for an expiry in the past, `not_found`, `too_many_links`
  */
 export async function createLink(
@@ -88,7 +102,7 @@ export async function createLink(
   { teamId, keyId, userId }: TeamActor,
   fileId: string,
   { expiresAt, disposition = "attachment", name }: NewLink,
-): Promise<{ link: Link; secret: string; fileName: string }> {
+): Promise<OpenableLink & { link: Link }> {
   const now = deps.system.now();
   if (expiresAt !== null && expiresAt <= now) {
     throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message: "Must be in the future." }] });
@@ -110,7 +124,14 @@ export async function createLink(
   const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
   if (!file) throw new AppError("not_found");
   if (created.length === 0) throw new AppError("too_many_links");
-  return { link: linkOf(row), secret, fileName: row.name ?? file.originalName };
+  return { link: linkOf(row), token: `${row.id}.${secret}`, fileName: row.name ?? file.originalName };
+}
+
+/** Creates a signed link of a file. */
+export function signLink(deps: Deps, { teamId, id, originalName }: Named, expiresInSeconds: number): OpenableLink {
+  const expiresAtSeconds = Math.floor(deps.system.now() / 1000) + expiresInSeconds;
+  const text = `${teamId}.${id}.${expiresAtSeconds}`;
+  return { token: `${text}.${deps.secrets.sign(text)}`, fileName: originalName };
 }
 
 /** A row without a link shows that the file exists. */
@@ -158,20 +179,18 @@ export interface LinkedFile {
   read(offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
 }
 
+const SERVED_COLUMNS = {
+  id: files.id,
+  teamId: files.teamId,
+  originalName: files.originalName,
+  sizeBytes: files.sizeBytes,
+  sha256: files.sha256,
+  mimeType: files.mimeType,
+};
 type OpenValues = { id: string; secretHash: string; now: number };
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
-    .select({
-      link: { name: links.name, disposition: links.disposition },
-      file: {
-        id: files.id,
-        teamId: files.teamId,
-        originalName: files.originalName,
-        sizeBytes: files.sizeBytes,
-        sha256: files.sha256,
-        mimeType: files.mimeType,
-      },
-    })
+    .select({ link: { name: links.name, disposition: links.disposition }, file: SERVED_COLUMNS })
     .from(links)
     .innerJoin(files, and(eq(files.teamId, links.teamId), eq(files.id, links.fileId), isListed))
     .where(
@@ -183,9 +202,27 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
     ),
 );
 
+const fileOfSignedLink = preparedQuery((db, param: Param<FileOfLink>) =>
+  db
+    .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
+    .from(files)
+    .where(isFileOfLink(param)),
+);
+
+/** Returns the query that finds the file of a link; null if the token can't be valid. */
+function fileByToken(deps: Deps, token: string) {
+  const now = deps.system.now();
+  const [, id, secret] = LINK.exec(token) ?? [];
+  if (id && secret) return fileOfLink({ id, secretHash: fingerprint(secret), now });
+  const [, text = "", teamId = "", fileId = "", expiresAtSeconds, signature = ""] = SIGNED_LINK.exec(token) ?? [];
+  const isValid = Number(expiresAtSeconds) * 1000 > now && deps.secrets.isSigned(text, signature);
+  return isValid ? fileOfSignedLink({ teamId, fileId }) : null;
+}
+
 /** @throws `not_found` if the link is unknown, revoked or expired, or its file is deleted */
-export async function openLink(deps: Deps, id: string, secret: string): Promise<LinkedFile> {
-  const [[row]] = await read(deps, [fileOfLink({ id, secretHash: fingerprint(secret), now: deps.system.now() })]);
+export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
+  const query = fileByToken(deps, token);
+  const [row] = query === null ? [] : (await read(deps, [query]))[0];
   if (!row) throw new AppError("not_found");
   const { link, file } = row;
   const contentType = servedContentType(file.mimeType ?? "application/octet-stream");
