@@ -10,6 +10,7 @@ import * as events from "./http/events.ts";
 import { renderError, renderMethodNotAllowed } from "./http/failures.ts";
 import * as files from "./http/files.ts";
 import { upload } from "./http/form-upload.ts";
+import { health } from "./http/health.ts";
 import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog } from "./http/middleware.ts";
@@ -107,6 +108,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
     description ??= describeApi(api);
     return c.json(description);
   });
+  app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));
   return app;

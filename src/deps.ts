@@ -3,6 +3,7 @@ import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
+import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type FileJob, type Jobs, type WebhookJob } from "./platform/jobs.ts";
 import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
@@ -49,6 +50,7 @@ export interface Deps {
   jobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
   sender: Sender;
+  health: Health;
   /** The static files of the web pages. */
   pages: Fetcher;
   /** The request's id. Null in jobs and in the recovery job. */
@@ -172,6 +174,7 @@ function isolateDeps(env: Env): IsolateDeps {
     limiter: createLimiter(vars, realSystem, consoleLog),
     log: consoleLog,
     sender: createSender(realSystem),
+    health: createHealth(parts),
     pages: vars.PAGES,
   };
   created.set(env, deps);

@@ -20,6 +20,8 @@ export interface Jobs<J> {
   send(job: J): Promise<void>;
   /** The messages arrive after the delay. */
   sendAll(jobs: J[], delaySeconds?: number): Promise<void>;
+  /** Throws if the queue does not respond. Sends nothing. */
+  check(): Promise<unknown>;
 }
 
 export function createJobs<J>(queue: Queue<J>): Jobs<J> {
@@ -33,6 +35,7 @@ export function createJobs<J>(queue: Queue<J>): Jobs<J> {
         await once(() => queue.sendBatch(batch, { delaySeconds }));
       }
     },
+    check: () => queue.metrics(),
   };
 }
 

@@ -1,9 +1,14 @@
 import { createExecutionContext, createMessageBatch, getQueueResult } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import worker from "../../src/index.ts";
+import { createDb } from "../../src/platform/db.ts";
+import { createHealth, HEALTH_CACHE_MILLISECONDS } from "../../src/platform/health.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import { type BindingName, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
-import { newTeam, upload } from "../support/harness.ts";
+import { type Deps, withBindings } from "../support/deps.ts";
+import { newTeam, startWorker, upload } from "../support/harness.ts";
 import { rowsOf } from "../support/world.ts";
 
 /* How the Worker validates its bindings and settings. */
@@ -57,6 +62,50 @@ test("a Worker without several bindings logs all names and no values", async () 
   expect(status).toBe(503);
   expect(lines.join()).toMatch(/DB: .* CLIENT_IP_LIMIT: .* S3_ENDPOINT: /);
   expect(lines.join()).not.toContain("canary endpoint");
+});
+
+/** The status of a response of a Worker whose binding fails each call. */
+async function healthWith(name: BindingName | null): Promise<[number, string]> {
+  const bindings = new ProxiedBindings(...(name === null ? [] : [outageOf(name)]));
+  const worker = startWorker((deps) => withBindings(deps, bindings.wrap(env)));
+  const { status, body } = await worker.call("GET", "/health");
+  return [status, body.message];
+}
+
+describe("GET /health", () => {
+  test("responds 200 if every binding responds, and otherwise 503 with the names of those that do not", async () => {
+    expect(await healthWith(null)).toEqual([200, "Database, bucket and queues respond."]);
+    expect(await healthWith("D1")).toEqual([503, "Not responding: database."]);
+    expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
+    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, webhook queue."]);
+  });
+
+  test("reports a binding that hangs, and a database without tables", async () => {
+    const system = { ...realSystem, sleep: () => realSystem.sleep(100) };
+    const hanging = { head: () => new Promise<never>(() => {}) };
+    const batch = () => env.DB.batch([env.DB.prepare("select id from no_such_table")]);
+    const unmigrated = createDb({ prepare: env.DB.prepare.bind(env.DB), batch } as unknown as D1Database);
+    const works = { check: async () => {} };
+    const health = createHealth({ system, db: unmigrated, bytes: hanging, jobs: works, webhookJobs: works });
+    expect(await health.failing()).toEqual(["database", "bucket"]);
+  });
+
+  test("checks the bindings once in 10 seconds, however many requests arrive", async () => {
+    const bindings = new ProxiedBindings();
+    let now = Date.now();
+    // Like an isolate, it keeps its dependencies.
+    let kept: Deps | undefined;
+    const worker = startWorker((deps) => {
+      kept ??= withBindings({ ...deps, system: { ...deps.system, now: () => now } }, bindings.wrap(env));
+      return kept;
+    });
+    await Promise.all(Array.from({ length: 50 }, () => worker.call("GET", "/health")));
+    await worker.call("GET", "/health");
+    expect(bindings.calls.toSorted()).toEqual(["D1 batch", "Queue metrics", "Queue metrics", "R2 head"]);
+    now += HEALTH_CACHE_MILLISECONDS;
+    await worker.call("GET", "/health");
+    expect(bindings.calls).toHaveLength(8);
+  });
 });
 
 test.each([

@@ -330,6 +330,14 @@ export class ProxiedBindings {
     };
     return replace(queue, {
       send: (body: T, options?: QueueSendOptions) => count("send", [body], () => queue.send(body, options)),
+      metrics: () =>
+        this.#pass(
+          "Queue",
+          "metrics",
+          [],
+          () => queue.metrics(),
+          () => true,
+        ),
       sendBatch: (batch: Iterable<MessageSendRequest<T>>, options?: QueueSendBatchOptions) => {
         const messages = [...batch];
         return count(

@@ -2,6 +2,7 @@ import { type Deps, readDeps } from "../../src/deps.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb } from "../../src/platform/db.ts";
 import type { HashQueue } from "../../src/platform/hash-queue.ts";
+import { createHealth } from "../../src/platform/health.ts";
 import { createJobs } from "../../src/platform/jobs.ts";
 import type { Reply, Sender } from "../../src/platform/sender.ts";
 
@@ -30,20 +31,19 @@ const sender: Sender = { post: async () => ACCEPTED_REPLY };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
 export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBindings): Deps {
-  return {
-    ...deps,
+  const parts = {
     db: createDb(DB),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
     webhookJobs: createJobs((WEBHOOKS ?? sink) as never),
-    sender,
   };
+  return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender };
 }
 
 /** A queue that accepts messages and delivers none. */
-export const sink = { send: async () => {}, sendBatch: async () => {} } as unknown as Queue;
+export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: async () => {} } as unknown as Queue;
 
-const nowhere = { send: async () => {}, sendAll: async () => {} };
+const nowhere = { send: async () => {}, sendAll: async () => {}, check: async () => {} };
 /** Discards messages and webhook requests, for tests that need no processing. */
 export const withoutJobs: Change = (deps) => ({
   ...deps,

@@ -103,8 +103,15 @@ export function requestFor({ name, operation }: Route): CallOptions {
   return operation.bodyExample === undefined ? {} : { json: operation.bodyExample };
 }
 
-/** Routes of the Worker that are not API operations: the OpenAPI document and the pages. */
-export const PAGES = ["GET /openapi.json", "GET /", "GET /console/*", "GET /reference", "GET /reference/"];
+/** Routes of the Worker that are not API operations: the OpenAPI document, the health check, and the pages. */
+export const PAGES = [
+  "GET /openapi.json",
+  "GET /health",
+  "GET /",
+  "GET /console/*",
+  "GET /reference",
+  "GET /reference/",
+];
 
 /** The routes in the app's router, without middleware and preflights. */
 export function mountedRoutes(app: { routes: { method: string; path: string }[] }): string[] {
