@@ -61,9 +61,10 @@ export const list = readOperation(
       "API keys created with them, and lists their ids in `data.revokedKeyIds`; there is no `apikey.revoked` for these.",
     query: z.object({
       limit: pageLimit,
-      cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?`),
+      cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?(-[0-9a-f]{24})?`),
       order: z.enum(["asc", "desc"]).optional().meta({ description: "Default `desc`, newest first." }),
       type: z.enum(EVENT_TYPES).optional().meta({ description: "Only events of this type." }),
+      subject: id.optional().meta({ description: "Only events of the record with this id, such as a file's." }),
       after: eventId.optional().meta({ description: "Only events after this event id." }),
       before: eventId.optional().meta({ description: "Only events before this event id." }),
       teamId,

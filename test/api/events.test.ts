@@ -203,7 +203,7 @@ describe("Reading the event log", () => {
     }
   });
 
-  test("filters by type and between two events, in both orders", async () => {
+  test("filters by type, by subject, and between two events, in both orders", async () => {
     const team = await newTeam();
     for (let i = 0; i < 4; i++) await newUser(team, { email: `${i}@example.com` });
     await upload(team, "note.txt", "hello");
@@ -214,6 +214,10 @@ describe("Reading the event log", () => {
     expect(await readLog(team, `order=asc&${between}`)).toEqual(users.slice(1, 3));
     expect(await readLog(team, between)).toEqual(users.slice(1, 3).toReversed());
     expect(await readLog(team, "type=webhook.disabled")).toEqual([]);
+    const [file] = all.filter(({ type }) => type === "file.uploaded");
+    expect(await readLog(team, `subject=${users[2]?.subject.id}`)).toEqual([users[2]]);
+    expect(await readLog(team, `subject=${file?.subject.id}&type=user.created`)).toEqual([]);
+    expect(await readLog(await newTeam(), `subject=${file?.subject.id}`)).toEqual([]);
   });
 
   test("returns every event exactly once to a client that follows by the last id during concurrent writes", async () => {

@@ -13,6 +13,8 @@ export interface EventsRequest {
   limit: number;
   order: "asc" | "desc";
   type?: EventType | undefined;
+  /** Only events of the record with this id. */
+  subject?: string | undefined;
   cursor?: string | undefined;
   /** Only events later than `after` and earlier than `before`, in either order. */
   after?: string | undefined;
@@ -21,7 +23,8 @@ export interface EventsRequest {
   teamId?: string | undefined;
 }
 
-type PageValues = ScanValues & { after: number; before: number; type: string };
+/** `type` and `subject` are empty if they filter nothing. */
+type PageValues = ScanValues & { after: number; before: number; type: string; subject: string };
 
 const eventsInRange = (order: typeof asc) => (db: Db, param: Param<PageValues>) => ({
   query: db.select().from(events).orderBy(order(events.seq)).$dynamic(),
@@ -31,26 +34,28 @@ type Rows = ReturnType<ReturnType<typeof eventsInRange>>["query"];
 
 const all = (rows: Rows, _: Db, param: Param<PageValues>) => rows.limit(param("limit"));
 
-const ofType = (rows: Rows, db: Db, param: Param<PageValues>) =>
-  scan(rows, db, param, (row) => sql`${row.type} = ${param("type")}`);
+const filtered = (rows: Rows, db: Db, param: Param<PageValues>) =>
+  scan(rows, db, param, (row) =>
+    and(sql`${param("type")} in ('', ${row.type})`, sql`${param("subject")} in ('', ${row.subjectId})`),
+  );
 
 const readsInOrder = (order: typeof asc) => ({
   all: teamRead(events.teamId, eventsInRange(order), all),
-  ofType: teamRead(events.teamId, eventsInRange(order), ofType),
+  filtered: teamRead(events.teamId, eventsInRange(order), filtered),
 });
 const READS = { asc: readsInOrder(asc), desc: readsInOrder(desc) };
 
 /**
- * Lists a page of events. With `type`, a page may be short or empty although more pages follow.
+ * Lists a page of events. With `type` or `subject`, a page may be short or empty although more pages follow.
  * @throws `forbidden` if a team key names a team; `invalid_input` if the operator names none
  */
 export async function listEvents(
   deps: Deps,
   credential: Credential<"keys">,
-  { limit, order, type, cursor, after, before, teamId }: EventsRequest,
+  { limit, order, type, subject, cursor, after, before, teamId }: EventsRequest,
 ): Promise<Page<Event>> {
   await checkNamedTeam(deps, credential, teamId);
-  const list = ["events", order, ...(type ? [type] : [])].join("-");
+  const list = ["events", order, type, subject].filter(Boolean).join("-");
   const last = cursor === undefined ? undefined : decodeCursor(list, cursor).id;
   const lower = [after, order === "asc" ? last : undefined].map((id) => (id === undefined ? 0 : seqOf(id)));
   const upper = [before, order === "desc" ? last : undefined].map((id) => (id === undefined ? ABOVE_ALL : seqOf(id)));
@@ -58,11 +63,13 @@ export async function listEvents(
     after: Math.max(...lower),
     before: Math.min(...upper),
     type: type ?? "",
+    subject: subject ?? "",
     limit: limit + 1,
     offset: 0,
   };
-  const { matching, end } = type
-    ? splitScan(await authorizeRead(deps, credential, READS[order].ofType(values), teamId))
+  const isFiltered = type !== undefined || subject !== undefined;
+  const { matching, end } = isFiltered
+    ? splitScan(await authorizeRead(deps, credential, READS[order].filtered(values), teamId))
     : { matching: await authorizeRead(deps, credential, READS[order].all(values), teamId), end: undefined };
   const items = matching.slice(0, limit).map(renderEvent);
   const lastId = matching.length > limit ? items.at(-1)?._id : end && eventId(end.teamId, end.seq);
