@@ -34,18 +34,24 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
     ...options,
   }),
 );
-const outputs = (await Promise.all(builds)).flatMap(({ metafile }) => Object.keys(metafile.outputs));
+const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
 
-const built = outputs.map((path) => basename(path));
+const built = Object.keys(outputs).map((path) => basename(path));
+/** Links to the scripts that a script imports at once. With them, the browser loads all of them in parallel. */
+const preloads = (script) =>
+  Object.entries(outputs)
+    .filter(([path]) => basename(path) === script)
+    .flatMap(([, { imports }]) => imports.filter(({ kind }) => kind === "import-statement"))
+    .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`)
+    .join("");
 const nameOf = (page, extension) => built.find((name) => name.startsWith(`${page}-`) && name.endsWith(extension));
 for (const page of Object.keys(ENTRIES)) {
-  const html = readFileSync(join(source, `${page}.html`), "utf8").replace(
-    /\/assets\/(\w+)(\.\w+)/g,
-    (link, name, extension) => {
+  const html = readFileSync(join(source, `${page}.html`), "utf8")
+    .replace(/\/assets\/(\w+)(\.\w+)/g, (link, name, extension) => {
       const hashed = nameOf(name, extension);
       return hashed ? `/assets/${hashed}` : link;
-    },
-  );
+    })
+    .replace("</head>", `${preloads(nameOf(page, ".js"))}</head>`);
   writeFileSync(join(target, `${page}.html`), html);
 }
 copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));

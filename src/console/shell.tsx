@@ -1,27 +1,29 @@
 import type { ComponentChildren, ComponentType } from "preact";
-import { useErrorBoundary } from "preact/hooks";
+import { useEffect, useErrorBoundary } from "preact/hooks";
 import { leave } from "./leaving.tsx";
 import { isLive, isLost } from "./live.ts";
-import { EventPage } from "./pages/event.tsx";
-import { Events } from "./pages/events.tsx";
-import { FilePage } from "./pages/file.tsx";
 import { Files } from "./pages/files.tsx";
-import { Keys } from "./pages/keys.tsx";
 import { NotFound } from "./pages/not-found.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
-import { Usage } from "./pages/usage.tsx";
-import { Users } from "./pages/users.tsx";
-import { WebhookPage } from "./pages/webhook.tsx";
-import { Webhooks } from "./pages/webhooks.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { ConfirmDialog } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
+import { lazyPage, preloadPages } from "./parts/lazy.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
 import { isExpired, session } from "./session.ts";
 import { PlayerBar } from "./sound/player.tsx";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
+
+const FilePage = lazyPage(() => import("./pages/file.tsx"), "FilePage");
+const Keys = lazyPage(() => import("./pages/keys.tsx"), "Keys");
+const Users = lazyPage(() => import("./pages/users.tsx"), "Users");
+const Events = lazyPage(() => import("./pages/events.tsx"), "Events");
+const EventPage = lazyPage(() => import("./pages/event.tsx"), "EventPage");
+const Webhooks = lazyPage(() => import("./pages/webhooks.tsx"), "Webhooks");
+const WebhookPage = lazyPage(() => import("./pages/webhook.tsx"), "WebhookPage");
+const Usage = lazyPage(() => import("./pages/usage.tsx"), "Usage");
 
 interface Section {
   label: string;
@@ -86,6 +88,7 @@ function ErrorBoundary({ children }: { children: ComponentChildren }) {
 
 function Workspace({ sections, team }: { sections: Record<string, Section>; team: string | undefined }) {
   const [first = Object.keys(sections)[0] ?? "", ...rest] = steps.value;
+  useEffect(preloadPages, []);
   const isOffline = team !== undefined && isLost.value;
   const Shown = (Object.hasOwn(sections, first) && sections[first]?.pages[rest.length]) || NotFound;
   return (
