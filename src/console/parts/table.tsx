@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 
 interface TableProps {
+  class?: string;
   columns: string[];
   /** The name of the last column, which holds buttons, for screen readers. */
   buttons?: string;
@@ -8,9 +9,9 @@ interface TableProps {
   children: ComponentChildren;
 }
 
-export function Table({ columns, buttons, children }: TableProps) {
+export function Table({ class: className = "", columns, buttons, children }: TableProps) {
   return (
-    <table class="table">
+    <table class={`table ${className}`}>
       <thead>
         <tr>
           {columns.map((column) => (
