@@ -338,13 +338,16 @@ describe("Users", () => {
 });
 
 describe("Usage", () => {
-  test("shows the used part of each limit, and updates it", async ({ openPage }) => {
+  test("shows the used part of each limit and the uploads of each day, and updates them", async ({ openPage }) => {
     const { page, stowage } = await openConsole(openPage, { path: "/usage" });
     const files = page.getByRole("region", { name: "Files" });
     await expect(files).toContainText("0 of");
     await stowage.files.upload(new File([new Uint8Array(1_500_000)], "zeros.bin"));
     await expect(files).toContainText("1 of");
     await expect(page.getByRole("region", { name: "Storage" })).toContainText("1.5 MB of");
+    const chart = page.getByRole("region", { name: "Uploads" });
+    await expect(chart).toContainText("1 file (1.5 MB) in the last 30 days");
+    await expect(chart.getByRole("img", { name: /^Uploads per day\. Most on .*: 1\.5 MB\.$/ })).toBeVisible();
     const { bytes, maxBytes } = await stowage.usage();
     const meter = page.getByRole("meter", { name: "Storage" });
     expect(await meter.evaluate((element: HTMLMeterElement) => [element.value, element.max])).toEqual([

@@ -1,6 +1,6 @@
 import type { Page } from "@playwright/test";
 import { describe } from "vitest";
-import { newTeam, sample, upload } from "../support/team.ts";
+import { newTeam, sample, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
 import { openConsole } from "./signed-in.ts";
 import { copyBy, expect, screenshot, test } from "./support.ts";
@@ -43,7 +43,7 @@ describe("File page", () => {
     await expect(fact(page, "Sample rate")).toHaveText(`${(file.audio?.sampleRate ?? 0) / 1000} kHz`);
     await expect(fact(page, "Lossless")).toHaveText("Yes");
     await expect(fact(page, "Duration")).toHaveText("0:02");
-    await expect(page.getByRole("region", { name: "Recent activity" }).getByRole("listitem")).toContainText([
+    await expect(page.getByRole("region", { name: "Activity" }).getByRole("listitem")).toContainText([
       "File processed by System",
       "File uploaded by test",
     ]);
@@ -52,7 +52,13 @@ describe("File page", () => {
     for (const [label, text] of Object.entries({ ID: id, "SHA-256": file.sha256, "storage path": file.path })) {
       expect(await copyBy(page.getByRole("button", { name: `Copy ${label}` }), text ?? "")).toBe(text);
     }
+    const curl = await copyBy(page.getByRole("button", { name: "Copy as curl" }), "curl");
+    expect(curl).toBe(`curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}/docs/v1/uploads/${id}/metadata'`);
     await expectGoodLooks(page, "file");
+    // On a phone, sharing precedes the details of the audio.
+    await page.setViewportSize({ width: 375, height: 667 });
+    const top = async (name: string) => (await page.getByRole("heading", { name, exact: true }).boundingBox())?.y ?? 0;
+    expect(await top("Share")).toBeLessThan(await top("Audio"));
   });
 
   test("shows tags as text, whatever they contain", async ({ openPage }) => {
@@ -122,7 +128,7 @@ describe("File page", () => {
     const id = await upload(team, "tone.flac", sample("tone.flac"));
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
     const share = page.getByRole("region", { name: "Share" });
-    await share.getByLabel("Expires in").first().selectOption("1 day");
+    await share.getByLabel("Expires in").selectOption("1 day");
     await share.getByLabel("Opens as").selectOption("Player in the browser");
     await share.getByRole("button", { name: "Create link" }).click();
     const shown = share.getByRole("status").filter({ hasText: "You won't be able to see it again." });
@@ -149,21 +155,21 @@ describe("File page", () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "all of it");
     const { page } = await openConsole(openPage, { path: `/files/${id}`, team });
-    const signed = page.getByRole("region", { name: "Share" }).getByRole("group");
-    await signed.getByText("Signed URL").click();
-    const create = signed.getByRole("button", { name: "Create URL" });
-    let url = "";
+    const share = page.getByRole("region", { name: "Share" });
+    await share.getByLabel("Type").selectOption("Signed URL");
+    const create = share.getByRole("button", { name: "Create URL" });
+    let signedUrl = "";
     const lifetimes = { "1 minute": 60, "1 hour": 3600, "1 day": 86_400, "7 days": 604_800, Custom: 77 };
     for (const [label, seconds] of Object.entries(lifetimes)) {
-      await signed.getByLabel("Expires in").selectOption(label);
-      if (seconds === 77) await signed.getByLabel("Seconds").fill("77");
-      url = await copyBy(create, `X-Amz-Expires=${seconds}&`);
+      await share.getByLabel("Expires in").selectOption(label);
+      if (seconds === 77) await share.getByLabel("Seconds").fill("77");
+      signedUrl = await copyBy(create, `X-Amz-Expires=${seconds}&`);
       const shown = page.getByRole("status").filter({ hasText: `X-Amz-Expires=${seconds}&` });
       await expect(shown).toContainText("Expires");
       const endsAt = Date.parse((await shown.getByRole("time").getAttribute("datetime")) ?? "");
       expect(Math.abs(endsAt - Date.now() - seconds * 1000)).toBeLessThan(60_000);
     }
-    expect(await (await fetch(url)).text()).toBe("all of it");
+    expect(await (await fetch(signedUrl)).text()).toBe("all of it");
   });
 
   test("deletes the file after a confirmation, and returns to the list", async ({ openPage }) => {

@@ -57,6 +57,8 @@ describe("File list", () => {
     // On a phone, the first file is visible without scrolling.
     await page.setViewportSize({ width: 375, height: 667 });
     await expect(row(page, NAMES.at(-1) ?? "")).toBeInViewport({ ratio: 1 });
+    for (const section of await page.getByRole("navigation").getByRole("link").all())
+      await expect(section).toBeInViewport({ ratio: 1 });
     await page.setViewportSize({ width: 1280, height: 800 });
     // The whole row opens the file.
     await row(page, "plain.mp3").click({ position: { x: 900, y: 20 } });

@@ -184,6 +184,11 @@ describe("Delivery log", () => {
     await expect(deliveries(page).getByRole("link")).toHaveAttribute("href", `/console/events/${event?._id}`);
 
     expect(endpoint.received).toHaveLength(2);
+    await expect(page.getByText("Success rate: 100% of the latest 1 delivery")).toBeVisible();
+    const request = await deliveries(page).getByText("webhook-signature: (not stored)").textContent();
+    const { headers, body } = endpoint.received[1] ?? {};
+    expect(request).toContain(`webhook-timestamp: ${headers?.["webhook-timestamp"]}\n`);
+    expect(JSON.parse(request?.slice(request.indexOf("{")) ?? "")).toEqual(JSON.parse(body ?? ""));
     await button(page, "Resend").click();
     await expectAnnounced(page, "Resend queued");
     await expect(deliveries(page)).toContainText("Succeeded 3 attempts");

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { mergeEvents } from "../../src/console/pages/event-list.ts";
 import { applyEvent, type FileRow, filtersFrom, mergeRows, type Updates } from "../../src/console/pages/file-rows.ts";
 import {
@@ -183,5 +184,27 @@ describe("Peaks", () => {
     ["audio/mpeg", 7200, 300_000_000, "too long"],
   ] as const)("of %s with %d s and %d bytes are measured: %s", ([mimeType, durationSeconds, size, expected]) => {
     expect(measurability({ mimeType, durationSeconds, sampleRate: 44_100, channels: 2 }, size)).toBe(expected);
+  });
+});
+
+describe("dailyTotals", () => {
+  test("adds up the uploads of each of the last 30 days in the reader's time zone", () => {
+    const now = new Date(2026, 2, 31, 12);
+    const upload = (_id: string, at: Date, size: number) => ({ _id, createdAt: at.toISOString(), size });
+    const days = dailyTotals(
+      [
+        upload("3", new Date(2026, 2, 31, 0), 5),
+        upload("2", new Date(2026, 2, 30, 23, 59), 7),
+        upload("1", new Date(2026, 2, 2), 1),
+        upload("0", new Date(2026, 2, 1, 23, 59), 100),
+      ],
+      now.getTime(),
+    );
+    expect(days).toHaveLength(30);
+    expect(days.filter(({ count }) => count > 0)).toEqual([
+      { start: new Date(2026, 2, 2), count: 1, bytes: 1 },
+      { start: new Date(2026, 2, 30), count: 1, bytes: 7 },
+      { start: new Date(2026, 2, 31), count: 1, bytes: 5 },
+    ]);
   });
 });

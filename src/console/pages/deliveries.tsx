@@ -6,8 +6,8 @@ import { TaskDialog } from "../parts/dialog.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
-import { countOf, formatCount } from "../parts/format.ts";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { countOf, formatCount, formatPercent } from "../parts/format.ts";
+import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
@@ -52,6 +52,48 @@ export function AttemptFacts({ attempt }: { attempt: Attempt }) {
   );
 }
 
+/** How many of the loaded deliveries that have ended succeeded. */
+function SuccessRate({ deliveries }: { deliveries: Delivery[] }) {
+  const ended = deliveries.filter(({ status }) => status !== "pending");
+  if (ended.length === 0) return null;
+  const succeeded = ended.filter(({ status }) => status === "succeeded").length;
+  return (
+    <p class="quiet">
+      Success rate: {formatPercent(succeeded, ended.length)} of the latest{" "}
+      {countOf(ended.length, "delivery", "deliveries")}
+    </p>
+  );
+}
+
+/** The request of a delivery, from its event. Signatures are not stored. */
+function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attempt | undefined }) {
+  const {
+    value: event,
+    error,
+    reload,
+  } = useLoaded((signal) => client.value.events.get(eventId, { signal }), [eventId]);
+  if (!event) return <Failure error={error} onRetry={reload} />;
+  const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
+  const headers = {
+    "Content-Type": "application/json",
+    "webhook-id": id,
+    "webhook-timestamp": attempt ? Math.floor(Date.parse(attempt.at) / 1000) : "(time of the attempt)",
+    "webhook-signature": "(not stored)",
+  };
+  return (
+    <>
+      <h3>Request</h3>
+      <pre class="json">
+        {Object.entries(headers)
+          .map(([name, value]) => `${name}: ${value}\n`)
+          .join("")}
+        {"\n"}
+        {JSON.stringify({ id, type, timestamp, teamId, actor, subject, data }, null, 2)}
+      </pre>
+    </>
+  );
+}
+
 /** The delivery log of a webhook, newest first. */
 export function Deliveries({ id }: { id: string }) {
   const deliveries = useListing(
@@ -78,6 +120,7 @@ export function Deliveries({ id }: { id: string }) {
           Replay events
         </button>
       </header>
+      <SuccessRate deliveries={items ?? []} />
       <Failure error={deliveries.error} onRetry={reload} />
       {items?.length === 0 && (
         <Empty title="No deliveries yet">
@@ -107,6 +150,7 @@ interface RowProps {
 
 function Row({ delivery, onSent, onReplay }: RowProps) {
   const { run, isRunning, error } = useTask();
+  const [isOpen, setOpen] = useState(false);
   const { _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
   const redeliver = () =>
     run(async () => {
@@ -116,7 +160,7 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
     });
   return (
     <li class="card">
-      <details>
+      <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>
           {EVENT_LABELS[type] ?? type} {STATUSES[status]}{" "}
           <span class="quiet">
@@ -135,6 +179,7 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
               <AttemptFacts attempt={attempt} />
             </div>
           ))}
+          {isOpen && <DeliveryRequest eventId={eventId} attempt={attempts.at(-1)} />}
           <p class="quiet">
             Event ID:{" "}
             <a href={href(`/events/${eventId}`)}>

@@ -15,7 +15,7 @@ export function EventPage({ id }: { id: string }) {
   if (!event) return <Unloaded noun="Event" of={loaded} back={<a href={href("/events")}>Back to events</a>} />;
   const { type, createdAt } = event;
   return (
-    <Page title={EVENT_LABELS[type] ?? type}>
+    <Page title={EVENT_LABELS[type] ?? type} call={{ path: `/auth/v1/events/${id}` }}>
       <p class="actions">
         <a href={href("/events", { before: id })}>← Older</a>
         <a href={href("/events", { after: id })}>Newer →</a>

@@ -28,7 +28,7 @@ export function Events() {
   const { type, after, before }: Filters = Object.fromEntries(query.value);
   const filters = { type: type || undefined, after: after || undefined, before: before || undefined };
   return (
-    <Page title="Events">
+    <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
       <form class="filters">
         <SelectField
           label="Type"
@@ -106,7 +106,7 @@ function EventLog(filters: Filters) {
           </Empty>
         )}
         {shown.length > 0 && (
-          <Table columns={["Event", "Resource", "Actor", "Time"]} buttons="Details">
+          <Table class="events-table" columns={["Event", "Resource", "Actor", "Time"]} buttons="Details">
             {shown.map((event) => (
               <Row key={event._id} event={event} />
             ))}

@@ -6,7 +6,8 @@ import { EVENT_LABELS } from "../parts/event-types.ts";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
-import { useEvents, useLoaded } from "../parts/loading.ts";
+import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
+import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
@@ -17,8 +18,6 @@ import { FilePlayer } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { Sharing } from "./sharing.tsx";
 
-/** The API has no list of a file's events, so the latest events of the team are searched. */
-const SEARCHED_EVENTS = 100;
 /** The API explains these to developers; users need to know what to do. */
 const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
   audio_unreadable: "We couldn't find any audio in this file. It may be damaged.",
@@ -35,7 +34,12 @@ export function FilePage({ id }: { id: string }) {
   const back = <a href={lastList.url}>← Files</a>;
   if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={back} />;
   return (
-    <Page title={file?.originalName ?? "File"} back={back} actions={file && <Actions file={file} />}>
+    <Page
+      title={file?.originalName ?? "File"}
+      back={back}
+      actions={file && <Actions file={file} />}
+      call={{ path: `/docs/v1/uploads/${id}/metadata` }}
+    >
       <Failure error={error} onRetry={reload} />
       {file ? <Details file={file} /> : !error && <p role="status">Loading…</p>}
     </Page>
@@ -106,7 +110,7 @@ function Details({ file }: { file: FileMetadata }) {
         </div>
       )}
       {isPlayable && <FilePlayer file={file} />}
-      <div class="columns">
+      <div class="columns file-columns">
         <div class="stack">
           <FactCard
             title="File"
@@ -121,6 +125,12 @@ function Details({ file }: { file: FileMetadata }) {
               Uploaded: <Time at={file.createdAt} />,
             }}
           />
+        </div>
+        <div class="stack">
+          <Sharing file={file} />
+          <Activity id={file._id} />
+        </div>
+        <div class="stack">
           {audio && (
             <FactCard
               title="Audio"
@@ -140,10 +150,6 @@ function Details({ file }: { file: FileMetadata }) {
               <Tags tags={audio.tags} />
             </section>
           )}
-        </div>
-        <div class="stack">
-          <Sharing file={file} />
-          <Activity id={file._id} />
           <details class="card">
             <summary>Technical details</summary>
             <Facts
@@ -166,23 +172,19 @@ function Details({ file }: { file: FileMetadata }) {
   );
 }
 
-/** The latest events of a file. */
+/** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
-  const { value: events, reload } = useLoaded(
-    async (signal) => {
-      const { items } = await client.value.events.list({ limit: SEARCHED_EVENTS }, { signal }).page();
-      return items.filter(({ subject }) => subject.id === id);
-    },
-    [id],
-  );
-  useEvents(({ subject }) => subject.id === id, reload);
+  const events = useListing((signal) => client.value.events.list({ subject: id }, { signal }), [id]);
+  useEvents(({ subject }) => subject.id === id, events.reload);
   useNames();
-  if (!events || events.length === 0) return null;
+  const items = events.items ?? [];
+  const isComplete = items.some(({ type }) => type === "file.uploaded");
+  if (items.length === 0 && !events.more) return null;
   return (
     <section class="card stack" aria-labelledby="activity">
-      <h2 id="activity">Recent activity</h2>
+      <h2 id="activity">Activity</h2>
       <ul class="activity">
-        {events.map((event) => (
+        {items.map((event) => (
           <li key={event._id}>
             {EVENT_LABELS[event.type] ?? event.type}{" "}
             <span class="quiet">
@@ -191,6 +193,7 @@ function Activity({ id }: { id: string }) {
           </li>
         ))}
       </ul>
+      <More of={isComplete ? { ...events, more: undefined } : events} label="Search older events" />
     </section>
   );
 }

@@ -60,6 +60,7 @@ export function Files() {
   return (
     <Page
       title="Files"
+      call={{ path: "/docs/v1/uploads", query: filters }}
       actions={
         <>
           <UploadFilesButton />

@@ -32,7 +32,7 @@ export function Keys() {
     </button>
   );
   return (
-    <Page title="Keys" actions={create}>
+    <Page title="Keys" actions={create} call={{ path: "/auth/v1/apikeys", query: { teamId } }}>
       {isOperator && (
         <FilterForm
           values={[teamId]}

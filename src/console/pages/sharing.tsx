@@ -10,19 +10,28 @@ import { useTask } from "../parts/task.ts";
 import { Copyable, Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
 
-/** In seconds. */
-const LINK_LIFETIMES = { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" };
-const SIGNED_LIFETIMES = { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" };
+/** In seconds, and for a link with "" for never. */
+const LIFETIMES = {
+  link: { 3600: "1 hour", 86400: "1 day", 604800: "7 days", 2592000: "30 days", "": "Never" },
+  signed: { 60: "1 minute", 3600: "1 hour", 86400: "1 day", 604800: "7 days", custom: "Custom" },
+};
+const DEFAULT_LIFETIMES = { link: "604800", signed: "3600" };
+const NOTES = {
+  link: "Anyone with a link can open the file until the link expires or you revoke it.",
+  signed: "A signed URL opens the file straight from storage for up to 7 days. It can't be revoked.",
+};
 const MAX_SIGNED_SECONDS = 604_800;
 
-const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();
+type Kind = keyof typeof LIFETIMES;
 
-/** Copies a new URL. If the browser denies this, the user copies the shown URL. */
-const copy = (url: string, name: string) =>
-  navigator.clipboard.writeText(url).then(
-    () => announce(`${name} copied`),
-    () => {},
-  );
+/** A new URL. Only a link has an id. */
+interface Created {
+  url: string;
+  linkId: string | null;
+  expiresAt: string | null;
+}
+
+const expiryIn = (seconds: number) => new Date(Date.now() + seconds * 1000).toISOString();
 
 const options = (labels: Record<string, string>) =>
   Object.entries(labels).map(([value, label]) => (
@@ -35,16 +44,16 @@ const options = (labels: Record<string, string>) =>
 export function Sharing({ file }: { file: FileMetadata }) {
   const { _id: id } = file;
   const links = useLoaded((signal) => client.value.links.list(id, { signal }), [id]);
-  const [created, setCreated] = useState<{ id: string; url: string } | null>(null);
+  const [created, setCreated] = useState<Created | null>(null);
   return (
     <section class="card stack" aria-labelledby="sharing">
       <h2 id="sharing">Share</h2>
-      <NewLink
+      <NewUrl
         file={file}
         created={created}
-        onCreated={({ _id, url }) => {
-          setCreated({ id: _id, url });
-          links.reload();
+        onCreated={(next) => {
+          setCreated(next);
+          if (next?.linkId) links.reload();
         }}
       />
       <Failure error={links.error} onRetry={links.reload} />
@@ -52,36 +61,46 @@ export function Sharing({ file }: { file: FileMetadata }) {
         <Links
           links={links.value}
           onRevoked={(linkId) => {
-            if (created?.id === linkId) setCreated(null);
+            if (created?.linkId === linkId) setCreated(null);
             links.change((before) => before.filter(({ _id }) => _id !== linkId));
           }}
         />
       )}
-      <details>
-        <summary>Signed URL</summary>
-        <SignedUrl id={id} />
-      </details>
     </section>
   );
 }
 
-interface NewLinkProps {
+interface NewUrlProps {
   file: FileMetadata;
-  created: { url: string } | null;
-  onCreated: (link: Link & { url: string }) => void;
+  created: Created | null;
+  onCreated: (created: Created | null) => void;
 }
 
-function NewLink({ file, created, onCreated }: NewLinkProps) {
-  const [lifetime, setLifetime] = useState("604800");
+/** The form for a link or a signed URL. It copies the new URL, and shows it in case the browser denies that. */
+function NewUrl({ file, created, onCreated }: NewUrlProps) {
+  const [kind, setKind] = useState<Kind>("link");
+  const [lifetime, setLifetime] = useState(DEFAULT_LIFETIMES.link);
   const { run, isRunning, error } = useTask();
+  const isLink = kind === "link";
+  const chooseKind = (chosen: string) => {
+    setKind(chosen as Kind);
+    setLifetime(DEFAULT_LIFETIMES[chosen as Kind]);
+  };
   const create = (form: HTMLFormElement) =>
     run(async () => {
-      const link = await client.value.links.create(file._id, {
-        expiresAt: lifetime === "" ? null : expiryIn(Number(lifetime)),
-        disposition: textOf(form, "disposition") === "inline" ? "inline" : "attachment",
-      });
-      onCreated(link);
-      await copy(link.url, "Link");
+      onCreated(null);
+      const expiresIn = Number(lifetime === "custom" ? textOf(form, "expiresIn") : lifetime);
+      const expiresAt = lifetime === "" ? null : expiryIn(expiresIn);
+      const disposition = textOf(form, "disposition") === "inline" ? "inline" : "attachment";
+      const { links, files } = client.value;
+      const next = isLink
+        ? await links.create(file._id, { expiresAt, disposition }).then(({ _id, url }) => ({ url, linkId: _id }))
+        : { url: await files.createSignedUrl(file._id, { expiresIn }), linkId: null };
+      onCreated({ ...next, expiresAt });
+      await navigator.clipboard.writeText(next.url).then(
+        () => announce(`${isLink ? "Link" : "URL"} copied`),
+        () => {},
+      );
     });
   return (
     <Form
@@ -90,24 +109,46 @@ function NewLink({ file, created, onCreated }: NewLinkProps) {
       end={
         <>
           <button type="submit" class="button" aria-disabled={isRunning}>
-            Create link
+            {isLink ? "Create link" : "Create URL"}
           </button>
           {created && (
             <div role="status" class="secret">
-              <p>Save this link. You won't be able to see it again.</p>
+              {created.linkId ? (
+                <p>Save this link. You won't be able to see it again.</p>
+              ) : (
+                created.expiresAt && (
+                  <p>
+                    Expires <Time at={created.expiresAt} />
+                  </p>
+                )
+              )}
               <p>
-                <Copyable text={created.url} label="link" />
+                <Copyable text={created.url} label={created.linkId ? "link" : "URL"} />
               </p>
             </div>
           )}
         </>
       }
     >
-      <p class="quiet">Anyone with a link can open the file until the link expires or you revoke it.</p>
-      <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
-        {options(LINK_LIFETIMES)}
+      <SelectField label="Type" name="kind" value={kind} onChange={chooseKind}>
+        {options({ link: "Link", signed: "Signed URL" })}
       </SelectField>
-      {file.mimeType.startsWith("audio/") && (
+      <p class="quiet">{NOTES[kind]}</p>
+      <SelectField label="Expires in" name="expiresAt" value={lifetime} onChange={setLifetime}>
+        {options(LIFETIMES[kind])}
+      </SelectField>
+      {lifetime === "custom" && (
+        <TextField
+          label="Seconds"
+          name="expiresIn"
+          type="number"
+          min={1}
+          max={MAX_SIGNED_SECONDS}
+          defaultValue="600"
+          required
+        />
+      )}
+      {isLink && file.mimeType.startsWith("audio/") && (
         <SelectField label="Opens as" name="disposition">
           {options({ attachment: "Download", inline: "Player in the browser" })}
         </SelectField>
@@ -157,54 +198,5 @@ function Links({ links, onRevoked }: { links: Link[]; onRevoked: (id: string) =>
         </li>
       ))}
     </ul>
-  );
-}
-
-function SignedUrl({ id }: { id: string }) {
-  const [lifetime, setLifetime] = useState("3600");
-  const [signed, setSigned] = useState<{ url: string; expiresAt: string } | null>(null);
-  const { run, isRunning, error } = useTask();
-  const create = (form: HTMLFormElement) =>
-    run(async () => {
-      setSigned(null);
-      const expiresIn = Number(textOf(form, lifetime === "custom" ? "expiresIn" : "lifetime"));
-      const expiresAt = expiryIn(expiresIn);
-      const url = await client.value.files.createSignedUrl(id, { expiresIn });
-      setSigned({ url, expiresAt });
-      await copy(url, "URL");
-    });
-  return (
-    <Form
-      error={error}
-      onSubmit={create}
-      end={
-        <>
-          <button type="submit" class="button" aria-disabled={isRunning}>
-            Create URL
-          </button>
-          {signed && (
-            <p role="status">
-              <Copyable text={signed.url} label="URL" /> Expires <Time at={signed.expiresAt} />
-            </p>
-          )}
-        </>
-      }
-    >
-      <p class="quiet">Opens the file straight from storage for up to 7 days. It can't be revoked.</p>
-      <SelectField label="Expires in" name="lifetime" value={lifetime} onChange={setLifetime}>
-        {options(SIGNED_LIFETIMES)}
-      </SelectField>
-      {lifetime === "custom" && (
-        <TextField
-          label="Seconds"
-          name="expiresIn"
-          type="number"
-          min={1}
-          max={MAX_SIGNED_SECONDS}
-          defaultValue="600"
-          required
-        />
-      )}
-    </Form>
   );
 }

@@ -13,6 +13,7 @@ import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
 import { client, session } from "../session.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
+import { UsageChart } from "./usage-chart.tsx";
 
 /** A team has at most 100 unfinished uploads, so one page has all of them. */
 const MAX_UNFINISHED = 100;
@@ -21,7 +22,7 @@ export function Usage() {
   const { value: usage, error, reload } = useLoaded((signal) => client.value.usage({ signal }), []);
   useEvents(({ subject }) => subject.kind === "file", reload);
   return (
-    <Page title="Usage">
+    <Page title="Usage" call={{ path: "/docs/v1/usage" }}>
       <p class="quiet">Your team's storage. Unfinished uploads count toward the limit.</p>
       <Failure error={error} onRetry={reload} />
       {usage && (
@@ -30,6 +31,7 @@ export function Usage() {
           <Bar label="Files" used={usage.files} limit={usage.maxFiles} format={formatCount} />
         </div>
       )}
+      <UsageChart />
       <UnfinishedUploads onCanceled={reload} />
       <section class="card">
         <Facts facts={{ "Team ID": <Copyable text={session.value?.team?.id ?? ""} label="team ID" /> }} />

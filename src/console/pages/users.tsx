@@ -40,7 +40,7 @@ export function Users() {
     </button>
   );
   return (
-    <Page title="Users" actions={create}>
+    <Page title="Users" actions={create} call={{ path: "/auth/v1/users", query: { name, email } }}>
       <FilterForm values={[name, email]} onFilter={filter}>
         <TextField label="Name starts with" name="name" type="search" defaultValue={name ?? ""} />
         <TextField label="Email" name="email" type="search" defaultValue={email ?? ""} />

@@ -26,7 +26,12 @@ export function WebhookPage({ id }: { id: string }) {
   if (!webhook || isMissing(error)) return <Unloaded noun="Webhook" of={loaded} back={back} />;
   const { url, description, createdAt } = webhook;
   return (
-    <Page title={new URL(url).host} back={back} actions={<WebhookStatus webhook={webhook} />}>
+    <Page
+      title={new URL(url).host}
+      back={back}
+      actions={<WebhookStatus webhook={webhook} />}
+      call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
+    >
       <Failure error={error} onRetry={reload} />
       <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />
       <FactCard

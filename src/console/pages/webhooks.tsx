@@ -37,7 +37,7 @@ export function Webhooks() {
     </button>
   );
   return (
-    <Page title="Webhooks" actions={create}>
+    <Page title="Webhooks" actions={create} call={{ path: "/auth/v1/webhooks" }}>
       <Failure error={webhooks.error} onRetry={webhooks.reload} />
       {webhooks.value?.length === 0 && (
         <Empty title="No webhooks yet">

@@ -27,8 +27,8 @@ export const TYPE_LABELS: Record<StoredFile["fileType"], string> = {
 export const formatCount = (count: number): string => integer.format(count);
 
 /** A count with its noun: "1 file", "2,000 files". */
-export const countOf = (count: number, noun: string): string =>
-  `${formatCount(count)} ${noun}${count === 1 ? "" : "s"}`;
+export const countOf = (count: number, noun: string, plural = `${noun}s`): string =>
+  `${formatCount(count)} ${count === 1 ? noun : plural}`;
 
 export function formatBytes(bytes: number): string {
   let value = bytes;

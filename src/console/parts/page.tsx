@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import { type Call, CopyCurl } from "./curl.tsx";
 import { useFocusRecovery } from "./focus.ts";
 
 let isFirst = true;
@@ -9,11 +10,13 @@ interface PageProps {
   /** A link to the list, above the title. */
   back?: ComponentChildren;
   actions?: ComponentChildren;
+  /** The request behind the page, to copy as a curl command. */
+  call?: Call | undefined;
   children: ComponentChildren;
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
-export function Page({ title, back, actions, children }: PageProps) {
+export function Page({ title, back, actions, call, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
@@ -34,6 +37,11 @@ export function Page({ title, back, actions, children }: PageProps) {
         {actions && <div class="actions">{actions}</div>}
       </header>
       {children}
+      {call && (
+        <p>
+          <CopyCurl call={call} />
+        </p>
+      )}
     </>
   );
 }

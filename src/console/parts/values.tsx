@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import type { StoredFile } from "../../client/stowage.ts";
 import { announce } from "./announce.tsx";
@@ -34,8 +35,15 @@ export const Copyable = ({ text, label }: { text: string; label: string }) => (
   </>
 );
 
-/** Copies `text`. `label` names it: "Copy key". */
-export function CopyButton({ text, label }: { text: string; label: string }) {
+interface CopyButtonProps {
+  text: string;
+  /** Names the text in the announcement and, without children, to screen readers: "Copy key". */
+  label: string;
+  children?: ComponentChildren;
+}
+
+/** A button that copies `text`. */
+export function CopyButton({ text, label, children }: CopyButtonProps) {
   const [hasFailed, setFailed] = useState(false);
   const copy = async () => {
     try {
@@ -48,8 +56,8 @@ export function CopyButton({ text, label }: { text: string; label: string }) {
   };
   return (
     <>
-      <button type="button" class="button small" onClick={copy} aria-label={`Copy ${label}`}>
-        Copy
+      <button type="button" class="button small" onClick={copy} aria-label={children ? undefined : `Copy ${label}`}>
+        {children ?? "Copy"}
       </button>
       {hasFailed && <span role="alert">Couldn't copy. Select the text and copy it manually.</span>}
     </>

@@ -1,0 +1,102 @@
+import { useId } from "preact/hooks";
+import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { Failure } from "../parts/failure.tsx";
+import { countOf, formatBytes } from "../parts/format.ts";
+import { useEvents, useLoaded } from "../parts/loading.ts";
+import { client } from "../session.ts";
+import { CHART_DAYS, type Day, dailyTotals, type Sized } from "./daily-totals.ts";
+
+/** The event log is read page by page, so a busy team's chart covers its latest 1,000 uploads. */
+const MAX_PAGES = 10;
+const PAGE_EVENTS = 100;
+/** The shape of the chart, in its own units. */
+const [BAR_WIDTH, GAP, HEIGHT] = [8, 2, 60];
+
+interface Uploads {
+  uploads: Sized[];
+  /** The oldest upload that was read, if there may be more. */
+  since: string | undefined;
+}
+
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+const toSized = ({ _id, createdAt, data }: FileEvent): Sized => ({ _id, createdAt, size: data.size });
+const isUpload = (event: Parameters<typeof isFileEvent>[0]): event is FileEvent =>
+  isFileEvent(event) && event.type === "file.uploaded";
+
+async function readUploads(signal: AbortSignal): Promise<Uploads> {
+  const list = client.value.events.list({ type: "file.uploaded", limit: PAGE_EVENTS }, { signal });
+  const uploads: Sized[] = [];
+  let next: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const found = await list.page(next);
+    uploads.push(...found.items.filter(isUpload).map(toSized));
+    next = found.next;
+    if (next === undefined) return { uploads, since: undefined };
+  }
+  return { uploads, since: uploads.at(-1)?.createdAt };
+}
+
+/** The bytes of the uploads of each of the last 30 days, including files that were deleted since. */
+export function UsageChart() {
+  const id = useId();
+  const { value, error, reload, change } = useLoaded(readUploads, []);
+  useEvents(isUpload, (events) =>
+    change(({ uploads, since }) => {
+      // The request may already have returned them.
+      const known = new Set(uploads.map(({ _id }) => _id));
+      const added = (events as FileEvent[]).filter(({ _id }) => !known.has(_id)).map(toSized);
+      return { uploads: [...added, ...uploads], since };
+    }),
+  );
+  const days = dailyTotals(value?.uploads ?? [], Date.now());
+  const count = days.reduce((sum, one) => sum + one.count, 0);
+  const bytes = days.reduce((sum, one) => sum + one.bytes, 0);
+  const since = value?.since && new Date(value.since) > (days[0]?.start ?? 0) ? value.since : undefined;
+  return (
+    <section class="card stack" aria-labelledby={id}>
+      <h2 id={id}>Uploads</h2>
+      <Failure error={error} onRetry={reload} />
+      <p>
+        {value ? `${countOf(count, "file")} (${formatBytes(bytes)})` : "Loading…"}{" "}
+        {since ? `since ${day.format(new Date(since))}` : `in the last ${CHART_DAYS} days`}
+      </p>
+      <Bars days={days} />
+      <p class="quiet">
+        From the event log, including files that were deleted since.
+        {since && ` Older uploads are not shown, because a chart reads at most ${MAX_PAGES * PAGE_EVENTS} events.`}
+      </p>
+    </section>
+  );
+}
+
+function Bars({ days }: { days: Day[] }) {
+  const highest = Math.max(1, ...days.map(({ bytes }) => bytes));
+  const busiest = days.reduce((one, other) => (other.bytes > one.bytes ? other : one));
+  const summary =
+    busiest.count > 0 ? `Most on ${day.format(busiest.start)}: ${formatBytes(busiest.bytes)}` : "No uploads";
+  return (
+    <figure class="chart">
+      <svg
+        role="img"
+        aria-label={`Uploads per day. ${summary}.`}
+        viewBox={`0 0 ${days.length * (BAR_WIDTH + GAP)} ${HEIGHT}`}
+        preserveAspectRatio="none"
+      >
+        {days.map(({ start, count, bytes }, place) => {
+          // A day with uploads is visible even next to a much busier one.
+          const height = bytes > 0 ? Math.max(2, (bytes / highest) * HEIGHT) : 0.5;
+          return (
+            <rect key={place} x={place * (BAR_WIDTH + GAP)} y={HEIGHT - height} width={BAR_WIDTH} height={height}>
+              <title>{`${day.format(start)}: ${countOf(count, "file")}, ${formatBytes(bytes)}`}</title>
+            </rect>
+          );
+        })}
+      </svg>
+      <figcaption class="quiet">
+        <span>{day.format(days[0]?.start)}</span>
+        <span>{summary}</span>
+        <span>{day.format(days.at(-1)?.start)}</span>
+      </figcaption>
+    </figure>
+  );
+}
