@@ -25,8 +25,8 @@ CREATE TABLE `deliveries` (
 	`team_id` text NOT NULL,
 	`type` text NOT NULL,
 	`status` text NOT NULL,
-	`attempts` text DEFAULT '[]' NOT NULL,
-	`tries` integer DEFAULT 0 NOT NULL,
+	`attempt_log` text DEFAULT '[]' NOT NULL,
+	`attempt_count` integer DEFAULT 0 NOT NULL,
 	`due_at` integer,
 	`created_at` integer NOT NULL,
 	PRIMARY KEY(`webhook_id`, `seq`)
@@ -74,7 +74,7 @@ CREATE TABLE `files` (
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `files_name` ON `files` (`team_id`,`original_name`,`id`);--> statement-breakpoint
-CREATE INDEX `files_on_the_way` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
@@ -124,7 +124,7 @@ CREATE TABLE `uploads` (
 	`mime_type` text,
 	`file_type` text,
 	`next_part` integer DEFAULT 1 NOT NULL,
-	`partial_part` text,
+	`chunks` text,
 	`epoch` integer DEFAULT 0 NOT NULL,
 	`is_writing` integer DEFAULT false NOT NULL,
 	`is_finished` integer DEFAULT false NOT NULL,

@@ -29,7 +29,7 @@ export const MESSAGES = {
   version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
   body_too_large: "The body is too large.",
   file_too_large: "The file is too large.",
-  quota_exceeded: "Storage quota exceeded. Delete files and retry.",
+  quota_exceeded: "A limit of the team (storage, API keys or users) is reached. Delete something and retry.",
   range_not_satisfiable: "The range starts beyond the end of the file.",
   unsupported_media_type: "The Content-Type is not supported.",
   upload_expired: "The upload has expired. Create a new one.",
@@ -72,3 +72,7 @@ export class AppError extends Error {
     this.retryAfterSeconds = retryAfterSeconds;
   }
 }
+
+/** An `invalid_input` of one field, parameter or header. */
+export const invalidField = (path: string, message: string) =>
+  new AppError("invalid_input", { errors: [{ path, message }] });

@@ -1,6 +1,6 @@
 import { asc, desc, gt, lt, type SQL, type Subquery, sql } from "drizzle-orm";
 import { type SQLiteColumn, type SQLiteSelect, unionAll } from "drizzle-orm/sqlite-core";
-import { AppError } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import type { Builder, Db, Param } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 
@@ -62,7 +62,7 @@ function pageValues({ limit, page }: PageRequest): PageValues {
   return { limit: limit + 1, offset: (page - 1) * limit };
 }
 
-export const invalidPage = (message: string) => new AppError("invalid_input", { errors: [{ path: "page", message }] });
+export const invalidPage = (message: string) => invalidField("page", message);
 
 /** Greater than every id, as "" is less than every id. */
 export const ABOVE_ALL_IDS = "g";
@@ -172,8 +172,7 @@ export function decodeCursor(list: string, cursor: string, prefix?: string): { i
   throw invalidCursor();
 }
 
-const invalidCursor = () =>
-  new AppError("invalid_input", { errors: [{ path: "cursor", message: "Not a cursor of this list." }] });
+const invalidCursor = () => invalidField("cursor", "Not a cursor of this list.");
 
 /** A regular expression for the list's cursors, for OpenAPI. */
 export const cursorPattern = (list: string): string =>

@@ -2,6 +2,7 @@ import { and, asc, eq, isNotNull, lte, sql } from "drizzle-orm";
 import type { Deps } from "../deps.ts";
 import { columnsFrom, type Param, preparedQuery, write } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
+import { MINUTE } from "../platform/system.ts";
 import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
@@ -9,6 +10,7 @@ import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";
 import {
   changed,
   type FileRow,
+  hidden,
   MAX_DELETING_MILLISECONDS,
   MAX_PENDING_MILLISECONDS,
   removeRows,
@@ -39,7 +41,7 @@ const SEND_CALLS = BATCH_ROWS / 100;
 const DELETE_CALLS = 50;
 /** Each row is one query. */
 const REENCRYPT_ROWS = 200;
-const MAX_RESEND_MILLISECONDS = 15 * 60 * 1000;
+const MAX_RESEND_MILLISECONDS = 15 * MINUTE;
 /** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
 const URGENT_SHARE = 0.5;
 
@@ -205,11 +207,7 @@ const releaseAbandoned = overdueFiles("processing", (param) => ({
   ...columnsFrom(param, "dueAt"),
   ...changed(param),
 }));
-const hide = (param: Param<OverdueValues>) => ({
-  status: "deleting",
-  idempotencyKey: null,
-  ...columnsFrom(param, "dueAt"),
-});
+const hide = (param: Param<OverdueValues>) => hidden(sql`${param("dueAt")}`);
 const hideAbandoned = overdueFiles("receiving", hide);
 const retryDeleting = overdueFiles("deleting", hide);
 

@@ -2,6 +2,7 @@ import { Buffer } from "node:buffer";
 import type { Context } from "hono";
 import { MIN_BYTES_PER_SECOND } from "../domain/files/upload.ts";
 import { AppError } from "../errors.ts";
+import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
 
 const READ_BYTES = 256 * 1024;
@@ -38,10 +39,8 @@ export class BodyReader {
     const next = this.#reader.read(this.#buffer).catch((cause: unknown) => {
       throw this.#broken(cause);
     });
-    const idle = Promise.withResolvers<never>();
-    const timer = setTimeout(() => idle.reject(new AppError("upload_timeout")), this.#idleMilliseconds);
     const startedAt = Date.now();
-    const { done, value } = await Promise.race([next, idle.promise]).finally(() => clearTimeout(timer));
+    const { done, value } = await withTimeout(this.#idleMilliseconds, next, () => new AppError("upload_timeout"));
     if (done) return undefined;
     this.#bytes += value.length;
     this.#waitedMilliseconds += Date.now() - startedAt;

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { uploadFile } from "../domain/files/upload.ts";
-import { AppError } from "../errors.ts";
+import { AppError, invalidField } from "../errors.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
@@ -65,8 +65,7 @@ export const upload = writeOperation(
     }
     const idempotencyKey = c.req.header("Idempotency-Key");
     if (idempotencyKey !== undefined && !(IDEMPOTENCY_KEY.test(idempotencyKey) && idempotencyKey.length <= 255)) {
-      const errors = [{ path: "Idempotency-Key", message: "Must have 1 to 255 characters of printable ASCII." }];
-      throw new AppError("invalid_input", { errors });
+      throw invalidField("Idempotency-Key", "Must have 1 to 255 characters of printable ASCII.");
     }
     const { maxUploadBytes, uploadIdleMilliseconds } = deps.settings;
     const contentLength = contentLengthOf(c.req.header("Content-Length"));

@@ -8,7 +8,8 @@ import {
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableUpload,
 } from "../domain/files/resumable-rows.ts";
-import { AppError } from "../errors.ts";
+import { renderSecretUrl } from "../domain/files/secret-url.ts";
+import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
@@ -17,7 +18,6 @@ import { type HeaderContract, type Operation, readOperation, writeOperation } fr
 import {
   BYTES_TYPE,
   checkType,
-  invalid,
   MAX_METADATA_CHARACTERS,
   METADATA_PATTERN,
   numberIn,
@@ -63,10 +63,10 @@ function tus<R extends { c: Context<AppEnv> }>(
     const { c } = request;
     const version = c.req.header("Tus-Resumable");
     if (version !== VERSION) c.header("Tus-Version", VERSION);
-    if (version === undefined) throw invalid({ path: "Tus-Resumable", message: "Required." });
+    if (version === undefined) throw invalidField("Tus-Resumable", "Required.");
     if (version !== VERSION) throw new AppError("unsupported_version");
-    const unsupported = UNSUPPORTED_HEADERS.filter((name) => c.req.header(name) !== undefined);
-    if (unsupported.length > 0) throw invalid(...unsupported.map((path) => ({ path, message: "Not supported." })));
+    const unsupported = UNSUPPORTED_HEADERS.find((name) => c.req.header(name) !== undefined);
+    if (unsupported) throw invalidField(unsupported, "Not supported.");
     return handle(request);
   });
   return {
@@ -157,7 +157,7 @@ export const create = tus(
     const { url, upload } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
-    const location = `${RESUMABLE}/${url.id}.${url.secret}`;
+    const location = `${RESUMABLE}/${renderSecretUrl(url)}`;
     return c.body(null, 201, { ...progressHeaders(upload), Location: location, "Content-Location": fileUrl(upload) });
   },
 );

@@ -1,6 +1,6 @@
 import type { Context } from "hono";
-import type { UploadUrl } from "../domain/files/resumable.ts";
-import { AppError, type FieldError } from "../errors.ts";
+import { parseSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
+import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /* The request headers of tus (https://tus.io/protocols/resumable-upload). */
@@ -8,8 +8,6 @@ import type { AppEnv } from "./app-env.ts";
 export const BYTES_TYPE = "application/offset+octet-stream";
 /** Enough for a file name in any script. Names are truncated when they are stored. */
 export const MAX_METADATA_CHARACTERS = 4096;
-
-export const invalid = (...errors: FieldError[]) => new AppError("invalid_input", { errors });
 
 const MAX_DIGITS = 15;
 /** The OpenAPI schema of such a header. */
@@ -20,12 +18,12 @@ export function numberIn(c: Context<AppEnv>, name: string): number | undefined {
   const text = c.req.header(name);
   if (text === undefined) return undefined;
   if (/^\d+$/.test(text) && text.length <= MAX_DIGITS) return Number(text);
-  throw invalid({ path: name, message: "Must be a whole number." });
+  throw invalidField(name, "Must be a whole number.");
 }
 
 export function requiredNumberIn(c: Context<AppEnv>, name: string): number {
   const value = numberIn(c, name);
-  if (value === undefined) throw invalid({ path: name, message: "Required." });
+  if (value === undefined) throw invalidField(name, "Required.");
   return value;
 }
 
@@ -37,7 +35,7 @@ export const METADATA_PATTERN = `^(${PAIR}(,${PAIR})*)?$`;
 
 /** The keys and values of Upload-Metadata (tus creation extension). */
 export function parseMetadata(header: string): Map<string, string> {
-  const problem = (message: string) => invalid({ path: "Upload-Metadata", message });
+  const problem = (message: string) => invalidField("Upload-Metadata", message);
   if (header.length > MAX_METADATA_CHARACTERS) {
     throw problem(`Must have at most ${MAX_METADATA_CHARACTERS} characters.`);
   }
@@ -57,7 +55,7 @@ export function parseMetadata(header: string): Map<string, string> {
 /** Reads the headers of a creation request. The file name may be empty. @throws `invalid_input`, `file_too_large` */
 export function parseNewUpload(c: Context<AppEnv>, maxFileBytes: number) {
   const sizeBytes = requiredNumberIn(c, "Upload-Length");
-  if (sizeBytes === 0) throw invalid({ path: "Upload-Length", message: "Must be at least 1." });
+  if (sizeBytes === 0) throw invalidField("Upload-Length", "Must be at least 1.");
   if (sizeBytes > maxFileBytes) {
     throw new AppError("file_too_large", { message: `A file can have at most ${maxFileBytes} bytes.` });
   }
@@ -65,7 +63,7 @@ export function parseNewUpload(c: Context<AppEnv>, maxFileBytes: number) {
   const values = parseMetadata(metadata);
   const sha256 = values.get("sha256")?.toLowerCase() ?? null;
   if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
-    throw invalid({ path: "Upload-Metadata", message: "The sha256 must be 64 hex digits." });
+    throw invalidField("Upload-Metadata", "The sha256 must be 64 hex digits.");
   }
   return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
 }
@@ -79,10 +77,10 @@ function decode(bytes: Uint8Array): string | undefined {
 }
 
 /** The upload that the URL names. @throws `not_found` for a malformed URL */
-export function parseUploadUrl(c: Context<AppEnv>): UploadUrl {
-  const [, id, secret] = /^([0-9a-f]{24})\.([0-9a-f]{32})$/.exec(c.req.param("upload") ?? "") ?? [];
-  if (id === undefined || secret === undefined) throw new AppError("not_found");
-  return { id, secret };
+export function parseUploadUrl(c: Context<AppEnv>): SecretUrl {
+  const url = parseSecretUrl(c.req.param("upload"));
+  if (!url) throw new AppError("not_found");
+  return url;
 }
 
 /** @throws `unsupported_media_type` */

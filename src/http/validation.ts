@@ -4,6 +4,7 @@ import { HTTPException } from "hono/http-exception";
 import * as z from "zod";
 import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
+import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
 import { MAX_DRAINED_BYTES } from "./body-reader.ts";
 
@@ -102,7 +103,11 @@ async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
   if (type !== "application/json") {
     throw new AppError("unsupported_media_type", { message: "Send the body with Content-Type: application/json." });
   }
-  const bytes = await inTime(c.var.deps.settings.uploadIdleMilliseconds, readLimited(c.req.raw.body, maxBytes));
+  const bytes = await withTimeout(
+    c.var.deps.settings.uploadIdleMilliseconds,
+    readLimited(c.req.raw.body, maxBytes),
+    () => new AppError("upload_timeout"),
+  );
   if (bytes.length === 0) throw new AppError("malformed_json", { message: "The body is empty. Send JSON." });
   try {
     return new TextDecoder("utf-8", { fatal: true, ignoreBOM: false }).decode(bytes);
@@ -129,19 +134,6 @@ async function readLimited(body: ReadableStream<Uint8Array> | null, maxBytes: nu
     throw new AppError("body_too_large", { message: `The JSON body can have at most ${maxBytes} bytes.` });
   }
   return Buffer.concat(chunks);
-}
-
-/** @throws `upload_timeout` if the work takes longer */
-async function inTime<T>(milliseconds: number, work: Promise<T>): Promise<T> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new AppError("upload_timeout")), milliseconds);
-  });
-  try {
-    return await Promise.race([work, timeout]);
-  } finally {
-    clearTimeout(timer);
-  }
 }
 
 // SQLite truncates text at NUL, and unpaired surrogates have no UTF-8 encoding.

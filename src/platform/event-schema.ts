@@ -93,9 +93,9 @@ export const deliveries = sqliteTable(
     type: text({ enum: EVENT_TYPES }).notNull(),
     status: text({ enum: ["pending", "succeeded", "failed"] }).notNull(),
     /** JSON: the latest attempts, see domain/events/attempts.ts. */
-    attempts: text().notNull().default("[]"),
+    attemptLog: text("attempt_log").notNull().default("[]"),
     /** Attempts since a user last redelivered or replayed it. */
-    tries: integer().notNull().default(0),
+    attemptCount: integer("attempt_count").notNull().default(0),
     /** When the next attempt is due. Null once the delivery has ended. */
     dueAt: integer("due_at"),
     createdAt: integer("created_at").notNull(),

@@ -115,7 +115,7 @@ export const files = sqliteTable(
     primaryKey({ columns: [t.teamId, t.id] }),
     index("files_name").on(t.teamId, t.originalName, t.id),
     // Most files are completed audio files, and the primary key serves their lists. A claim changes none of these indexes.
-    index("files_on_the_way").on(t.teamId, t.id).where(isUnprocessed),
+    index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
     index("files_type").on(t.teamId, t.fileType, t.id).where(isNotAudio),
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
@@ -178,7 +178,7 @@ export const uploads = sqliteTable(
     /** SHA-256 of the secret in the upload URL, hex. */
     secretHash: text("secret_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
-    /** The bytes stored in parts and in the partial part. A reported offset never decreases. */
+    /** The bytes stored in parts and chunks. A reported offset never decreases. */
     offsetBytes: integer("offset_bytes").notNull().default(0),
     partBytes: integer("part_bytes").notNull(),
     /** `Upload-Metadata` as the client sent it. */
@@ -190,7 +190,7 @@ export const uploads = sqliteTable(
     /** No two requests use the same number, so an older request cannot replace the parts of a newer one. */
     nextPart: integer("next_part").notNull().default(1),
     /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
-    partialPart: text("partial_part"),
+    chunks: text("chunks"),
     /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */
@@ -200,7 +200,7 @@ export const uploads = sqliteTable(
     createdAt: integer("created_at").notNull(),
     /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
     dueAt: integer("due_at").notNull(),
-    /** R2 may hold partial parts that no row names: a request left one, spilled a part there, or died. */
+    /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [

@@ -1,3 +1,4 @@
+import { withTimeout } from "../timeout.ts";
 import type { System } from "./system.ts";
 
 /** Covers the connection, the response, and the part of its body that is read. */
@@ -47,24 +48,21 @@ export function createSender(
     async post(url, headers, body) {
       const startedAt = system.now();
       const abort = new AbortController();
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      const timeout = new Promise<never>((_, reject) => {
-        timer = setTimeout(() => {
-          abort.abort();
-          reject(new Error("Timed out."));
-        }, timeoutMilliseconds);
-      });
+      const timeOut = () => {
+        abort.abort();
+        return new Error("Timed out.");
+      };
       const reply: Omit<Reply, "durationMilliseconds"> = { httpStatus: null, error: null, retryAfter: null, body: "" };
-      try {
-        const sent = send(url, { method: "POST", headers, body, redirect: "manual", signal: abort.signal });
-        const response = await Promise.race([sent, timeout]);
+      const exchange = async () => {
+        const response = await send(url, { method: "POST", headers, body, redirect: "manual", signal: abort.signal });
         reply.httpStatus = response.status;
         reply.retryAfter = response.headers.get("Retry-After");
-        reply.body = await Promise.race([readStart(response.body), timeout]);
+        reply.body = await readStart(response.body);
+      };
+      try {
+        await withTimeout(timeoutMilliseconds, exchange(), timeOut);
       } catch {
         reply.error = abort.signal.aborted ? "timeout" : "connection_failed";
-      } finally {
-        clearTimeout(timer);
       }
       return { ...reply, durationMilliseconds: system.now() - startedAt };
     },

@@ -1,6 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
+/** Durations in milliseconds. */
+export const SECOND = 1000;
+export const MINUTE = 60 * SECOND;
+export const HOUR = 60 * MINUTE;
+export const DAY = 24 * HOUR;
+
 /** Clock and randomness, injected so that tests control them. */
 export interface System {
   /** Milliseconds since the epoch. */

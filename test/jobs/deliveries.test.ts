@@ -95,9 +95,9 @@ describe("the size of the database", () => {
     await settle(world, team);
     expect(await statusesOf(hook)).toEqual({ failed: 1 });
     const stored = await env.DB.prepare(
-      `select length(webhook_id) + length(d.type) + length(d.team_id) + length(status) + length(attempts) + 40 as delivery,
+      `select length(webhook_id) + length(d.type) + length(d.team_id) + length(status) + length(attempt_log) + 40 as delivery,
          length(e.team_id) + length(e.type) + length(actor) + length(subject_id) + length(data) + 40 as event,
-         json_array_length(attempts) as attempts, (select length(failure_bodies) from webhooks where id = ?1) as bodies
+         json_array_length(attempt_log) as attempts, (select length(failure_bodies) from webhooks where id = ?1) as bodies
        from deliveries d join events e on e.team_id = d.team_id and e.seq = d.seq where webhook_id = ?1`,
     )
       .bind(hook._id)

@@ -264,7 +264,7 @@ describe("a resumable upload", () => {
       client.hasNoMemory = false;
     }
     await must(client.send(client.reportedOffset, small.length));
-    await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a partial part that was left behind");
+    await env.BUCKET.put(`${team.teamId}/${client.id}.9`, "a chunk that was left behind");
     await world.drain();
     world.aheadMilliseconds += DAY;
     await world.recover();

@@ -145,9 +145,7 @@ async function sendPartAndChunk(client: Uploader): Promise<void> {
 async function expectStoredPrefix({ id, bytes, reportedOffset, world }: Uploader): Promise<void> {
   const [[row], parts] = (
     await env.DB.batch<Record<string, string | number>>([
-      env.DB.prepare(
-        "select offset_bytes, part_bytes, partial_part as chunks, multipart_id from uploads where file_id = ?",
-      ).bind(id),
+      env.DB.prepare("select offset_bytes, part_bytes, chunks, multipart_id from uploads where file_id = ?").bind(id),
       env.DB.prepare("select md5 from upload_parts where file_id = ? order by number").bind(id),
     ])
   ).map(({ results }) => results) as [[Record<string, string | number>], { md5: string }[]];

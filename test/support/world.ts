@@ -404,9 +404,9 @@ export async function expectSound(
   const keyOf = (row: Row) => `${teamId}/${row.id}-${row.original_name}`;
   const withWaveform = rows.filter((row) => row.waveform_writing_since !== null);
   const keys = new Set([...rows.map(keyOf), ...withWaveform.map(({ id }) => `${teamId}/${id}/waveform`)]);
-  const partialParts = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
+  const chunkPrefixes = uploads.map((upload) => `${teamId}/${upload.file_id}.`);
   expect(
-    objects.filter(({ key }) => !keys.has(key) && !partialParts.some((prefix) => key.startsWith(prefix))),
+    objects.filter(({ key }) => !keys.has(key) && !chunkPrefixes.some((prefix) => key.startsWith(prefix))),
     "objects without a row",
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);

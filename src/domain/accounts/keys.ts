@@ -1,6 +1,6 @@
 import { and, eq, exists, inArray, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import {
   type BoundQuery,
   columnsFrom,
@@ -14,7 +14,7 @@ import {
 } from "../../platform/db.ts";
 import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
-import { newId, newToken, newUuid } from "../../platform/system.ts";
+import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
@@ -29,7 +29,6 @@ import {
   teamRead,
 } from "./authorization.ts";
 
-const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
 /** Far more than a team needs. Any secret key can create keys, so without a limit one could fill the database. */
@@ -135,16 +134,16 @@ export async function createKey(
 ): Promise<ApiKey> {
   const now = deps.system.now();
   if (actor.kind !== "operator" && teamId !== undefined) throw teamNotAllowed();
-  if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY_MILLISECONDS)) {
+  if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY)) {
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
-    throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message }] });
+    throw invalidField("expiresAt", message);
   }
   const fields = {
     name,
     isPublic,
     teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
     createdAt: now,
-    expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY_MILLISECONDS,
+    expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY,
   };
   const [key, row] = newHashedKey(deps, fields, actor.kind === "operator" ? null : actor.userId);
   const encryptedToken = encryptToken(deps, key, key.key);
@@ -278,7 +277,7 @@ function expiredKeyRemoval(isOfKind: SQL, keptDays: number) {
     return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
   });
   return async (deps: Deps, limit: number): Promise<number> => {
-    const expiredBefore = deps.system.now() - keptDays * DAY_MILLISECONDS;
+    const expiredBefore = deps.system.now() - keptDays * DAY;
     const [rows] = await write(deps, [query({ expiredBefore, limit })], { isIdempotent: true });
     return rows.length;
   };

@@ -3,12 +3,13 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
+import { HOUR } from "../../platform/system.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, keyExists, newLoginKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
-const LOGIN_LIFETIME_MILLISECONDS = 12 * 60 * 60 * 1000;
+const LOGIN_LIFETIME_MILLISECONDS = 12 * HOUR;
 
 export interface Login {
   teamId: string;

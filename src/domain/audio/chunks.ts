@@ -1,5 +1,5 @@
 import { walkFrames } from "./frames.ts";
-import type { Part, RangeSource, Reading } from "./range-source.ts";
+import type { RangeSource, Reading, Segment } from "./range-source.ts";
 import { be32, byte, join, latin1, le32, uint, uintLE } from "./range-source.ts";
 import { copyTexts, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
 import { UnreadableAudio } from "./work-budget.ts";
@@ -8,7 +8,7 @@ import { UnreadableAudio } from "./work-budget.ts";
 
 /** Yields the chunks of an IFF file. `toLength` reads their lengths. */
 function chunks(source: RangeSource, start: number, end: number, toLength: typeof uint) {
-  return source.parts(start, end, 8, (header) => {
+  return source.segments(start, end, 8, (header) => {
     const [name, bodyBytes] = [latin1(header, 0, 4), toLength(header, 4, 4)];
     return header.length < 8 ? null : { name, headerBytes: 8, bodyBytes, paddingBytes: bodyBytes % 2 };
   });
@@ -39,25 +39,25 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
-  let characterSet: Part | null = null;
+  let characterSet: Segment | null = null;
   const texts: ReadText[] = [];
-  for await (const part of chunks(source, start + 12, source.size, uintLE)) {
-    const { name, data, end } = part;
+  for await (const segment of chunks(source, start + 12, source.size, uintLE)) {
+    const { name, data, end } = segment;
     const copy = () => source.copy(data, Math.min(end - data, 64));
     if (name === "ds64") longDataBytes = uintLE(await source.upTo(data, 16), 8, 8);
     if (name === "fmt ") format ??= await copy();
     if (name === "CSET" && !characterSet) {
-      characterSet = part;
+      characterSet = segment;
       texts.push(async () => chunk(name, le32, await copy()));
     }
-    if (name === "LIST") texts.push(() => readInfoTexts(source, part, budget));
+    if (name === "LIST") texts.push(() => readInfoTexts(source, segment, budget));
     if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data, budget)));
     if (name !== "data" || sound) continue;
     let soundEnd = end - data === 0xffffffff && longDataBytes > 0 ? data + longDataBytes : end;
     const isUnfinished = end === data && !(await isChunk(source, data, uintLE));
     if (isUnfinished || soundEnd > source.size) soundEnd = source.size;
     sound = { start: data, end: soundEnd };
-    part.next = soundEnd + (soundEnd % 2);
+    segment.next = soundEnd + (soundEnd % 2);
   }
   if (!format || !sound) throw new UnreadableAudio("The file has no readable audio stream.");
   // The GUID of the sub-format begins with the actual code of an extensible format.
@@ -78,11 +78,11 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
 }
 
 /** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. */
-async function readInfoTexts(source: RangeSource, { data, end }: Part, budget: TextBudget): Promise<Uint8Array> {
+async function readInfoTexts(source: RangeSource, { data, end }: Segment, budget: TextBudget): Promise<Uint8Array> {
   const type = await source.copy(data, 4);
-  const parts = chunks(source, data + 4, end, uintLE);
-  const isText = (part: Part) => /^[\w ]{4}$/.test(part.name) && part.end > part.data;
-  const texts = latin1(type) === "INFO" ? await copyTexts(source, parts, budget, isText) : [];
+  const segments = chunks(source, data + 4, end, uintLE);
+  const isText = (segment: Segment) => /^[\w ]{4}$/.test(segment.name) && segment.end > segment.data;
+  const texts = latin1(type) === "INFO" ? await copyTexts(source, segments, budget, isText) : [];
   return texts.length === 0 ? new Uint8Array() : chunk("LIST", le32, join(type, ...texts));
 }
 
@@ -163,9 +163,9 @@ export async function readAsf(source: RangeSource, start: number, budget: TextBu
   const texts: ReadText[] = [];
   let wave: Uint8Array | null = null;
   let codec: string | null = null;
-  let codecList: Part | null = null;
+  let codecList: Segment | null = null;
   let properties: Uint8Array = new Uint8Array();
-  const objects = source.parts(start + 30, headerEnd, 24, (header) => {
+  const objects = source.segments(start + 30, headerEnd, 24, (header) => {
     const length = uintLE(header, 16, 8);
     return length < 24 ? null : { name: uintLE(header, 0, 4).toString(16), headerBytes: 24, bodyBytes: length - 24 };
   });
@@ -229,8 +229,12 @@ async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: 
 }
 
 /** Returns an Extended Content Description Object without pictures and other binary values. */
-async function readAsfTexts(source: RangeSource, { start, data, end }: Part, budget: TextBudget): Promise<Uint8Array> {
-  const items = source.parts(data + 2, end, MAX_ASF_NAME_BYTES, (header) => {
+async function readAsfTexts(
+  source: RangeSource,
+  { start, data, end }: Segment,
+  budget: TextBudget,
+): Promise<Uint8Array> {
+  const items = source.segments(data + 2, end, MAX_ASF_NAME_BYTES, (header) => {
     const nameBytes = uintLE(header, 0, 2);
     const isBytes = uintLE(header, 2 + nameBytes, 2) === 1;
     if (header.length < 6 + nameBytes) return null;

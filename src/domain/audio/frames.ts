@@ -152,7 +152,7 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   const firstEnd = start + 8 + uintLE(head, 4, 4);
   let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? 0;
   let channels = (flags & 4) === 0 ? 2 : 1;
-  const subBlocks = source.parts(start + 32, firstEnd, 4, (header) => {
+  const subBlocks = source.segments(start + 32, firstEnd, 4, (header) => {
     const isLong = byte(header, 0) >= 0x80;
     const bodyBytes = 2 * uintLE(header, 1, isLong ? 3 : 1);
     return { name: (byte(header, 0) & 0x3f).toString(16), headerBytes: isLong ? 4 : 2, bodyBytes };

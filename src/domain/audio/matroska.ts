@@ -53,7 +53,7 @@ function elements(source: RangeSource, start: number, end = source.size, max?: n
     size[0] = byte(size, 0) & (0xff >> sizeBytes);
     return { name, headerBytes, bodyBytes: uint(size), isEntered: CONTAINERS.includes(name) };
   };
-  return source.parts(start, end, 12, parse, max);
+  return source.segments(start, end, 12, parse, max);
 }
 
 /**
@@ -96,8 +96,8 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
     }
   }
   texts.push(async () => {
-    const parts = elements(source, tags.start, tags.end);
-    return makeElement(TAGS.all, ...(await copyTexts(source, parts, budget, ({ name }) => name === TAGS.tag)));
+    const segments = elements(source, tags.start, tags.end);
+    return makeElement(TAGS.all, ...(await copyTexts(source, segments, budget, ({ name }) => name === TAGS.tag)));
   });
   if (tracks.some(({ type }) => type === VIDEO_TRACK)) return null;
   const track = tracks.find(({ type }) => type === AUDIO_TRACK);
@@ -116,8 +116,8 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
 }
 
 /** Makes an element with a length of eight bytes, for the parser. */
-function makeElement(id: string, ...parts: Uint8Array[]): Uint8Array {
-  const body = join(...parts);
+function makeElement(id: string, ...contents: Uint8Array[]): Uint8Array {
+  const body = join(...contents);
   return join(be32(Number.parseInt(id, 16)), be32(0x01000000), be32(body.length), body);
 }
 

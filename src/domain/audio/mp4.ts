@@ -1,6 +1,6 @@
 import { isAac, readDecoderConfig } from "./decoder-config.ts";
 import { frameAt } from "./frames.ts";
-import type { Part, RangeSource, Reading } from "./range-source.ts";
+import type { RangeSource, Reading, Segment } from "./range-source.ts";
 import { be32, byte, join, latin1, uint } from "./range-source.ts";
 import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
 import { UnreadableAudio } from "./work-budget.ts";
@@ -33,7 +33,7 @@ function boxes(source: RangeSource, position: number, end: number, isFlat = true
     if (name === "meta" && latin1(header, 12, 4) !== "hdlr") headerBytes += 4;
     return { name, headerBytes, bodyBytes: length - headerBytes, isEntered: isFlat && CONTAINERS.has(name) };
   };
-  return source.parts(position, end, 16, parse, max);
+  return source.segments(position, end, 16, parse, max);
 }
 
 class Track {
@@ -66,7 +66,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const media = { soundBytes: 0, statedBytes: 0 };
   let brands: string[] = [];
   let movieTicksPerSecond = 0;
-  let fragment: Part | null = null;
+  let fragment: Segment | null = null;
   for await (const box of boxes(source, start, source.size)) {
     const { name, data, end } = box;
     const body = (max: number) => source.copy(data, Math.min(max, end - data));
@@ -121,7 +121,7 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
 }
 
 /** Reads a box that describes the track it belongs to. */
-async function readTrackBox(source: RangeSource, track: Track, { name, data, end }: Part): Promise<void> {
+async function readTrackBox(source: RangeSource, track: Track, { name, data, end }: Segment): Promise<void> {
   const body = (max: number) => source.copy(data, Math.min(max, end - data));
   if (name === "tkhd") track.id = fieldBehindTimes(await body(32));
   if (name === "mdhd") track.ticksPerSecond = fieldBehindTimes(await body(32));
@@ -139,8 +139,8 @@ async function readTrackBox(source: RangeSource, track: Track, { name, data, end
 }
 
 /** Makes a box for the parser. */
-function makeBox(name: string, ...parts: (Uint8Array | string)[]): Uint8Array {
-  const body = join(...parts);
+function makeBox(name: string, ...contents: (Uint8Array | string)[]): Uint8Array {
+  const body = join(...contents);
   return join(be32(body.length + 8), name, body);
 }
 
@@ -170,13 +170,17 @@ function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTic
 }
 
 /** Returns the items of an `ilst` box whose values are text or numbers. */
-async function readItems(source: RangeSource, { data, end: listEnd }: Part, budget: TextBudget): Promise<Uint8Array> {
+async function readItems(
+  source: RangeSource,
+  { data, end: listEnd }: Segment,
+  budget: TextBudget,
+): Promise<Uint8Array> {
   const items = boxes(source, data, listEnd, false);
   return join(...(await copyTexts(source, items, budget, ({ name, end }) => name !== "covr" && end <= listEnd)));
 }
 
 /** Returns the ticks of the track from the first fragment to the end of the last sample that exists. */
-async function measureFragments(source: RangeSource, first: Part, track: Track): Promise<number | null> {
+async function measureFragments(source: RangeSource, first: Segment, track: Track): Promise<number | null> {
   const from = await readFragment(source, first.start, track);
   const last = await source.findLast("moof", first.start, (mark) => readFragment(source, mark - 4, track));
   return from && last && last.end - from.start;

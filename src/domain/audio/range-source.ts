@@ -21,7 +21,7 @@ export interface Reading {
 }
 
 /** A chunk, box, element, frame, or item: most formats are sequences of these. */
-export interface Part {
+export interface Segment {
   name: string;
   start: number;
   /** The end of the header. */
@@ -31,17 +31,17 @@ export interface Part {
   next: number;
 }
 
-/** The parsed header of a part. */
-interface PartHeader {
+/** The parsed header of a segment. */
+interface SegmentHeader {
   name: string;
   headerBytes: number;
   bodyBytes: number;
   paddingBytes?: number;
-  /** Whether the walk continues inside this part, behind its header. */
+  /** Whether the walk continues inside this segment, behind its header. */
   isEntered?: boolean;
 }
 
-export type ParseHeader = (header: Uint8Array, at: number) => PartHeader | null;
+export type ParseHeader = (header: Uint8Array, at: number) => SegmentHeader | null;
 
 /** The size of a first or a random read: up to about here, one R2 request always costs the same. */
 export const MIN_WINDOW_BYTES = 64 * 1024;
@@ -58,8 +58,8 @@ const MAX_READS = 400;
 const MAX_TAIL_BYTES = 8 * 1024 * 1024;
 /** A marker of a few bytes also occurs in sound by chance. At most this many occurrences are tried. */
 const MAX_MARKS = 64;
-/** The parts of one walk. Well-formed headers and tags have a few hundred. */
-export const MAX_PARTS = 2000;
+/** The segments of one walk. Well-formed headers and tags have a few hundred. */
+export const MAX_SEGMENTS = 2000;
 /** Work units for one call of `upTo`, with the parsing of a small header that usually follows. */
 const STEP_WORK = 1500;
 
@@ -117,17 +117,17 @@ export class RangeSource {
     return (await this.upTo(start, length)).slice();
   }
 
-  /** Yields the parts from `start` on, each with a header of at most `headerBytes`, until `parse` returns null. */
-  async *parts(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_PARTS) {
+  /** Yields the segments from `start` on, each with a header of at most `headerBytes`, until `parse` returns null. */
+  async *segments(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_SEGMENTS) {
     for (let at = start, n = 0; at < end && n < max; n++) {
       const header = parse(await this.upTo(at, headerBytes), at);
       if (!header) return;
       const data = at + header.headerBytes;
-      const partEnd = data + header.bodyBytes;
-      const next = header.isEntered ? data : partEnd + (header.paddingBytes ?? 0);
-      const part: Part = { name: header.name, start: at, data, end: partEnd, next };
-      yield part;
-      at = part.next;
+      const segmentEnd = data + header.bodyBytes;
+      const next = header.isEntered ? data : segmentEnd + (header.paddingBytes ?? 0);
+      const segment: Segment = { name: header.name, start: at, data, end: segmentEnd, next };
+      yield segment;
+      at = segment.next;
     }
   }
 
@@ -193,9 +193,11 @@ export function latin1(bytes: Uint8Array, at = 0, length = bytes.length): string
   return new TextDecoder("latin1").decode(bytes.subarray(at, at + length));
 }
 
-/** Concatenates the parts. A string becomes one byte per character (Latin-1). */
-export function join(...parts: (Uint8Array | string)[]): Uint8Array {
-  const arrays = parts.map((part) => (typeof part === "string" ? Uint8Array.from(part, (c) => c.charCodeAt(0)) : part));
+/** Concatenates the values. A string becomes one byte per character (Latin-1). */
+export function join(...values: (Uint8Array | string)[]): Uint8Array {
+  const arrays = values.map((value) =>
+    typeof value === "string" ? Uint8Array.from(value, (c) => c.charCodeAt(0)) : value,
+  );
   const all = new Uint8Array(arrays.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const array of arrays) {

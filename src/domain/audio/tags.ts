@@ -1,5 +1,5 @@
-import type { Part } from "./range-source.ts";
-import { be32, byte, join, latin1, le32, MAX_PARTS, RangeSource, uint, uintLE } from "./range-source.ts";
+import type { Segment } from "./range-source.ts";
+import { be32, byte, join, latin1, le32, MAX_SEGMENTS, RangeSource, uint, uintLE } from "./range-source.ts";
 
 /*
  * Tags reduced to their texts. The parser's time and memory grow with everything that a tag contains, in places
@@ -46,19 +46,19 @@ export class TextBudget {
   }
 }
 
-/** Copies the parts that are texts, within the budget. */
+/** Copies the segments that are texts, within the budget. */
 export async function copyTexts(
   source: RangeSource,
-  parts: AsyncIterable<Part>,
+  segments: AsyncIterable<Segment>,
   budget: TextBudget,
-  isText: (part: Part) => boolean,
+  isText: (segment: Segment) => boolean,
 ): Promise<Uint8Array[]> {
   const texts: Uint8Array[] = [];
-  for await (const part of parts) {
-    if (!isText(part) || !budget.admits(part.end - part.start)) continue;
-    const text = await source.copy(part.start, part.end - part.start);
-    // The padding behind the last part may be missing.
-    if (text.length === part.end - part.start) texts.push(join(text, new Uint8Array(part.next - part.end)));
+  for await (const segment of segments) {
+    if (!isText(segment) || !budget.admits(segment.end - segment.start)) continue;
+    const text = await source.copy(segment.start, segment.end - segment.start);
+    // The padding behind the last segment may be missing.
+    if (text.length === segment.end - segment.start) texts.push(join(text, new Uint8Array(segment.next - segment.end)));
   }
   return texts;
 }
@@ -111,7 +111,7 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
   const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
   const framesAt = tagAt + 10 + (version > 2 && (flags & 0x40) !== 0 ? extended : 0);
   const [nameBytes, headerBytes] = version === 2 ? [3, 6] : [4, 10];
-  const frames = file.parts(framesAt, tagAt + length - headerBytes, headerBytes, (header) => {
+  const frames = file.segments(framesAt, tagAt + length - headerBytes, headerBytes, (header) => {
     const name = latin1(header, 0, nameBytes);
     const size = header.subarray(nameBytes, 2 * nameBytes);
     // Some programs write version 4 with the lengths of version 3.
@@ -120,7 +120,7 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
     if (!/^[A-Z0-9]{3,4}$/.test(name)) return null;
     return { name: isCompressedOrEncrypted ? "" : name, headerBytes, bodyBytes };
   });
-  const isText = ({ name, data, end }: Part) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
+  const isText = ({ name, data, end }: Segment) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
   const texts = await copyTexts(file, frames, budget, isText);
   if (texts.length === 0) return new Uint8Array();
   if (version === 4) for (const frame of texts) frame.set(toSynchsafe(frame.length - headerBytes), nameBytes);
@@ -147,7 +147,7 @@ export async function findTrailingTags(source: RangeSource, budget: TextBudget) 
 
 /** Returns the text items between `start` and `end` as an APEv2 tag; empty if there are none. */
 async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
-  const items = source.parts(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
+  const items = source.segments(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
     const keyBytes = header.subarray(8).indexOf(0) + 1;
     const name = ((byte(header, 4) >> 1) & 3) === 0 ? "text" : "";
     return keyBytes === 0 ? null : { name, headerBytes: 8 + keyBytes, bodyBytes: uintLE(header, 0, 4) };
@@ -171,7 +171,7 @@ export async function readVorbisComments(take: TakeBytes, budget: TextBudget): P
   const vendor = (await take(uintLE(await take(4), 0, 4))).slice(0, MAX_VENDOR_BYTES);
   const count = uintLE(await take(4), 0, 4);
   const comments: Uint8Array[] = [];
-  for (let n = 0; n < Math.min(count, MAX_PARTS); n++) {
+  for (let n = 0; n < Math.min(count, MAX_SEGMENTS); n++) {
     const head = await take(4);
     const length = uintLE(head, 0, 4);
     const text = await take(length);

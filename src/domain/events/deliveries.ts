@@ -62,14 +62,14 @@ const pendingSeqs = (param: Param<WebhookKey>) =>
 
 /** Ends pending deliveries of a disabled webhook as `failed`. `attempt` is JSON, and contains the reason. */
 const failPending = preparedQuery((db, param: Param<WebhookKey & { attempt: string }>) => {
-  const kept = sql`iif(json_array_length(attempts) < ${KEPT_ATTEMPTS}, attempts, json_remove(attempts, '$[0]'))`;
+  const kept = sql`iif(json_array_length(attempt_log) < ${KEPT_ATTEMPTS}, attempt_log, json_remove(attempt_log, '$[0]'))`;
   const isDisabled = db
     .select({ id: webhooks.id })
     .from(webhooks)
     .where(and(isWebhook(param), eq(webhooks.status, "disabled")));
   return db
     .update(deliveries)
-    .set({ status: "failed", dueAt: null, attempts: sql`json_insert(${kept}, '$[#]', json(${param("attempt")}))` })
+    .set({ status: "failed", dueAt: null, attemptLog: sql`json_insert(${kept}, '$[#]', json(${param("attempt")}))` })
     .where(sql`${pendingSeqs(param)} and exists ${isDisabled}`)
     .returning({ seq: deliveries.seq });
 });

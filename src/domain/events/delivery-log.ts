@@ -39,13 +39,13 @@ const deliveryId = ({ webhookId, seq }: Pick<DeliveryRow, "webhookId" | "seq">) 
 
 /** `resumeAt` is the end of the webhook's pause, `failureBody` the response body of the latest attempt. */
 function toDelivery(row: DeliveryRow, resumeAt: number | null, failureBody: string | null): Delivery {
-  const { teamId, seq, type, status, attempts, dueAt } = row;
+  const { teamId, seq, type, status, attemptLog, dueAt } = row;
   return {
     id: deliveryId(row),
     eventId: eventId(teamId, seq),
     type,
     status,
-    attempts: parseAttempts(attempts, failureBody),
+    attempts: parseAttempts(attemptLog, failureBody),
     nextAttemptAt: dueAt && Math.max(dueAt, resumeAt ?? 0),
   };
 }
@@ -95,7 +95,7 @@ const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
     .update(deliveries)
     .set({
       status: "pending",
-      tries: sql`case ${deliveries.status} when 'pending' then ${deliveries.tries} else ${MAX_DELIVERY_ATTEMPTS - 1} end`,
+      attemptCount: sql`case ${deliveries.status} when 'pending' then ${deliveries.attemptCount} else ${MAX_DELIVERY_ATTEMPTS - 1} end`,
       dueAt: sql`${param("now")}`,
     })
     .where(
@@ -160,7 +160,7 @@ const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
     )
     .onConflictDoUpdate({
       target: [deliveries.webhookId, deliveries.seq],
-      set: { status: "pending", tries: 0, dueAt: sql`excluded.due_at` },
+      set: { status: "pending", attemptCount: 0, dueAt: sql`excluded.due_at` },
       setWhere: sql`${deliveries.status} <> 'pending'`,
     })
     .returning({ seq: deliveries.seq });

@@ -1,6 +1,6 @@
 import { and, asc, desc, eq, gt, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import type { Db, Param } from "../../platform/db.ts";
 import { events } from "../../platform/event-schema.ts";
 import { authorizeRead, type Credential, refuseNamedTeam, teamRead } from "../accounts/authorization.ts";
@@ -97,5 +97,5 @@ export async function fetchEvent(
 async function checkNamedTeam(deps: Deps, credential: Credential, teamId: string | undefined): Promise<void> {
   await refuseNamedTeam(deps, credential, teamId);
   if (credential.tokenHash !== null || teamId !== undefined) return;
-  throw new AppError("invalid_input", { errors: [{ path: "teamId", message: "Required for the operator." }] });
+  throw invalidField("teamId", "Required for the operator.");
 }

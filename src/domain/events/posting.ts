@@ -1,5 +1,5 @@
 import type { Deps } from "../../deps.ts";
-import { newId } from "../../platform/system.ts";
+import { DAY, newId, SECOND } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Attempt, unsent } from "./attempts.ts";
 import type { WebhookRow } from "./deliveries.ts";
@@ -8,9 +8,8 @@ import { currentSecrets, messageHeaders } from "./signing.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 import { findWebhook } from "./webhooks.ts";
 
-const SECOND = 1000;
 /** A longer `Retry-After` is clamped to this, the longest wait between two attempts. */
-const MAX_RETRY_AFTER_MILLISECONDS = 24 * 60 * 60 * SECOND;
+const MAX_RETRY_AFTER_MILLISECONDS = DAY;
 
 /** Parses seconds or a date (RFC 9110, section 10.2.3). @returns 0 if the value is neither */
 function retryAfterMilliseconds(value: string | null, now: number): number {

@@ -2,6 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/event-schema.ts";
+import { DAY } from "../../platform/system.ts";
 import { ABOVE_ALL } from "./events.ts";
 
 /*
@@ -19,7 +20,6 @@ const PURGED_ROWS = 1000;
 const OWNERS_PER_DELETE = 100;
 /** Owners that one query checks, by one lookup in the key for each. */
 export const OWNERS_PER_CHECK = 1000;
-const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 
 type PurgeValues = { endSeq: number; maxEvents: number };
 type CheckValues = PurgeValues & { after: string };
@@ -77,7 +77,7 @@ export interface Batch {
 /** The purge of one run. Each call takes one batch of at most two queries. */
 function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batch> {
   const { eventDays, maxTeamEvents: maxEvents } = deps.settings;
-  const values = { endSeq: (deps.system.now() - eventDays * DAY_MILLISECONDS) * 1000, maxEvents };
+  const values = { endSeq: (deps.system.now() - eventDays * DAY) * 1000, maxEvents };
   let after = "";
   let owners: string[] = [];
   let isLastPage = false;

@@ -1,15 +1,10 @@
-import type { System } from "../../platform/system.ts";
+import { DAY, HOUR, MINUTE, SECOND, type System } from "../../platform/system.ts";
 import { addAttempt } from "./attempts.ts";
 import type { DeliveryRow, WebhookRow } from "./deliveries.ts";
 import type { PostResult } from "./posting.ts";
 import type { DisabledReason } from "./webhooks.ts";
 
 /* Decides what follows from a round of attempts, for its deliveries and for their webhook. Pure functions, without I/O. */
-
-const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
 
 /** Waits between attempts, as Standard Webhooks suggests: 75 hours in total. */
 const WAITS_MILLISECONDS = [
@@ -26,8 +21,8 @@ const FIRST_PAUSE_MILLISECONDS = 5 * MINUTE;
 const MAX_PAUSE_MILLISECONDS = HOUR;
 const MAX_FAILING_MILLISECONDS = 5 * DAY;
 
-/** The new values of a delivery. Unless the attempt succeeded, they are stored only if the row still has `before` tries. */
-export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attempts" | "tries" | "dueAt"> {
+/** The new values of a delivery. Unless the attempt succeeded, they are stored only if the row still has `before` attempts. */
+export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attemptLog" | "attemptCount" | "dueAt"> {
   before: number;
 }
 
@@ -45,18 +40,18 @@ function random(system: System): number {
 
 /** @param isLast ends the delivery even if its schedule allows more attempts */
 export function outcomeOf(system: System, delivery: DeliveryRow, result: PostResult, isLast: boolean): Outcome {
-  const { seq, tries } = delivery;
+  const { seq, attemptLog, attemptCount } = delivery;
   const { attempt, isSuccess, retryAfterMilliseconds } = result;
-  const wait = WAITS_MILLISECONDS[tries];
+  const wait = WAITS_MILLISECONDS[attemptCount];
   const isEnded = isSuccess || isLast || wait === undefined;
   const jittered = (wait ?? 0) * (1 - JITTER + 2 * JITTER * random(system));
   const delay = Math.ceil(Math.max(jittered, retryAfterMilliseconds));
   return {
     seq,
-    before: tries,
-    tries: tries + 1,
+    before: attemptCount,
+    attemptCount: attemptCount + 1,
     status: isSuccess ? "succeeded" : isEnded ? "failed" : "pending",
-    attempts: addAttempt(delivery.attempts, attempt),
+    attemptLog: addAttempt(attemptLog, attempt),
     dueAt: isEnded ? null : system.now() + delay,
   };
 }

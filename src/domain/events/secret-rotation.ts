@@ -3,6 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
+import { DAY } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { isWebhook, type WebhookKey, webhookByKey } from "./deliveries.ts";
 import { writeWithEvent } from "./events.ts";
@@ -10,7 +11,7 @@ import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 import { findWebhook, toWebhook, type Webhook, webhookEvent } from "./webhooks.ts";
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
-export const OLD_SECRET_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const OLD_SECRET_MILLISECONDS = DAY;
 
 type RotationValues = WebhookKey & {
   encryptedSecret: string;

@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { columnsFrom, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
 import type { JobOutcome, WebhookJob } from "../../platform/jobs.ts";
-import { newId } from "../../platform/system.ts";
+import { MINUTE, newId, SECOND } from "../../platform/system.ts";
 import { addFailureBodies, unsent } from "./attempts.ts";
 import {
   type DeliveryRow,
@@ -44,9 +44,6 @@ import { type Health, healthAfter, MAX_FAILURES, type Outcome, outcomeOf } from 
  *   died before step 3        the lease expires; deliveries that were sent are sent again, with the same `webhook-id`
  *   died before step 4        the lease is released; the remaining deliveries stay due
  */
-
-const SECOND = 1000;
-const MINUTE = 60 * SECOND;
 
 /** Longer than a round: an attempt takes up to 15 s, and D1's retries a few more. A longer round may send events twice. */
 export const LEASE_MILLISECONDS = 30 * SECOND;
@@ -103,13 +100,13 @@ const claimedDeliveries = preparedQuery((db, param: Param<Claim>) =>
  */
 const storeOutcomes = preparedQuery((db, param: Param<WebhookKey & { outcomes: string }>) => {
   const read = (name: keyof Outcome) => sql`(json_each.value ->> ${name})`;
-  const isUnchanged = sql`${deliveries.status} = 'pending' and ${deliveries.tries} = ${read("before")}`;
+  const isUnchanged = sql`${deliveries.status} = 'pending' and ${deliveries.attemptCount} = ${read("before")}`;
   return db
     .update(deliveries)
     .set({
       status: read("status"),
-      attempts: read("attempts"),
-      tries: read("tries"),
+      attemptLog: read("attemptLog"),
+      attemptCount: read("attemptCount"),
       dueAt: read("dueAt"),
     })
     .from(sql`json_each(${param("outcomes")})`)
@@ -233,17 +230,19 @@ async function settle(
   };
   const store = storeOutcomes({ teamId, id, outcomes: JSON.stringify(outcomes) });
   const finish = [releaseWebhook(release), webhookByKey(lease), nextDue(lease)] as const;
-  if (reason === null) {
-    const [, , [released], [next]] = await write(deps, [store, ...finish], { isIdempotent: true });
-    await continueLater(deps, released, next?.dueAt ?? null, rest > 0);
-    return posted.some(({ isSuccess }) => isSuccess) ? "succeeded" : "failed";
-  }
-  const disable = disableWebhook({ ...lease, version, disabledReason: reason, updatedAt: now });
-  const event = newEvent(deps, "webhook.disabled", SYSTEM, { teamId, id, version: version + 1 }, { reason });
-  const queries = [disable, store, endPending(webhook, now), ...finish] as const;
-  const [, , , , [released], [next]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const disableAndFinish = (disabledReason: string) => {
+    const disable = disableWebhook({ ...lease, version, disabledReason, updatedAt: now });
+    const event = newEvent(deps, "webhook.disabled", SYSTEM, { teamId, id, version: version + 1 }, { reason });
+    const queries = [disable, store, endPending(webhook, now), ...finish] as const;
+    return writeWithEvent(deps, event, queries, { isIdempotent: true });
+  };
+  const rows = await (reason === null
+    ? write(deps, [store, ...finish], { isIdempotent: true })
+    : disableAndFinish(reason));
+  const [, [released], [next]] = rows.slice(-finish.length) as unknown as RowsOf<typeof finish>;
   await continueLater(deps, released, next?.dueAt ?? null, rest > 0);
-  return `webhook_disabled_${reason}`;
+  if (reason !== null) return `webhook_disabled_${reason}`;
+  return posted.some(({ isSuccess }) => isSuccess) ? "succeeded" : "failed";
 }
 
 /** Sends the message of the next round, unless another round has the lease and will send it. */

@@ -2,13 +2,13 @@ import { and, eq, isNotNull, max, min, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Param, preparedQuery, type RowsOf, read, write } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
+import { MINUTE } from "../../platform/system.ts";
 
 /*
  * Part of the recovery job: sends a message for each webhook with overdue deliveries, because a message was lost, a consumer
  * died, or the wait was too long for a message.
  */
 
-const MINUTE = 60 * 1000;
 /** Messages get this time to arrive before they are sent again. */
 const GRACE_MILLISECONDS = 2 * MINUTE;
 /** Wait between two messages for a webhook. The first may still be in a long queue, which a second would lengthen. */

@@ -1,6 +1,6 @@
 import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import { newId } from "../../platform/system.ts";
@@ -64,7 +64,7 @@ export function toWebhook(row: WebhookRow): Webhook {
 function normalizeUrl(deps: Deps, text: string): string {
   const validated = validateWebhookUrl(text, deps.settings.isInsecureWebhookAllowed);
   if ("url" in validated) return validated.url;
-  throw new AppError("invalid_input", { errors: [{ path: "url", message: validated.problem }] });
+  throw invalidField("url", validated.problem);
 }
 
 const versionOf = (param: Param<EventValues>): SQL => sql`(select ${webhooks.version} from ${webhooks}

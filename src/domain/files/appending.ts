@@ -6,7 +6,7 @@ import type { Chunk, PartSpec } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Initiator } from "../events/events.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
-import { objectKey, partialPrefix } from "./names.ts";
+import { chunkPrefix, objectKey } from "./names.ts";
 import {
   deleteParts,
   fileOf,
@@ -37,6 +37,8 @@ export interface AppendInput {
   bytes: AsyncIterable<Uint8Array>;
   /** Null if the client did not announce it. */
   sizeBytes: number | null;
+  /** Called with what `bytes` threw. */
+  onInterrupted?(cause: unknown): void;
 }
 
 export const bodyTooLarge = (sizeBytes: number) =>
@@ -107,7 +109,7 @@ export class Appender {
       maxBytes: this.#bodyEnd - this.#partStart,
       newKey: () => {
         this.#keys += 1;
-        return `${partialPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
+        return `${chunkPrefix(fileOf(this.#row))}${number}.${epoch}.${this.#keys}`;
       },
       chunks: chunksOf(this.#row),
     };
@@ -142,6 +144,7 @@ export class Appender {
     for (let end = this.#row.offsetBytes; ; ) {
       const next = chunks.next().catch((cause) => {
         this.#deps.log("info", "upload_interrupted", { fileId, cause });
+        this.#input.onInterrupted?.(cause);
         return { done: true, value: undefined } as const;
       });
       if (!(await this.#awaitBytes(next))) return;
@@ -194,20 +197,20 @@ export class Appender {
     return assembleAndCommit(this.#deps, this.#actor, this.#row);
   }
 
-  /** Saves the partial part, for this request or another one to continue. */
+  /** Saves the bytes after the last full part, for this request or another one to continue. */
   async #saveTail({ isWriting }: { isWriting: boolean }): Promise<void> {
     const { part } = this.#writer;
     const before = chunksOf(this.#row);
     const offsetBytes = this.#end;
     await part.save();
-    await this.#save({ offsetBytes, partialPart: JSON.stringify(part.chunks), isWriting });
+    await this.#save({ offsetBytes, chunks: JSON.stringify(part.chunks), isWriting });
     this.#deleteChunks(without(before, part.chunks));
   }
 
   #savePart(part: StoredPart): Promise<void> {
     const offsetBytes = this.#end;
     this.#checksBeforeSave = STALL_CHECKS;
-    return this.#save({ offsetBytes, partialPart: null, isWriting: offsetBytes < this.#bodyEnd }, part);
+    return this.#save({ offsetBytes, chunks: null, isWriting: offsetBytes < this.#bodyEnd }, part);
   }
 
   /** @throws `offset_mismatch` if a newer request has fenced this one off, or the upload was deleted */
@@ -222,7 +225,7 @@ export class Appender {
       ...progress.type,
     };
     row.dueAt = dueTime(row, this.#deps.system.now());
-    const hasLeftovers = Number(row.partialPart !== null || this.#writer.part.isSpilled);
+    const hasLeftovers = Number(row.chunks !== null || this.#writer.part.isSpilled);
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting), hasLeftovers };
     const partQueries = part ? [savePart({ ...values, ...part })] : [];
     const queries = [saveResumable(values), savedState(values), ...partQueries] as const;
@@ -257,7 +260,7 @@ export class Appender {
   }
 }
 
-const chunksOf = ({ partialPart }: Pick<ResumableRow, "partialPart">): Chunk[] => JSON.parse(partialPart ?? "[]");
+const chunksOf = ({ chunks }: Pick<ResumableRow, "chunks">): Chunk[] => JSON.parse(chunks ?? "[]");
 
 const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));

@@ -3,6 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed, uploads } from "../../platform/schema.ts";
+import { MINUTE } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
@@ -20,8 +21,8 @@ import { endResumable, eraseResumable } from "./resumable-rows.ts";
  */
 
 /** How long a state can last before the recovery job continues. */
-export const MAX_PENDING_MILLISECONDS = 2 * 60 * 1000;
-export const MAX_DELETING_MILLISECONDS = 60 * 1000;
+export const MAX_PENDING_MILLISECONDS = 2 * MINUTE;
+export const MAX_DELETING_MILLISECONDS = MINUTE;
 
 /** Why a file failed. `inspection_failed` is a bug in a parser of ours. */
 export const FAILURE_CODES = [
@@ -35,6 +36,9 @@ export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** The states in which a file exists for its team. */
 export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
+
+/** Hides a file for good. When it is due, the recovery job deletes its bytes and its row. */
+export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotencyKey: null, dueAt });
 
 export type FileRow = typeof files.$inferSelect;
 
@@ -164,9 +168,7 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
   return db
     .update(files)
     .set({
-      status: "deleting",
-      idempotencyKey: null,
-      dueAt: sql`case when ${isUnstored} and not ${isResumable} then ${files.dueAt} else ${param("dueAt")} end`,
+      ...hidden(sql`case when ${isUnstored} and not ${isResumable} then ${files.dueAt} else ${param("dueAt")} end`),
       reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })

@@ -4,6 +4,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
+import { DAY, MINUTE } from "../../platform/system.ts";
 import { LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
@@ -12,11 +13,11 @@ import { type FileKey, isFile } from "./names.ts";
  * they arrive at once.
  */
 
-export const IDEMPOTENCY_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const IDEMPOTENCY_MILLISECONDS = DAY;
 /** How often an upload with an idempotency key records its progress. */
-const PROGRESS_MILLISECONDS = 60 * 1000;
+const PROGRESS_MILLISECONDS = MINUTE;
 /** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
-const MAX_IDLE_MILLISECONDS = 10 * 60 * 1000;
+const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
 /** A repetition polls the first upload once a second. Ten seconds cover most duplicates sent at the same time. */
 const MAX_REPLAY_POLLS = 10;
 

@@ -1,6 +1,6 @@
 import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
 import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
 import { files, isListed, links } from "../../platform/schema.ts";
@@ -9,6 +9,7 @@ import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { cleanName, type Named, objectKey } from "./names.ts";
+import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
 
 /*
  * Download links that the Worker serves. A link belongs to one file and can be revoked. Its URL contains a secret of which
@@ -21,9 +22,6 @@ import { cleanName, type Named, objectKey } from "./names.ts";
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
-const SECRET_BYTES = 16;
-/** `{link id}.{secret}` */
-const LINK = /^([0-9a-f]{24})\.([0-9a-f]{32})$/;
 /** `{team id}.{file id}.{expiry in seconds}.{signature}` */
 const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11}))\.([\w-]{43})$/;
 /** Expired links deleted by one statement of the recovery job. */
@@ -105,9 +103,9 @@ export async function createLink(
 ): Promise<OpenableLink & { link: Link }> {
   const now = deps.system.now();
   if (expiresAt !== null && expiresAt <= now) {
-    throw new AppError("invalid_input", { errors: [{ path: "expiresAt", message: "Must be in the future." }] });
+    throw invalidField("expiresAt", "Must be in the future.");
   }
-  const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
+  const secret = newSecret(deps.system);
   const row: LinkRow = {
     id: newId(deps.system),
     teamId,
@@ -124,7 +122,7 @@ export async function createLink(
   const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
   if (!file) throw new AppError("not_found");
   if (created.length === 0) throw new AppError("too_many_links");
-  return { link: linkOf(row), token: `${row.id}.${secret}`, fileName: row.name ?? file.originalName };
+  return { link: linkOf(row), token: renderSecretUrl({ id: row.id, secret }), fileName: row.name ?? file.originalName };
 }
 
 /** Creates a signed link of a file. */
@@ -187,7 +185,7 @@ const SERVED_COLUMNS = {
   sha256: files.sha256,
   mimeType: files.mimeType,
 };
-type OpenValues = { id: string; secretHash: string; now: number };
+type OpenValues = SecretUrlValues & { now: number };
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
     .select({ link: { name: links.name, disposition: links.disposition }, file: SERVED_COLUMNS })
@@ -212,8 +210,8 @@ const fileOfSignedLink = preparedQuery((db, param: Param<FileOfLink>) =>
 /** Returns the query that finds the file of a link; null if the token can't be valid. */
 function fileByToken(deps: Deps, token: string) {
   const now = deps.system.now();
-  const [, id, secret] = LINK.exec(token) ?? [];
-  if (id && secret) return fileOfLink({ id, secretHash: fingerprint(secret), now });
+  const url = parseSecretUrl(token);
+  if (url) return fileOfLink({ ...secretUrlValues(url), now });
   const [, text = "", teamId = "", fileId = "", expiresAtSeconds, signature = ""] = SIGNED_LINK.exec(token) ?? [];
   const isValid = Number(expiresAtSeconds) * 1000 > now && deps.secrets.isSigned(text, signature);
   return isValid ? fileOfSignedLink({ teamId, fileId }) : null;

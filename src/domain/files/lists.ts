@@ -73,7 +73,7 @@ function indexFor({ name, status, fileType }: FileFilters): Index {
 const SOURCES: Record<Index, { from: SQL; where: SQL | undefined }> = {
   key: { from: sql`${files}`, where: isListed },
   failed: { from: sql`${files} indexed by files_failed`, where: isFailed },
-  unprocessed: { from: sql`${files} indexed by files_on_the_way`, where: isUnprocessed },
+  unprocessed: { from: sql`${files} indexed by files_unprocessed`, where: isUnprocessed },
   fileType: { from: sql`${files} indexed by files_type`, where: and(isListed, isNotAudio) },
   name: { from: sql`${files} indexed by files_name`, where: isListed },
 };

@@ -52,21 +52,21 @@ export const storedName = ({ id, originalName }: Omit<Named, "teamId">): string 
 /** The key of a file's bytes in R2. It contains the id, so no two files share a key. */
 export const objectKey = (file: Named): string => `${file.teamId}/${storedName(file)}`;
 
-/** The key of a file's waveform in R2. No name of a file and no partial part has such a key. */
+/** The key of a file's waveform in R2. No name of a file and no chunk has such a key. */
 export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
 
 /** The keys of all objects that a stored file can have. */
 export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
 
-/** The prefix of all objects that hold bytes of a file while it is received. No other key starts with it. */
-export const partialPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
+/** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
+export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
 
 /**
  * Returns the keys of all objects that a file can have. While a form upload is received, each part that exceeded the memory
- * budget has its own object. The objects of a resumable upload have other keys, which begin with `partialPrefix`.
+ * budget has its own object. The objects of a resumable upload have other keys, which begin with `chunkPrefix`.
  */
 export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
   if (file.sizeBytes !== null) return storedKeys(file);
   const parts = Math.ceil(file.reservedBytes / PART_BYTES);
-  return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${partialPrefix(file)}${i + 1}`)];
+  return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${chunkPrefix(file)}${i + 1}`)];
 }

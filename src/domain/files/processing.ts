@@ -5,6 +5,7 @@ import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { type BoundQuery, columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files } from "../../platform/schema.ts";
+import { MINUTE } from "../../platform/system.ts";
 import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { UnreadableAudio } from "../audio/work-budget.ts";
@@ -15,11 +16,11 @@ import { uploadState } from "./idempotency.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
-export const LEASE_MILLISECONDS = 5 * 60 * 1000;
+export const LEASE_MILLISECONDS = 5 * MINUTE;
 /** The lease for a step of unknown length. No consumer runs longer (Cloudflare's limit). */
-const INVOCATION_MILLISECONDS = 15 * 60 * 1000;
+const INVOCATION_MILLISECONDS = 15 * MINUTE;
 /** How often a long step renews its lease. */
-const RENEWAL_MILLISECONDS = 60 * 1000;
+const RENEWAL_MILLISECONDS = MINUTE;
 /** A message is delivered at most 11 times, so this limit is reached only if consumers keep dying on the file. */
 export const MAX_CLAIMS = 20;
 

@@ -2,21 +2,23 @@ import { and, asc, eq, exists, getTableColumns, gt, lt, notExists, sql } from "d
 import type { Deps } from "../../deps.ts";
 import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
+import { DAY, HOUR, MINUTE } from "../../platform/system.ts";
 import { teamRead } from "../accounts/authorization.ts";
-import { isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
+import { chunkPrefix, isFileOfUpload, objectKey } from "./names.ts";
+import type { SecretUrlValues } from "./secret-url.ts";
 
 /* The rows of resumable uploads, and the cleanup of everything that an upload has in addition to its file. The protocol is in resumable.ts. */
 
 /** An upload without bytes expires this long after its creation, so that it does not hold its quota for a day. */
-export const MAX_EMPTY_MILLISECONDS = 60 * 60 * 1000;
+export const MAX_EMPTY_MILLISECONDS = HOUR;
 /** An unfinished upload expires this long after its last byte. */
-export const MAX_UNFINISHED_MILLISECONDS = 24 * 60 * 60 * 1000;
+export const MAX_UNFINISHED_MILLISECONDS = DAY;
 /** It also expires this long after its creation, because R2 drops parts after seven days. */
-export const MAX_RESUMABLE_MILLISECONDS = 6 * 24 * 60 * 60 * 1000;
+export const MAX_RESUMABLE_MILLISECONDS = 6 * DAY;
 /** The limit of R2. */
 const MAX_PART_NUMBER = 10_000;
 /** By then, a request that was writing when its upload ended has stopped: at the lowest rate, 5 MiB take 11 minutes. */
-export const MAX_FENCED_MILLISECONDS = 15 * 60 * 1000;
+export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
@@ -52,14 +54,10 @@ export const toResumableUpload = ({
 
 export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
 
-/** Identifies an upload. A caller of another team, or without the secret, finds nothing. */
-export interface UploadUrlValues {
-  id: string;
-  secretHash: string;
-}
-type OwnedValues = UploadUrlValues & { teamId: string };
+/** A caller of another team, or without the secret, finds nothing. */
+type OwnedValues = SecretUrlValues & { teamId: string };
 
-const matchesUrl = (param: Param<UploadUrlValues>) =>
+const matchesUrl = (param: Param<SecretUrlValues>) =>
   and(eq(uploads.fileId, param("id")), eq(uploads.secretHash, param("secretHash")));
 const matchesUrlAndTeam = (param: Param<OwnedValues>) => and(matchesUrl(param), eq(uploads.teamId, param("teamId")));
 const isReceiving = (db: Db) =>
@@ -81,7 +79,7 @@ export const resumableOfTeam = preparedQuery((db, param: Param<OwnedValues>) =>
   withName(db).where(and(matchesUrlAndTeam(param), isNotDeleting)),
 );
 /** The same, for a caller that is authorized in the same round trip. */
-export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<UploadUrlValues>) => ({
+export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<SecretUrlValues>) => ({
   query: withName(db).$dynamic(),
   where: and(matchesUrl(param), isNotDeleting),
 }));
@@ -122,12 +120,12 @@ export interface SavedValues {
   epoch: number;
   offsetBytes: number;
   nextPart: number;
-  partialPart: string | null;
+  chunks: string | null;
   multipartId: string | null;
   mimeType: string | null;
   fileType: string | null;
   isWriting: number;
-  /** 1 if the request has stored a partial part in R2. Once set, the row keeps it. */
+  /** 1 if the request has stored a chunk in R2. Once set, the row keeps it. */
   hasLeftovers: number;
   dueAt: number;
 }
@@ -142,7 +140,7 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
         param,
         "offsetBytes",
         "nextPart",
-        "partialPart",
+        "chunks",
         "multipartId",
         "mimeType",
         "fileType",
@@ -170,7 +168,7 @@ export const savedState = preparedQuery((db, param: Param<{ id: string }>) =>
     .select({
       epoch: uploads.epoch,
       offsetBytes: uploads.offsetBytes,
-      partialPart: uploads.partialPart,
+      chunks: uploads.chunks,
       multipartId: uploads.multipartId,
     })
     .from(uploads)
@@ -196,7 +194,7 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
     .set({
       isFinished: true,
       isWriting: false,
-      partialPart: null,
+      chunks: null,
       multipartId: null,
       offsetBytes: uploads.sizeBytes,
       ...columnsFrom(param, "dueAt"),
@@ -214,7 +212,13 @@ const deleteResumable = preparedQuery((db, param: Param<{ id: string }>) =>
   db.delete(uploads).where(eq(uploads.fileId, param("id"))),
 );
 
-/** Part of the batch that deletes a file. If a request is writing, the row stays until that request must have ended. */
+/** Ends an upload. If a request is writing, the row stays until that request must have noticed it. */
+export const endedUpload = (param: Param<{ now: number }>) => ({
+  isFinished: true,
+  dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
+});
+
+/** Part of the batch that deletes a file. */
 export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) => {
   const deleted = db
     .select({ one: sql`1` })
@@ -222,10 +226,7 @@ export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId
     .where(and(isFileOfUpload, eq(files.status, "deleting")));
   return db
     .update(uploads)
-    .set({
-      isFinished: true,
-      dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
-    })
+    .set(endedUpload(param))
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), exists(deleted)))
     .returning();
 });
@@ -238,7 +239,7 @@ export async function eraseResumable(
   { keepsRow = false } = {},
 ): Promise<void> {
   if (multipartId !== null) await deps.bytes.abort(objectKey(file), multipartId);
-  await deps.bytes.removeAll(partialPrefix(file));
+  await deps.bytes.removeAll(chunkPrefix(file));
   if (keepsRow) return;
   const { id } = file;
   await write(deps, [deleteResumable({ id }), deleteParts({ id })], { isIdempotent: true });

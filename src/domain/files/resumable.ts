@@ -22,8 +22,8 @@ import {
   resumableByUrl,
   resumableOfTeam,
   toResumableUpload,
-  type UploadUrlValues,
 } from "./resumable-rows.ts";
+import { newSecret, type SecretUrl, secretUrlValues } from "./secret-url.ts";
 import { canReserve, maxPublicBytes, type ReservationValues, reservationError, reservedByTeam } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
@@ -34,7 +34,7 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  *   1. claims     the upload by one conditional update: the offset is the one that the client sent, and `epoch` grows by
  *                 one. A request with an older epoch is fenced off: it saves nothing from then on
  *   2. stores     each full part in R2, and then the part's row and the new offset in one batch, under its epoch
- *   3. saves      the partial part as a chunk, with the offset: at its end, and if the connection breaks or stalls
+ *   3. saves      the bytes after the last full part as a chunk: at its end, and if the connection breaks or stalls
  *
  * An offset is reported only after it was saved, so a reported offset never decreases. No two requests use the same key
  * or part number, so a fenced-off request overwrites nothing. Only the file's own key is shared. If one `put` stores
@@ -42,7 +42,7 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  *
  * The request with the last byte commits the file. If that request dies, HEAD, another PATCH or the recovery job does.
  * The recovery job also removes expired uploads and what dead requests left: all objects of an upload except the file
- * start with `partialPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2
+ * start with `chunkPrefix`. If a Worker dies after R2 has created a multipart upload and before a row has its id, R2
  * drops that upload after seven days. Only R2 knows the id, and no binding lists it.
  */
 
@@ -52,16 +52,9 @@ const POLL_MILLISECONDS = 250;
 const MAX_STALLED_MILLISECONDS = 2000;
 /** HEAD waits at most this long for a request that makes progress. It may be another client's. */
 const MAX_WAITED_MILLISECONDS = 30_000;
-const SECRET_BYTES = 16;
 const MEBIBYTE = 1024 * 1024;
 /** R2 allows 10,000 part numbers. The rest is for parts whose request was fenced off. */
 const MAX_PARTS = 2500;
-
-/** The id and secret of an upload URL. */
-export interface UploadUrl {
-  id: string;
-  secret: string;
-}
 
 type NewValues = UploadValues & ResumableRow & ReservationValues;
 
@@ -91,21 +84,16 @@ export async function createUpload(
   deps: Deps,
   actor: TeamActor,
   { body, ...input }: NewUpload,
-): Promise<{ url: UploadUrl; upload: ResumableUpload }> {
+): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
   const created = await insertResumable(deps, actor, input);
   if (!body) return created;
   const { url } = created;
   let failure: unknown;
-  async function* watched({ bytes }: Pick<AppendInput, "bytes">) {
-    try {
-      yield* bytes;
-    } catch (error) {
-      failure = error;
-      throw error;
-    }
-  }
+  const onInterrupted = (cause: unknown) => {
+    failure = cause;
+  };
   try {
-    const upload = await appendToUpload(deps, actor, url, { ...body, bytes: watched(body), offsetBytes: 0 });
+    const upload = await appendToUpload(deps, actor, url, { ...body, onInterrupted, offsetBytes: 0 });
     if (failure !== undefined && !upload.isFinished) throw failure;
     return { url, upload };
   } catch (error) {
@@ -113,8 +101,9 @@ export async function createUpload(
       deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
     );
     // Only this request knows the URL, so a mismatch is our own failure.
-    if (error instanceof AppError && error.code === "offset_mismatch")
+    if (error instanceof AppError && error.code === "offset_mismatch") {
       throw new AppError("unavailable", { cause: error });
+    }
     throw error;
   }
 }
@@ -123,10 +112,10 @@ async function insertResumable(
   deps: Deps,
   { teamId, keyId, kind }: TeamActor,
   input: Omit<NewUpload, "body">,
-): Promise<{ url: UploadUrl; upload: ResumableUpload }> {
+): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
   const { sizeBytes, metadata, sha256 } = input;
   const id = newId(deps.system);
-  const secret = Buffer.from(deps.system.randomBytes(SECRET_BYTES)).toString("hex");
+  const secret = newSecret(deps.system);
   const file = { id, teamId, originalName: cleanName(input.name) };
   const values = { ...uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS), statedSha256: sha256 };
   const row: ResumableRow = {
@@ -143,7 +132,7 @@ async function insertResumable(
     mimeType: null,
     fileType: null,
     nextPart: 1,
-    partialPart: null,
+    chunks: null,
     epoch: 0,
     isWriting: false,
     isFinished: false,
@@ -163,8 +152,6 @@ async function insertResumable(
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 
-const urlValues = ({ id, secret }: UploadUrl): UploadUrlValues => ({ id, secretHash: fingerprint(secret) });
-
 /**
  * Returns the progress of the upload, and assembles one that has all of its bytes. If a request is still writing, its
  * client has lost the connection. HEAD waits until the request ends, saves its bytes, or stops making progress.
@@ -173,9 +160,9 @@ const urlValues = ({ id, secret }: UploadUrl): UploadUrlValues => ({ id, secretH
 export async function fetchUpload(
   deps: Deps,
   credential: Credential<"upload">,
-  url: UploadUrl,
+  url: SecretUrl,
 ): Promise<ResumableUpload> {
-  const poll = async () => (await authorizeRead(deps, credential, resumableByUrl(urlValues(url))))[0];
+  const poll = async () => (await authorizeRead(deps, credential, resumableByUrl(secretUrlValues(url))))[0];
   let row = await poll();
   let stalledMilliseconds = 0;
   for (let waitedMilliseconds = 0; row?.isWriting; ) {
@@ -197,14 +184,14 @@ export async function fetchUpload(
 const hasProgressed = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
   epoch !== before.epoch || multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
 
-/** A request that is writing saves a partial part only if its connection stalls. */
-const hasSavedAll = (before: ResumableRow, { epoch, partialPart }: ResumableRow) =>
-  partialPart !== null && partialPart !== before.partialPart && epoch === before.epoch;
+/** A request that is writing saves a chunk only if its connection stalls. */
+const hasSavedAll = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
+  chunks !== null && chunks !== before.chunks && epoch === before.epoch;
 
 /** Cancels an unfinished upload and deletes its bytes. @throws `not_found`, `forbidden` once it is finished */
-export async function terminateUpload(deps: Deps, actor: TeamActor, url: UploadUrl): Promise<void> {
+export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretUrl): Promise<void> {
   const { teamId } = actor;
-  const [[row]] = await read(deps, [resumableOfTeam({ ...urlValues(url), teamId })]);
+  const [[row]] = await read(deps, [resumableOfTeam({ ...secretUrlValues(url), teamId })]);
   if (!row) throw new AppError("not_found");
   if (row.isFinished) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
@@ -223,10 +210,10 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, url: UploadU
 export async function appendToUpload(
   deps: Deps,
   actor: TeamActor,
-  url: UploadUrl,
+  url: SecretUrl,
   input: AppendInput,
 ): Promise<ResumableUpload> {
-  const values = { ...urlValues(url), teamId: actor.teamId };
+  const values = { ...secretUrlValues(url), teamId: actor.teamId };
   const now = deps.system.now();
   const { offsetBytes, sizeBytes } = input;
   const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now, dueAt: now + MAX_UNFINISHED_MILLISECONDS };

@@ -1,13 +1,14 @@
-import { and, eq, inArray, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { isFileOfUpload } from "./names.ts";
+import { hidden } from "./files.ts";
+import { fileKey, isFileOfUpload } from "./names.ts";
 import { formatBytes, quotaError } from "./quota.ts";
-import { MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+import { endedUpload } from "./resumable-rows.ts";
 
 /* The unfinished resumable uploads of a team: their limits, their list, and their cancellation with their key. */
 
@@ -117,35 +118,37 @@ export async function listUnfinished(
   return cutPage(LIST, request, rows, (row): UnfinishedUpload => row);
 }
 
-type CancellationValues = { teamId: string; now: number; dueAt: number };
-
 /**
- * Makes a function that cancels the unfinished uploads of the keys that `keyIds` selects, in the batch that deletes those
- * keys. The recovery job deletes the bytes and rows.
+ * Ends incomplete uploads and hides their files, which then hold no quota. The recovery job deletes the bytes and rows.
+ * `isSelected` must not hold for an upload that has all of its bytes: only its commit is missing.
  */
-export function uploadCancellation<V extends { teamId: string }>(keyIds: (db: Db, param: Param<V>) => SQL) {
-  // An upload that has all of its bytes is kept: only its commit is missing.
-  const isOfKeys = (db: Db, param: Param<V & CancellationValues>) =>
-    and(isOfTeam(param), sql`${uploads.keyId} in ${keyIds(db, param)}`, lt(uploads.offsetBytes, uploads.sizeBytes));
-  const hideFiles = preparedQuery((db, param: Param<V & CancellationValues>) => {
-    const ids = db.select({ id: uploads.fileId }).from(uploads).where(isOfKeys(db, param));
+export function cancelUploads<V extends { now: number }>(
+  isSelected: (db: Db, param: Param<V>) => SQL | undefined,
+): (values: V) => readonly [BoundQuery<unknown>, BoundQuery<D1Result>] {
+  const nowOf = (param: Param<V>) => param as unknown as Param<{ now: number }>;
+  const hideFiles = preparedQuery((db, param: Param<V>) => {
+    const selected = db
+      .select({ teamId: uploads.teamId, id: uploads.fileId })
+      .from(uploads)
+      .where(isSelected(db, param));
     return db
       .update(files)
-      .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("dueAt")}` })
-      .where(and(eq(files.teamId, param("teamId")), inArray(files.id, ids), eq(files.status, "receiving")));
+      .set({ ...hidden(sql`${nowOf(param)("now")}`), reservedBytes: 0 })
+      .where(and(sql`${fileKey} in ${selected}`, eq(files.status, "receiving")));
   });
-  const endUploads = preparedQuery((db, param: Param<V & CancellationValues>) =>
+  const end = preparedQuery((db, param: Param<V>) =>
     db
       .update(uploads)
-      .set({
-        isFinished: true,
-        dueAt: sql`${param("now")} + case when ${uploads.isWriting} then ${MAX_FENCED_MILLISECONDS} else 0 end`,
-      })
-      .where(isOfKeys(db, param)),
+      .set(endedUpload(nowOf(param)))
+      .where(isSelected(db, param)),
   );
-  return ({ system }: Deps, target: V): BoundQuery<unknown>[] => {
-    const now = system.now();
-    const values = { ...target, now, dueAt: now + MAX_FENCED_MILLISECONDS };
-    return [hideFiles(values), endUploads(values)];
-  };
+  return (values) => [hideFiles(values), end(values)];
+}
+
+/** Cancels the unfinished uploads of the keys that `keyIds` selects, in the batch that deletes those keys. */
+export function uploadCancellation<V extends { teamId: string }>(keyIds: (db: Db, param: Param<V>) => SQL) {
+  const cancel = cancelUploads((db, param: Param<V & { now: number }>) =>
+    and(isOfTeam(param), sql`${uploads.keyId} in ${keyIds(db, param)}`, lt(uploads.offsetBytes, uploads.sizeBytes)),
+  );
+  return ({ system }: Deps, target: V): readonly BoundQuery<unknown>[] => cancel({ ...target, now: system.now() });
 }

@@ -1,5 +1,4 @@
 import { and, asc, eq, getTableColumns, inArray, lte, type SQL, sql } from "drizzle-orm";
-import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { type Db, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import type { FileJob } from "../../platform/jobs.ts";
@@ -13,10 +12,12 @@ import {
   uploadParts,
   uploads,
 } from "../../platform/schema.ts";
+import { MINUTE } from "../../platform/system.ts";
 import { SYSTEM } from "../events/events.ts";
 import { assembleAndCommit } from "./appending.ts";
-import { type FileKey, fileKey, isFileOfUpload, objectKey, partialPrefix } from "./names.ts";
-import { isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+import { chunkPrefix, type FileKey, isFileOfUpload, objectKey } from "./names.ts";
+import { endedUpload, isComplete } from "./resumable-rows.ts";
+import { cancelUploads } from "./unfinished.ts";
 
 /*
  * How the recovery job finishes resumable uploads. Each row is in exactly one of four partial indexes by `due_at`,
@@ -25,7 +26,7 @@ import { isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
  *   complete, not assembled     a message asks a queue consumer to assemble it
  *   incomplete and expired      its file is hidden, and the upload becomes a finished one
  *   finished, nothing in R2     rows that only answer late clients: deleted by one statement
- *   finished, with leftovers    R2 may hold partial parts: deleted there first
+ *   finished, with leftovers    R2 may hold chunks: deleted there first
  *
  * A row that must not be lost gets a later `due_at` in the statement that selects it, so an interrupted run is repeated.
  */
@@ -36,18 +37,17 @@ export const UPLOAD_ROWS = 500;
 export const FINISHED_ROWS = 1000;
 /** Uploads whose objects one batch deletes in R2. */
 export const LEFTOVER_ROWS = 50;
-/** An upload takes up to three calls: abort the multipart upload, list the partial parts, delete them. */
+/** An upload takes up to three calls: abort the multipart upload, list the chunks, delete them. */
 export const CALLS_PER_LEFTOVER = 3;
 /** A Worker keeps six connections open at once. */
 const PARALLEL_UPLOADS = 6;
-const RETRY_MILLISECONDS = 5 * 60 * 1000;
+const RETRY_MILLISECONDS = 5 * MINUTE;
 
 type DueValues = { now: number };
 
-const UPLOAD_ID: Record<string, SQLiteColumn> = { id: uploads.fileId };
-const dueUploads = (db: Db, param: Param<DueValues>, state: SQL, limit: number, columns = UPLOAD_ID) =>
+const dueUploads = (db: Db, param: Param<DueValues>, state: SQL, limit: number) =>
   db
-    .select(columns)
+    .select({ id: uploads.fileId })
     .from(uploads)
     .where(and(state, lte(uploads.dueAt, param("now"))))
     .orderBy(asc(uploads.dueAt))
@@ -95,40 +95,20 @@ export async function assembleUpload(
   return "not_claimed";
 }
 
-/** A request that still writes saves nothing from now on, and has noticed that when the upload is due again. */
-const ending = (param: Param<DueValues>) => ({
-  isFinished: true,
-  hasLeftovers: sql`has_leftovers or is_writing`,
-  isWriting: false,
-  dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
-});
-
-/** A hidden file holds no quota. A later step deletes its row. */
-const hideExpired = preparedQuery((db, param: Param<DueValues>) => {
-  const expired = dueUploads(db, param, isIncomplete, UPLOAD_ROWS, { teamId: uploads.teamId, id: uploads.fileId });
-  return db
-    .update(files)
-    .set({ status: "deleting", reservedBytes: 0, dueAt: sql`${param("now")}` })
-    .where(and(sql`${fileKey} in ${expired}`, eq(files.status, "receiving")));
-});
-const endExpired = preparedQuery((db, param: Param<DueValues>) =>
-  db
-    .update(uploads)
-    .set(ending(param))
-    .where(inArray(uploads.fileId, dueUploads(db, param, isIncomplete, UPLOAD_ROWS))),
-);
-
 const endOne = preparedQuery((db, param: Param<DueValues & FileKey>) =>
   db
     .update(uploads)
-    .set(ending(param))
+    .set(endedUpload(param))
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), isUnfinished)),
 );
 
-/** Ends incomplete uploads that have expired. @returns how many */
+const cancelExpired = cancelUploads((db, param: Param<DueValues>) =>
+  inArray(uploads.fileId, dueUploads(db, param, isIncomplete, UPLOAD_ROWS)),
+);
+
+/** Cancels incomplete uploads that have expired. @returns how many */
 export async function expireUploads(deps: Deps): Promise<number> {
-  const values = { now: deps.system.now() };
-  const [, ended] = await write(deps, [hideExpired(values), endExpired(values)], { isIdempotent: true });
+  const [, ended] = await write(deps, cancelExpired({ now: deps.system.now() }), { isIdempotent: true });
   return ended.meta.changes;
 }
 
@@ -175,7 +155,7 @@ export async function deleteLeftovers(deps: Deps): Promise<number> {
       try {
         if (multipartId !== null && originalName !== null)
           await deps.bytes.abort(objectKey({ ...file, originalName }), multipartId);
-        await deps.bytes.removeAll(partialPrefix(file));
+        await deps.bytes.removeAll(chunkPrefix(file));
         deleted.push(file.id);
       } catch (cause) {
         deps.log("error", "recovery_step_failed", { outcome: "leftovers", fileId: file.id, cause });

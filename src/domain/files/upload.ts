@@ -13,13 +13,14 @@ import {
   write,
 } from "../../platform/db.ts";
 import { files, teamUsage, uploads } from "../../platform/schema.ts";
-import { instantOf, newId } from "../../platform/system.ts";
+import { instantOf, MINUTE, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import {
   changed,
   enqueue,
+  hidden,
   type ListedRow,
   MAX_DELETING_MILLISECONDS,
   MAX_PENDING_MILLISECONDS,
@@ -28,7 +29,7 @@ import {
   toStoredFile,
 } from "./files.ts";
 import { claimKey, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
-import { cleanName, type FileKey, isFile, type Named, objectKey, objectKeys, partialPrefix } from "./names.ts";
+import { chunkPrefix, cleanName, type FileKey, isFile, type Named, objectKey, objectKeys } from "./names.ts";
 import { quotaError } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 
@@ -49,7 +50,7 @@ import { ObjectWriter, type StoredObject } from "./storing.ts";
 /** A client must average at least this rate, plus one idle period of slack. */
 export const MIN_BYTES_PER_SECOND = 8 * 1024;
 /** The time for everything except receiving the file: the form around it, and R2 and D1 with their retries. */
-const STORING_MILLISECONDS = 15 * 60 * 1000;
+const STORING_MILLISECONDS = 15 * MINUTE;
 
 /** 3.7 hours for 100 MB at the lowest rate. An upload that is still receiving after this has lost its Worker. */
 const receivingMilliseconds = ({ settings }: Deps, maxBytes: number): number =>
@@ -77,20 +78,18 @@ export interface IncomingFile {
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
-  let isOurs = true;
-  let stored: StoredFile;
-  try {
-    const outcome = await insertUpload(deps, upload, file);
-    isOurs = outcome === "inserted";
-    if (outcome === "limit reached") throw await quotaError(deps, upload.teamId);
-    if (outcome !== "inserted") return await settleReplay(deps, outcome, await hashOf(file.bytes));
-    stored = toStoredFile(deps, await commit(deps, actor, upload, await storeBytes(deps, upload, file)));
-  } catch (error) {
-    if (isOurs) await rollBack(deps, actor, upload, file.maxBytes, error);
-    throw error;
-  }
+  const orRollBack = <T>(work: Promise<T>) =>
+    work.catch(async (error) => {
+      await rollBack(deps, actor, upload, file.maxBytes, error);
+      throw error;
+    });
+  const outcome = await orRollBack(insertUpload(deps, upload, file));
+  if (outcome === "limit reached") throw await quotaError(deps, upload.teamId);
+  if (outcome !== "inserted") return settleReplay(deps, outcome, await hashOf(file.bytes));
+  const stored = storeBytes(deps, upload, file);
+  const row = await orRollBack(stored.then((object) => commit(deps, actor, upload, object)));
   await enqueue(deps, upload);
-  return stored;
+  return toStoredFile(deps, row);
 }
 
 export type UploadValues = Named & {
@@ -186,7 +185,7 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     partSpec: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
-      newKey: () => `${partialPrefix(upload)}${number}`,
+      newKey: () => `${chunkPrefix(upload)}${number}`,
     }),
     onPart: async (part) => {
       sizeBytes += writer.part.sizeBytes;
@@ -270,7 +269,7 @@ export const fencedOff = () => new AppError("offset_mismatch", { message: "A new
 const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
     .update(files)
-    .set({ status: "deleting", idempotencyKey: null, ...columnsFrom(param, "dueAt") })
+    .set(hidden(sql`${param("dueAt")}`))
     .where(isFile(param)),
 );
 
