@@ -13,7 +13,7 @@ import { upload } from "./http/form-upload.ts";
 import { health } from "./http/health.ts";
 import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
-import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog } from "./http/middleware.ts";
+import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
@@ -100,6 +100,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(except(links.LINK_PATHS, apiSecureHeaders, apiHeaders));
   app.use(links.LINK_PATHS, linkHeaders);
   app.use(preflight);
+  app.use(requireHttps);
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);

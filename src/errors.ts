@@ -1,3 +1,5 @@
+import type { RateLimitName } from "./rate-limits.ts";
+
 /**
  * Every error code with its default message: what happened and what to do. The HTTP status of each code is in
  * http/failures.ts, which does not compile until a new code has one.
@@ -54,6 +56,8 @@ interface Details {
   errors?: FieldError[];
   /** Sent as `Retry-After`. */
   retryAfterSeconds?: number;
+  /** The limit that a rate-limited caller has reached. */
+  limit?: RateLimitName;
   /** Logged, never sent to the caller. */
   cause?: unknown;
 }
@@ -63,13 +67,15 @@ export class AppError extends Error {
   readonly code: Code;
   readonly errors: FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
+  readonly limit: RateLimitName | undefined;
 
-  constructor(code: Code, { message, errors, retryAfterSeconds, cause }: Details = {}) {
+  constructor(code: Code, { message, errors, retryAfterSeconds, limit, cause }: Details = {}) {
     super(message ?? MESSAGES[code], cause === undefined ? undefined : { cause });
     this.name = "AppError";
     this.code = code;
     this.errors = errors;
     this.retryAfterSeconds = retryAfterSeconds;
+    this.limit = limit;
   }
 }
 

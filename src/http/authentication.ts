@@ -16,7 +16,8 @@ export async function countExpensiveCall(
   operation: string,
   { teamId }: { teamId: string },
 ): Promise<void> {
-  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`))) throw new AppError("rate_limited");
+  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`)))
+    throw new AppError("rate_limited", { limit: "expensive-call" });
 }
 
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
@@ -42,6 +43,8 @@ function limitSubject(actor: Actor): string {
   return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;
 }
 const OPERATOR_SUBJECT = "operator";
+
+const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
 /** Notes an authenticated caller for the log and the limiter. */
 function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
@@ -79,7 +82,8 @@ export async function withCredential<R extends Permission, T>(
   try {
     credential = readCredential(c.var.deps, bearerToken(c), permission);
     const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
-    if (limiter.isBlocked(clientIp, tokenHash) || !(await limiter.token(tokenHash))) throw new AppError("rate_limited");
+    if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
+    if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
     noteCaller(c, credential);
     return result;
@@ -91,7 +95,7 @@ export async function withCredential<R extends Permission, T>(
       throw error;
     }
     if (credential?.tokenHash) limiter.rejected(credential.tokenHash);
-    throw (await limiter.clientIp(clientIp)) ? error : new AppError("rate_limited");
+    throw (await limiter.clientIp(clientIp)) ? error : blocked();
   }
 }
 
@@ -103,13 +107,13 @@ export async function withCredential<R extends Permission, T>(
 export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run: () => Promise<T>): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
-  if (limiter.isBlocked(clientIp, subject)) throw new AppError("rate_limited");
+  if (limiter.isBlocked(clientIp, subject)) throw blocked();
   try {
     const result = await run();
     limiter.authenticated(subject, subject);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";
-    throw isUnknown && !(await limiter.clientIp(clientIp)) ? new AppError("rate_limited") : error;
+    throw isUnknown && !(await limiter.clientIp(clientIp)) ? blocked() : error;
   }
 }

@@ -2,6 +2,7 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import * as z from "zod";
 import { AppError, type Code, MESSAGES } from "../errors.ts";
+import { RATE_LIMIT_SECONDS, RATE_LIMITS, type RateLimitName } from "../rate-limits.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** The HTTP status of each error code. A new code does not compile until it has a status. */
@@ -46,12 +47,16 @@ export const STATUS = {
 
 /** `Retry-After` of errors that name no delay. */
 const RETRY_AFTER_SECONDS: Partial<Record<number, number>> = {
-  429: 60, // the period of the rate limits in wrangler.toml
+  429: RATE_LIMIT_SECONDS,
   503: 5, // binding failures usually last only seconds
 };
 
 export const retryAfterOf = ({ code, retryAfterSeconds }: AppError): number | undefined =>
   retryAfterSeconds ?? RETRY_AFTER_SECONDS[STATUS[code]];
+
+/** `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10): the requests `q` in the window of `w` seconds. */
+export const rateLimitPolicy = (limit: RateLimitName): string =>
+  `"${limit}";q=${RATE_LIMITS[limit]};w=${RATE_LIMIT_SECONDS}`;
 
 const CODES = Object.keys(STATUS) as [Code, ...Code[]];
 
@@ -82,7 +87,11 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
   const retryAfterSeconds = retryAfterOf(appError);
   if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
-  const { code, message, errors } = appError;
+  const { code, message, errors, limit } = appError;
+  if (limit !== undefined) {
+    c.header("RateLimit", `"${limit}";r=0;t=${retryAfterSeconds}`);
+    c.header("RateLimit-Policy", rateLimitPolicy(limit));
+  }
   const body: z.input<typeof errorSchema> = { status: false, message, code, requestId: c.var.requestId };
   return c.json(errors ? { ...body, errors } : body, status);
 }

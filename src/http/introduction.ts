@@ -1,6 +1,7 @@
 import { type Actor, PERMISSIONS, type Permission } from "../domain/accounts/authorization.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
+import { RATE_LIMITS } from "../rate-limits.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
 /* The introduction of the OpenAPI document, in CommonMark. */
@@ -9,6 +10,8 @@ export function inHours(milliseconds: number): string {
   const hours = milliseconds / 3_600_000;
   return hours === 1 ? "1 hour" : `${hours} hours`;
 }
+
+const CALLS = RATE_LIMITS["expensive-call"];
 
 export const TITLE = "Stowage";
 
@@ -39,7 +42,7 @@ Instead of polling the status, subscribe to the event \`file.completed\` with a 
 
 ## Authentication
 
-Send a token with every request, as \`Authorization: Bearer <token>\`. Each operation names the tokens that it accepts.
+Send a token with every request, as \`Authorization: Bearer <token>\`, and use https: a token over http gets 403. Each operation names the tokens that it accepts.
 An unknown, revoked or expired token gets 401. A valid token that isn't allowed to do this gets 403. Another team's
 records get 404, as if they did not exist.
 
@@ -63,10 +66,12 @@ file. A user's \`ETag\` is its version: send it as \`If-Match\` to avoid overwri
 
 ## Rate limits
 
-6,000 requests a minute for each team, and as many for its public keys; 300 a minute for each client IP without a valid
-token; 10 logins a minute for each client IP and each account; 60 new passwords of users, 10 reprocessed files,
-10 deletions of webhooks, 10 tests and 10 replays of webhooks a minute for each team. Above that, the response is 429.
-\`Retry-After\` gives the seconds to wait, also with 503. The operator may have set other limits.
+${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
+${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token; ${RATE_LIMITS.login} logins a minute for
+each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
+deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks a minute for each team. Above that, the response is
+429. \`Retry-After\` gives the seconds to wait, also with 503. \`RateLimit-Policy\` states the limit that a response
+counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()
   // Puts each paragraph on one line.

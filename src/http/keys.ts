@@ -150,7 +150,7 @@ export const login = publicOperation(
   async ({ c, deps, body }) => {
     const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
     const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
-    if (answers.includes(false)) throw new AppError("rate_limited");
+    if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
     return { message: "Logged in.", data: render(await logIn(deps, body)) };
   },
 );

@@ -2,7 +2,9 @@ import type { Context, MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
+import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
+import { rateLimitPolicy } from "./failures.ts";
 import { RESUMABLE } from "./resumable.ts";
 
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
@@ -54,7 +56,7 @@ const sandboxHeaders = secureHeaders({
 });
 
 const EXPOSED_HEADERS =
-  "Location, Content-Location, Link, ETag, Retry-After, X-Request-Id, Tus-Resumable, Tus-Version, Tus-Extension, " +
+  "Location, Content-Location, Link, ETag, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, Tus-Resumable, Tus-Version, Tus-Extension, " +
   "Tus-Max-Size, Upload-Offset, Upload-Length, Upload-Metadata, Upload-Expires";
 
 const EXPOSED_LINK_HEADERS =
@@ -73,6 +75,9 @@ function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeade
 export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
   setCommonHeaders(c, "no-store", EXPOSED_HEADERS);
+  if (c.var.actor && !c.res.headers.has("RateLimit-Policy")) {
+    c.res.headers.set("RateLimit-Policy", rateLimitPolicy("team"));
+  }
 };
 
 /** Sets the headers of link responses, in place of those of the API. */
@@ -93,6 +98,22 @@ const respondToPreflight = cors({
   ],
   maxAge: 86_400,
 });
+
+/** This machine's own names. Only a developer's server has them. */
+const LOCAL_HOST = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
+
+/**
+ * Rejects tokens and bodies sent over plain http, where others can read them. A redirect would hide the mistake from the
+ * client, which would send its token in plain text each time.
+ */
+export const requireHttps: MiddlewareHandler<AppEnv> = async (c, next) => {
+  const { protocol, hostname } = new URL(c.req.url);
+  const isSecret = c.req.header("Authorization") !== undefined || !["GET", "HEAD", "OPTIONS"].includes(c.req.method);
+  if (protocol === "http:" && isSecret && !LOCAL_HOST.test(hostname)) {
+    throw new AppError("forbidden", { message: "Use https. If the request had a token, revoke it: it was readable." });
+  }
+  await next();
+};
 
 /** Runs the CORS middleware for preflights only. On other requests it would build a response just to set two headers. */
 export const preflight: MiddlewareHandler<AppEnv> = (c, next) => {

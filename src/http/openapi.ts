@@ -63,6 +63,9 @@ function failuresOf(codes: Code[]): Json {
       ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_in_progress")) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
       }),
+      ...(status === 429 && {
+        RateLimit: { schema: { type: "string" }, description: '`"team";r=0;t=60`: the limit.' },
+      }),
     };
     return [
       status,

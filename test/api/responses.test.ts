@@ -204,17 +204,27 @@ describe("Rate limits", () => {
   }
   const user = () => ({ email: `${crypto.randomUUID()}@example.com`, password: PASSWORD });
 
-  function expectLimited({ status, headers, body }: Answer) {
+  function expectLimited({ status, headers, body }: Answer, limit: string, requests: number) {
     expect([status, body.code]).toEqual([429, "rate_limited"]);
-    expect(headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
+    expect(headers.get("Retry-After")).toBe("60");
+    expect(headers.get("RateLimit")).toBe(`"${limit}";r=0;t=60`);
+    expect(headers.get("RateLimit-Policy")).toBe(`"${limit}";q=${requests};w=60`);
   }
+
+  test("are stated in authenticated responses, also in errors, and in no others", async () => {
+    const policyOf = async (answer: Promise<Answer>) => (await answer).headers.get("RateLimit-Policy");
+    for (const path of [USERS, `${USERS}/x`]) {
+      expect(await policyOf(team.call("GET", path))).toBe('"team";q=6000;w=60');
+      expect(await policyOf(call("GET", path))).toBe(null);
+    }
+  });
 
   test("check a token before the database, the body and scrypt", async () => {
     const { answer, steps } = await recording(true)(USERS, user(), team.token);
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
     const limited = await recording(false)(USERS, user(), team.token);
-    expectLimited(limited.answer);
+    expectLimited(limited.answer, "team", 6000);
     expect(limited.steps).toEqual(["token limit"]);
   });
 
@@ -222,7 +232,7 @@ describe("Rate limits", () => {
     const { answer, steps } = await recording(true)(USERS, user());
     expect([answer.status, steps]).toEqual([401, ["client IP limit"]]);
     const limited = await recording(false)(USERS, user(), "no token of ours");
-    expectLimited(limited.answer);
+    expectLimited(limited.answer, "client-ip", 300);
     expect(limited.steps).toEqual(["client IP limit"]);
   });
 
@@ -233,7 +243,7 @@ describe("Rate limits", () => {
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["body", "login limit", "database", "scrypt", "database"]);
     const limited = await recording(false)("/auth/v1/login", json);
-    expectLimited(limited.answer);
+    expectLimited(limited.answer, "login", 10);
     expect(limited.steps).toEqual(["body", "login limit"]);
   });
 
@@ -252,11 +262,38 @@ describe("Rate limits", () => {
       let count = 0;
       let answer = await call("GET", USERS, { address });
       for (; answer.status === 401; answer = await call("GET", USERS, { address })) count += 1;
-      expectLimited(answer);
+      expectLimited(answer, "client-ip", 300);
       expect((await team.call("GET", USERS, { address })).status).toBe(200);
       return count;
     });
     expect(passed).toBe(300);
+  });
+});
+
+describe("A request over plain http", () => {
+  const send = (host: string, method: string, path: string, headers = {}) =>
+    startWorker().send(new Request(`http://${host}${path}`, { method, headers }));
+  const Authorization = () => `Bearer ${team.token}`;
+
+  test("is rejected if it has a token or a body, and is not redirected", async () => {
+    for (const [method, headers] of [
+      ["GET", { Authorization: Authorization() }],
+      ["POST", {}],
+    ] as const) {
+      const response = await send("stowage.example", method, USERS, headers);
+      expect(response.status).toBe(403);
+      expect(await response.json()).toMatchObject({
+        code: "forbidden",
+        message: expect.stringContaining("Use https."),
+      });
+    }
+    expect((await send("localhost.example", "GET", USERS, { Authorization: Authorization() })).status).toBe(403);
+  });
+
+  test("works without a token, and on this machine", async () => {
+    expect((await send("stowage.example", "GET", "/openapi.json")).status).toBe(200);
+    for (const host of ["localhost:8787", "app.localhost", "127.0.0.1:8787", "[::1]:8787"])
+      expect((await send(host, "GET", USERS, { Authorization: Authorization() })).status).toBe(200);
   });
 });
 

@@ -5,6 +5,7 @@ import { replay } from "../../src/http/deliveries.ts";
 import { DESCRIPTION, tags } from "../../src/http/introduction.ts";
 import { test as sendTest } from "../../src/http/webhooks.ts";
 import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
+import { RATE_LIMITS } from "../../src/rate-limits.ts";
 
 const config: {
   vars: Record<string, unknown>;
@@ -17,17 +18,16 @@ const limitOf = (name: string): number => {
   return simple?.limit ?? 0;
 };
 
-test("the description states the rate limits of wrangler.toml", () => {
-  const requests = (limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT).toLocaleString("en");
+test("responses and the description state the rate limits of wrangler.toml", () => {
   const logins = limitOf("LOGIN_LIMIT");
-  for (const sentence of [
-    `${requests} requests a minute for each team, and as many for its public keys`,
-    `${limitOf("CLIENT_IP_LIMIT")} a minute for each client IP without`,
-    `${logins} logins a minute`,
-    `${limitOf("HASH_LIMIT")} new passwords of users`,
-    `${logins} tests and ${logins} replays of webhooks a minute`,
-  ])
-    expect(DESCRIPTION).toContain(sentence);
+  expect(RATE_LIMITS).toMatchObject({
+    team: limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT,
+    "client-ip": limitOf("CLIENT_IP_LIMIT"),
+    login: logins,
+    password: limitOf("HASH_LIMIT"),
+    "expensive-call": logins,
+  });
+  expect(DESCRIPTION).toContain("6,000 requests a minute for each team, and as many for its public keys");
   for (const { description } of [replay, sendTest]) expect(description).toContain(` ${logins} a minute.`);
 });
 

@@ -8,7 +8,7 @@ import { AppError } from "../../errors.ts";
 
 /** Hashes a new password of a team's user. @throws `rate_limited` */
 export async function hashPassword(deps: Deps, teamId: string, password: string): Promise<string> {
-  if (!(await deps.limiter.passwordHash(teamId))) throw new AppError("rate_limited");
+  if (!(await deps.limiter.passwordHash(teamId))) throw new AppError("rate_limited", { limit: "password" });
   return deps.hashQueue.run(`change/${teamId}`, () => deps.secrets.hashPassword(password));
 }
 
