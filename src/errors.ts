@@ -15,6 +15,7 @@ export const MESSAGES = {
   token_invalid: "The token is invalid, revoked, or expired.",
   login_failed: "Incorrect team ID, email, or password.",
   forbidden: "This token isn't allowed to do this.",
+  insufficient_scope: "This token lacks a scope.",
   not_found: "Not found.",
   route_not_found: "No route matches this URL. See /reference for all routes.",
   method_not_allowed: "Method not allowed.",
@@ -58,6 +59,8 @@ interface Details {
   retryAfterSeconds?: number;
   /** The limit that a rate-limited caller has reached. */
   limit?: RateLimitName;
+  /** Sent in `WWW-Authenticate`: the scope that the token lacks. */
+  scope?: string;
   /** Logged, never sent to the caller. */
   cause?: unknown;
 }
@@ -68,14 +71,16 @@ export class AppError extends Error {
   readonly errors: FieldError[] | undefined;
   readonly retryAfterSeconds: number | undefined;
   readonly limit: RateLimitName | undefined;
+  readonly scope: string | undefined;
 
-  constructor(code: Code, { message, errors, retryAfterSeconds, limit, cause }: Details = {}) {
+  constructor(code: Code, { message, errors, retryAfterSeconds, limit, scope, cause }: Details = {}) {
     super(message ?? MESSAGES[code], cause === undefined ? undefined : { cause });
     this.name = "AppError";
     this.code = code;
     this.errors = errors;
     this.retryAfterSeconds = retryAfterSeconds;
     this.limit = limit;
+    this.scope = scope;
   }
 }
 

@@ -3,7 +3,7 @@ import type { Deps } from "../deps.ts";
 import { columnsFrom, type Param, preparedQuery, write } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
 import { MINUTE } from "../platform/system.ts";
-import { reencryptTokens, removeExpiredKeys, removeExpiredLogins } from "./accounts/keys.ts";
+import { reencryptTokens, removeExpiredKeys, removeExpiredSessions } from "./accounts/keys.ts";
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";
@@ -59,7 +59,7 @@ const NOTHING_RECOVERED = {
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
   /** Expired login keys. */
-  loginsRemoved: 0,
+  sessionsRemoved: 0,
   /** API keys that expired 30 days ago. */
   keysRemoved: 0,
   /** Expired links. */
@@ -119,7 +119,7 @@ function cleanUpSteps(deps: Deps): Step[] {
     newStep("leftovers", "uploadsRemoved", LEFTOVER_ROWS, leftovers, () => deleteLeftovers(deps)),
     newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, hideAbandoned)),
     newStep("delete_hidden", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, retryDeleting)),
-    newStep("logins", "loginsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredLogins(deps, BATCH_ROWS)),
+    newStep("sessions", "sessionsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredSessions(deps, BATCH_ROWS)),
     newStep("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
     newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, { queries: 1 }, () => purgeLinks(deps)),
     { name: "events", count: "purged", cost: purge, runBatch: purgeEvents(deps) },

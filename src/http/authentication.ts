@@ -1,10 +1,10 @@
 import type { Context } from "hono";
 import {
+  type Access,
   type Actor,
   type ActorWith,
   authorize,
   type Credential,
-  type Permission,
   readCredential,
 } from "../domain/accounts/authorization.ts";
 import { AppError } from "../errors.ts";
@@ -55,12 +55,12 @@ function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void 
 
 /**
  * Authorizes the caller of an operation and records it at once, because the operation may take minutes.
- * @throws `token_invalid`, `forbidden`
+ * @throws `token_invalid`, `insufficient_scope`, `forbidden`
  */
-export async function authorizeCaller<R extends Permission>(
+export async function authorizeCaller<A extends Access>(
   c: Context<AppEnv>,
-  credential: Credential<R>,
-): Promise<ActorWith<R>> {
+  credential: Credential<A>,
+): Promise<ActorWith<A>> {
   const actor = await authorize(c.var.deps, credential);
   noteCaller(c, credential);
   return actor;
@@ -71,16 +71,16 @@ export async function authorizeCaller<R extends Permission>(
  * invalid token counts for its client IP.
  * @throws `token_missing`, `token_invalid`, `rate_limited`, and the errors of `run`
  */
-export async function withCredential<R extends Permission, T>(
+export async function withCredential<A extends Access, T>(
   c: Context<AppEnv>,
-  permission: R,
-  run: (credential: Credential<R>) => Promise<T>,
+  access: A,
+  run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
-  let credential: Credential<R> | undefined;
+  let credential: Credential<A> | undefined;
   try {
-    credential = readCredential(c.var.deps, bearerToken(c), permission);
+    credential = readCredential(c.var.deps, bearerToken(c), access);
     const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
     if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });

@@ -63,7 +63,7 @@ const deliveryExample: z.input<typeof deliverySchema> = {
 };
 
 export const list = readOperation(
-  "team",
+  "webhooks:read",
   {
     tag: "Webhooks",
     summary: "List a webhook's deliveries",
@@ -83,7 +83,7 @@ export const list = readOperation(
 );
 
 export const replay = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Replay events",
@@ -113,7 +113,7 @@ export const replay = writeOperation(
 );
 
 export const redeliver = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Redeliver an event",

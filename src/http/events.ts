@@ -13,9 +13,8 @@ const eventSchema = z
     type: z.enum(EVENT_TYPES),
     createdAt: timestamp,
     actor: z.strictObject({
-      kind: z.enum(["secret", "public", "operator", "user", "system"]).meta({
-        description:
-          "The kind of token (`secret` for a login), `user` for a login itself, or `system` for the service.",
+      kind: z.enum(["secret", "public", "session", "operator", "user", "system"]).meta({
+        description: "The kind of token, `user` for a login itself, or `system` for the service.",
       }),
       keyId: id.nullable(),
       userId: id.nullable().meta({ description: "Set for a login and for actions with its key." }),
@@ -51,7 +50,7 @@ const example: Event = {
 const teamId = id.optional().meta({ description: "Operator tokens only; required for them." });
 
 export const list = readOperation(
-  "keys",
+  "events:read or operator",
   {
     tag: "Events",
     summary: "List events",
@@ -83,7 +82,7 @@ export const list = readOperation(
 );
 
 export const get = readOperation(
-  "keys",
+  "events:read or operator",
   {
     tag: "Events",
     summary: "Get an event",

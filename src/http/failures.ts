@@ -17,6 +17,7 @@ export const STATUS = {
   token_invalid: 401,
   login_failed: 401,
   forbidden: 403,
+  insufficient_scope: 403,
   not_found: 404,
   route_not_found: 404,
   method_not_allowed: 405,
@@ -85,6 +86,8 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
     c.var.log("error", "request_failed", { requestId: c.var.requestId, code: appError.code, cause: appError.cause });
   }
   if (status === 401) c.header("WWW-Authenticate", "Bearer");
+  // RFC 6750, section 3.1.
+  if (appError.scope) c.header("WWW-Authenticate", `Bearer error="insufficient_scope", scope="${appError.scope}"`);
   const retryAfterSeconds = retryAfterOf(appError);
   if (retryAfterSeconds !== undefined) c.header("Retry-After", String(retryAfterSeconds));
   const { code, message, errors, limit } = appError;

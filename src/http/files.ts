@@ -101,7 +101,7 @@ export const exampleFile: z.input<typeof fileSchema> = {
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
 
 export const list = readOperation(
-  "team",
+  "files:read",
   {
     tag: "Files",
     summary: "List files",
@@ -128,7 +128,7 @@ export const list = readOperation(
 );
 
 export const sign = readOperation(
-  "team",
+  "files:download",
   {
     tag: "Files",
     summary: "Get a signed download URL",
@@ -166,7 +166,7 @@ export const sign = readOperation(
 );
 
 export const metadata = readOperation(
-  "team",
+  "files:read",
   {
     tag: "Files",
     summary: "Get a file's metadata",
@@ -213,7 +213,7 @@ export const metadata = readOperation(
 );
 
 export const remove = writeOperation(
-  "team",
+  "files:delete",
   {
     tag: "Files",
     summary: "Delete a file",
@@ -232,7 +232,7 @@ export const remove = writeOperation(
 );
 
 export const reprocess = writeOperation(
-  "team",
+  "files:write",
   {
     tag: "Files",
     summary: "Process a file again",
@@ -252,7 +252,7 @@ export const reprocess = writeOperation(
 );
 
 export const usage = readOperation(
-  "team",
+  "files:read",
   {
     tag: "Files",
     summary: "Get the team's usage",

@@ -15,13 +15,13 @@ function contentLengthOf(header = ""): number | null {
 }
 
 export const upload = writeOperation(
-  "upload",
+  "files:upload",
   {
     tag: "Files",
     summary: "Upload a file",
     description:
       "Send one part `file` with a file name. Up to ten text parts of 1 KiB are ignored. The file is listed once its " +
-      "bytes are stored, and processed after the response. Public keys can upload.",
+      "bytes are stored, and processed after the response.",
     takesFile: true,
     query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
     requestHeaders: {

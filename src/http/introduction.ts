@@ -1,4 +1,5 @@
-import { type Actor, PERMISSIONS, type Permission } from "../domain/accounts/authorization.ts";
+import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/accounts/authorization.ts";
+import { PUBLIC_SCOPES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../domain/accounts/scopes.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
@@ -15,7 +16,7 @@ const CALLS = RATE_LIMITS["expensive-call"];
 
 export const TITLE = "Stowage";
 
-export const DESCRIPTION = `
+const DESCRIPTION = `
 Accounts, API keys and audio uploads. Every record belongs to a team, which the bearer token determines. Every response
 includes X-Request-Id. All errors share the \`Error\` schema.
 
@@ -42,9 +43,18 @@ Instead of polling the status, subscribe to the event \`file.completed\` with a 
 
 ## Authentication
 
-Send a token with every request, as \`Authorization: Bearer <token>\`, and use https: a token over http gets 403. Each operation names the tokens that it accepts.
-An unknown, revoked or expired token gets 401. A valid token that isn't allowed to do this gets 403. Another team's
-records get 404, as if they did not exist.
+Send a token with every request, as \`Authorization: Bearer <token>\`, and use https: a token over http gets 403.
+An unknown, revoked or expired token gets 401.
+Another team's records get 404, as if they did not exist.
+
+## Scopes
+
+A token has scopes, and each operation needs one of them. A secret key has the scopes that it was created with, and a
+session those of the user's role, or of the key that created it. A token without the scope gets 403
+\`insufficient_scope\`, which names the missing scope. A public key has \`files:upload\` only, so it may ship in a web page.
+The operator token has no scopes; the operations that accept it are marked with *.
+
+SCOPE_TABLE
 
 ## Errors
 
@@ -77,14 +87,39 @@ counted for, and \`RateLimit\` the one that was reached.
   // Puts each paragraph on one line.
   .replaceAll(/(?<=\S)\n(?=\S)/g, " ");
 
+interface Named {
+  operationId: string;
+  access: Access | "public";
+}
+
+const isPublicScope = (scope: Scope) => (SCOPES[scope] & PUBLIC_SCOPES) !== 0;
+const hasScope = (role: Role, scope: Scope) => (ROLES[role] as readonly Scope[]).includes(scope);
+
+/** A table of the scopes, with the tokens that have each, and the operations that need it. */
+function scopeTable(operations: readonly Named[]): string {
+  const rows = SCOPE_NAMES.map((scope) => {
+    const needing = operations.filter(({ access }) => access !== "public" && scopeOf(access) === scope);
+    const names = needing.map(({ operationId, access }) => `${operationId}${isForOperator(access) ? "*" : ""}`);
+    const marks = [hasScope("member", scope), hasScope("viewer", scope), isPublicScope(scope)];
+    return [`\`${scope}\``, ...marks.map((has) => (has ? "yes" : "no")), names.join(", ")];
+  });
+  const header = ["Scope", "Role `member`", "Role `viewer`", "Public key", "Operations"];
+  const lines = [header, header.map(() => "---"), ...rows].map((cells) => `| ${cells.join(" | ")} |`);
+  return `The role \`admin\` has all scopes.\n\n${lines.join("\n")}`;
+}
+
+const isForOperator = (access: Access | "public") => access !== "public" && admitsOperator(access);
+
+export const describeService = (operations: readonly Named[]): string =>
+  DESCRIPTION.replace("SCOPE_TABLE", scopeTable(operations));
+
 /** The groups of operations, in display order. */
 const TAGS = {
   Files: "Upload, process, list and download audio files, or files of any other type.",
   "Resumable uploads":
     "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
   Links: "Revocable download URLs on this service, for people without a token.",
-  "API keys":
-    "Tokens of a team. A secret key does everything for it; a public key uploads, and may ship in a web page.",
+  "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
   Users: "People in a team, who sign in with an email and password.",
   Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
   Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
@@ -95,7 +130,11 @@ export type Tag = keyof typeof TAGS;
 export const tags = Object.entries(TAGS).map(([name, description]) => ({ name, description }));
 
 const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
-  secret: { name: "secretKey", description: "An API key, `stow_sk_…`: it does everything for its team." },
+  secret: { name: "secretKey", description: "An API key, `stow_sk_…`, with the scopes that it was created with." },
+  session: {
+    name: "session",
+    description: "The token of a login or of a session, with the scopes of the user's role or of the key.",
+  },
   public: {
     name: "publicKey",
     description: "An API key, `stow_pk_…`, that may ship in a web page: it uploads files, and does nothing else.",
@@ -110,10 +149,31 @@ export const securitySchemes = Object.fromEntries(
   Object.values(TOKENS).map(({ name, description }) => [name, { type: "http", scheme: "bearer", description }]),
 );
 
-/** The tokens with the permission; any of them is enough. */
-export function securityOf(access: Permission | "public"): Record<string, string[]>[] {
-  const kinds = Object.keys(TOKENS) as Actor["kind"][];
-  return access === "public"
-    ? []
-    : kinds.filter((kind) => PERMISSIONS[kind].includes(access)).map((kind) => ({ [TOKENS[kind].name]: [] }));
+const KINDS = Object.keys(TOKENS) as Actor["kind"][];
+
+/** The tokens that are accepted, with the scope they need; any of them is enough. */
+export function securityOf(access: Access | "public"): Record<string, string[]>[] {
+  if (access === "public") return [];
+  const scope = scopeOf(access);
+  const isAccepted: Record<Actor["kind"], boolean> = {
+    secret: access !== "operator",
+    session: access !== "operator",
+    public: access === "none" || (scope !== null && isPublicScope(scope)),
+    operator: admitsOperator(access),
+  };
+  const scopesOf = (kind: Actor["kind"]) => (scope === null || kind === "operator" ? [] : [scope]);
+  return KINDS.filter((kind) => isAccepted[kind]).map((kind) => ({ [TOKENS[kind].name]: scopesOf(kind) }));
+}
+
+/** A sentence about the access, for people who read only the operation. */
+export function describeAccess(access: Access | "public"): string {
+  if (access === "public") return "Needs no token.";
+  if (access === "none") return "Any valid token is enough.";
+  const scope = scopeOf(access);
+  if (scope === null) return "Only the operator can do this.";
+  const others = [
+    ...(isPublicScope(scope) ? ["public keys have it"] : []),
+    ...(isForOperator(access) ? ["the operator needs none"] : []),
+  ];
+  return `Scope: \`${scope}\`${others.map((other) => `; ${other}`).join("")}.`;
 }

@@ -51,7 +51,7 @@ const example: z.input<typeof apiKeySchema> = {
 const one = z.strictObject({ message: z.string(), data: apiKeySchema });
 
 export const create = writeOperation(
-  "keys",
+  "keys:write or operator",
   {
     tag: "API keys",
     summary: "Create an API key",
@@ -80,7 +80,7 @@ export const create = writeOperation(
 );
 
 export const list = readOperation(
-  "keys",
+  "keys:read or operator",
   {
     tag: "API keys",
     summary: "List API keys",
@@ -100,7 +100,7 @@ export const list = readOperation(
 );
 
 export const get = readOperation(
-  "keys",
+  "keys:read or operator",
   {
     tag: "API keys",
     summary: "Get API key details",
@@ -114,7 +114,7 @@ export const get = readOperation(
 );
 
 export const remove = writeOperation(
-  "keys",
+  "keys:write or operator",
   {
     tag: "API keys",
     summary: "Delete an API key",

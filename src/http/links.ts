@@ -69,7 +69,7 @@ export function linkUrl(c: Context<AppEnv>, { token, fileName }: OpenableLink): 
 }
 
 export const create = writeOperation(
-  "team",
+  "files:download",
   {
     tag: "Links",
     summary: "Create a link",
@@ -102,7 +102,7 @@ export const create = writeOperation(
 );
 
 export const list = readOperation(
-  "team",
+  "files:download",
   {
     tag: "Links",
     summary: "List the links of a file",
@@ -120,7 +120,7 @@ export const list = readOperation(
 );
 
 export const revoke = writeOperation(
-  "team",
+  "files:download",
   {
     tag: "Links",
     summary: "Revoke a link",

@@ -1,9 +1,10 @@
 import * as z from "zod";
+import { scopeOf } from "../domain/accounts/authorization.ts";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
-import { DESCRIPTION, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
+import { describeAccess, describeService, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
 import { type Api, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
@@ -35,7 +36,9 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
 function codesOf(operation: Operation, path: string): Code[] {
   const codes = new Set<Code>(operation.errorCodes);
   if (operation.access !== "public") {
-    for (const code of ["token_missing", "token_invalid", "forbidden"] as const) codes.add(code);
+    for (const code of ["token_missing", "token_invalid"] as const) codes.add(code);
+    if (operation.access !== "none") codes.add("forbidden");
+    if (scopeOf(operation.access)) codes.add("insufficient_scope");
     codes.add(operation.retryableFailureCode ?? "rate_limited");
   }
   if (path.includes("{")) codes.add("not_found");
@@ -59,6 +62,12 @@ function failuresOf(codes: Code[]): Json {
   const responses = [...byStatus].map(([status, same]) => {
     const examples = Object.fromEntries(same.map((code) => [code, { value: errorExample(code) }]));
     const headers: Json = {
+      ...(same.includes("insufficient_scope") && {
+        "WWW-Authenticate": {
+          schema: { type: "string" },
+          description: 'With `insufficient_scope`: `Bearer error="insufficient_scope", scope="…"`.',
+        },
+      }),
       ...(status === 401 && { "WWW-Authenticate": { schema: { type: "string" }, description: "`Bearer`" } }),
       ...((status === 423 || status === 429 || status === 503 || same.includes("idempotency_in_progress")) && {
         "Retry-After": { schema: { type: "integer" }, description: "Seconds." },
@@ -132,6 +141,7 @@ function parametersOf(operation: Operation, path: string, components: Json): Jso
 
 function describe(operation: Operation, path: string, operationId: string, components: Json): Json {
   const { tag, summary, description, access, success } = operation;
+  const scope = access === "public" ? null : scopeOf(access);
   const headers = Object.entries(success.headers ?? {}).map(([name, text]) => [
     name,
     { description: text, schema: { type: "string" } },
@@ -150,8 +160,9 @@ function describe(operation: Operation, path: string, operationId: string, compo
     operationId,
     tags: [tag],
     summary,
-    ...(description && { description }),
+    description: [description, describeAccess(access)].filter(Boolean).join("\n\n"),
     security: securityOf(access),
+    ...(scope && { "x-scope": scope }),
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
     responses: {
@@ -167,13 +178,14 @@ export function describeApi(api: Api): Json {
   const components: Json = {};
   schemaOf(z.strictObject({ error: errorSchema }), "output", components);
   const paths: Record<string, Json> = {};
+  const operations = Object.entries(api).map(([operationId, [, { access }]]) => ({ operationId, access }));
   for (const [operationId, [route, operation]] of Object.entries(api)) {
     const { method, path } = splitRoute(route);
     paths[path] = { ...paths[path], [method.toLowerCase()]: describe(operation, path, operationId, components) };
   }
   return {
     openapi: "3.1.0",
-    info: { title: TITLE, version: "1.0.0", description: DESCRIPTION },
+    info: { title: TITLE, version: "1.0.0", description: describeService(operations) },
     servers: [{ url: "/" }],
     tags,
     paths,

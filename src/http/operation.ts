@@ -1,7 +1,7 @@
 import type { Context, Hono } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { type ActorWith, authorize, type Credential, type Permission } from "../domain/accounts/authorization.ts";
+import { type Access, type ActorWith, authorize, type Credential } from "../domain/accounts/authorization.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { authorizeCaller, withCredential } from "./authentication.ts";
@@ -63,7 +63,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
 
 /** An operation of the API: its contract and its handler. The table in app.ts gives it an id, a method and a path. */
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
-  access: Permission | "public";
+  /** `public` needs no token. */
+  access: Access | "public";
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
@@ -85,10 +86,10 @@ const REQUEST_ERRORS: Code[] = ["invalid_input", "unsupported_version", "not_fou
  * An operation that only reads. The domain authorizes the caller in the same round trip as it reads, so `handle` gets a
  * credential and not an actor. Only an authorized caller gets the errors of an invalid request.
  */
-export function readOperation<R extends Permission, S extends z.ZodType, Q extends QuerySchema = undefined>(
-  access: R,
+export function readOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema = undefined>(
+  access: A,
   contract: Contract<Q, undefined, S>,
-  handle: (request: Request<Q, undefined> & { credential: Credential<R> }) => Answer<S>,
+  handle: (request: Request<Q, undefined> & { credential: Credential<A> }) => Answer<S>,
 ): Operation {
   return {
     ...contract,
@@ -109,14 +110,14 @@ export function readOperation<R extends Permission, S extends z.ZodType, Q exten
 
 /** An operation that writes. It authorizes the caller before it reads the body. */
 export function writeOperation<
-  R extends Permission,
+  A extends Access,
   S extends z.ZodType,
   Q extends QuerySchema = undefined,
   B extends BodySchema = undefined,
 >(
-  access: R,
+  access: A,
   contract: Contract<Q, B, S>,
-  handle: (request: Request<Q, B> & { actor: ActorWith<R> }) => Answer<S>,
+  handle: (request: Request<Q, B> & { actor: ActorWith<A> }) => Answer<S>,
 ): Operation {
   const operation = {
     ...contract,

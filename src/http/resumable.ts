@@ -48,18 +48,18 @@ const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
 
-type Contract = Parameters<typeof writeOperation<"upload", z.ZodType>>[1];
+type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
 
 /** An operation of the protocol. It accepts every key that can upload files, and rejects unsupported versions. */
 function tus<R extends { c: Context<AppEnv> }>(
-  make: (permission: "upload", contract: Contract, handle: Handle<R>) => Operation,
+  make: (access: "files:upload", contract: Contract, handle: Handle<R>) => Operation,
   contract: Contract,
   handle: Handle<R>,
 ): Operation {
   const headers = { "Tus-Resumable": TUS_RESUMABLE, ...contract.requestHeaders };
   const errorCodes = ["invalid_input" as const, "unsupported_version" as const, ...(contract.errorCodes ?? [])];
-  const operation = make("upload", { ...contract, requestHeaders: headers, errorCodes }, async (request) => {
+  const operation = make("files:upload", { ...contract, requestHeaders: headers, errorCodes }, async (request) => {
     const { c } = request;
     const version = c.req.header("Tus-Resumable");
     if (version !== VERSION) c.header("Tus-Version", VERSION);
@@ -105,13 +105,13 @@ export const options: Operation = {
 };
 
 export const create = tus(
-  writeOperation<"upload", z.ZodType>,
+  writeOperation<"files:upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Create a resumable upload",
     description:
       "Works with every tus 1.0.0 client. Requests can have any size, and this one can include the first bytes. " +
-      `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it. Public keys can do this.`,
+      `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it.`,
     takesBytes: BYTES_TYPE,
     isBodyOptional: true,
     requestHeaders: {
@@ -163,7 +163,7 @@ export const create = tus(
 );
 
 const headOnce = tus(
-  readOperation<"upload", z.ZodType>,
+  readOperation<"files:upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Get the progress of a resumable upload",
@@ -211,7 +211,7 @@ export const head: Operation = {
 };
 
 const appendOnce = tus(
-  writeOperation<"upload", z.ZodType>,
+  writeOperation<"files:upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Append to a resumable upload",
@@ -254,7 +254,7 @@ export const append: Operation = {
 };
 
 export const remove = tus(
-  writeOperation<"upload", z.ZodType>,
+  writeOperation<"files:upload", z.ZodType>,
   {
     tag: "Resumable uploads",
     summary: "Cancel a resumable upload",

@@ -31,7 +31,7 @@ const example: z.input<typeof unfinishedSchema> = {
 };
 
 export const list = readOperation(
-  "team",
+  "files:read",
   {
     tag: "Resumable uploads",
     summary: "List unfinished uploads",

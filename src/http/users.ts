@@ -86,7 +86,7 @@ function expectedVersions(header: string | undefined): ExpectedVersions {
 }
 
 export const create = writeOperation(
-  "team",
+  "users:write",
   {
     tag: "Users",
     summary: "Create a user",
@@ -114,7 +114,7 @@ export const create = writeOperation(
 );
 
 export const list = readOperation(
-  "team",
+  "users:read",
   {
     tag: "Users",
     summary: "List users",
@@ -174,7 +174,7 @@ function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => 
 const one = z.strictObject({ message: z.string(), data: userSchema });
 
 export const get = readOperation(
-  "team",
+  "users:read",
   {
     tag: "Users",
     summary: "Get user details",
@@ -192,7 +192,7 @@ export const get = readOperation(
 );
 
 export const update = writeOperation(
-  "team",
+  "users:write",
   {
     tag: "Users",
     summary: "Update a user",
@@ -243,7 +243,7 @@ export const update = writeOperation(
 );
 
 export const remove = writeOperation(
-  "team",
+  "users:write",
   {
     tag: "Users",
     summary: "Delete a user",

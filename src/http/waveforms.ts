@@ -45,7 +45,7 @@ const success = (description: string, message: string) => ({
 });
 
 export const get = readOperation(
-  "team",
+  "files:read",
   {
     tag: "Files",
     summary: "Get a file's waveform",
@@ -59,7 +59,7 @@ export const get = readOperation(
 );
 
 export const set = writeOperation(
-  "team",
+  "files:write",
   {
     tag: "Files",
     summary: "Set a file's waveform",

@@ -90,7 +90,7 @@ const fields = z.strictObject({
 });
 
 export const create = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Create a webhook",
@@ -117,7 +117,7 @@ export const create = writeOperation(
 );
 
 export const list = readOperation(
-  "team",
+  "webhooks:read",
   {
     tag: "Webhooks",
     summary: "List webhooks",
@@ -135,7 +135,7 @@ export const list = readOperation(
 );
 
 export const get = readOperation(
-  "team",
+  "webhooks:read",
   {
     tag: "Webhooks",
     summary: "Get webhook details",
@@ -148,7 +148,7 @@ export const get = readOperation(
 );
 
 export const update = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Update a webhook",
@@ -176,7 +176,7 @@ export const update = writeOperation(
 );
 
 export const remove = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Delete a webhook",
@@ -196,7 +196,7 @@ export const remove = writeOperation(
 );
 
 export const rotate = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Rotate a webhook's secret",
@@ -218,7 +218,7 @@ export const rotate = writeOperation(
 );
 
 export const test = writeOperation(
-  "team",
+  "webhooks:write",
   {
     tag: "Webhooks",
     summary: "Send a test event",

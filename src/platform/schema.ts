@@ -5,9 +5,10 @@ import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "driz
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
 
 // A partial index serves only queries that repeat its condition, so conditions are written out.
-export const isApiKey = sql`encrypted_token is not null`;
-export const isLoginKey = sql`encrypted_token is null`;
+export const isApiKey = sql`kind <> 'session'`;
+export const isSession = sql`kind = 'session'`;
 
+/** API keys and sessions: the rows that a token identifies. One table, so that authorization reads one row. */
 export const apiKeys = sqliteTable(
   "api_keys",
   {
@@ -15,27 +16,40 @@ export const apiKeys = sqliteTable(
     teamId: text("team_id").notNull(),
     uuid: text().notNull(),
     name: text().notNull(),
-    isPublic: integer("is_public", { mode: "boolean" }).notNull(),
+    kind: text({ enum: ["secret", "public", "session"] }).notNull(),
+    /** A bit mask, see domain/accounts/scopes.ts. Null for a user's session, which has the scopes of the user's role. */
+    scopes: integer(),
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").notNull(),
-    /** Null for a login key, whose token is shown only once. */
+    /** Null for a session, whose token is shown only once. */
     encryptedToken: text("encrypted_token"),
     /** The id of the master key that encrypted the token. */
     encryptedWith: text("encrypted_with"),
-    /** Set on login keys, and on the keys that a login created: they are deleted with this user. */
+    /** The key or session that created it. Null for a user's session and for keys that the operator created. */
+    createdByKeyId: text("created_by_key_id"),
+    /** The user whose session it is, or whose session created it, directly or through other keys. */
     userId: text("user_id"),
+    /** Accurate to `LAST_USED_PRECISION_MILLISECONDS`. Null if it was never used. */
+    lastUsedAt: integer("last_used_at"),
+    /** JSON: the limits of a public key. Null if there are none. */
+    limits: text(),
+    /** The milliseconds that it was created for. `expires_at` may be shortened later. */
+    lifetime: integer().notNull(),
     createdAt: integer("created_at").notNull(),
     expiresAt: integer("expires_at").notNull(),
   },
   (t) => [
     uniqueIndex("api_keys_token_hash").on(t.tokenHash),
-    // Lists skip login keys without reading them.
+    // Lists skip sessions without reading them.
     index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
     index("api_keys_id").on(t.id).where(isApiKey),
     index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
-    index("api_keys_login_expiry").on(t.expiresAt).where(isLoginKey),
+    index("api_keys_session_expiry").on(t.expiresAt).where(isSession),
+    index("api_keys_session_creator")
+      .on(t.createdByKeyId)
+      .where(sql`kind = 'session' and created_by_key_id is not null`),
   ],
 );
 
@@ -51,6 +65,7 @@ export const users = sqliteTable(
     emailKey: text("email_key").notNull(),
     /** A PHC string. */
     password: text().notNull(),
+    role: text({ enum: ["admin", "member", "viewer"] }).notNull(),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
     version: integer().notNull().default(0),
@@ -123,13 +138,15 @@ export const files = sqliteTable(
   ],
 );
 
-/** Totals of a team's rows, hidden files included and login keys excluded. Only triggers write it. */
+/** Totals of a team's rows, hidden files included and sessions excluded. Only triggers write it. */
 export const teamUsage = sqliteTable("team_usage", {
   teamId: text("team_id").primaryKey(),
   files: integer().notNull(),
   bytes: integer().notNull(),
   apiKeys: integer("api_keys").notNull().default(0),
   users: integer().notNull().default(0),
+  /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
+  admins: integer().notNull().default(0),
 });
 
 /** Revocable download links. A trigger deletes the links of a file when the file is hidden. */

@@ -1,7 +1,9 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { createApp } from "../../src/app.ts";
-import { newToken, realSystem } from "../../src/platform/system.ts";
+import { api, createApp } from "../../src/app.ts";
+import { splitRoute } from "../../src/http/operation.ts";
+import { fingerprint } from "../../src/platform/secrets.ts";
+import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { sink, withBindings } from "../support/deps.ts";
 import {
@@ -64,7 +66,7 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (accepted === "anyone") return [401, "login_failed"]; // the example's user does not exist
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (!accepted.includes(caller)) return [403, "forbidden"];
+  if (!accepted.includes(caller)) return [403, caller === "public" ? "insufficient_scope" : "forbidden"];
   const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], public: [] }[caller];
   return id === "no id" || (sees as string[]).includes(id) ? [200] : [404, "not_found"];
 }
@@ -161,7 +163,10 @@ describe.each(routes)("$name", (route) => {
           const answer = await worker.call(method, path, { ...requestFor(route), token });
           expect([answer.status, answer.code], where).toEqual([status, code]);
           if (status === 404) expect(withoutRequestId(answer.text), where).toBe(NOT_FOUND);
-          expect(answer.headers.get("WWW-Authenticate"), where).toBe(status === 401 ? "Bearer" : null);
+          const challenge = answer.headers.get("WWW-Authenticate");
+          if (code === "insufficient_scope")
+            expect(challenge, where).toMatch(/^Bearer error="insufficient_scope", scope="/);
+          else expect(challenge, where).toBe(status === 401 ? "Bearer" : null);
           const isReadable = !["no token", "a malformed token"].includes(credential);
           if (acceptedCallers(name) !== "anyone" && !isReadable)
             expect(effects.trips, `${where} queried D1`).toBe(trips);
@@ -188,6 +193,124 @@ describe("The matrix", () => {
   test("has a cell for each route, credential and kind of id", () => {
     const kinds = routes.flatMap((route) => kindsOf(route));
     expect(cells.size).toBe(Object.keys(CREDENTIALS).length * kinds.length);
+  });
+});
+
+/** The scope of every operation that needs one, restated from the documentation. */
+const NEEDED_SCOPES: Record<string, string[]> = {
+  "files:upload": [
+    "uploadFile",
+    ...["createResumableUpload", "getResumableUpload", "appendToResumableUpload", "deleteResumableUpload"],
+  ],
+  "files:read": ["listFiles", "getFileMetadata", "getWaveform", "getUsage", "listUnfinishedUploads"],
+  "files:download": ["signFile", "createLink", "listLinks", "revokeLink"],
+  "files:write": ["reprocessFile", "setWaveform"],
+  "files:delete": ["deleteFile"],
+  "users:read": ["listUsers", "getUser"],
+  "users:write": ["createUser", "updateUser", "deleteUser"],
+  "keys:read": ["listApiKeys", "getApiKey"],
+  "keys:write": ["createApiKey", "deleteApiKey"],
+  "events:read": ["listEvents", "getEvent"],
+  "webhooks:read": ["listWebhooks", "getWebhook", "listDeliveries"],
+  "webhooks:write": [
+    ...["createWebhook", "updateWebhook", "deleteWebhook", "rotateWebhookSecret", "testWebhook"],
+    ...["replayEvents", "redeliver"],
+  ],
+};
+const ALL = Object.keys(NEEDED_SCOPES);
+const OPERATOR_MAY = /^(list|get|create|delete)ApiKeys?$|^(listEvents|getEvent)$/;
+/** They need no token, or run another operation. */
+const WITHOUT_SCOPE = ["logIn", "openLink", "describeResumableUploads", "overrideResumableUpload"];
+
+/** Each caller with the scopes that it has. */
+const CALLERS: Record<string, readonly string[]> = {
+  ...Object.fromEntries(ALL.map((scope) => [`a key with ${scope}`, [scope]])),
+  "a key without scopes": [],
+  "a session of an admin": ALL,
+  "a session of a member": [...ALL.filter((scope) => scope.startsWith("files:")), "events:read"],
+  "a session of a viewer": ["files:read", "files:download", "events:read"],
+  "a session of a deleted user": [],
+  "a session of a key with users:read": ["users:read"],
+  "a public key": ["files:upload"],
+  "the operator token": [],
+};
+
+describe("Scopes", () => {
+  const tokenOf: Record<string, string> = {};
+  let team: Team;
+
+  beforeAll(async () => {
+    team = await newTeam(worker);
+    const newRow = async (caller: string, kind: string, scopes: number | null, role?: string) => {
+      const token = newToken(realSystem, kind === "public");
+      tokenOf[caller] = token;
+      const id = newId(realSystem);
+      await env.DB.batch([
+        env.DB.prepare(
+          `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, user_id, lifetime, created_at, expires_at)
+           values (?1, ?2, ?7, ?3, ?4, ?5, ?6, iif(?5 is null, ?1, null), 1, 1, 4e12)`,
+        ).bind(id, team.teamId, caller, kind, scopes, fingerprint(token), crypto.randomUUID()),
+        env.DB.prepare(
+          `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
+           select ?1, ?2, '', '', ?1 || '@b.de', ?1 || '@b.de', '', ?3, 1, 1 where ?3 is not null`,
+        ).bind(id, team.teamId, role ?? null),
+      ]);
+    };
+    const maskOf = (scopes: readonly string[]) => scopes.reduce((mask, scope) => mask | (1 << ALL.indexOf(scope)), 0);
+    for (const [caller, scopes] of Object.entries(CALLERS)) {
+      const role = /session of an? (admin|member|viewer)/.exec(caller)?.[1];
+      const isOfUser = role !== undefined || caller.includes("deleted");
+      const kind = caller.includes("session") ? "session" : caller.includes("public") ? "public" : "secret";
+      await newRow(caller, kind, isOfUser ? null : maskOf(scopes), role);
+    }
+    tokenOf["the operator token"] = OPERATOR;
+  });
+
+  test("are named for every operation", () => {
+    expect([...Object.values(NEEDED_SCOPES).flat(), ...WITHOUT_SCOPE].sort()).toEqual(Object.keys(api).sort());
+  });
+
+  test.each(Object.entries(api).filter(([id]) => !WITHOUT_SCOPE.includes(id)))(
+    "decide who may call %s",
+    async (operationId, [name, operation]) => {
+      const route: Route = { name, operation, ...splitRoute(name) };
+      const needed = ALL.find((scope) => NEEDED_SCOPES[scope]?.includes(operationId));
+      const path = route.path.replace(/\{\w+\}/, UNKNOWN_ID);
+      const headers = { "Tus-Resumable": "1.0.0" };
+      for (const [caller, scopes] of Object.entries(CALLERS)) {
+        const where = `${operationId} by ${caller}`;
+        const before = written();
+        const isOperator = caller === "the operator token";
+        const query = isOperator && name.includes("/events") ? `?teamId=${team.teamId}` : "";
+        const answer = await worker.call(route.method, path + query, {
+          ...requestFor(route),
+          ...(path.includes("/resumable") && { headers }),
+          token: tokenOf[caller],
+        });
+        if (isOperator ? OPERATOR_MAY.test(operationId) : scopes.includes(needed ?? "")) {
+          expect([200, 400, 404], `${where}: ${answer.text}`).toContain(answer.status);
+          continue;
+        }
+        const code = isOperator ? "forbidden" : "insufficient_scope";
+        expect([answer.status, route.method === "HEAD" ? code : answer.code], where).toEqual([403, code]);
+        const challenge = `Bearer error="insufficient_scope", scope="${needed}"`;
+        expect(answer.headers.get("WWW-Authenticate"), where).toBe(isOperator ? null : challenge);
+        expect(written(), where).toEqual(before);
+      }
+    },
+  );
+
+  test("of a session change with the user's role, from the next request on", async () => {
+    const token = tokenOf["a session of a viewer"];
+    const setRole = (role: string) =>
+      env.DB.prepare("update users set role = ?1 where id = (select user_id from api_keys where token_hash = ?2)").bind(
+        role,
+        fingerprint(token ?? ""),
+      );
+    await setRole("admin").run();
+    expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).status).toBe(200);
+    await setRole("viewer").run();
+    expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).code).toBe("insufficient_scope");
   });
 });
 

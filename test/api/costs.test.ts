@@ -425,8 +425,8 @@ describe("With 100,000 files, users and events in a team", () => {
          ${numbers} select ${id}, ?2, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end, ${status}, ${type}, 1, 1, ${processedAt}, 1, 1 from n`,
       ).bind(ROWS, large.teamId),
       env.DB.prepare(
-        `insert into users (id, team_id, first_name, last_name, email, email_key, password, created_at, updated_at)
-         ${numbers} select ${id}, ?2, printf('User %02d', i % 50), i / 10000, i || '@b.de', i || '@b.de', '', 1, 1 from n`,
+        `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
+         ${numbers} select ${id}, ?2, printf('User %02d', i % 50), i / 10000, i || '@b.de', i || '@b.de', '', 'admin', 1, 1 from n`,
       ).bind(ROWS, large.teamId),
       env.DB.prepare(
         `insert into events ${numbers} select ?2, i * 1000, 'file.uploaded', 1, '{}', ${id}, 1, '{}', i from n`,
@@ -620,7 +620,7 @@ describe("Every query of the service", () => {
       sql: string;
     }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(8);
+    expect(bodies).toHaveLength(9);
     for (const sql of bodies) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
       expect(plan.filter(isExpensive), sql).toEqual([]);

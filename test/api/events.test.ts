@@ -99,7 +99,7 @@ describe("The event log", () => {
       actor: { kind: "user", keyId, userId: user },
     });
     const byUser = await eventsOf(team, () => call("POST", "/auth/v1/apikeys", { token, json: { name: "theirs" } }));
-    expect(only(byUser.events).actor).toMatchObject({ kind: "secret", keyId, userId: user });
+    expect(only(byUser.events).actor).toMatchObject({ kind: "session", keyId, userId: user });
 
     const deleted = await eventsOf(team, () => team.call("DELETE", `/auth/v1/users/${user}`));
     expect(only(deleted.events)).toMatchObject({
@@ -306,7 +306,7 @@ describe("Reading the event log", () => {
   test("is not allowed for a public key", async () => {
     const team = await newTeam();
     const { key } = (await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })).body.data;
-    await rejected(team, 403, "forbidden", () => call("GET", "/auth/v1/events", { token: key }));
+    await rejected(team, 403, "insufficient_scope", () => call("GET", "/auth/v1/events", { token: key }));
   });
 });
 

@@ -240,7 +240,7 @@ describe("Creating a link", () => {
     const { key: token } = (await team.call("POST", "/auth/v1/apikeys", { json })).body.data;
     const path = `/docs/v1/uploads/${id}/links`;
     expect((await call("POST", path, { json: {} })).code).toBe("token_missing");
-    expect((await team.call("POST", path, { json: {}, token })).code).toBe("forbidden");
+    expect((await team.call("POST", path, { json: {}, token })).code).toBe("insufficient_scope");
     expect((await other.call("POST", path, { json: {} })).code).toBe("not_found");
     expect((await other.call("GET", path)).code).toBe("not_found");
   });

@@ -23,7 +23,9 @@ interface Described {
   operationId: string;
   summary: string;
   tags: string[];
+  description: string;
   security: Record<string, string[]>[];
+  "x-scope"?: string;
   parameters: Parameter[];
   requestBody?: Body & { required: boolean };
   responses: Record<string, Body & { description: string; headers: Record<string, object> }>;
@@ -94,14 +96,25 @@ describe("GET /openapi.json", () => {
     }
   });
 
-  test("describes three bearer tokens, and the tokens that each operation accepts", () => {
+  test("describes each kind of bearer token, and the tokens and the scope that each operation accepts", () => {
     const bearer = { type: "http", scheme: "bearer", description: expect.any(String) };
-    const schemes = { secretKey: bearer, publicKey: bearer, operatorToken: bearer };
+    const schemes = { secretKey: bearer, session: bearer, publicKey: bearer, operatorToken: bearer };
     expect(document.components.securitySchemes).toEqual(schemes);
-    const tokens = { keys: ["secretKey", "operatorToken"], team: ["secretKey"], upload: ["secretKey", "publicKey"] };
+    const table: string = document.info.description;
     for (const { described, operation, route } of operations) {
-      const wanted = operation.access === "public" ? [] : tokens[operation.access].map((name) => ({ [name]: [] }));
-      expect(described.security, route).toEqual(wanted);
+      const { access } = operation;
+      if (access === "public") expect(described.security, route).toEqual([]);
+      const scope = described["x-scope"];
+      if (!scope) continue;
+      expect(described.security, route).toEqual([
+        { secretKey: [scope] },
+        { session: [scope] },
+        ...(scope === "files:upload" ? [{ publicKey: [scope] }] : []),
+        ...(access.endsWith("operator") ? [{ operatorToken: [] }] : []),
+      ]);
+      expect(described.description).toContain(`Scope: \`${scope}\``);
+      const row = table.split("\n").find((line) => line.startsWith(`| \`${scope}\` |`));
+      expect(row).toMatch(new RegExp(`[ ,]${described.operationId}[*,]* `));
     }
   });
 
@@ -114,11 +127,12 @@ describe("GET /openapi.json", () => {
     expect([...new Set(used)].sort()).toEqual(tags.map(({ name }) => name).sort());
   });
 
-  test("introduces a quickstart, authentication, errors, lists, retries and rate limits", () => {
+  test("introduces a quickstart, authentication, scopes, errors, lists, retries and rate limits", () => {
     const headings = [...document.info.description.matchAll(/^## (.+)$/gm)].map(([, heading]) => heading);
     expect(headings).toEqual([
       "Quickstart",
       "Authentication",
+      "Scopes",
       "Errors",
       "Lists",
       "Retries and versions",

@@ -86,12 +86,13 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
   const old = loadSecrets(oldKey, realSystem);
   const keys = Array.from({ length: COUNT }, (_, i) => {
     const id = (i + 1).toString(16).padStart(24, "0");
-    return { id, sealed: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), login: i % 2 };
+    return { id, encrypted: old.encrypt(newToken(realSystem, false), `api-key/${id}/${team.teamId}`), session: i % 2 };
   });
   await env.DB.prepare(
-    `insert into api_keys (id, team_id, uuid, name, is_public, token_hash, encrypted_token, encrypted_with, user_id, created_at, expires_at)
-     select value->>'id', ?1, ?1, 'old', 0, value->>'id', iif(value->>'login', null, value->>'sealed'),
-       iif(value->>'login', null, ?2), iif(value->>'login', 'gone', null), 1, iif(value->>'login', 2, 4e12)
+    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, encrypted_token, encrypted_with, user_id, lifetime, created_at, expires_at)
+     select value->>'id', ?1, ?1, 'old', iif(value->>'session', 'session', 'secret'), value->>'id',
+       iif(value->>'session', null, value->>'encrypted'), iif(value->>'session', null, ?2),
+       iif(value->>'session', 'gone', null), 1, 1, iif(value->>'session', 2, 4e12)
      from json_each(?3)`,
   )
     .bind(team.teamId, old.currentKeyId, JSON.stringify(keys))
@@ -105,7 +106,7 @@ describe("The calls to the bindings", () => {
     expect(new Set(queries.map(({ sql }) => sql)).size).toBeGreaterThan(25);
     expect(messages.flat().length).toBeGreaterThanOrEqual(1400);
     expect(deletedKeys.flat().length).toBeGreaterThanOrEqual(1400);
-    expect(recovered).toMatchObject({ sent: 1400, filesDeleted: 1400, loginsRemoved: 350 });
+    expect(recovered).toMatchObject({ sent: 1400, filesDeleted: 1400, sessionsRemoved: 350 });
     expect(recovered.reencrypted).toBeGreaterThan(100);
   });
 

@@ -301,7 +301,7 @@ describe("The unfinished uploads of a team", () => {
     });
     expect(oldest.body.data[0]).toMatchObject({ _id: idOf(first), name: "one.wav", size: 300, offset: 100 });
     expect([day(newest), day(oldest) > 23 * 60 * 60 * 1000]).toEqual([60 * 60 * 1000, true]);
-    expect((await call("GET", RESUMABLE, { token: page.token })).code).toBe("forbidden");
+    expect((await call("GET", RESUMABLE, { token: page.token })).code).toBe("insufficient_scope");
     expect((await (await newTeam()).call("GET", RESUMABLE)).body.data).toEqual([]);
 
     for (const created of [first, second]) await team.call("DELETE", `/docs/v1/uploads/${idOf(created)}`);

@@ -190,8 +190,8 @@ describe("A webhook", () => {
   test("can be created and listed only with a secret key", async () => {
     const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } });
     for (const token of [body.data.key, env.OPERATOR_TOKEN]) {
-      expect((await team.call("POST", WEBHOOKS, { token, json: { url: HOOK_URL } })).code).toBe("forbidden");
-      expect((await team.call("GET", WEBHOOKS, { token })).code).toBe("forbidden");
+      expect((await team.call("POST", WEBHOOKS, { token, json: { url: HOOK_URL } })).code).toBe("insufficient_scope");
+      expect((await team.call("GET", WEBHOOKS, { token })).code).toBe("insufficient_scope");
     }
   });
 });

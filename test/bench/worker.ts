@@ -112,8 +112,8 @@ const bare: Record<string, Bare> = {
     const hash = await new Promise<Buffer>((resolve, reject) =>
       scrypt(password, "salt", 32, options, (error, key) => (error ? reject(error) : resolve(key))),
     );
-    const row = [newId(), url.searchParams.get("team"), "", "", email, email, hash.toString("hex"), 1, 1];
-    await env.DB.prepare("insert into users values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)")
+    const row = [newId(), url.searchParams.get("team"), "", "", email, email, hash.toString("hex"), "admin", 1, 1];
+    await env.DB.prepare("insert into users values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)")
       .bind(...row)
       .run();
     return Response.json({ email });

@@ -366,8 +366,9 @@ const recovering: Scenario<Record<string, string>, Outcome<Record<string, number
     world.messages = [];
     await env.DB.batch([
       env.DB.prepare(
-        `insert into api_keys select lower(hex(randomblob(12))), team_id, uuid, 'login', 0, lower(hex(randomblob(32))),
-         null, null, 'user', created_at, 1 from api_keys where team_id = ?`,
+        `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
+         select lower(hex(randomblob(12))), team_id, uuid, 'session', 'session', lower(hex(randomblob(32))), 'user', 1,
+           created_at, 1 from api_keys where team_id = ?`,
       ).bind(team.teamId),
       ...["created", "deleted"].map((verb, i) =>
         env.DB.prepare("insert into events values (?, ?, ?, 1, '{}', 'gone', 0, '{}', 1)").bind(
@@ -387,7 +388,7 @@ const recovering: Scenario<Record<string, string>, Outcome<Record<string, number
       ].sort(),
     );
     const reencrypted = expect.any(Number);
-    if (!fault) expect(result).toMatchObject({ sent: 2, filesDeleted: 2, loginsRemoved: 1, purged: 2, reencrypted });
+    if (!fault) expect(result).toMatchObject({ sent: 2, filesDeleted: 2, sessionsRemoved: 1, purged: 2, reencrypted });
   },
 };
 

@@ -22,7 +22,7 @@ type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
 const NOTHING = {
   ...{ sent: 0, assemblies: 0, webhooks: 0, uploadsExpired: 0, uploadsRemoved: 0, filesDeleted: 0 },
-  ...{ loginsRemoved: 0, keysRemoved: 0, linksRemoved: 0, purged: 0, reencrypted: 0 },
+  ...{ sessionsRemoved: 0, keysRemoved: 0, linksRemoved: 0, purged: 0, reencrypted: 0 },
 };
 
 const teams: Team[] = [];
@@ -396,7 +396,9 @@ async function insertKey(team: Team, { userId = null as string | null, expiresAt
     return { id, token: newToken(realSystem, false) };
   });
   const insert = env.DB.prepare(
-    "insert into api_keys values (?, ?, ?, 'key', 0, lower(hex(randomblob(32))), ?, ?, ?, 1, ?)",
+    `insert into api_keys (id, team_id, uuid, name, token_hash, kind, encrypted_token, encrypted_with, user_id, expires_at,
+       created_at, lifetime)
+     values (?, ?, ?, 'key', lower(hex(randomblob(32))), ?, ?, ?, ?, ?, 1, 1)`,
   );
   await env.DB.batch(
     keys.map(({ id, token }) =>
@@ -404,6 +406,7 @@ async function insertKey(team: Team, { userId = null as string | null, expiresAt
         id,
         team.teamId,
         newUuid(realSystem),
+        userId === null ? "secret" : "session",
         userId === null ? secrets.encrypt(token, `api-key/${id}/${team.teamId}`) : null,
         userId === null ? secrets.currentKeyId : null,
         userId,
@@ -427,7 +430,7 @@ describe("keys", () => {
     const [live] = await insertKey(team, { userId: "user", expiresAt: now + MINUTE });
     const [expired] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE + 1 });
     const [old] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE - 1 });
-    expect(await world.recover()).toMatchObject({ loginsRemoved: 1, keysRemoved: 1 });
+    expect(await world.recover()).toMatchObject({ sessionsRemoved: 1, keysRemoved: 1 });
     const left = await keyIds(team);
     expect(left).toEqual(expect.arrayContaining([live?.id, expired?.id]));
     for (const key of [gone, old]) expect(left).not.toContain(key?.id);

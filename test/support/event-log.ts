@@ -21,7 +21,7 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
        select value, 'apikey.revoked' from events, json_each(data, '$.revokedKeyIds') where team_id = ?1
      ) group by 1, 2`,
     "select id, version from users where team_id = ?",
-    "select id, 0 as version from api_keys where team_id = ? and encrypted_token is not null and length(token_hash) = 64",
+    "select id, 0 as version from api_keys where team_id = ? and kind <> 'session' and length(token_hash) = 64",
     "select id, version from webhooks where team_id = ?",
     `select e.seq, e.type, d.status, d.due_at
      from webhooks w

@@ -120,12 +120,12 @@ export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
 /** Columns and values of a row after id and team; n is the row's number. */
 const FILLERS = {
   api_keys: [
-    "uuid, name, is_public, token_hash, encrypted_token, encrypted_with, created_at, expires_at",
-    "'f3cd2a1b-0000-4000-8000-000000000000', n, 0, ?1 || n, 'plain', 'none', 1, 4e12",
+    "uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, lifetime, created_at, expires_at",
+    "'f3cd2a1b-0000-4000-8000-000000000000', n, 'secret', 4095, ?1 || n, 'plain', 'none', 1, 1, 4e12",
   ],
   users: [
-    "first_name, last_name, email, email_key, password, created_at, updated_at",
-    "'User', n, n || '@b.de', n || '@b.de', 'x', 1, 1",
+    "first_name, last_name, email, email_key, password, role, created_at, updated_at",
+    "'User', n, n || '@b.de', n || '@b.de', 'x', 'admin', 1, 1",
   ],
   files: [
     `original_name, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
 import { replay } from "../../src/http/deliveries.ts";
-import { DESCRIPTION, tags } from "../../src/http/introduction.ts";
+import { describeService, tags } from "../../src/http/introduction.ts";
 import { test as sendTest } from "../../src/http/webhooks.ts";
 import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
@@ -27,7 +27,7 @@ test("responses and the description state the rate limits of wrangler.toml", () 
     password: limitOf("HASH_LIMIT"),
     "expensive-call": logins,
   });
-  expect(DESCRIPTION).toContain("6,000 requests a minute for each team, and as many for its public keys");
+  expect(describeService([])).toContain("6,000 requests a minute for each team, and as many for its public keys");
   for (const { description } of [replay, sendTest]) expect(description).toContain(` ${logins} a minute.`);
 });
 

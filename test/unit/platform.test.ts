@@ -75,7 +75,7 @@ describe("A prepared query", () => {
     const insert = preparedQuery((db, param: Param<StoredRow<typeof users>>) =>
       db.insert(users).values(rowOf(users, param)),
     );
-    const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "" };
+    const names = { firstName: "", lastName: "", email: "", emailKey: "", password: "", role: "admin" as const };
     const row = { id, teamId: team.teamId, ...names, createdAt: 1, updatedAt: 1, version: 0 };
     const error = await write(deps, [rename({ id }), insert(row)], { isIdempotent: true }).catch((thrown) => thrown);
     expect(isUniqueViolation(error)).toBe(true);
@@ -85,9 +85,10 @@ describe("A prepared query", () => {
 
 describe("A team read", () => {
   const credentialOf = (team: Team): Credential => ({
-    permission: "team",
+    access: "users:read",
     tokenHash: fingerprint(team.token),
     actor: null,
+    scopes: 0,
   });
   const ids = (team: Team, wanted: Parameters<typeof authorizeRead<{ id: string }[]>>[2]) =>
     authorizeRead(deps as never, credentialOf(team), wanted);

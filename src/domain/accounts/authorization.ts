@@ -3,84 +3,109 @@ import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Builder, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
-import { apiKeys } from "../../platform/schema.ts";
+import { apiKeys, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
+import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
 
-/**
- * An authenticated caller. A secret key acts for its team. A public key may ship in a web page, and only uploads. The
- * operator creates, lists, gets and deletes keys of any team, and reads their events.
- */
-export type Actor = { kind: "operator" } | TeamActor;
+/** An authenticated caller: a token of a team, or the operator, who manages teams and the keys of any team. */
+export type Actor = Operator | TeamActor;
+type Operator = { kind: "operator" };
 
 export interface TeamActor {
-  kind: "secret" | "public";
+  kind: "secret" | "public" | "session";
   teamId: string;
+  /** The API key or session. */
   keyId: string;
-  /** The user whose login the key is, or whose login created it. */
+  /** The user whose session it is, or whose session created the key. */
   userId: string | null;
 }
 
-/** The permission that an operation needs: to manage keys, to act for a team, or to upload for it. */
-export type Permission = "keys" | "team" | "upload";
+/**
+ * What an operation needs: one scope, which the operator may or may not replace; the operator; or any valid token. The
+ * operator has no scopes, because most operations make sense only within a team.
+ */
+export type Access = Scope | `${Scope} or operator` | "operator" | "none";
 
-/** The callers that can have a permission. The operator only manages keys. */
-export type ActorWith<R extends Permission> = R extends "keys" ? Actor : TeamActor;
+/** The callers that an access admits. */
+export type ActorWith<A extends Access> = A extends Scope ? TeamActor : A extends "operator" ? Operator : Actor;
 
-export const PERMISSIONS: Record<Actor["kind"], readonly Permission[]> = {
-  operator: ["keys"],
-  secret: ["keys", "team", "upload"],
-  public: ["upload"],
+/** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
+export const scopeOf = (access: Access): Scope | null =>
+  access === "none" || access === "operator" ? null : (access.replace(" or operator", "") as Scope);
+
+export const admitsOperator = (access: Access): boolean => access === "none" || access.endsWith("operator");
+
+/** Requires every bit, also those that no token has. */
+const OPERATOR_ONLY = -1;
+
+/** The mask that a token of a team needs. */
+const maskFor = (access: Access): number => {
+  const scope = scopeOf(access);
+  if (scope !== null) return SCOPES[scope];
+  return access === "operator" ? OPERATOR_ONLY : 0;
 };
 
-/** A request's token, and the permission that its operation needs. */
-export interface Credential<R extends Permission = Permission> {
-  readonly permission: R;
+/** A request's token, and what its operation needs. */
+export interface Credential<A extends Access = Access> {
+  readonly access: A;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
-  /** The caller, once authenticated, even without the permission. */
+  /** The caller, once authenticated, even if access is denied. */
   actor: Actor | null;
+  /** The caller's scopes, once authenticated. The operator's cover those of every token. */
+  scopes: number;
 }
 
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid */
-export function readCredential<R extends Permission>(
-  deps: Deps,
-  token: string | undefined,
-  permission: R,
-): Credential<R> {
+export function readCredential<A extends Access>(deps: Deps, token: string | undefined, access: A): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) return { permission, tokenHash: fingerprint(token), actor: null };
+  if (isTokenShaped(token)) return { access, tokenHash: fingerprint(token), actor: null, scopes: 0 };
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
-  return { permission, tokenHash: null, actor: null };
+  return { access, tokenHash: null, actor: null, scopes: 0 };
 }
 
 type TokenValues = {
   tokenHash: string;
   now: number;
-  /** 1 if public keys have the permission too. */
-  mayBePublic: number;
+  /** The mask of the scopes that the operation needs. */
+  needed: number;
   /** The team that the operator named. */
   namedTeam: string | null;
+};
+
+/** The scopes of a row of `api_keys`: its own, or those that the user's role has now. */
+export const presentScopes = (db: Db) => {
+  const ofRole = db
+    .select({ scopes: maskOfRole(users.role) })
+    .from(users)
+    .where(and(eq(users.id, apiKeys.userId), eq(users.teamId, apiKeys.teamId)));
+  return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
 
 const isLive = (param: Param<TokenValues>) =>
   and(eq(apiKeys.tokenHash, param("tokenHash")), gt(apiKeys.expiresAt, param("now")));
 
-const keyByToken = preparedQuery((db, param: Param<TokenValues>) =>
-  db
-    .select({ keyId: apiKeys.id, teamId: apiKeys.teamId, userId: apiKeys.userId, isPublic: apiKeys.isPublic })
+/** The row of the token, if the caller may run the operation. Must agree with `admit`. */
+const isAdmitted = (db: Db, param: Param<TokenValues>) =>
+  and(isLive(param), sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`);
+
+const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
+  const { id: keyId, teamId, userId, kind } = apiKeys;
+  return db
+    .select({ keyId, teamId, userId, kind, scopes: presentScopes(db) })
     .from(apiKeys)
-    .where(isLive(param)),
-);
+    .where(isLive(param));
+});
 
 /** A read that is limited to one team: the team of the token, or the team that the operator named. */
 export type TeamRead<T> = (team: TokenValues) => BoundQuery<T>;
 
 /**
  * Builds a read that `authorizeRead` authorizes in the same round trip: its WHERE requires `teamId` to be the team of the
- * token's live key, which must be secret unless public keys have the permission too. With an invalid token it finds
- * nothing. `around` wraps the limited query, if it is only a part of the one to send.
+ * token, which must be live and have the needed scope. With any other token it finds nothing. `around` wraps the limited
+ * query, if it is only a part of the one to send.
  */
 export function teamRead<V extends object, B extends SQLiteSelect, Whole extends Builder = B>(
   teamId: SQLiteColumn,
@@ -89,29 +114,28 @@ export function teamRead<V extends object, B extends SQLiteSelect, Whole extends
 ): (values: V) => TeamRead<Awaited<Whole>> {
   const prepared = preparedQuery((db, param: Param<V & TokenValues>) => {
     const { query, where } = build(db, param);
-    const hasPermission = and(isLive(param), sql`${apiKeys.isPublic} <= ${param("mayBePublic")}`);
-    const ownTeam = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(hasPermission);
+    const ownTeam = db.select({ teamId: apiKeys.teamId }).from(apiKeys).where(isAdmitted(db, param));
     const isOfTeam = eq(teamId, sql`coalesce(${param("namedTeam")}, ${ownTeam})`);
     return around(query.where(and(where, isOfTeam)), db, param);
   });
   return (values) => (team) => prepared({ ...values, ...team });
 }
 
-const tokenValues = ({ system }: Deps, tokenHash: string, permission: Permission): TokenValues => ({
+const tokenValues = ({ system }: Deps, tokenHash: string, access: Access): TokenValues => ({
   tokenHash,
   now: system.now(),
-  mayBePublic: Number(PERMISSIONS.public.includes(permission)),
+  needed: maskFor(access),
   namedTeam: null,
 });
 
 /**
- * Authenticates the caller and checks the permission, before a write or anything expensive.
- * @throws `token_invalid` (also if revoked or expired), `forbidden`
+ * Authenticates the caller and checks the scope, before a write or anything expensive.
+ * @throws `token_invalid` (also if revoked or expired), `insufficient_scope`, `forbidden`
  */
-export async function authorize<R extends Permission>(deps: Deps, credential: Credential<R>): Promise<ActorWith<R>> {
-  if (credential.tokenHash === null) return admit(credential, { kind: "operator" });
-  const [[key]] = await read(deps, [keyByToken(tokenValues(deps, credential.tokenHash, credential.permission))]);
-  return admit(credential, actorOf(key));
+export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
+  if (credential.tokenHash === null) return admitOperator(credential);
+  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential.tokenHash, credential.access))]);
+  return admit(credential, row);
 }
 
 /** Like `authorize`, with a read in the same round trip. The operator reads the named team. @returns the rows */
@@ -122,14 +146,14 @@ export async function authorizeRead<T>(
   namedTeam: string | null = null,
 ): Promise<T> {
   if (credential.tokenHash === null) {
-    admit(credential, { kind: "operator" });
+    admitOperator(credential);
     // No key has an empty hash, so without a named team the operator finds nothing.
-    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, "", credential.permission), namedTeam })]);
+    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, "", credential.access), namedTeam })]);
     return rows;
   }
-  const token = tokenValues(deps, credential.tokenHash, credential.permission);
-  const [[key], rows] = await read(deps, [keyByToken(token), teamRows(token)]);
-  admit(credential, actorOf(key));
+  const token = tokenValues(deps, credential.tokenHash, credential.access);
+  const [[row], rows] = await read(deps, [callerByToken(token), teamRows(token)]);
+  admit(credential, row);
   return rows;
 }
 
@@ -142,14 +166,28 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
   throw teamNotAllowed();
 }
 
-function actorOf(key: (Omit<TeamActor, "kind"> & { isPublic: boolean }) | undefined): TeamActor {
-  if (!key) throw new AppError("token_invalid");
-  const { isPublic, ...actor } = key;
-  return { kind: isPublic ? "public" : "secret", ...actor };
+export const insufficientScope = (scope: Scope) =>
+  new AppError("insufficient_scope", { message: `This token lacks the scope ${scope}.`, scope });
+
+function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A> {
+  const actor: Operator = { kind: "operator" };
+  credential.actor = actor;
+  credential.scopes = ALL_SCOPES;
+  if (!admitsOperator(credential.access)) throw new AppError("forbidden");
+  return actor as ActorWith<A>;
 }
 
-function admit<R extends Permission>(credential: Credential<R>, actor: Actor): ActorWith<R> {
+/** The checks of a caller, in the order in which they are documented. Must agree with `isAdmitted`. */
+function admit<A extends Access>(
+  credential: Credential<A>,
+  row: (TeamActor & { scopes: number }) | undefined,
+): ActorWith<A> {
+  if (!row) throw new AppError("token_invalid");
+  const { scopes, ...actor } = row;
   credential.actor = actor;
-  if (!PERMISSIONS[actor.kind].includes(credential.permission)) throw new AppError("forbidden");
-  return actor as ActorWith<R>;
+  credential.scopes = scopes;
+  if (credential.access === "operator") throw new AppError("forbidden");
+  const [missing] = lacking(maskFor(credential.access), scopes);
+  if (missing) throw insufficientScope(missing);
+  return actor as ActorWith<A>;
 }

@@ -12,7 +12,7 @@ import {
   rowOf,
   write,
 } from "../../platform/db.ts";
-import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, isSession, teamUsage, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
@@ -28,6 +28,7 @@ import {
   teamNotAllowed,
   teamRead,
 } from "./authorization.ts";
+import { ALL_SCOPES, PUBLIC_SCOPES } from "./scopes.ts";
 
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
@@ -52,8 +53,8 @@ export interface ApiKey {
 type KeyRow = typeof apiKeys.$inferSelect;
 const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
-function view({ id, name, teamId, uuid, isPublic, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
-  return { id, key, name, teamId, uuid, isPublic, createdAt, expiresAt };
+function view({ id, name, teamId, uuid, kind, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
+  return { id, key, name, teamId, uuid, isPublic: kind === "public", createdAt, expiresAt };
 }
 
 function decryptKey(deps: Deps, row: KeyRow): ApiKey {
@@ -73,18 +74,26 @@ function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
 const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
   deps.secrets.encrypt(token, encryptionContext(key));
 
-type KeyFields = Pick<ApiKey, "name" | "teamId" | "isPublic" | "createdAt" | "expiresAt">;
+type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetime">;
 
-/** Makes a key and its row, which holds the token as a hash only. */
-function newHashedKey({ system }: Deps, fields: KeyFields, userId: string | null): [ApiKey, KeyRow] {
-  const key = { id: newId(system), key: newToken(system, fields.isPublic), uuid: newUuid(system), ...fields };
-  const { key: token, ...columns } = key;
-  return [key, { ...columns, tokenHash: fingerprint(token), encryptedToken: null, encryptedWith: null, userId }];
+/** Makes a key or session and its row, which holds the token as a hash only. */
+export function newHashedKey({ system }: Deps, fields: KeyFields): [ApiKey, KeyRow] {
+  const createdAt = system.now();
+  const token = newToken(system, fields.kind === "public");
+  const row: KeyRow = {
+    id: newId(system),
+    uuid: newUuid(system),
+    ...fields,
+    tokenHash: fingerprint(token),
+    encryptedToken: null,
+    encryptedWith: null,
+    lastUsedAt: null,
+    limits: null,
+    createdAt,
+    expiresAt: createdAt + fields.lifetime,
+  };
+  return [view(row, token), row];
 }
-
-/** Makes the key of a login. No later response shows its token. */
-export const newLoginKey = (deps: Deps, fields: Omit<KeyFields, "isPublic">, userId: string): [ApiKey, KeyRow] =>
-  newHashedKey(deps, { ...fields, isPublic: false }, userId);
 
 export interface NewKey {
   name: string;
@@ -138,14 +147,16 @@ export async function createKey(
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw invalidField("expiresAt", message);
   }
-  const fields = {
+  const creator = actor.kind === "operator" ? null : actor;
+  const [key, row] = newHashedKey(deps, {
     name,
-    isPublic,
-    teamId: actor.kind === "operator" ? (teamId ?? newId(deps.system)) : actor.teamId,
-    createdAt: now,
-    expiresAt: expiresAt ?? now + KEY_LIFETIME_DAYS * DAY,
-  };
-  const [key, row] = newHashedKey(deps, fields, actor.kind === "operator" ? null : actor.userId);
+    kind: isPublic ? "public" : "secret",
+    scopes: isPublic ? PUBLIC_SCOPES : ALL_SCOPES,
+    teamId: creator?.teamId ?? teamId ?? newId(deps.system),
+    createdByKeyId: creator?.keyId ?? null,
+    userId: creator?.userId ?? null,
+    lifetime: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
+  });
   const encryptedToken = encryptToken(deps, key, key.key);
   const insert = insertKey({ ...row, encryptedToken, encryptedWith: deps.secrets.currentKeyId });
   const event = newEvent(deps, "apikey.created", actor, key);
@@ -175,7 +186,7 @@ const allKeys = preparedQuery((db, param: Param<KeysetValues>) => {
  * @throws `forbidden` if a team key names a team; `invalid_input` for a cursor of another list */
 export async function listKeys(
   deps: Deps,
-  credential: Credential<"keys">,
+  credential: Credential<"keys:read or operator">,
   { teamId, ...request }: PageRequest & { teamId?: string | undefined },
 ): Promise<Page<ApiKey>> {
   await refuseNamedTeam(deps, credential, teamId);
@@ -188,7 +199,11 @@ export async function listKeys(
   return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));
 }
 
-async function readAsOperator<T>(deps: Deps, credential: Credential<"keys">, query: BoundQuery<T>): Promise<T> {
+async function readAsOperator<T>(
+  deps: Deps,
+  credential: Credential<"keys:read or operator">,
+  query: BoundQuery<T>,
+): Promise<T> {
   await authorize(deps, credential);
   const [rows] = await read(deps, [query]);
   return rows;
@@ -202,7 +217,11 @@ const teamKeyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) 
 const anyKeyById = preparedQuery((db, param: Param<{ id: string }>) => db.select().from(apiKeys).where(hasId(param)));
 
 /** @throws `not_found` */
-export async function fetchKey(deps: Deps, credential: Credential<"keys">, id: string): Promise<ApiKey> {
+export async function fetchKey(
+  deps: Deps,
+  credential: Credential<"keys:read or operator">,
+  id: string,
+): Promise<ApiKey> {
   const [row] =
     credential.tokenHash === null
       ? await readAsOperator(deps, credential, anyKeyById({ id }))
@@ -282,5 +301,5 @@ function expiredKeyRemoval(isOfKind: SQL, keptDays: number) {
     return rows.length;
   };
 }
-export const removeExpiredLogins = expiredKeyRemoval(isLoginKey, 0);
+export const removeExpiredSessions = expiredKeyRemoval(isSession, 0);
 export const removeExpiredKeys = expiredKeyRemoval(isApiKey, EXPIRED_KEY_DAYS);

@@ -5,7 +5,7 @@ import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from
 import { apiKeys, users } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { type ApiKey, keyExists, newLoginKey } from "./keys.ts";
+import { type ApiKey, keyExists, newHashedKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
@@ -50,23 +50,20 @@ const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
 
 /** @returns null if the stored hash changed during the check */
 async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
-  const { secrets, system } = deps;
   const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
   const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");
 
-  const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
-  const now = system.now();
-  const [key, row] = newLoginKey(
-    deps,
-    {
-      name: fullNameOf(user) || user.email,
-      teamId: user.teamId,
-      createdAt: now,
-      expiresAt: now + LOGIN_LIFETIME_MILLISECONDS,
-    },
-    user.id,
-  );
+  const hash = deps.secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
+  const [key, row] = newHashedKey(deps, {
+    name: fullNameOf(user) || user.email,
+    kind: "session",
+    scopes: null,
+    teamId: user.teamId,
+    createdByKeyId: null,
+    userId: user.id,
+    lifetime: LOGIN_LIFETIME_MILLISECONDS,
+  });
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
   const initiator = { kind: "user" as const, keyId: key.id, userId: user.id };
   const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: key.id });

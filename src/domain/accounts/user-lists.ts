@@ -57,7 +57,7 @@ export interface UserFilters {
 /** Lists users, oldest first, or by full name if `name` is given. @throws `invalid_input` for a cursor of another list */
 export async function listUsers(
   deps: Deps,
-  credential: Credential<"team">,
+  credential: Credential<"users:read">,
   { email, name }: UserFilters,
   request: PageRequest,
 ): Promise<Page<User>> {
@@ -81,7 +81,7 @@ export async function listUsers(
  * Streams the whole team, oldest first, in steps. Authorizes the caller and reads the first step before it resolves, and
  * each further step on demand.
  */
-export async function streamUsers(deps: Deps, credential: Credential<"team">): Promise<AsyncIterable<User[]>> {
+export async function streamUsers(deps: Deps, credential: Credential<"users:read">): Promise<AsyncIterable<User[]>> {
   const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
   const first = await listUsers(deps, credential, {}, request);
   return (async function* () {

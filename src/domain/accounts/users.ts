@@ -11,7 +11,7 @@ import {
   type StoredRow,
 } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
-import { apiKeys, isApiKey, isLoginKey, teamUsage, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, isSession, teamUsage, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type EventValues,
@@ -93,6 +93,7 @@ export async function createUser(deps: Deps, actor: TeamActor, { password, ...fi
     teamId: actor.teamId,
     ...fields,
     password: await hashPassword(deps, actor.teamId, password),
+    role: "admin",
     createdAt: now,
     updatedAt: now,
     version: 0,
@@ -113,7 +114,7 @@ const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
 }));
 
 /** @throws `not_found` */
-export async function fetchUser(deps: Deps, credential: Credential<"team">, id: string): Promise<User> {
+export async function fetchUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<User> {
   const [user] = await authorizeRead(deps, credential, userById({ id }));
   if (!user) throw new AppError("not_found");
   return viewUser(user);
@@ -148,7 +149,7 @@ const revokeLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues &
     .select({ id: users.id })
     .from(users)
     .where(and(isTarget(param), eq(users.password, param("password"))));
-  return db.delete(apiKeys).where(and(isKeyOfUser(param), isLoginKey, exists(changed)));
+  return db.delete(apiKeys).where(and(isKeyOfUser(param), isSession, exists(changed)));
 });
 
 const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {

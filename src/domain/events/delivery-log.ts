@@ -69,7 +69,7 @@ const deliveriesPage = teamRead(webhooks.teamId, (db, param: Param<PageValues>) 
 /** Newest event first. @throws `not_found`; `invalid_input` for a cursor of another list */
 export async function listDeliveries(
   deps: Deps,
-  credential: Credential<"team">,
+  credential: Credential<"webhooks:read">,
   webhookId: string,
   { limit, cursor }: Omit<PageRequest, "page">,
 ): Promise<Page<Delivery>> {

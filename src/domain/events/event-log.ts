@@ -51,7 +51,7 @@ const READS = { asc: readsInOrder(asc), desc: readsInOrder(desc) };
  */
 export async function listEvents(
   deps: Deps,
-  credential: Credential<"keys">,
+  credential: Credential<"events:read or operator">,
   { limit, order, type, subject, cursor, after, before, teamId }: EventsRequest,
 ): Promise<Page<Event>> {
   await checkNamedTeam(deps, credential, teamId);
@@ -84,7 +84,7 @@ const eventBySeq = teamRead(events.teamId, (db, param: Param<{ seq: number }>) =
 /** @throws `not_found`, and the errors of `listEvents` */
 export async function fetchEvent(
   deps: Deps,
-  credential: Credential<"keys">,
+  credential: Credential<"events:read or operator">,
   id: string,
   teamId?: string,
 ): Promise<Event> {

@@ -155,7 +155,7 @@ const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
 }));
 
 /** Lists the team's webhooks, oldest first. */
-export async function listWebhooks(deps: Deps, credential: Credential<"team">): Promise<Webhook[]> {
+export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<Webhook[]> {
   return (await authorizeRead(deps, credential, webhooksOfTeam({}))).map(toWebhook);
 }
 
@@ -165,7 +165,7 @@ const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>)
 }));
 
 /** @throws `not_found` */
-export async function fetchWebhook(deps: Deps, credential: Credential<"team">, id: string): Promise<Webhook> {
+export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:read">, id: string): Promise<Webhook> {
   const [row] = await authorizeRead(deps, credential, webhookById({ id }));
   if (!row) throw new AppError("not_found");
   return toWebhook(row);

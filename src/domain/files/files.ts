@@ -113,7 +113,11 @@ const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) =
 }));
 
 /** @throws `not_found` */
-export async function fetchMetadata(deps: Deps, credential: Credential<"team">, id: string): Promise<FileMetadata> {
+export async function fetchMetadata(
+  deps: Deps,
+  credential: Credential<"files:read">,
+  id: string,
+): Promise<FileMetadata> {
   const [row] = await authorizeRead(deps, credential, metadataById({ id }));
   if (!row) throw new AppError("not_found");
   return {
@@ -134,7 +138,7 @@ export async function fetchMetadata(deps: Deps, credential: Credential<"team">, 
  */
 export async function signFile(
   deps: Deps,
-  credential: Credential<"team">,
+  credential: Credential<"files:download">,
   id: string,
   expiresInSeconds: number,
 ): Promise<string | OpenableLink> {

@@ -145,7 +145,7 @@ const linksOfFile = teamRead(files.teamId, (db, param: Param<{ fileId: string }>
 }));
 
 /** The links of a file, oldest first. @throws `not_found` */
-export async function listLinks(deps: Deps, credential: Credential<"team">, fileId: string): Promise<Link[]> {
+export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
   const rows = await authorizeRead(deps, credential, linksOfFile({ fileId }));
   if (rows.length === 0) throw new AppError("not_found");
   return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));

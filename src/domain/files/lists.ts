@@ -133,7 +133,7 @@ const READS = {
  */
 export async function listFiles(
   deps: Deps,
-  credential: Credential<"team">,
+  credential: Credential<"files:read">,
   { name, status, fileType, createdAfter, createdBefore }: FileFilters,
   request: PageRequest,
 ): Promise<Page<StoredFile>> {

@@ -31,7 +31,7 @@ const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({
 }));
 
 /** The team's usage and limits. Uploads in progress count. */
-export async function fetchUsage(deps: Deps, credential: Credential<"team">): Promise<Usage> {
+export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
   const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes, maxTeamEvents: maxEvents } = deps.settings;
   const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
   const { files, bytes, events } = usage ?? {};

@@ -159,7 +159,7 @@ async function insertResumable(
  */
 export async function fetchUpload(
   deps: Deps,
-  credential: Credential<"upload">,
+  credential: Credential<"files:upload">,
   url: SecretUrl,
 ): Promise<ResumableUpload> {
   const poll = async () => (await authorizeRead(deps, credential, resumableByUrl(secretUrlValues(url))))[0];

@@ -110,7 +110,7 @@ const unfinishedPage = teamRead(uploads.teamId, (db, param: Param<KeysetValues>)
 /** Newest first. @throws `invalid_input` for a cursor of another list */
 export async function listUnfinished(
   deps: Deps,
-  credential: Credential<"team">,
+  credential: Credential<"files:read">,
   request: PageRequest,
 ): Promise<Page<UnfinishedUpload>> {
   const values = keysetValues(LIST, "newest first", request);

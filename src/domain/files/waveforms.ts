@@ -35,7 +35,7 @@ const waveformOfFile = teamRead(files.teamId, (db, param: Param<{ id: string }>)
 }));
 
 /** @throws `not_found`, also if the file has no waveform */
-export async function fetchWaveform(deps: Deps, credential: Credential<"team">, id: string): Promise<Channels> {
+export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
   const [file] = await authorizeRead(deps, credential, waveformOfFile({ id }));
   const bytes = file && file.writingSince !== null && (await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES));
   if (!bytes) throw new AppError("not_found");
