@@ -18,6 +18,7 @@ import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
+import * as teams from "./http/teams.ts";
 import * as unfinished from "./http/unfinished.ts";
 import * as users from "./http/users.ts";
 import * as waveforms from "./http/waveforms.ts";
@@ -31,6 +32,12 @@ export const api = {
   listApiKeys: ["GET /auth/v1/apikeys", keys.list],
   getApiKey: ["GET /auth/v1/apikeys/{id}", keys.get],
   deleteApiKey: ["DELETE /auth/v1/apikeys/{id}", keys.remove],
+
+  createTeam: ["POST /auth/v1/teams", teams.create],
+  listTeams: ["GET /auth/v1/teams", teams.list],
+  getTeam: ["GET /auth/v1/teams/{id}", teams.get],
+  updateTeam: ["PATCH /auth/v1/teams/{id}", teams.update],
+  deleteTeam: ["DELETE /auth/v1/teams/{id}", teams.remove],
 
   createUser: ["POST /auth/v1/users", users.create],
   listUsers: ["GET /auth/v1/users", users.list],

@@ -15,6 +15,7 @@ export const MESSAGES = {
   token_invalid: "The token is invalid, revoked, or expired.",
   login_failed: "Incorrect team ID, email, or password.",
   forbidden: "This token isn't allowed to do this.",
+  team_suspended: "The team is suspended. Contact the operator of this service.",
   insufficient_scope: "This token lacks a scope.",
   not_found: "Not found.",
   route_not_found: "No route matches this URL. See /reference for all routes.",

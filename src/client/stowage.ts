@@ -4,6 +4,7 @@ import { type CallOptions, Connection, type StowageOptions } from "./connection.
 import { Events, Webhooks } from "./events.ts";
 import { Files } from "./files.ts";
 import { Links } from "./links.ts";
+import { Teams } from "./teams.ts";
 import { Uploads } from "./uploads.ts";
 
 export type { UserFilters } from "./accounts.ts";
@@ -20,6 +21,7 @@ export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
 export type Link = Schemas["Link"];
 export type StoredFile = Schemas["File"];
+export type Team = Schemas["Team"];
 export type UnfinishedUpload = Schemas["UnfinishedUpload"];
 export type Usage = Api["GET /docs/v1/usage"]["answer"]["data"];
 export type User = Schemas["User"];
@@ -33,6 +35,7 @@ export class Stowage {
   readonly files: Files;
   readonly links: Links;
   readonly uploads: Uploads;
+  readonly teams: Teams;
   readonly users: Users;
   readonly keys: Keys;
   readonly events: Events;
@@ -44,6 +47,7 @@ export class Stowage {
     this.files = new Files(this.#connection);
     this.links = new Links(this.#connection);
     this.uploads = new Uploads(this.#connection);
+    this.teams = new Teams(this.#connection);
     this.users = new Users(this.#connection);
     this.keys = new Keys(this.#connection);
     this.events = new Events(this.#connection);

@@ -39,8 +39,11 @@ export async function ensureFirstKey(url: string, operatorToken: string, stateDi
     const { data } = (await response.json()) as { data?: ApiKey };
     if (data && Date.parse(data.expiresAt) > Date.now()) return { ...data, isKept: true };
   }
-  const body = JSON.stringify({ name: "First key", teamId: last.teamId });
-  const response = await fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body });
+  const createKey = (teamId?: string) =>
+    fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body: JSON.stringify({ name: "First key", teamId }) });
+  let response = await createKey(last.teamId);
+  // The team was deleted.
+  if (response.status === 404) response = await createKey();
   if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
   const { data } = (await response.json()) as { data: ApiKey };
   writeFileSync(keyFile, `${JSON.stringify({ id: data.id, teamId: data.teamId })}\n`);

@@ -17,6 +17,7 @@ export const STATUS = {
   token_invalid: 401,
   login_failed: 401,
   forbidden: 403,
+  team_suspended: 403,
   insufficient_scope: 403,
   not_found: 404,
   route_not_found: 404,

@@ -44,7 +44,7 @@ Instead of polling the status, subscribe to the event \`file.completed\` with a 
 ## Authentication
 
 Send a token with every request, as \`Authorization: Bearer <token>\`, and use https: a token over http gets 403.
-An unknown, revoked or expired token gets 401.
+An unknown, revoked or expired token gets 401. Every token of a suspended team gets 403.
 Another team's records get 404, as if they did not exist.
 
 ## Scopes
@@ -120,6 +120,7 @@ const TAGS = {
     "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
   Links: "Revocable download URLs on this service, for people without a token.",
   "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
+  Teams: "The tenants of the service, which the operator manages.",
   Users: "People in a team, who sign in with an email and password.",
   Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
   Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
@@ -141,7 +142,7 @@ const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   },
   operator: {
     name: "operatorToken",
-    description: "The operator token. It manages keys and reads events of any team, and does nothing else.",
+    description: "The operator token. It manages teams, and keys and events of any team, and does nothing else.",
   },
 };
 

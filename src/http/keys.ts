@@ -9,6 +9,7 @@ import {
   MAX_KEY_LIFETIME_DAYS,
 } from "../domain/accounts/keys.ts";
 import { logIn } from "../domain/accounts/login.ts";
+import { createTeam } from "../domain/accounts/team-creation.ts";
 import { emailKey } from "../domain/accounts/users.ts";
 import { AppError } from "../errors.ts";
 import { clientIpOf } from "./authentication.ts";
@@ -48,6 +49,8 @@ const example: z.input<typeof apiKeySchema> = {
   expiresAt: "2027-11-20T09:30:00.000Z",
 };
 
+export { apiKeySchema, example as apiKeyExample, render as renderKey };
+
 const one = z.strictObject({ message: z.string(), data: apiKeySchema });
 
 export const create = writeOperation(
@@ -56,7 +59,7 @@ export const create = writeOperation(
     tag: "API keys",
     summary: "Create an API key",
     description:
-      "A secret key creates keys for its own team, at most 1,000. If the operator omits `teamId`, the key gets a new team.",
+      "A secret key creates keys for its own team, at most 1,000. If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
@@ -71,11 +74,16 @@ export const create = writeOperation(
       schema: one,
       example: { message: "API key created.", data: example },
     },
-    errorCodes: ["quota_exceeded"],
+    errorCodes: ["quota_exceeded", "not_found"],
   },
   async ({ deps, actor, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
-    return { message: "API key created.", data: render(await createKey(deps, actor, { ...body, expiresAt })) };
+    const newKey = { ...body, expiresAt };
+    const isForNewTeam = actor.kind === "operator" && body.teamId === undefined;
+    const key = isForNewTeam
+      ? (await createTeam(deps, actor, { name: body.name }, newKey)).key
+      : await createKey(deps, actor, newKey);
+    return { message: "API key created.", data: render(key) };
   },
 );
 
@@ -145,7 +153,7 @@ export const login = publicOperation(
         data: { ...example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
       },
     },
-    errorCodes: ["login_failed", "rate_limited"],
+    errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
   async ({ c, deps, body }) => {
     const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];

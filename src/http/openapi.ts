@@ -36,7 +36,7 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
 function codesOf(operation: Operation, path: string): Code[] {
   const codes = new Set<Code>(operation.errorCodes);
   if (operation.access !== "public") {
-    for (const code of ["token_missing", "token_invalid"] as const) codes.add(code);
+    for (const code of ["token_missing", "token_invalid", "team_suspended"] as const) codes.add(code);
     if (operation.access !== "none") codes.add("forbidden");
     if (scopeOf(operation.access)) codes.add("insufficient_scope");
     codes.add(operation.retryableFailureCode ?? "rate_limited");

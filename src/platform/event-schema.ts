@@ -15,6 +15,8 @@ export const EVENT_TYPES = [
   "user.logged_in",
   "apikey.created",
   "apikey.revoked",
+  "team.updated",
+  "team.suspended",
   "webhook.created",
   "webhook.updated",
   "webhook.deleted",

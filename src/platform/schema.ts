@@ -40,8 +40,9 @@ export const apiKeys = sqliteTable(
   },
   (t) => [
     uniqueIndex("api_keys_token_hash").on(t.tokenHash),
-    // Lists skip sessions without reading them.
+    // Each list skips the rows of the other without reading them.
     index("api_keys_team").on(t.teamId, t.id).where(isApiKey),
+    index("api_keys_team_sessions").on(t.teamId, t.id).where(isSession),
     index("api_keys_id").on(t.id).where(isApiKey),
     index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
@@ -138,16 +139,34 @@ export const files = sqliteTable(
   ],
 );
 
-/** Totals of a team's rows, hidden files included and sessions excluded. Only triggers write it. */
-export const teamUsage = sqliteTable("team_usage", {
-  teamId: text("team_id").primaryKey(),
-  files: integer().notNull(),
-  bytes: integer().notNull(),
-  apiKeys: integer("api_keys").notNull().default(0),
-  users: integer().notNull().default(0),
-  /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
-  admins: integer().notNull().default(0),
-});
+/** The teams. Only triggers write the usage counters, which count hidden files and exclude sessions. No index has one. */
+export const teams = sqliteTable(
+  "teams",
+  {
+    id: text().notNull(),
+    name: text().notNull(),
+    /** `deleting` is final: the recovery job deletes everything that the team has, and then this row. */
+    status: text({ enum: ["active", "suspended", "deleting"] }).notNull(),
+    /** The quota. Null: `MAX_TEAM_BYTES` and `MAX_TEAM_FILES`. */
+    maxBytes: integer("max_bytes"),
+    maxFiles: integer("max_files"),
+    files: integer().notNull().default(0),
+    bytes: integer().notNull().default(0),
+    apiKeys: integer("api_keys").notNull().default(0),
+    users: integer().notNull().default(0),
+    /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
+    admins: integer().notNull().default(0),
+    createdAt: integer("created_at").notNull(),
+    updatedAt: integer("updated_at").notNull(),
+    version: integer().notNull().default(0),
+  },
+  (t) => [
+    primaryKey({ columns: [t.id] }),
+    index("teams_name").on(t.name, t.id),
+    index("teams_status").on(t.status, t.id),
+    index("teams_status_name").on(t.status, t.name, t.id),
+  ],
+);
 
 /** Revocable download links. A trigger deletes the links of a file when the file is hidden. */
 export const links = sqliteTable(

@@ -54,6 +54,8 @@ type IdKind = (typeof IDS)[number] | "no id";
 /** The callers that a route accepts. */
 function acceptedCallers(route: string): readonly string[] | "anyone" {
   if (route === "POST /auth/v1/login") return "anyone";
+  if (route === "GET /auth/v1/teams/{id}") return ["operator", "stranger", "owner"];
+  if (route.includes("/teams")) return ["operator"];
   if (route.includes("/apikeys") || route.includes("/events")) return ["operator", "stranger", "owner"];
   if (route === "POST /docs/v1/uploads") return ["public", "stranger", "owner"];
   return ["stranger", "owner"];
@@ -66,7 +68,10 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
   if (accepted === "anyone") return [401, "login_failed"]; // the example's user does not exist
   if (caller === "missing") return [401, "token_missing"];
   if (caller === "invalid") return [401, "token_invalid"];
-  if (!accepted.includes(caller)) return [403, caller === "public" ? "insufficient_scope" : "forbidden"];
+  if (!accepted.includes(caller))
+    return [403, caller === "public" && accepted.length > 1 ? "insufficient_scope" : "forbidden"];
+  // The record of a team is another team.
+  if (route.includes("/teams") && id !== "no id" && caller !== "operator") return [404, "not_found"];
   const sees = { owner: ["own id"], operator: ["own id", "another team's id"], stranger: [], public: [] }[caller];
   return id === "no id" || (sees as string[]).includes(id) ? [200] : [404, "not_found"];
 }
@@ -202,7 +207,7 @@ const NEEDED_SCOPES: Record<string, string[]> = {
     "uploadFile",
     ...["createResumableUpload", "getResumableUpload", "appendToResumableUpload", "deleteResumableUpload"],
   ],
-  "files:read": ["listFiles", "getFileMetadata", "getWaveform", "getUsage", "listUnfinishedUploads"],
+  "files:read": ["listFiles", "getFileMetadata", "getWaveform", "getTeam", "getUsage", "listUnfinishedUploads"],
   "files:download": ["signFile", "createLink", "listLinks", "revokeLink"],
   "files:write": ["reprocessFile", "setWaveform"],
   "files:delete": ["deleteFile"],
@@ -218,7 +223,9 @@ const NEEDED_SCOPES: Record<string, string[]> = {
   ],
 };
 const ALL = Object.keys(NEEDED_SCOPES);
-const OPERATOR_MAY = /^(list|get|create|delete)ApiKeys?$|^(listEvents|getEvent)$/;
+/** Any scope is too little. */
+const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam"];
+const OPERATOR_MAY = /^(list|get|create|delete)ApiKeys?$|^(listEvents|getEvent)$|Teams?$/;
 /** They need no token, or run another operation. */
 const WITHOUT_SCOPE = ["logIn", "openLink", "describeResumableUploads", "overrideResumableUpload"];
 
@@ -267,7 +274,9 @@ describe("Scopes", () => {
   });
 
   test("are named for every operation", () => {
-    expect([...Object.values(NEEDED_SCOPES).flat(), ...WITHOUT_SCOPE].sort()).toEqual(Object.keys(api).sort());
+    expect([...Object.values(NEEDED_SCOPES).flat(), ...OPERATOR_ONLY, ...WITHOUT_SCOPE].sort()).toEqual(
+      Object.keys(api).sort(),
+    );
   });
 
   test.each(Object.entries(api).filter(([id]) => !WITHOUT_SCOPE.includes(id)))(
@@ -291,10 +300,11 @@ describe("Scopes", () => {
           expect([200, 400, 404], `${where}: ${answer.text}`).toContain(answer.status);
           continue;
         }
-        const code = isOperator ? "forbidden" : "insufficient_scope";
+        const isForbidden = isOperator || OPERATOR_ONLY.includes(operationId);
+        const code = isForbidden ? "forbidden" : "insufficient_scope";
         expect([answer.status, route.method === "HEAD" ? code : answer.code], where).toEqual([403, code]);
         const challenge = `Bearer error="insufficient_scope", scope="${needed}"`;
-        expect(answer.headers.get("WWW-Authenticate"), where).toBe(isOperator ? null : challenge);
+        expect(answer.headers.get("WWW-Authenticate"), where).toBe(isForbidden ? null : challenge);
         expect(written(), where).toEqual(before);
       }
     },

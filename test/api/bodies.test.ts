@@ -12,7 +12,7 @@ import {
   type Team,
   withoutHashing,
 } from "../support/harness.ts";
-import { jsonRoutes, pathTo } from "../support/routes.ts";
+import { jsonRoutes, pathTo, tokenFor } from "../support/routes.ts";
 
 /* JSON bodies: malformed, oversized, interrupted and hostile ones are rejected with 4xx, and nothing is stored. */
 
@@ -50,7 +50,8 @@ const DOCUMENTED: Record<string, string[]> = {
 
 describe.each(jsonRoutes)("The JSON body of $name", (route) => {
   const { name, method, example, operation } = route;
-  const send = (options: CallOptions) => team.call(method, pathTo(route, userId), options);
+  const send = (options: CallOptions) =>
+    team.call(method, pathTo(route, userId), { token: tokenFor(route, team), ...options });
 
   test("is rejected if it is malformed, not an object, of another type, or too large", async () => {
     await rejected(team, 400, "malformed_json", () => send(raw('{"name": "a')));

@@ -79,7 +79,7 @@ describe("The watcher", () => {
   });
 
   test("finds a secret in any column", async () => {
-    const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", team_usage: "team_id" };
+    const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", teams: "name" };
     const team = await newTeam();
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
     await team.call("POST", "/docs/v1/uploads", {
@@ -87,16 +87,17 @@ describe("The watcher", () => {
       headers: { "Idempotency-Key": "planted" },
     });
     for (const [table, column] of Object.entries(planted)) {
+      const ofTeam = table === "teams" ? "id" : "team_id";
       for (const [what, secret] of [
         ["a token", newToken(realSystem, false)],
         ["a password", PASSWORD],
         ["the master key", env.MASTER_KEY],
       ] as const) {
         const set = (from: string, to: string) =>
-          env.DB.prepare(`update ${table} set ${column} = ?2 where team_id = ?3 and ${column} = ?1`)
-            .bind(from, to, column === "team_id" && to === team.teamId ? from : team.teamId)
+          env.DB.prepare(`update ${table} set ${column} = ?2 where ${ofTeam} = ?3 and ${column} = ?1`)
+            .bind(from, to, team.teamId)
             .run();
-        const { results } = await env.DB.prepare(`select ${column} as previous from ${table} where team_id = ?`)
+        const { results } = await env.DB.prepare(`select ${column} as previous from ${table} where ${ofTeam} = ?`)
           .bind(team.teamId)
           .all<{ previous: string }>();
         const previous = results[0]?.previous ?? "";

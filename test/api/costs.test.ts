@@ -10,7 +10,7 @@ import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts
 import { buildRequest } from "../support/client.ts";
 import { sink } from "../support/deps.ts";
 import { type CallOptions, fill, form, newTeam, OPERATOR, type Team } from "../support/harness.ts";
-import { newRecord, pathTo, requestFor, routeNamed } from "../support/routes.ts";
+import { newRecord, pathTo, requestFor, routeNamed, tokenFor } from "../support/routes.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
 /*
@@ -18,8 +18,8 @@ import { create, locationOf, tusHeaders } from "../support/tus.ts";
  * queue operations. Every query that the service sends must use an index.
  */
 
-/** Reading the credential, once to authenticate the caller and once for the team in the WHERE of the other query. */
-const CREDENTIAL_ROWS = 2;
+/** Reading the credential and its team to authenticate the caller, and the credential for the WHERE of the other query. */
+const CREDENTIAL_ROWS = 3;
 const MEBIBYTE = 1024 * 1024;
 /** As in domain/accounts/user-lists.ts. */
 const STEP_ROWS = 1000;
@@ -117,6 +117,11 @@ describe("Until its response", () => {
     ["POST /auth/v1/webhooks/{id}/replay", { trips: 2 }],
     ["POST /auth/v1/deliveries/{id}/redeliver", { trips: 2, messages: 1 }],
     ["DELETE /auth/v1/webhooks/{id}", { trips: 2 }],
+    ["POST /auth/v1/teams", { trips: 1 }],
+    ["GET /auth/v1/teams", { trips: 1 }],
+    ["GET /auth/v1/teams/{id}", { trips: 1 }],
+    ["PATCH /auth/v1/teams/{id}", { trips: 1 }],
+    ["DELETE /auth/v1/teams/{id}", { trips: 1 }],
     ["GET /auth/v1/users/{id}", { trips: 1 }],
     ["GET /auth/v1/users", { trips: 1 }],
     ["GET /docs/v1/uploads", { trips: 1 }],
@@ -143,7 +148,7 @@ describe("Until its response", () => {
     const caller = /webhooks|deliveries/.test(name) ? await newTeam() : team;
     const path = route.path.includes("{id}") ? pathTo(route, await newRecord(caller, route)) : route.path;
     const reply = vi.spyOn(globalThis, "fetch").mockImplementation(async () => new Response("ok"));
-    const { response, byResponse } = await send(name, path, { ...requestFor(route), token: caller.token });
+    const { response, byResponse } = await send(name, path, { ...requestFor(route), token: tokenFor(route, caller) });
     reply.mockRestore();
     expect(response.status).toBe(200);
     expect(byResponse).toMatchObject({ trips, r2, messages });
@@ -252,7 +257,7 @@ describe("The rows written", () => {
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
   });
 
-  test("are none for opening a link, which reads two rows and one range of R2", async () => {
+  test("are none for opening a link, which reads three rows and one range of R2", async () => {
     const { id } = await put();
     const { body } = await team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} });
     const { pathname } = new URL(body.data.url);
@@ -260,7 +265,7 @@ describe("The rows written", () => {
       headers: { Range: "bytes=0-0" },
     });
     expect(response.status).toBe(206);
-    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 2, rowsWritten: 0, r2: ["get"] });
+    expect(inTotal).toMatchObject({ trips: 1, rowsRead: 3, rowsWritten: 0, r2: ["get"] });
   });
 
   test("are two for a waveform, and a deletion writes the same number with or without one", async () => {
@@ -403,7 +408,7 @@ describe("With 100,000 files, users and events in a team", () => {
   /** A page of 20, one row that shows whether another page follows, and the row of a cursor by name. */
   const PAGE_ROWS = 22;
   /** The query of a scan reads the team of the credential twice. */
-  const SCAN_CREDENTIAL_ROWS = 3;
+  const SCAN_CREDENTIAL_ROWS = 4;
   const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
   const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
   const idAt = (row: number) => [FIRST_MILLISECOND + row, row].map((n) => n.toString(16).padStart(12, "0")).join("");

@@ -15,7 +15,7 @@ import {
   withoutJobs,
   withoutLimits,
 } from "../support/harness.ts";
-import { newRecords, nounOf, type Records } from "../support/routes.ts";
+import { newRecords, nounOf, type Records, tokenFor } from "../support/routes.ts";
 
 /*
  * Valid and invalid requests to every route, generated from the OpenAPI document. No response may be a 5xx, and the
@@ -314,7 +314,7 @@ test(`the service accepts the JSON bodies that the document allows, and rejects 
     if (body === undefined || JSON.stringify(JSON.parse(body)) !== body) return;
     const target = path.replace("{id}", path.includes("{id}") ? ids[nounOf({ path })] : "");
     const headers = { "Content-Type": "application/json" };
-    const answer = await worker.call(method, target, { token: tokens.team, body, headers });
+    const answer = await worker.call(method, target, { token: tokenFor({ path }, team), body, headers });
     const context = `${method} ${path} ${body}: ${answer.text}`;
     const unstated = isAllowed ? (UNSTATED[`${method} ${path}`] ?? []) : [];
     if (!isAllowed) expect([400, 413], context).toContain(answer.status);

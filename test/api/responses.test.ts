@@ -18,7 +18,7 @@ import {
   upload,
   withinOneMinute,
 } from "../support/harness.ts";
-import { pathTo, requestFor, routes } from "../support/routes.ts";
+import { pathTo, requestFor, routes, tokenFor } from "../support/routes.ts";
 
 /* Properties of every response: headers, error shape, limits, and resistance to forged requests. */
 
@@ -433,7 +433,7 @@ describe("An unknown query parameter", () => {
       ...routes.map((route): [string, string, CallOptions] => [
         route.method,
         pathTo(route, team.keyId),
-        requestFor(route),
+        { token: tokenFor(route, team), ...requestFor(route) },
       ]),
       ["POST", RESUMABLE, tus],
       ["PATCH", upload, tus],

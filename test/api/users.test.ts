@@ -194,9 +194,9 @@ describe("The number of a team's users", () => {
     const team = await quickTeam();
     const { _id } = await newUser(team);
     await fill(team, "users", 2);
-    const counted = env.DB.prepare("select users from team_usage where team_id = ?").bind(team.teamId);
+    const counted = env.DB.prepare("select users from teams where id = ?").bind(team.teamId);
     expect(await counted.first("users")).toBe(3);
-    await env.DB.prepare("update team_usage set users = 99998 where team_id = ?").bind(team.teamId).run();
+    await env.DB.prepare("update teams set users = 99998 where id = ?").bind(team.teamId).run();
 
     const answers = await atOnce(6, (i) => create(team, { email: `${i}@example.com`, password: PASSWORD }));
     expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 4 });

@@ -1,3 +1,4 @@
+import { env } from "cloudflare:workers";
 import { api } from "../../src/app.ts";
 import { type Operation, splitRoute } from "../../src/http/operation.ts";
 import { type CallOptions, form, type Team } from "./client.ts";
@@ -40,6 +41,7 @@ export const deletionsLast = routes.toSorted((a, b) => Number(a.method === "DELE
 /** An id of each kind of record, by its name in the path. */
 export interface Records {
   apikeys: string;
+  teams: string;
   users: string;
   uploads: string;
   events: string;
@@ -58,6 +60,9 @@ export const newEmail = () => `${crypto.randomUUID()}@canary.example`;
 
 const makers: Record<Noun, (team: Team) => Promise<string>> = {
   apikeys: async (team) => (await team.call("POST", "/auth/v1/apikeys", { json: { name: "record" } })).body.data.id,
+  /** Another team, which may be suspended or deleted. */
+  teams: async (team) =>
+    (await team.call("POST", "/auth/v1/teams", { json: { name: "record" }, token: env.OPERATOR_TOKEN })).body.data._id,
   users: async (team) =>
     (await team.call("POST", "/auth/v1/users", { json: { email: newEmail(), password: PASSWORD } })).body.data._id,
   events: async (team) => (await team.call("GET", "/auth/v1/events?limit=1")).body.data[0]._id,
@@ -86,6 +91,10 @@ async function someWebhook(team: Team): Promise<string> {
   const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://hooks.canary.example/" } });
   return body.data._id;
 }
+
+/** The operator token if the route needs it; otherwise the team's secret key. */
+export const tokenFor = ({ path }: Pick<Route, "path">, team: Team): string =>
+  path.startsWith("/auth/v1/teams") ? env.OPERATOR_TOKEN : team.token;
 
 /** Creates a record of the route's kind. */
 export const newRecord = (team: Team, route: Pick<Route, "path">): Promise<string> => makers[nounOf(route)](team);

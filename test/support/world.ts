@@ -395,7 +395,7 @@ export async function expectSound(
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of("select files, bytes from team_usage where team_id = ?"),
+      of("select files, bytes from teams where id = ?"),
       ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
@@ -411,7 +411,7 @@ export async function expectSound(
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const counted = rows.filter((row) => row.reserved_bytes > 0).length;
-  expect(usage ?? { files: 0, bytes: 0 }, "team_usage is the sum of the rows").toEqual({ files: counted, bytes });
+  expect(usage ?? { files: 0, bytes: 0 }, "the team's usage is the sum of the rows").toEqual({ files: counted, bytes });
   expectOneEventPerChange(rows, eventLog);
   if (isDelivered) expectDelivered(eventLog);
   for (const row of rows) {

@@ -1,9 +1,17 @@
-import { and, eq, gt, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type BoundQuery, type Builder, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
-import { apiKeys, users } from "../../platform/schema.ts";
+import {
+  type BoundQuery,
+  type Builder,
+  type Db,
+  type Param,
+  preparedQuery,
+  type RowsOf,
+  read,
+} from "../../platform/db.ts";
+import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
 import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
@@ -91,13 +99,16 @@ const isLive = (param: Param<TokenValues>) =>
 const isAdmitted = (db: Db, param: Param<TokenValues>) =>
   and(isLive(param), sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`);
 
+/** Finds nothing if the team is being deleted. */
 const callerByToken = preparedQuery((db, param: Param<TokenValues>) => {
   const { id: keyId, teamId, userId, kind } = apiKeys;
   return db
-    .select({ keyId, teamId, userId, kind, scopes: presentScopes(db) })
+    .select({ keyId, teamId, userId, kind, scopes: presentScopes(db), teamStatus: teams.status })
     .from(apiKeys)
+    .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), ne(teams.status, "deleting")))
     .where(isLive(param));
 });
+type Caller = RowsOf<[ReturnType<typeof callerByToken>]>[0][number];
 
 /** A read that is limited to one team: the team of the token, or the team that the operator named. */
 export type TeamRead<T> = (team: TokenValues) => BoundQuery<T>;
@@ -130,7 +141,8 @@ const tokenValues = ({ system }: Deps, tokenHash: string, access: Access): Token
 
 /**
  * Authenticates the caller and checks the scope, before a write or anything expensive.
- * @throws `token_invalid` (also if revoked or expired), `insufficient_scope`, `forbidden`
+ * @throws `token_invalid` (also if revoked or expired, or if the team is deleted), `team_suspended`, `insufficient_scope`,
+ *   `forbidden`
  */
 export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
   if (credential.tokenHash === null) return admitOperator(credential);
@@ -178,14 +190,12 @@ function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A
 }
 
 /** The checks of a caller, in the order in which they are documented. Must agree with `isAdmitted`. */
-function admit<A extends Access>(
-  credential: Credential<A>,
-  row: (TeamActor & { scopes: number }) | undefined,
-): ActorWith<A> {
+function admit<A extends Access>(credential: Credential<A>, row: Caller | undefined): ActorWith<A> {
   if (!row) throw new AppError("token_invalid");
-  const { scopes, ...actor } = row;
+  const { scopes, teamStatus, ...actor } = row;
   credential.actor = actor;
   credential.scopes = scopes;
+  if (teamStatus === "suspended") throw new AppError("team_suspended");
   if (credential.access === "operator") throw new AppError("forbidden");
   const [missing] = lacking(maskFor(credential.access), scopes);
   if (missing) throw insufficientScope(missing);

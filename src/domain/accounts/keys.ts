@@ -12,7 +12,7 @@ import {
   rowOf,
   write,
 } from "../../platform/db.ts";
-import { apiKeys, isApiKey, isSession, teamUsage, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
@@ -29,6 +29,7 @@ import {
   teamRead,
 } from "./authorization.ts";
 import { ALL_SCOPES, PUBLIC_SCOPES } from "./scopes.ts";
+import { isExistingTeam } from "./teams.ts";
 
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
@@ -99,29 +100,29 @@ export interface NewKey {
   name: string;
   isPublic: boolean;
   expiresAt?: number | undefined;
-  /** Only the operator may name a team. If the operator omits it, the key gets a new team. */
+  /** Only the operator may name a team, and must. */
   teamId?: string | undefined;
 }
 
-const countOfTeam = (db: Db, param: Param<{ teamId: string }>) =>
-  db
-    .select({ count: teamUsage.apiKeys })
-    .from(teamUsage)
-    .where(eq(teamUsage.teamId, param("teamId")));
-const keyCount = preparedQuery(countOfTeam);
+const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db.select({ count: teams.apiKeys }).from(teams).where(isExistingTeam(param)),
+);
 
 /**
  * The same statement checks the limit, and that the user of a login still exists, so parallel requests can't get around
  * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
  */
 const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
-  const hasRoom = sql`coalesce(${countOfTeam(db, param)}, 0) < ${MAX_TEAM_KEYS}`;
+  const teamWithRoom = db
+    .select({ one: sql`1` })
+    .from(teams)
+    .where(and(isExistingTeam(param), lt(teams.apiKeys, MAX_TEAM_KEYS)));
   const creator = db
     .select({ id: users.id })
     .from(users)
     .where(and(eq(users.id, param("userId")), eq(users.teamId, param("teamId"))));
   const hasCreator = sql`(${param("userId")} is null or ${exists(creator)})`;
-  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${hasRoom} and ${hasCreator}`);
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(teamWithRoom)} and ${hasCreator}`);
 });
 
 export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
@@ -132,14 +133,17 @@ export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: s
 );
 
 /**
- * A key that a login creates belongs to its user, and so do the keys that this key creates.
+ * A key that a login creates belongs to its user, and so do the keys that this key creates. `insertTeam` creates the key's
+ * team in the same batch.
  * @throws `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
- *   `quota_exceeded`; `token_invalid` if the login's user was just deleted
+ *   `quota_exceeded`; `not_found` if the operator names an unknown team; `token_invalid` if the caller's team, or the user
+ *   of its login, was just deleted
  */
 export async function createKey(
   deps: Deps,
   actor: Actor,
   { name, isPublic, expiresAt, teamId }: NewKey,
+  insertTeam: BoundQuery<unknown>[] = [],
 ): Promise<ApiKey> {
   const now = deps.system.now();
   if (actor.kind !== "operator" && teamId !== undefined) throw teamNotAllowed();
@@ -152,7 +156,8 @@ export async function createKey(
     name,
     kind: isPublic ? "public" : "secret",
     scopes: isPublic ? PUBLIC_SCOPES : ALL_SCOPES,
-    teamId: creator?.teamId ?? teamId ?? newId(deps.system),
+    // No team has an empty id.
+    teamId: creator?.teamId ?? teamId ?? "",
     createdByKeyId: creator?.keyId ?? null,
     userId: creator?.userId ?? null,
     lifetime: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
@@ -160,10 +165,12 @@ export async function createKey(
   const encryptedToken = encryptToken(deps, key, key.key);
   const insert = insertKey({ ...row, encryptedToken, encryptedWith: deps.secrets.currentKeyId });
   const event = newEvent(deps, "apikey.created", actor, key);
-  const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
+  const queries = [...insertTeam, insert, keyExists(key)];
+  const stored = (await writeWithEvent(deps, event, queries, { isIdempotent: true })).at(-1) as unknown[];
   if (stored.length > 0) return key;
-  const [[usage]] = await read(deps, [keyCount(key)]);
-  if ((usage?.count ?? 0) < MAX_TEAM_KEYS) throw new AppError("token_invalid");
+  const [[team]] = await read(deps, [keyCount(key)]);
+  if (!team && actor.kind === "operator") throw new AppError("not_found", { message: "No team has this `teamId`." });
+  if (!team || team.count < MAX_TEAM_KEYS) throw new AppError("token_invalid");
   const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
   throw new AppError("quota_exceeded", { message });
 }

@@ -1,12 +1,13 @@
-import { and, eq, exists, sql } from "drizzle-orm";
+import { and, eq, exists, getTableColumns, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
-import { apiKeys, users } from "../../platform/schema.ts";
+import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, keyExists, newHashedKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
+import { isExistingTeam } from "./teams.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
 const LOGIN_LIFETIME_MILLISECONDS = 12 * HOUR;
@@ -21,7 +22,7 @@ export interface Login {
  * Returns a key named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
  * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
  * Authentication Cheat Sheet).
- * @throws `login_failed`, `rate_limited`
+ * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
  */
 export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
   // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
@@ -32,8 +33,9 @@ export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
 
 const userByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
   db
-    .select()
+    .select({ ...getTableColumns(users), teamStatus: teams.status })
     .from(users)
+    .innerJoin(teams, isExistingTeam(param))
     .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
 );
 
@@ -45,7 +47,8 @@ const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
     .select({ id: users.id })
     .from(users)
     .where(and(eq(users.id, param("userId")), eq(users.password, param("password"))));
-  return insertWhere(db, apiKeys, rowOf(apiKeys, param), exists(sameUser));
+  const team = db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param));
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(sameUser)} and ${exists(team)}`);
 });
 
 /** @returns null if the stored hash changed during the check */
@@ -53,6 +56,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
   const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");
+  if (user.teamStatus === "suspended") throw new AppError("team_suspended");
 
   const hash = deps.secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   const [key, row] = newHashedKey(deps, {

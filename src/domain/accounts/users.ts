@@ -1,4 +1,4 @@
-import { and, eq, exists, notExists, sql } from "drizzle-orm";
+import { and, eq, exists, lt, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
@@ -11,7 +11,7 @@ import {
   type StoredRow,
 } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
-import { apiKeys, isApiKey, isSession, teamUsage, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type EventValues,
@@ -25,6 +25,7 @@ import {
 import { uploadCancellation } from "../files/unfinished.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
+import { isExistingTeam } from "./teams.ts";
 
 export type UserRow = StoredRow<typeof users>;
 
@@ -71,11 +72,11 @@ export const MAX_TEAM_USERS = 100_000;
 
 /** The unique index and the limit decide in one statement, so parallel requests can't get around either. */
 const insertUser = preparedQuery((db, param: Param<UserRow>) => {
-  const count = db
-    .select({ count: teamUsage.users })
-    .from(teamUsage)
-    .where(eq(teamUsage.teamId, param("teamId")));
-  return insertWhere(db, users, rowOf(users, param), sql`coalesce(${count}, 0) < ${MAX_TEAM_USERS}`);
+  const teamWithRoom = db
+    .select({ one: sql`1` })
+    .from(teams)
+    .where(and(isExistingTeam(param), lt(teams.users, MAX_TEAM_USERS)));
+  return insertWhere(db, users, rowOf(users, param), exists(teamWithRoom));
 });
 
 const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>

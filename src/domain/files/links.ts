@@ -1,9 +1,10 @@
 import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
 import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
-import { files, isListed, links } from "../../platform/schema.ts";
+import { files, isListed, links, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
@@ -186,6 +187,9 @@ const SERVED_COLUMNS = {
   mimeType: files.mimeType,
 };
 type OpenValues = SecretUrlValues & { now: number };
+const isTeamActive = (teamId: SQLiteColumn) =>
+  sql`exists (select 1 from ${teams} where ${teams.id} = ${teamId} and ${teams.status} = 'active')`;
+
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
     .select({ link: { name: links.name, disposition: links.disposition }, file: SERVED_COLUMNS })
@@ -196,6 +200,7 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
         eq(links.id, param("id")),
         eq(links.secretHash, param("secretHash")),
         or(isNull(links.expiresAt), gt(links.expiresAt, param("now"))),
+        isTeamActive(links.teamId),
       ),
     ),
 );
@@ -204,7 +209,7 @@ const fileOfSignedLink = preparedQuery((db, param: Param<FileOfLink>) =>
   db
     .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
     .from(files)
-    .where(isFileOfLink(param)),
+    .where(and(isFileOfLink(param), isTeamActive(files.teamId))),
 );
 
 /** Returns the query that finds the file of a link; null if the token can't be valid. */
@@ -217,7 +222,7 @@ function fileByToken(deps: Deps, token: string) {
   return isValid ? fileOfSignedLink({ teamId, fileId }) : null;
 }
 
-/** @throws `not_found` if the link is unknown, revoked or expired, or its file is deleted */
+/** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
 export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
   const query = fileByToken(deps, token);
   const [row] = query === null ? [] : (await read(deps, [query]))[0];

@@ -1,11 +1,12 @@
-import { eq, type SQL, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, read } from "../../platform/db.ts";
-import { teamUsage } from "../../platform/schema.ts";
+import { teams } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { isExistingTeam } from "../accounts/teams.ts";
 
-/* The usage and limits of a team. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
+/* The usage and quota of a team. A team without a quota of its own has that of the settings. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
 
 export interface Usage {
   files: number;
@@ -18,45 +19,51 @@ export interface Usage {
 }
 
 const positionAt = (end: SQL) =>
-  sql`(select position from events where team_id = team_usage.team_id order by seq ${end} limit 1)`;
-const usageOfTeam = teamRead(teamUsage.teamId, (db) => ({
+  sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
+const usageOfTeam = teamRead(teams.id, (db) => ({
   query: db
     .select({
-      files: teamUsage.files,
-      bytes: teamUsage.bytes,
+      files: teams.files,
+      bytes: teams.bytes,
+      maxFiles: teams.maxFiles,
+      maxBytes: teams.maxBytes,
       events: sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`,
     })
-    .from(teamUsage)
+    .from(teams)
     .$dynamic(),
 }));
 
 /** The team's usage and limits. Uploads in progress count. */
 export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
-  const { maxTeamFiles: maxFiles, maxTeamBytes: maxBytes, maxTeamEvents: maxEvents } = deps.settings;
+  const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
   const [usage] = await authorizeRead(deps, credential, usageOfTeam({}));
-  const { files, bytes, events } = usage ?? {};
-  return { files: files ?? 0, bytes: bytes ?? 0, events: events ?? 0, maxFiles, maxBytes, maxEvents };
+  const { files = 0, bytes = 0, events, maxFiles, maxBytes } = usage ?? {};
+  const quota = { maxFiles: maxFiles ?? maxTeamFiles, maxBytes: maxBytes ?? maxTeamBytes };
+  return { files, bytes, events: events ?? 0, ...quota, maxEvents };
 }
 
-const fileCountOfTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
+const quotaOfTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
   db
-    .select({ files: teamUsage.files })
-    .from(teamUsage)
-    .where(eq(teamUsage.teamId, param("teamId"))),
+    .select({ files: teams.files, maxFiles: teams.maxFiles, maxBytes: teams.maxBytes })
+    .from(teams)
+    .where(isExistingTeam(param)),
 );
 
 /**
- * The error for an upload that a limit rejected: `file_limit_reached` or `quota_exceeded`. It costs a separate read, so
+ * The error for an upload that was not inserted: `file_limit_reached`, `quota_exceeded`, or `token_invalid`. It costs a separate read, so
  * that successful uploads do not pay for it.
  */
 export async function quotaError(deps: Deps, teamId: string): Promise<AppError> {
-  const { maxTeamFiles, maxTeamBytes } = deps.settings;
-  const [[usage]] = await read(deps, [fileCountOfTeam({ teamId })]);
-  if ((usage?.files ?? 0) < maxTeamFiles) {
-    const message = `Storage quota (${formatBytes(maxTeamBytes)}) exceeded. Delete files and retry.`;
+  const [[team]] = await read(deps, [quotaOfTeam({ teamId })]);
+  // The team was deleted after its token was accepted.
+  if (!team) return new AppError("token_invalid");
+  const { maxFiles, maxBytes } = team;
+  const [fileLimit, byteLimit] = [maxFiles ?? deps.settings.maxTeamFiles, maxBytes ?? deps.settings.maxTeamBytes];
+  if (team.files < fileLimit) {
+    const message = `Storage quota (${formatBytes(byteLimit)}) exceeded. Delete files and retry.`;
     return new AppError("quota_exceeded", { message });
   }
-  const limit = maxTeamFiles.toLocaleString("en");
+  const limit = fileLimit.toLocaleString("en");
   return new AppError("file_limit_reached", {
     message: `A team can have at most ${limit} files. Delete files and retry.`,
   });

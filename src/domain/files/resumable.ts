@@ -24,7 +24,7 @@ import {
   toResumableUpload,
 } from "./resumable-rows.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "./secret-url.ts";
-import { canReserve, maxPublicBytes, type ReservationValues, reservationError, reservedByTeam } from "./unfinished.ts";
+import { canReserve, type ReservationValues, type Reserved, reservationError, reservedByTeam } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /*
@@ -140,15 +140,14 @@ async function insertResumable(
     createdAt: values.createdAt,
     dueAt: values.createdAt + MAX_EMPTY_MILLISECONDS,
   };
-  const reservation = { ...row, maxPublicBytes: maxPublicBytes(deps) };
   const queries = [
-    insertFile({ ...reservation, ...values }),
-    insertResumableRow({ ...values, ...reservation }),
+    insertFile({ ...row, ...values }),
+    insertResumableRow({ ...values, ...row }),
     uploadState({ id, teamId }),
-    reservedByTeam({ teamId }),
+    reservedByTeam(values),
   ] as const;
   const [, , inserted, [reserved]] = await write(deps, queries, { isIdempotent: true });
-  if (inserted.length === 0) throw await reservationError(deps, reservation, reserved);
+  if (inserted.length === 0) throw await reservationError(deps, { ...row, ...values }, reserved as Reserved);
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 

@@ -2,7 +2,7 @@ import { and, eq, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
-import { files, isUnfinished, uploads } from "../../platform/schema.ts";
+import { files, isUnfinished, teams, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { hidden } from "./files.ts";
@@ -23,11 +23,14 @@ export interface ReservationValues {
   teamId: string;
   isPublic: boolean;
   sizeBytes: number;
-  maxPublicBytes: number;
+  /** The quota of teams that have none of their own. */
+  maxTeamBytes: number;
 }
 
 /** The share of the quota that all public keys of a team can reserve together. */
-export const maxPublicBytes = ({ settings }: Deps): number => Math.floor(settings.maxTeamBytes / PUBLIC_QUOTA_DIVISOR);
+const maxPublicBytes = (param: Param<Pick<ReservationValues, "teamId" | "maxTeamBytes">>) =>
+  sql<number>`(select coalesce(${teams.maxBytes}, ${param("maxTeamBytes")}) / ${PUBLIC_QUOTA_DIVISOR} from ${teams}
+    where ${teams.id} = ${param("teamId")})`;
 
 const isOfTeam = (param: Param<{ teamId: string }>) => and(eq(uploads.teamId, param("teamId")), isUnfinished);
 const PUBLIC_COUNT = sql<number>`coalesce(sum(${uploads.isPublic}), 0)`;
@@ -36,21 +39,27 @@ const PUBLIC_BYTES = sql<number>`coalesce(sum(${uploads.isPublic} * ${uploads.si
 /** Whether the team can begin one more upload. It is a condition of the insert itself, so concurrent requests are exact. */
 export function canReserve(db: Db, param: Param<ReservationValues>) {
   const hasPublicRoom = sql`${PUBLIC_COUNT} < ${MAX_PUBLIC_UPLOADS}
-    and ${PUBLIC_BYTES} + ${param("sizeBytes")} <= ${param("maxPublicBytes")}`;
+    and ${PUBLIC_BYTES} + ${param("sizeBytes")} <= ${maxPublicBytes(param)}`;
   const hasRoom = sql`count(*) < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")} or (${hasPublicRoom}))`;
   return sql`${db.select({ hasRoom }).from(uploads).where(isOfTeam(param))}`;
 }
 
-interface Reserved {
+export interface Reserved {
   count: number;
   publicCount: number;
   publicBytes: number;
+  maxPublicBytes: number;
 }
 
 /** What `canReserve` decided by. */
-export const reservedByTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
+export const reservedByTeam = preparedQuery((db, param: Param<Pick<ReservationValues, "teamId" | "maxTeamBytes">>) =>
   db
-    .select({ count: sql<number>`count(*)`, publicCount: PUBLIC_COUNT, publicBytes: PUBLIC_BYTES })
+    .select({
+      count: sql<number>`count(*)`,
+      publicCount: PUBLIC_COUNT,
+      publicBytes: PUBLIC_BYTES,
+      maxPublicBytes: maxPublicBytes(param),
+    })
     .from(uploads)
     .where(isOfTeam(param)),
 );
@@ -58,8 +67,8 @@ export const reservedByTeam = preparedQuery((db, param: Param<{ teamId: string }
 /** Says which limit kept a team from creating an upload. */
 export async function reservationError(
   deps: Deps,
-  { teamId, isPublic, sizeBytes, maxPublicBytes: maxBytes }: ReservationValues,
-  { count, publicCount, publicBytes }: Reserved = { count: 0, publicCount: 0, publicBytes: 0 },
+  { teamId, isPublic, sizeBytes }: ReservationValues,
+  { count, publicCount, publicBytes, maxPublicBytes: maxBytes }: Reserved,
 ): Promise<AppError> {
   const tooMany = (who: string, limit: number) =>
     new AppError("too_many_unfinished_uploads", {

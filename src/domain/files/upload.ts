@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { and, eq, exists, notExists, or, sql } from "drizzle-orm";
+import { and, eq, exists, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
@@ -12,9 +12,10 @@ import {
   preparedQuery,
   write,
 } from "../../platform/db.ts";
-import { files, teamUsage, uploads } from "../../platform/schema.ts";
+import { files, teams, uploads } from "../../platform/schema.ts";
 import { instantOf, MINUTE, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
+import { isExistingTeam } from "../accounts/teams.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import {
@@ -138,20 +139,17 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = 
     createdAt: param("createdAt"),
     updatedAt: param("now"),
   };
-  const full = db
+  const teamWithRoom = db
     .select({ one: sql`1` })
-    .from(teamUsage)
+    .from(teams)
     .where(
       and(
-        eq(teamUsage.teamId, param("teamId")),
-        or(
-          sql`${teamUsage.files} + 1 > ${param("maxTeamFiles")}`,
-          sql`${teamUsage.bytes} + ${param("reservedBytes")} > ${param("maxTeamBytes")}`,
-        ),
+        isExistingTeam(param),
+        sql`${teams.files} + 1 <= coalesce(${teams.maxFiles}, ${param("maxTeamFiles")})`,
+        sql`${teams.bytes} + ${param("reservedBytes")} <= coalesce(${teams.maxBytes}, ${param("maxTeamBytes")})`,
       ),
     );
-  const fits = sql`${param("reservedBytes")} <= ${param("maxTeamBytes")} and ${notExists(full)}`;
-  return insertWhere(db, files, row, sql`${fits} and ${isAllowed}`);
+  return insertWhere(db, files, row, sql`${exists(teamWithRoom)} and ${isAllowed}`);
 }
 
 const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));

@@ -1,0 +1,158 @@
+import * as z from "zod";
+import { createTeam } from "../domain/accounts/team-creation.ts";
+import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
+import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
+import { readOperation, writeOperation } from "./operation.ts";
+import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+
+/** The longest name of a team, and so of a prefix of it. */
+const MAX_NAME_LENGTH = 100;
+
+const quota = (what: string, setting: string) =>
+  z
+    .int()
+    .nonnegative()
+    .nullable()
+    .meta({ description: `${what} that the team can store. Null: the service's setting \`${setting}\`.` });
+const maxBytes = quota("Bytes", "MAX_TEAM_BYTES");
+const maxFiles = quota("Files", "MAX_TEAM_FILES");
+
+const teamSchema = z
+  .strictObject({
+    _id: id,
+    name: z.string(),
+    status: z.enum(TEAM_STATES),
+    maxBytes,
+    maxFiles,
+    usage: z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
+    createdAt: timestamp,
+    updatedAt: timestamp,
+    __v: z.int().nonnegative(),
+  })
+  .meta({ id: "Team" });
+
+function render({ id, name, status, maxBytes, maxFiles, files, bytes, ...team }: Team): z.input<typeof teamSchema> {
+  return {
+    _id: id,
+    name,
+    status,
+    maxBytes,
+    maxFiles,
+    usage: { files, bytes },
+    createdAt: iso(team.createdAt),
+    updatedAt: iso(team.updatedAt),
+    __v: team.version,
+  };
+}
+
+const example: z.input<typeof teamSchema> = {
+  _id: "0193477be89f4d2e6b8a0c13",
+  name: "Radio Lovelace",
+  status: "active",
+  maxBytes: 50_000_000_000,
+  maxFiles: null,
+  usage: { files: 0, bytes: 0 },
+  createdAt: "2026-11-20T09:30:00.000Z",
+  updatedAt: "2026-11-20T09:30:00.000Z",
+  __v: 0,
+};
+const one = z.strictObject({ message: z.string(), data: teamSchema });
+
+export const create = writeOperation(
+  "operator",
+  {
+    tag: "Teams",
+    summary: "Create a team",
+    description: "Also creates the team's first secret key, which has the team's name.",
+    body: z.strictObject({ name: name(1), maxBytes: maxBytes.optional(), maxFiles: maxFiles.optional() }),
+    bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
+    success: {
+      description: "The new team and its first key.",
+      schema: z.strictObject({ message: z.string(), data: teamSchema, apiKey: apiKeySchema }),
+      example: { message: "Team created.", data: example, apiKey: { ...apiKeyExample, name: "Radio Lovelace" } },
+    },
+  },
+  async ({ deps, actor, body }) => {
+    const { team, key } = await createTeam(deps, actor, body);
+    return { message: "Team created.", data: render(team), apiKey: renderKey(key) };
+  },
+);
+
+export const list = readOperation(
+  "operator",
+  {
+    tag: "Teams",
+    summary: "List teams",
+    description: "Newest first, or by name if `name` is given.",
+    query: pageQuery("teams").extend({
+      status: z.enum(TEAM_STATES).optional(),
+      name: namePrefix(MAX_NAME_LENGTH).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
+    }),
+    success: {
+      description: "A page of teams.",
+      schema: z.strictObject({ message: z.string(), data: z.array(teamSchema) }),
+      example: { message: "Teams: 1.", data: [example] },
+      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+    },
+  },
+  async ({ c, deps, credential, query }) => {
+    const { items, next } = await listTeams(deps, credential, query, pageRequest(query));
+    return c.json({ message: `Teams: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
+  },
+);
+
+export const get = readOperation(
+  "files:read or operator",
+  {
+    tag: "Teams",
+    summary: "Get team details",
+    description: "The operator can get any team, and a token with the scope `files:read` its own.",
+    success: { description: "The team.", schema: one, example: { message: "Team found.", data: example } },
+  },
+  async ({ deps, credential, id }) => ({
+    message: "Team found.",
+    data: render(await fetchTeam(deps, credential, id)),
+  }),
+);
+
+export const update = writeOperation(
+  "operator",
+  {
+    tag: "Teams",
+    summary: "Update or suspend a team",
+    description:
+      "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. Signed URLs work until they expire. Files are processed and webhooks are sent as before. Set `status` to `active` to resume the team.",
+    body: z
+      .strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles })
+      .partial()
+      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
+      .meta({ minProperties: 1 }),
+    bodyExample: { status: "suspended" },
+    success: {
+      description: "The team.",
+      schema: one,
+      example: { message: "Team updated.", data: { ...example, status: "suspended", __v: 1 } },
+    },
+    errorCodes: ["conflict"],
+  },
+  async ({ deps, actor, id, body }) => ({
+    message: "Team updated.",
+    data: render(await updateTeam(deps, actor, id, body)),
+  }),
+);
+
+export const remove = writeOperation(
+  "operator",
+  {
+    tag: "Teams",
+    summary: "Delete a team",
+    description:
+      "Irreversible. From the next request on, the team's tokens get 401. Its files, users, keys, webhooks and events are deleted in the background. Until then the team is `deleting`; then it is not found.",
+    success: {
+      description: "The team, which is being deleted.",
+      schema: one,
+      example: { message: "Team is being deleted.", data: { ...example, status: "deleting", __v: 1 } },
+    },
+  },
+  async ({ deps, id }) => ({ message: "Team is being deleted.", data: render(await deleteTeam(deps, id)) }),
+);
