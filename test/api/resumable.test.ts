@@ -374,13 +374,18 @@ describe("The unfinished uploads of a team", () => {
   });
 
   test("keep their expiry if requests bring no bytes", async () => {
-    const path = locationOf(await create(team.call, 2));
+    const created = await create(team.call, 2);
+    const [path, fileId] = [locationOf(created), idOf(created)];
     const expiry = async () => (await head(team.call, path)).headers.get("Upload-Expires") ?? "";
     const before = await expiry();
     expect((await patch(team.call, path, 0, new Uint8Array())).status).toBe(204);
     expect(await expiry()).toBe(before);
     await patch(team.call, path, 0, new Uint8Array(1));
     expect(Date.parse(await expiry()) - Date.parse(before)).toBeGreaterThan(22 * 60 * 60 * 1000);
+    await env.DB.prepare("update uploads set due_at = due_at - 60000 where file_id = ?").bind(fileId).run();
+    const later = await expiry();
+    expect((await patch(team.call, path, 1, new Uint8Array())).status).toBe(204);
+    expect(await expiry()).toBe(later);
   });
 });
 

@@ -11,8 +11,6 @@ import {
   deleteParts,
   fileOf,
   isComplete,
-  MAX_EMPTY_MILLISECONDS,
-  MAX_FENCED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
@@ -49,13 +47,10 @@ export const STALL_CHECK_MILLISECONDS = 600;
 /** Received bytes are saved if this many checks find no new ones. */
 const STALL_CHECKS = 2;
 
-/** When the recovery job expires an unfinished upload, or assembles it if all of its bytes are stored. */
+/** When the recovery job expires an upload that has just stored bytes, or assembles it if these were the last. */
 function dueTime(row: ResumableRow, now: number): number {
-  const { offsetBytes, isWriting, createdAt } = row;
-  // A request that is writing has stored its first bytes by then, or has timed out.
-  if (offsetBytes === 0) return createdAt + MAX_EMPTY_MILLISECONDS + (isWriting ? MAX_FENCED_MILLISECONDS : 0);
   const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
-  return Math.min(now + milliseconds, createdAt + MAX_RESUMABLE_MILLISECONDS);
+  return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
 
 /** One request that has claimed its upload. */
@@ -224,7 +219,7 @@ export class Appender {
       nextPart: progress.number,
       ...progress.type,
     };
-    row.dueAt = dueTime(row, this.#deps.system.now());
+    if (row.offsetBytes > before.offsetBytes) row.dueAt = dueTime(row, this.#deps.system.now());
     const hasLeftovers = Number(row.chunks !== null || this.#writer.part.isSpilled);
     const values = { ...row, id: row.fileId, isWriting: Number(row.isWriting), hasLeftovers };
     const partQueries = part ? [savePart({ ...values, ...part })] : [];

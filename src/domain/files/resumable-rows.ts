@@ -84,7 +84,7 @@ export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<SecretU
   where: and(matchesUrl(param), isNotDeleting),
 }));
 
-type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number; dueAt: number };
+type ClaimValues = OwnedValues & { offsetBytes: number; minBytes: number; now: number };
 
 /** The newest request wins. If an older one is writing, skips the part number that the older request may still upload. */
 export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
@@ -95,10 +95,6 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
       nextPart: sql`${uploads.nextPart} + case when is_writing then 1 else 0 end`,
       hasLeftovers: sql`has_leftovers or is_writing`,
       isWriting: true,
-      // The same as `dueTime`.
-      dueAt: sql`case when ${uploads.offsetBytes} = 0
-        then ${uploads.createdAt} + ${MAX_EMPTY_MILLISECONDS + MAX_FENCED_MILLISECONDS}
-        else min(${param("dueAt")}, ${uploads.createdAt} + ${MAX_RESUMABLE_MILLISECONDS}) end`,
     })
     .where(
       and(

@@ -16,7 +16,6 @@ import {
   isComplete,
   MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
-  MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
   type ResumableUpload,
   resumableByUrl,
@@ -215,7 +214,7 @@ export async function appendToUpload(
   const values = { ...secretUrlValues(url), teamId: actor.teamId };
   const now = deps.system.now();
   const { offsetBytes, sizeBytes } = input;
-  const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now, dueAt: now + MAX_UNFINISHED_MILLISECONDS };
+  const claim = { ...values, offsetBytes, minBytes: sizeBytes ?? 0, now };
   const [[claimed], [row]] = await write(deps, [claimResumable(claim), resumableOfTeam(values)], {
     isIdempotent: false,
   });

@@ -16,7 +16,7 @@ import { MINUTE } from "../../platform/system.ts";
 import { SYSTEM } from "../events/events.ts";
 import { assembleAndCommit } from "./appending.ts";
 import { chunkPrefix, type FileKey, isFileOfUpload, objectKey } from "./names.ts";
-import { endedUpload, isComplete } from "./resumable-rows.ts";
+import { endedUpload, isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
 import { cancelUploads } from "./unfinished.ts";
 
 /*
@@ -102,9 +102,12 @@ const endOne = preparedQuery((db, param: Param<DueValues & FileKey>) =>
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), isUnfinished)),
 );
 
-const cancelExpired = cancelUploads((db, param: Param<DueValues>) =>
-  inArray(uploads.fileId, dueUploads(db, param, isIncomplete, UPLOAD_ROWS)),
-);
+/** A request that is writing may be about to save bytes, which would prolong the upload. */
+const cancelExpired = cancelUploads((db, param: Param<DueValues>) => {
+  const latest = sql`${param("now")} - iif(is_writing, ${MAX_FENCED_MILLISECONDS}, 0)`;
+  const isExpired = sql`${isIncomplete} and ${uploads.dueAt} <= ${latest}`;
+  return inArray(uploads.fileId, dueUploads(db, param, isExpired, UPLOAD_ROWS));
+});
 
 /** Cancels incomplete uploads that have expired. @returns how many */
 export async function expireUploads(deps: Deps): Promise<number> {
