@@ -48,7 +48,7 @@ export interface Api {
   "POST /docs/v1/uploads": { query: { /** Accepted and ignored. */ limit?: string | undefined }; body: undefined; answer: { message: string; data: Schemas["File"] } };
   "GET /docs/v1/uploads/resumable": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined }; body: undefined; answer: { message: string; data: Array<Schemas["UnfinishedUpload"]> } };
   "GET /docs/v1/uploads/{id}": { query: { /** Seconds until the URL expires. */ expiresIn?: number | undefined }; body: undefined; answer: { status: true; message: string; signedUrl: string } };
-  "DELETE /docs/v1/uploads/{id}": { query: undefined; body: undefined; answer: { status: true; message: string } };
+  "DELETE /docs/v1/uploads/{id}": { query: { /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */ unfinished?: "true" | undefined }; body: undefined; answer: { status: true; message: string } };
   "GET /docs/v1/uploads/{id}/metadata": { query: undefined; body: undefined; answer: { message: string; data: Schemas["FileMetadata"] } };
   "POST /docs/v1/uploads/{id}/reprocess": { query: undefined; body: undefined; answer: { status: true; message: string } };
   "GET /docs/v1/uploads/{id}/waveform": { query: undefined; body: undefined; answer: { message: string; data: Schemas["Waveform"] } };

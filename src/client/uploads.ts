@@ -20,15 +20,20 @@ export class Uploads {
 
   /**
    * Cancels an upload, and deletes its bytes and quota reservation. Does nothing if it no longer exists.
-   * @param upload its URL, or its id, which needs a secret key. If the upload has finished, the URL fails with
-   *   `forbidden`, and the id deletes the file
+   * @param upload its URL, or its id, which needs a secret key. If the upload is complete, the file stays, and
+   *   the call fails with `forbidden`
    */
   async cancel(upload: string, { signal }: CallOptions = {}): Promise<void> {
     try {
       if (/[/.]/.test(upload)) {
         const headers = { "Tus-Resumable": "1.0.0" };
         await this.#connection.send(pathOf(upload), { method: "DELETE", headers, signal }, () => {});
-      } else await this.#connection.call("DELETE /docs/v1/uploads/{id}", { id: upload, signal });
+      } else
+        await this.#connection.call("DELETE /docs/v1/uploads/{id}", {
+          id: upload,
+          query: { unfinished: "true" },
+          signal,
+        });
     } catch (error) {
       if (![404, 410].includes((error as StowageError).status)) throw error;
     }

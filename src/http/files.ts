@@ -219,14 +219,19 @@ export const remove = writeOperation(
     summary: "Delete a file",
     description:
       "Works in any status. Deletes the bytes, so the file's signed URLs stop working. With the id of an unfinished upload, cancels that upload.",
+    query: z.object({
+      unfinished: z.literal("true").optional().meta({
+        description: "Only cancels an upload. If the upload is complete, the response is 403 and the file stays.",
+      }),
+    }),
     success: {
       description: "The file was deleted.",
       schema: done,
       example: { status: true, message: "File deleted." },
     },
   },
-  async ({ deps, actor, id }) => {
-    await deleteFile(deps, actor, id);
+  async ({ deps, actor, id, query }) => {
+    await deleteFile(deps, actor, id, { onlyUnfinished: query.unfinished !== undefined });
     return { status: true as const, message: "File deleted." };
   },
 );

@@ -35,7 +35,7 @@ export const list = readOperation(
   {
     tag: "Resumable uploads",
     summary: "List unfinished uploads",
-    description: "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}`.",
+    description: "Newest first. Cancel an upload with `DELETE /docs/v1/uploads/{id}?unfinished=true`.",
     query: pageQuery("unfinished"),
     success: {
       description: "A page of unfinished uploads.",

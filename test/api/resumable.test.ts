@@ -156,12 +156,20 @@ describe("An upload", () => {
     }
   });
 
-  test("is canceled when its file is deleted", async () => {
+  test.each(["", "?unfinished=true"])("is canceled when its file is deleted%s", async (query) => {
     const team = await newTeam();
     const created = await create(team.call, 100);
     await patch(team.call, locationOf(created), 0, new Uint8Array(50));
-    expect((await team.call("DELETE", `/docs/v1/uploads/${idOf(created)}`)).status).toBe(200);
+    expect((await team.call("DELETE", `/docs/v1/uploads/${idOf(created)}${query}`)).status).toBe(200);
     expect(await stored(team)).toEqual([[[], [], []], []]);
+  });
+
+  test("is kept once complete, if it is canceled by its id", async () => {
+    const created = await create(team.call, 1);
+    await patch(team.call, locationOf(created), 0, new Uint8Array(1));
+    const path = `/docs/v1/uploads/${idOf(created)}`;
+    expect((await team.call("DELETE", `${path}?unfinished=true`)).code).toBe("forbidden");
+    expect((await team.call("GET", path)).status).toBe(200);
   });
 
   test("fails on each processing if its stated SHA-256 differs from that of the stored bytes", async () => {

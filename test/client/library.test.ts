@@ -296,6 +296,8 @@ describe("files", () => {
     // The upload is gone, so a new one starts.
     const { id: restarted } = await stowage.files.upload(file, { resumeUrl: uploadUrl });
     expect(uploadUrl).not.toContain(restarted);
+    await expect(stowage.uploads.cancel(restarted)).rejects.toMatchObject({ code: "forbidden" });
+    expect(await stowage.files.get(restarted)).toMatchObject({ size: file.size });
   });
 
   test("a link opens a file without a token until it is revoked, and only its creation contains the URL", async () => {

@@ -651,7 +651,7 @@ describe("An upload without bytes", () => {
     expect(await expectSettled(client.team.teamId, { world })).toEqual([]);
   });
 
-  test("does not expire while its first request writes, but does within 15 minutes of further claims", async () => {
+  test("does not expire while its first request writes, and accepts no further request once it is due", async () => {
     const world = new World();
     const [writing, claiming] = await Promise.all(
       [1, 2].map(async () => new Uploader(world, await world.newTeam(), small)),
@@ -663,7 +663,7 @@ describe("An upload without bytes", () => {
     expect(await claiming!.send(0, 100, dying())).toBe("dead");
     const { older } = await fencingOff(writing!, 0, undefined, async () => {
       world.aheadMilliseconds += 14 * MINUTE;
-      expect(await claiming!.send(0, 100, dying())).toBe("dead");
+      expect((await must(claiming!.send(0, 100))).status).toBe(410);
       await world.recover();
     });
     expect(status(older)).toBe(204);
@@ -871,8 +871,8 @@ describe("Two requests for one upload", () => {
     const id = await world.store(team, "stored.txt", "stored");
     const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null };
     // The step of DELETE after it has read that the upload is not finished.
-    await expect(deleteFile(world.deps(), actor, id, { isReceiving: true })).rejects.toMatchObject({
-      code: "not_found",
+    await expect(deleteFile(world.deps(), actor, id, { onlyUnfinished: true })).rejects.toMatchObject({
+      code: "forbidden",
     });
     await world.recoverAll([team.teamId]);
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);

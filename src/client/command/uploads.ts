@@ -23,16 +23,12 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     program.command("cancel").argument(...IDS),
     { summary: "Cancel unfinished uploads", examples: ["stowage cancel 0193477c0a5e2b7f4d1c8e90"] },
     async (context, ids) => {
-      const { files, uploads } = await context.connect();
-      const cancel = async (id: string) => {
-        const file = await files.get(id, context).catch((error) => {
-          if (error instanceof StowageError && error.code === "not_found") return undefined;
-          throw error;
+      const { uploads } = await context.connect();
+      const cancel = (id: string) =>
+        uploads.cancel(id, context).catch((error) => {
+          if (!(error instanceof StowageError && error.code === "forbidden")) throw error;
+          throw new Failure("failed", `${id} has finished uploading. Delete the file with \`stowage rm\`.`);
         });
-        // The same request deletes a file whose upload has finished.
-        if (file) throw new Failure("failed", `${id} has finished uploading. Delete the file with \`stowage rm\`.`);
-        await uploads.cancel(id, context);
-      };
       await removeEach(context, ids, (id) => cancel(id).catch(failureAbout(id)), "canceled");
     },
   );

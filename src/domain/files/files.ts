@@ -166,7 +166,7 @@ const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where
  * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
  * upload is, releases its quota now.
  */
-const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving: number }>) => {
+const markDeleting = preparedQuery((db, param: Param<FileValues & { onlyUnfinished: number }>) => {
   const isUnstored = sql`${files.sizeBytes} is null`;
   const isResumable = exists(uploadsOfFile(db));
   return db
@@ -176,31 +176,41 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { isReceiving:
       reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })
-    .where(and(isFile(param), sql`(${param("isReceiving")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
+    .where(and(isFile(param), sql`(${param("onlyUnfinished")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
     .returning();
 });
+
+const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
+  db
+    .select({ status: files.status })
+    .from(files)
+    .where(and(isFile(param), isListed)),
+);
 
 /**
  * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
  * While a form upload is still sending the bytes, the row stays: the upload finds it at the commit point, and cleans up.
- * @throws `not_found`, with `isReceiving` also for a stored file; `unavailable` if the bytes could not be deleted yet
+ * @param onlyUnfinished keeps a file whose upload is complete, even if it completes at the same time
+ * @throws `not_found`; `forbidden` with `onlyUnfinished` if the upload is complete; `unavailable` if the bytes could not be
+ *   deleted yet
  */
 export async function deleteFile(
   deps: Deps,
   actor: TeamActor,
   id: string,
-  { isReceiving = false } = {},
+  { onlyUnfinished = false } = {},
 ): Promise<void> {
   const now = deps.system.now();
+  const { teamId } = actor;
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mark = markDeleting({ id, teamId: actor.teamId, updatedAt: now, dueAt, isReceiving: Number(isReceiving) });
-  const queries = [mark, endResumable({ id, teamId: actor.teamId, now })] as const;
+  const mark = markDeleting({ id, teamId, updatedAt: now, dueAt, onlyUnfinished: Number(onlyUnfinished) });
+  const queries = [mark, endResumable({ id, teamId, now })] as const;
+  const event = fileEvent(deps, "file.deleted", actor, { id, teamId });
   // An unfinished upload has no events.
-  const [[row], [resumable]] = isReceiving
-    ? await write(deps, queries, { isIdempotent: true })
-    : await writeWithEvent(deps, fileEvent(deps, "file.deleted", actor, { id, teamId: actor.teamId }), queries, {
-        isIdempotent: true,
-      });
+  const [[row], [resumable], [listed]] = onlyUnfinished
+    ? await write(deps, [...queries, listedStatus({ id, teamId })], { isIdempotent: true })
+    : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
+  if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   if (!row) throw new AppError("not_found");
   if (row.sizeBytes === null && !resumable) return;
   if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
@@ -243,13 +253,6 @@ const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
       ...changed(param),
     })
     .where(and(isFile(param), inArray(files.status, ["completed", "failed"]))),
-);
-
-const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
-  db
-    .select({ status: files.status })
-    .from(files)
-    .where(and(isFile(param), isListed)),
 );
 
 /** Makes a completed or failed file pending again. Does not change an unprocessed one. @throws `not_found` */

@@ -191,12 +191,7 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretU
   const { teamId } = actor;
   const [[row]] = await read(deps, [resumableOfTeam({ ...secretUrlValues(url), teamId })]);
   if (!row) throw new AppError("not_found");
-  if (row.isFinished) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
-  await deleteFile(deps, actor, row.fileId, { isReceiving: true }).catch((error) => {
-    // Another request has completed or deleted it. The next read says which.
-    if (error instanceof AppError && error.code === "not_found") return terminateUpload(deps, actor, url);
-    throw error;
-  });
+  await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
 }
 
 /**
