@@ -533,15 +533,19 @@ describe("Uploads", () => {
     expect(await page.evaluate(() => Number(Reflect.get(window, "fileReads")))).toBeLessThan(10);
   });
 
-  test("uploads after a deployment has replaced the page's scripts", async ({ openPage }) => {
+  test("uploads after a deployment has replaced the page's scripts", async ({ openPage, problems }) => {
+    problems.allow(/status of 404/);
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
-    const loaded = page.waitForResponse(/\/assets\/.*\.js/);
+    const loaded = Promise.all([/browser/, /usage/].map((name) => page.waitForResponse(name)));
     await signIn(page, team.key);
-    await (await loaded).finished();
+    for (const response of await loaded) await response.finished();
     await page.route(/\/assets\/.*\.js/, (route) => route.fulfill({ status: 404 }));
     await choose(page, { name: "after.txt", bytes: Buffer.from("After") });
     await expectProcessed(page.getByRole("region", { name: "Uploads" }));
+    // All pages were loaded, too.
+    await page.getByRole("link", { name: "Usage" }).click();
+    await expect(page.getByRole("meter")).toHaveCount(2);
   });
 
   test("stores the waveform of audio that the browser can decode", async ({ openPage }) => {

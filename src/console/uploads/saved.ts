@@ -30,6 +30,8 @@ interface StoredUpload extends SavedUpload {
 const RETENTION_HOURS = 24;
 /** The limit for all files together, because each takes its size on disk a second time. */
 const MAX_SAVED_BYTES = 200_000_000;
+/** Records that are saved at once. Thousands would block the page for longer than a user notices. */
+const BATCH_RECORDS = 500;
 /** Each tab holds a lock of this name while it lives. */
 const lockName = (tab: string) => `stowage.tab.${tab}`;
 
@@ -84,14 +86,17 @@ function updateRecord(records: IDBObjectStore, key: string, changes: Partial<Sto
 
 let lastSave: Promise<void> = Promise.resolve();
 
-/** Saves new uploads: all records at once, then the bytes of each file, up to the limit. */
+/** Saves new uploads: first all records, then the bytes of each file, up to the limit. */
 export function saveUploads(uploads: { record: SavedUpload; file: File }[]): Promise<void> {
   lastSave = lastSave.then(async () => {
     const at = Date.now();
-    await transact(({ records }) => {
-      for (const { record } of uploads) records.put({ ...record, at, savedBytes: 0 });
-      return records.count();
-    });
+    for (let first = 0; first < uploads.length; first += BATCH_RECORDS) {
+      await transact(({ records }) => {
+        for (const { record } of uploads.slice(first, first + BATCH_RECORDS))
+          records.put({ ...record, at, savedBytes: 0 });
+        return records.count();
+      });
+    }
     let free = (await readRecords()).reduce((sum, { savedBytes }) => sum - savedBytes, MAX_SAVED_BYTES);
     for (const { record, file } of uploads) {
       if (file.size > free) continue;
