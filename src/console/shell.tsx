@@ -23,6 +23,7 @@ const Events = lazyPage(() => import("./pages/events.tsx"), "Events");
 const EventPage = lazyPage(() => import("./pages/event.tsx"), "EventPage");
 const Webhooks = lazyPage(() => import("./pages/webhooks.tsx"), "Webhooks");
 const WebhookPage = lazyPage(() => import("./pages/webhook.tsx"), "WebhookPage");
+const Teams = lazyPage(() => import("./pages/teams.tsx"), "Teams");
 const Usage = lazyPage(() => import("./pages/usage.tsx"), "Usage");
 
 interface Section {
@@ -40,7 +41,10 @@ const TEAM_SECTIONS: Record<string, Section> = {
   webhooks: { label: "Webhooks", pages: [Webhooks, WebhookPage] },
   usage: { label: "Usage", pages: [Usage] },
 };
-const OPERATOR_SECTIONS: Record<string, Section> = { keys: { label: "Keys", pages: [Keys] } };
+const OPERATOR_SECTIONS: Record<string, Section> = {
+  teams: { label: "Teams", pages: [Teams] },
+  keys: { label: "Keys", pages: [Keys] },
+};
 
 export function Shell() {
   const current = session.value;

@@ -1,5 +1,5 @@
 import { useId } from "preact/hooks";
-import type { UnfinishedUpload } from "../../client/stowage.ts";
+import { StowageError, type UnfinishedUpload } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
@@ -74,11 +74,14 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
       text: "The part that is already stored is deleted. An app that is still sending the file may start over.",
       action: "Cancel upload",
       onConfirm: async () => {
-        const { items } = await client.value.uploads.list({ limit: MAX_UNFINISHED }).page();
-        // Canceling by id deletes a file whose upload has finished meanwhile.
-        const isUnfinished = items.some((upload) => upload._id === _id);
-        if (isUnfinished) await client.value.uploads.cancel(_id);
-        announce(isUnfinished ? `Canceled the upload of “${name}”` : `The upload of “${name}” has already ended`);
+        const isCanceled = await client.value.uploads.cancel(_id).then(
+          () => true,
+          (error) => {
+            if (error instanceof StowageError && error.code === "forbidden") return false;
+            throw error;
+          },
+        );
+        announce(isCanceled ? `Canceled the upload of “${name}”` : `“${name}” had already finished uploading`);
         uploads.reload();
         onCanceled();
       },

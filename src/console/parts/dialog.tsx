@@ -99,7 +99,7 @@ export function TaskDialog({ title, action, isDangerous, onRun, onClose, childre
 interface Confirmation extends Pick<TaskDialogProps, "title" | "action" | "isDangerous"> {
   /** The consequences, in full sentences. */
   text: ComponentChildren;
-  onConfirm: () => Promise<void> | void;
+  onConfirm: (form: HTMLFormElement) => Promise<void> | void;
 }
 
 const confirmation = signal<Confirmation | null>(null);
@@ -117,8 +117,8 @@ export function ConfirmDialog() {
   useEffect(dismiss, [path.value, session.value, isExpired.value]);
   if (!confirmation.value) return null;
   const { text, onConfirm, isDangerous = true, ...labels } = confirmation.value;
-  const confirm = async () => {
-    await onConfirm();
+  const confirm = async (form: HTMLFormElement) => {
+    await onConfirm(form);
     dismiss();
   };
   return (

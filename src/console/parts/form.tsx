@@ -72,6 +72,7 @@ type InputProps = Pick<
   | "placeholder"
   | "required"
   | "spellcheck"
+  | "step"
   | "value"
 > & {
   label: string;

@@ -1,0 +1,75 @@
+import type { Page } from "@playwright/test";
+import { inject } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
+import { url } from "../support/team.ts";
+import { expectGoodLooks } from "./appearance.ts";
+import { signIn } from "./signed-in.ts";
+import { expect, type PageOptions, test } from "./support.ts";
+
+/* The operator's page of teams. */
+
+const dialog = (page: Page) => page.getByRole("dialog");
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+
+/** Opens the page of teams, filtered to those that start with a unique name. */
+async function openTeams(openPage: (options: PageOptions) => Promise<Page>) {
+  const name = `Radio ${crypto.randomUUID()}`;
+  const page = await openPage({ path: `/console/teams?name=${encodeURIComponent(name)}` });
+  await signIn(page, inject("operatorToken"));
+  await expect(page.getByRole("heading", { name: "No matching teams" })).toBeVisible();
+  return { page, name };
+}
+
+test("creates a team with limits, shows its first key once, and edits the limits", async ({ openPage }) => {
+  const { page, name } = await openTeams(openPage);
+  await button(page, "Create team").click();
+  await dialog(page).getByLabel("Name").fill(name);
+  await dialog(page).getByLabel("Storage limit in GB").fill("1.5");
+  await dialog(page).getByRole("button", { name: "Create team" }).click();
+  await expect(dialog(page)).toContainText("You won't be able to see it again.");
+  const [key, teamId = ""] = await dialog(page).getByRole("code").allTextContents();
+  await button(page, "Done").click();
+  await new Stowage({ url, key }).files.upload(new File([new Uint8Array(2000)], "zeros.bin"));
+  await page.reload();
+  await signIn(page, inject("operatorToken"));
+  await expect(page.getByRole("cell")).toContainText(["Active", "2 kB of 1.5 GB", "1"]);
+
+  await button(page, `Edit ${name}`).click();
+  await dialog(page).getByLabel("Storage limit in GB").fill("");
+  await dialog(page).getByLabel("File limit").fill("10");
+  await dialog(page).getByRole("button", { name: "Save" }).click();
+  await expect(page.getByRole("cell")).toContainText(["Active", /^2 kB$/, "1 of 10"]);
+  await expectGoodLooks(page, "teams");
+  await page.getByRole("link", { name }).click();
+  await expect(page).toHaveURL(`${url}/console/keys?team=${teamId}`);
+  await expect(page.getByRole("rowheader")).toHaveText([name]);
+});
+
+test("suspends and resumes a team, and deletes it after its name is entered", async ({ openPage }) => {
+  const { page, name } = await openTeams(openPage);
+  const operator = new Stowage({ url, key: inject("operatorToken") });
+  const { apiKey } = await operator.teams.create({ name });
+  const team = new Stowage({ url, key: apiKey.key });
+  await page.reload();
+  await signIn(page, inject("operatorToken"));
+  await button(page, `Suspend ${name}`).click();
+  await dialog(page).getByRole("button", { name: "Suspend team" }).click();
+  await expect(page.getByRole("cell").first()).toHaveText("Suspended");
+  await expect(team.usage()).rejects.toMatchObject({ code: "team_suspended" });
+  await button(page, `Resume ${name}`).click();
+  await dialog(page).getByRole("button", { name: "Resume team" }).click();
+  await expect(page.getByRole("cell").first()).toHaveText("Active");
+  await team.usage();
+
+  await button(page, `Delete ${name}`).click();
+  const confirmation = dialog(page).getByRole("textbox");
+  await confirmation.fill(name.slice(1));
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("alert")).toContainText("That isn't the name of the team.");
+  await team.usage();
+  await confirmation.fill(name);
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("cell").first()).toHaveText("Deleting");
+  await expect(page.getByRole("cell").getByRole("button")).toHaveCount(0);
+  await expect(team.usage()).rejects.toMatchObject({ code: "token_invalid" });
+});
