@@ -29,6 +29,7 @@ import {
   UPLOAD_ROWS,
 } from "./files/upload-recovery.ts";
 import { type Cost, RUN_LIMITS, RunBudget } from "./run-budget.ts";
+import { DELETION_COST, deleteRowsOfDeletedTeams, HIDING_COST, hideFilesOfDeletedTeams } from "./team-deletion.ts";
 
 /** Rows of one batch of a step. */
 const BATCH_ROWS = 500;
@@ -56,6 +57,10 @@ const NOTHING_RECOVERED = {
   uploadsExpired: 0,
   /** Finished uploads that are no longer remembered for late clients. */
   uploadsRemoved: 0,
+  /** Files of deleted teams. Later steps delete their bytes. */
+  teamFilesHidden: 0,
+  /** Deleted teams that have nothing left. */
+  teamsDeleted: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
   /** Expired login keys. */
@@ -114,11 +119,13 @@ function cleanUpSteps(deps: Deps): Step[] {
   const keys = deps.secrets.olderKeyIds.length;
   const reencrypt = { queries: keys * (1 + REENCRYPT_ROWS), rows: keys * REENCRYPT_ROWS };
   return [
+    newStep("team_files", "teamFilesHidden", 1, HIDING_COST, () => hideFilesOfDeletedTeams(deps)),
     newStep("expired_uploads", "uploadsExpired", UPLOAD_ROWS, { queries: 2 }, () => expireUploads(deps)),
     newStep("finished_uploads", "uploadsRemoved", FINISHED_ROWS, { queries: 1 }, () => deleteFinishedUploads(deps)),
     newStep("leftovers", "uploadsRemoved", LEFTOVER_ROWS, leftovers, () => deleteLeftovers(deps)),
     newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, hideAbandoned)),
     newStep("delete_hidden", "filesDeleted", BATCH_ROWS, deletion, () => deleteOverdue(deps, retryDeleting)),
+    { name: "team_rows", count: "teamsDeleted", cost: DELETION_COST, runBatch: () => deleteRowsOfDeletedTeams(deps) },
     newStep("sessions", "sessionsRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredSessions(deps, BATCH_ROWS)),
     newStep("keys", "keysRemoved", BATCH_ROWS, { queries: 1 }, () => removeExpiredKeys(deps, BATCH_ROWS)),
     newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, { queries: 1 }, () => purgeLinks(deps)),

@@ -10,6 +10,7 @@ import {
   OPERATOR,
   PASSWORD,
   rejected,
+  snapshot,
   startWorker,
   type Team,
   upload,
@@ -188,5 +189,33 @@ describe("A deleted team", () => {
     expect((await update(team, { status: "active" })).code).toBe("conflict");
     expect((await asOperator("POST", KEYS, { name: "late", teamId: team.teamId })).code).toBe("not_found");
     expect((await other.call("GET", USAGE)).status).toBe(200);
+  });
+
+  test.each([
+    ["a user", "/auth/v1/users", { email: "late@example.com", password: PASSWORD }],
+    ["a key", KEYS, { name: "late" }],
+    ["a webhook", "/auth/v1/webhooks", { url: "https://hooks.canary.example/" }],
+    ["a file", "/docs/v1/uploads", null],
+  ])("gets no row from a request that was authorized before and creates %s", async (_, path, json) => {
+    const team = await quickTeam();
+    const encoded = new Response(json ? JSON.stringify(json) : form("late.txt", "late"));
+    const bytes = new Uint8Array(await encoded.arrayBuffer());
+    let before: unknown;
+    const body = new ReadableStream<Uint8Array>(
+      {
+        // The body is read after the caller is authorized.
+        async pull(controller) {
+          await asOperator("DELETE", pathOf(team));
+          before = await snapshot(team.teamId);
+          controller.enqueue(bytes);
+          controller.close();
+        },
+      },
+      { highWaterMark: 0 },
+    );
+    const contentType = json ? "application/json" : (encoded.headers.get("Content-Type") ?? "");
+    const { status } = await team.call("POST", path, { body, headers: { "Content-Type": contentType } });
+    expect(status).toBeGreaterThanOrEqual(400);
+    expect(await snapshot(team.teamId)).toEqual(before);
   });
 });

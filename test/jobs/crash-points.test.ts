@@ -5,12 +5,15 @@ import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
 import { type Fault, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer, Team } from "../support/client.ts";
-import type { Change } from "../support/deps.ts";
+import { type Change, withoutHashing } from "../support/deps.ts";
 import { countFaults, type FaultCounts, minRuns, selectFaults } from "../support/faults.ts";
+import { snapshot } from "../support/harness.ts";
+import { Uploader } from "../support/uploader.ts";
 import {
   AFTER_PERMANENT_FAILURE,
   deleteTeam,
   encodeForm,
+  expectErased,
   expectSettled,
   expectSound,
   type Form,
@@ -453,6 +456,66 @@ describe("A fault at any call", () => {
       expect(counts.runs).toBeGreaterThan(minRuns(counts));
     },
   );
+});
+
+describe("A fault at any call of a team's deletion", () => {
+  const operator = { token: env.OPERATOR_TOKEN };
+
+  /** A team with records of each kind, in the middle of its work. */
+  async function busyTeam(world: World): Promise<Team> {
+    const team = await world.newTeam();
+    const post = async (path: string, json: object) => (await team.call("POST", path, { json })).body.data;
+    const url = "https://hooks.example.com/in";
+    await post("/auth/v1/webhooks", { url });
+    const { _id: webhookId } = await post("/auth/v1/webhooks", { url });
+    const user = { token: team.token, json: { email: "ada@example.com", password: "correct horse battery" } };
+    await must(world.ask("POST", "/auth/v1/users", user, { change: withoutHashing }));
+    const id = await withWaveform(world, team);
+    await post(`/docs/v1/uploads/${id}/links`, {});
+    for (const state of ["receiving", "pending", "processing", "deleting"]) {
+      await world.storeInterrupted(team, state, DAY);
+    }
+    // Unfinished with a part and a chunk, finished, and interrupted while it wrote.
+    const [open, finished, interrupted] = [zeros, tone, tone].map((bytes) => new Uploader(world, team, bytes));
+    await must(open!.create(undefined, 5_500_000));
+    await must(finished!.create(undefined, tone.length));
+    await must(interrupted!.create(undefined, 1));
+    await interrupted!.send(1, 100, new ProxiedBindings({ call: 3, moment: "after", failure: "death" }));
+    await team.call("DELETE", `/auth/v1/webhooks/${webhookId}`);
+    return team;
+  }
+
+  /** Deletes a team and runs the recovery job once with the fault. Then everything works again. */
+  async function deleteWith(bindings: ProxiedBindings): Promise<void> {
+    const world = new World();
+    const team = await busyTeam(world);
+    const path = `/auth/v1/teams/${team.teamId}`;
+    await world.ask("DELETE", path, operator, { bindings });
+    await world.recover(bindings);
+    expect((await world.call("DELETE", path, operator)).body.data.status).toBe("deleting");
+    expect((await team.call("GET", "/docs/v1/usage")).code).toBe("token_invalid");
+    await world.recoverAll([team.teamId]);
+    await expectErased(team.teamId, world);
+    expect((await world.call("GET", path, operator)).code).toBe("not_found");
+  }
+
+  test("leaves no row and no object of the team, and changes no other team", { timeout: 600_000 }, async ({
+    annotate,
+  }) => {
+    const bystanders = new World();
+    const other = await bystanders.newTeam();
+    const id = await withWaveform(bystanders, other);
+    const before = await snapshot(other.teamId);
+    const faultless = new ProxiedBindings();
+    await deleteWith(faultless);
+    // Calls that change nothing have no fault of their own here: the scenario of the recovery job has them.
+    const faults = selectFaults(faultless).filter(({ call }) => !faultless.idle.has(call));
+    for (const fault of faults) await deleteWith(new ProxiedBindings(fault));
+    await annotate(`crash points: ${faults.length} of ${faultless.calls.join(", ")}`);
+    expect(faults.length).toBeGreaterThan(20);
+    expect(await snapshot(other.teamId)).toEqual(before);
+    expect((await other.call("GET", waveformOf(id))).status).toBe(200);
+  });
 });
 
 describe("A form upload whose Worker died", () => {

@@ -4,9 +4,19 @@ import { describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { type Fault, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer, Team } from "../support/client.ts";
+import { OPERATOR } from "../support/harness.ts";
 import { offsetOf } from "../support/tus.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
-import { encodeForm, expectSettled, expectSound, must, type Outcome, sha256, World } from "../support/world.ts";
+import {
+  encodeForm,
+  expectErased,
+  expectSettled,
+  expectSound,
+  must,
+  type Outcome,
+  sha256,
+  World,
+} from "../support/world.ts";
 
 /*
  * Random sequences of steps by clients, the queue, the clock, and dying Workers for one team, compared with a model in
@@ -115,6 +125,14 @@ class Stage {
 
   constructor(team: Team) {
     this.#team = team;
+  }
+
+  /** Deletes the team in the middle of its work. Nothing of it is left once the recovery job is done. */
+  async expectDeletion(): Promise<void> {
+    const path = `/auth/v1/teams/${this.teamId}`;
+    expect((await this.world.call("DELETE", path, { token: OPERATOR })).status).toBe(200);
+    await this.world.recoverAll([this.teamId]);
+    await expectErased(this.teamId, this.world);
   }
 
   get teamId(): string {
@@ -580,10 +598,11 @@ async function newTeam(world = new World()): Promise<Team> {
   return team;
 }
 
-async function play(names: [string, Step][]): Promise<void> {
+async function play(names: [string, Step][], isTeamDeleted: boolean): Promise<void> {
   const stage = new Stage(await newTeam());
   for (const [, run] of names) await run(stage);
   count(stage.model.uploads);
+  if (isTeamDeleted) return stage.expectDeletion();
   await expectSound(stage.teamId);
   await stage.expectAgreement();
 
@@ -606,9 +625,9 @@ describe("The service", () => {
   }, async ({ annotate }) => {
     let ran = 0;
     await fc.assert(
-      fc.asyncProperty(steps, async (names) => {
+      fc.asyncProperty(steps, fc.nat(4), async (names, ending) => {
         ran++;
-        await play(names);
+        await play(names, ending === 0);
       }),
       { numRuns: RUNS, seed: SEED },
     );

@@ -349,6 +349,7 @@ async function hasUnfinished(teamIds: string[]): Promise<boolean> {
     const row = await env.DB.prepare(
       `select 1 from files where ${teams} and status in ('${UNFINISHED_STATES.join("','")}')
        union all select 1 from uploads where ${teams}
+       union all select 1 from teams where ${teams.replace("team_id", "id")} and status = 'deleting'
        union all select 1 from deliveries where ${teams} and due_at is not null limit 1`,
     )
       .bind(...batch)
@@ -453,6 +454,22 @@ export async function expectSettled(
   return rows;
 }
 
+/** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
+export async function expectErased(teamId: string, world: World): Promise<void> {
+  const tables = "api_keys deliveries events files links uploads users webhooks".split(" ");
+  const [team, parts, ...others] = await env.DB.batch([
+    env.DB.prepare("select * from teams where id = ?").bind(teamId),
+    env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
+    ...tables.map((table) => env.DB.prepare(`select * from ${table} where team_id = ?`).bind(teamId)),
+  ]);
+  expect(team?.results, "the team").toEqual([]);
+  expect(parts?.results, "parts without an upload").toEqual([]);
+  for (const [i, { results }] of others.entries()) expect(results, tables[i]).toEqual([]);
+  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
+  expect(objects.map(({ key }) => key)).toEqual([]);
+  await expectNoMultipart(world, teamId);
+}
+
 /** Deletes the team's objects and rows, to keep the database small for the next run. */
 export async function deleteTeam(teamId: string): Promise<void> {
   const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
@@ -466,6 +483,7 @@ export async function deleteTeam(teamId: string): Promise<void> {
       "events where team_id = ?",
       "webhooks where team_id = ?",
       "deliveries where team_id = ?",
+      "teams where id = ?",
     ].map((rows) => env.DB.prepare(`delete from ${rows}`).bind(teamId)),
   );
 }
