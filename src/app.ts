@@ -16,6 +16,7 @@ import * as links from "./http/links.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
+import * as organizing from "./http/organizing.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
 import * as teams from "./http/teams.ts";
@@ -56,11 +57,13 @@ export const api = {
   replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.replay],
   redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.redeliver],
 
-  listFiles: ["GET /docs/v1/uploads", files.list],
+  listFiles: ["GET /docs/v1/uploads", organizing.list],
   uploadFile: ["POST /docs/v1/uploads", upload],
   // Before the path with an id, which would match this one too.
   listUnfinishedUploads: ["GET /docs/v1/uploads/resumable", unfinished.list],
+  changeFiles: ["POST /docs/v1/uploads/batch", organizing.batch],
   signFile: ["GET /docs/v1/uploads/{id}", files.sign],
+  updateFile: ["PATCH /docs/v1/uploads/{id}", organizing.update],
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
@@ -82,6 +85,7 @@ export const api = {
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
+  listFolders: ["GET /docs/v1/folders", organizing.folders],
   getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 

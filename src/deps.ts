@@ -80,6 +80,7 @@ const settingsSchema = z.object({
   CLIENT_IP_LIMIT: binding<RateLimit>("limit"),
   LOGIN_LIMIT: binding<RateLimit>("limit"),
   HASH_LIMIT: binding<RateLimit>("limit"),
+  SEARCH_LIMIT: binding<RateLimit>("limit"),
   MAX_UPLOAD_BYTES: positive,
   MAX_FILE_BYTES: positive.max(
     MAX_PUT_BYTES,

@@ -1,15 +1,8 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection, List } from "./connection.ts";
+import { type CallOptions, type Connection, type IfMatch, ifMatch, type List } from "./connection.ts";
 
 export type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
 type KeyFilters = Omit<NonNullable<Api["GET /auth/v1/apikeys"]["query"]>, "cursor" | "page">;
-type IfMatch = CallOptions & {
-  /** The user's `__v`. If the user has changed since, the call fails with `version_mismatch`. */
-  version?: number;
-};
-
-const ifMatch = (version: number | undefined) =>
-  version === undefined ? {} : { headers: { "If-Match": `"${version}"` } };
 
 export class Users {
   readonly #connection: Connection;

@@ -28,11 +28,21 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
+export type IfMatch = CallOptions & {
+  /** The record's `__v`. If the record has changed since, the call fails with `version_mismatch`. */
+  version?: number;
+};
+
+export const ifMatch = (version: number | undefined) =>
+  version === undefined ? {} : { headers: { "If-Match": `"${version}"` } };
+
 type Route = keyof Api;
 type Input<R extends Route> = CallOptions & {
   /** Replaces `{id}` in the path. */
   id?: string;
   headers?: Record<string, string>;
+  /** Whether the request may run twice. By default the method decides. */
+  isIdempotent?: boolean;
 } & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
   (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
 
@@ -155,7 +165,7 @@ export class Connection {
 
   #request<R extends Route, T>(
     route: R,
-    { id = "", query, body, headers, signal }: Input<R>,
+    { id = "", query, body, headers, signal, isIdempotent }: Input<R>,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
     const [method = "", path = ""] = route.split(" ");
@@ -169,6 +179,7 @@ export class Connection {
       headers: json ? { "Content-Type": "application/json", ...headers } : headers,
       signal,
       hasTimeout: true,
+      ...(isIdempotent !== undefined && { isIdempotent }),
     };
     return this.send(target, init, read);
   }

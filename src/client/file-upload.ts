@@ -2,6 +2,7 @@ import type { DetailedError, UploadOptions as TusOptions } from "tus-js-client";
 import type { CallOptions, Connection } from "./connection.ts";
 import { connectionError, errorOf, StowageError } from "./errors.ts";
 import { fetchStack } from "./fetch-stack.ts";
+import type { FileProperties } from "./files.ts";
 import { waitToRetry } from "./retrying.ts";
 import { openSource, type Source, type UploadSource } from "./upload-source.ts";
 
@@ -24,6 +25,8 @@ export interface UploadOptions extends CallOptions {
   onProgress?: (sentBytes: number, totalBytes: number) => void;
   /** 64 hex digits. After a resumable upload, the service compares them with what it stored (`bytes_altered`). */
   sha256?: string;
+  /** Name, folder, reference, tags and metadata of the file. */
+  properties?: FileProperties | undefined;
   /** For form uploads: the same key and bytes within 24 hours store one file. Default: random. */
   idempotencyKey?: string;
   /**
@@ -61,6 +64,7 @@ function randomKey(): string {
 async function sendForm(connection: Connection, file: Source, name: string, options: UploadOptions): Promise<string> {
   const body = new FormData();
   // Read it before fetch: an unreadable file must not look like a connection error, and inside fetch it crashes Node 24.
+  if (options.properties) body.append("properties", JSON.stringify(options.properties));
   body.append("file", new Blob([await (await file.slice(0, file.size)).arrayBuffer()]), name);
   options.onProgress?.(0, file.size);
   const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
@@ -82,7 +86,7 @@ async function sendResumable(
   connection: Connection,
   file: Source,
   name: string,
-  { onProgress, sha256, resumeUrl, onResumeUrl, signal }: UploadOptions,
+  { onProgress, sha256, properties, resumeUrl, onResumeUrl, signal }: UploadOptions,
 ): Promise<string> {
   const { Upload } = await import("tus-js-client");
   // The signal may have aborted during the import, before anything listened to it.
@@ -144,7 +148,11 @@ async function sendResumable(
       endpoint: url,
       uploadUrl: resumeUrl === undefined ? null : connection.url + pathOf(resumeUrl),
       headers: connection.headers,
-      metadata: { filename: name, ...(sha256 !== undefined && { sha256 }) },
+      metadata: {
+        filename: name,
+        ...(sha256 !== undefined && { sha256 }),
+        ...(properties && { properties: JSON.stringify(properties) }),
+      },
       chunkSize: Math.min(CHUNK_BYTES, file.maxSliceBytes ?? CHUNK_BYTES),
       // We retry, because the library ignores Retry-After.
       retryDelays: null,

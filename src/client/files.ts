@@ -1,5 +1,5 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection, List } from "./connection.ts";
+import { type CallOptions, type Connection, type IfMatch, ifMatch, type List } from "./connection.ts";
 import { StowageError } from "./errors.ts";
 import { sendFile, type UploadOptions } from "./file-upload.ts";
 import { sleep } from "./retrying.ts";
@@ -9,6 +9,12 @@ const MIN_POLL_MILLISECONDS = 100;
 const MAX_POLL_MILLISECONDS = 2000;
 
 export type FileFilters = Omit<NonNullable<Api["GET /docs/v1/uploads"]["query"]>, "cursor" | "page">;
+
+/** What a team sets on a file. */
+export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
+/** An action on 1 to 100 files. */
+export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];
+export type BatchResult = Api["POST /docs/v1/uploads/batch"]["answer"]["data"][number];
 
 export class Files {
   readonly #connection: Connection;
@@ -26,7 +32,7 @@ export class Files {
     return { id: await sendFile(this.#connection, file, options) };
   }
 
-  /** Lists the team's files, newest first, or by name if `name` is given. */
+  /** Lists the team's files, newest first, or by name if `name` or `search` is given, unless `sort` is. */
   list(filters: FileFilters = {}, { signal }: CallOptions = {}): List<Schemas["File"]> {
     return this.#connection.list("GET /docs/v1/uploads", { query: filters, signal });
   }
@@ -55,6 +61,24 @@ export class Files {
     const url = await this.createSignedUrl(id, { signal });
     const headers = from > 0 ? { Range: `bytes=${from}-` } : undefined;
     return this.#connection.send(url, { headers, signal }, (response) => response);
+  }
+
+  /** Changes the given fields. `metadata` is merged: null removes a field. */
+  async update(id: string, changes: FileProperties, { version, signal }: IfMatch = {}): Promise<Schemas["File"]> {
+    const input = { id, body: changes, signal, ...ifMatch(version), isIdempotent: version === undefined };
+    return this.#connection.data("PATCH /docs/v1/uploads/{id}", input);
+  }
+
+  /** Changes up to 100 files at once. @returns a result for each id: `ok`, or the `code` of its error */
+  async batch(batch: Batch, { signal }: CallOptions = {}): Promise<BatchResult[]> {
+    // Repeating a deletion would report the deleted files as not found.
+    const isIdempotent = batch.action !== "delete";
+    return this.#connection.data("POST /docs/v1/uploads/batch", { body: batch, signal, isIdempotent });
+  }
+
+  /** Lists the folders directly below `under`, or the top-level folders, as full paths. */
+  folders({ under, signal }: CallOptions & { under?: string } = {}): List<string> {
+    return this.#connection.list("GET /docs/v1/folders", { query: { under }, signal });
   }
 
   async reprocess(id: string, { signal }: CallOptions = {}): Promise<void> {

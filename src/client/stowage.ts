@@ -12,7 +12,7 @@ export type { CallOptions, FetchFunction, List, Page, StowageOptions } from "./c
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
 export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
 export { RESUMABLE_BYTES, type UploadOptions } from "./file-upload.ts";
-export type { FileFilters } from "./files.ts";
+export type { Batch, BatchResult, FileFilters, FileProperties } from "./files.ts";
 export type { UploadSource } from "./upload-source.ts";
 
 export type ApiKey = Schemas["ApiKey"];

@@ -89,6 +89,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   CLIENT_IP_LIMIT: "limit",
   LOGIN_LIMIT: "limit",
   HASH_LIMIT: "limit",
+  SEARCH_LIMIT: "limit",
   S3_BUCKET: "setting",
   EVENT_DAYS: "setting",
   DEAD_LETTER_QUEUE: "setting",

@@ -14,6 +14,7 @@ interface Schema {
   enum?: unknown[];
   const?: unknown;
   anyOf?: Schema[];
+  oneOf?: Schema[];
   items?: Schema;
   properties?: Record<string, Schema>;
   required?: string[];
@@ -40,7 +41,8 @@ function typeOf(schema: Schema, direction: Direction): string {
   if (schema.$ref) return `Schemas["${schema.$ref.split("/").at(-1)}"]`;
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
-  if (schema.anyOf) return schema.anyOf.map((one) => typeOf(one, direction)).join(" | ");
+  const union = schema.anyOf ?? schema.oneOf;
+  if (union) return union.map((one) => typeOf(one, direction)).join(" | ");
   if (Array.isArray(schema.type)) return schema.type.map((type) => typeOf({ ...schema, type }, direction)).join(" | ");
   if (schema.type === "array") return `Array<${typeOf(schema.items ?? {}, direction)}>`;
   if (schema.type === "object") return objectOf(schema, direction);

@@ -84,7 +84,7 @@ export function keysetValues(
 }
 
 /** SQLite compares text as UTF-8, in which this is the greatest character. No name has this many of them. */
-const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
+export const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 
 /** @throws as `keysetValues` does */
 export function nameKeysetValues(list: string, prefix: string, request: PageRequest): NameKeysetValues {
@@ -94,7 +94,7 @@ export function nameKeysetValues(list: string, prefix: string, request: PageRequ
 }
 
 /** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
-const SCANNED_ROWS = 499;
+export const SCANNED_ROWS = 499;
 
 /** The parameters of a query built with `scan`, besides its filters. */
 export type ScanValues = PageValues;
@@ -103,7 +103,7 @@ export type ScanValues = PageValues;
 type MayBeEnd = { isEnd: 0 | 1 };
 
 /**
- * For filters that no index serves: examines the next `SCANNED_ROWS` rows of a query and returns a page of the matches
+ * For filters that no index serves: examines the next `maxRows` rows of a query and returns a page of the matches
  * among them. If the matches do not fill the page, the last examined row follows them.
  */
 export function scan<Q extends SQLiteSelect>(
@@ -111,8 +111,9 @@ export function scan<Q extends SQLiteSelect>(
   db: Db,
   param: Param<ScanValues>,
   isMatch: (examined: ReturnType<Q["as"]>) => SQL | undefined,
+  maxRows = SCANNED_ROWS,
 ) {
-  const examined = (query as SQLiteSelect).limit(SCANNED_ROWS).as("examined");
+  const examined = (query as SQLiteSelect).limit(maxRows).as("examined");
   const matching = db
     .select()
     .from(examined)
@@ -123,7 +124,7 @@ export function scan<Q extends SQLiteSelect>(
     .select()
     .from(examined)
     .limit(1)
-    .offset(SCANNED_ROWS - 1);
+    .offset(maxRows - 1);
   const withEnd = (rows: Subquery, isEnd: 0 | 1) =>
     db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}` }).from(rows);
   const union = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));

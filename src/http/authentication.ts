@@ -20,6 +20,13 @@ export async function countExpensiveCall(
     throw new AppError("rate_limited", { limit: "expensive-call" });
 }
 
+/** Counts a search of a team. @throws `rate_limited` */
+export async function countSearch(c: Context<AppEnv>, { tokenHash }: Credential): Promise<void> {
+  if (!(await c.var.deps.limiter.search(tokenHash ?? OPERATOR_SUBJECT))) {
+    throw new AppError("rate_limited", { limit: "search" });
+  }
+}
+
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
 export function clientIpOf(c: Context<AppEnv>): string {
   const clientIp = c.req.header("CF-Connecting-IP") ?? "unknown";

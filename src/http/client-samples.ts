@@ -25,7 +25,10 @@ const SAMPLES: Record<string, string> = {
   listDeliveries: "for await (const delivery of stowage.webhooks.deliveries(id)) console.log(delivery.status);",
   replayEvents: "const { deliveries } = await stowage.webhooks.replay(id, { after: eventId });",
   redeliver: "const delivery = await stowage.webhooks.redeliver(id);",
-  listFiles: 'for await (const file of stowage.files.list({ status: "failed" })) console.log(file.originalName);',
+  listFiles: 'for await (const file of stowage.files.list({ folder: "podcast/2026" })) console.log(file.name);',
+  listFolders: 'for await (const folder of stowage.files.folders({ under: "podcast" })) console.log(folder);',
+  updateFile: 'const file = await stowage.files.update(id, { folder: "podcast/2026", tags: ["interview"] });',
+  changeFiles: 'const results = await stowage.files.batch({ action: "move", ids, folder: "podcast/2026" });',
   uploadFile:
     "const { id } = await stowage.files.upload(file);\nconst { audio } = await stowage.files.waitUntilProcessed(id);",
   signFile: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",

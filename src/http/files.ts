@@ -9,18 +9,17 @@ import {
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { listFiles } from "../domain/files/lists.ts";
 import { fetchUsage } from "../domain/files/quota.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { readOperation, writeOperation } from "./operation.ts";
-import { id, instant, iso, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, iso, timestamp } from "./validation.ts";
+import { etag, versionHeaders } from "./versions.ts";
 
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
 
-/** Names have at most 200 bytes. */
-const MAX_NAME_PREFIX = 200;
+const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
 
 export const fileSchema = z
   .strictObject({
@@ -36,11 +35,15 @@ export const fileSchema = z
     path: z.url().meta({ description: "Private: only a signed URL opens it." }),
     size: z.int().nonnegative().meta({ description: "Bytes." }),
     mimeType: z.string().meta({ description: "Detected from content." }),
-    durationSeconds: z.number().nonnegative().nullable().meta({ description: "Null unless the file is audio." }),
+    durationSeconds: nullable(z.number().nonnegative(), "Null unless the file is audio."),
+    name: z.string().meta({ description: "The display and download name." }),
+    folder: z.string().meta({ description: "Empty: outside all folders." }),
+    reference: nullable(z.string(), "Your own ID of the file."),
+    tags: z.array(z.string()),
+    title: nullable(z.string(), "From the tags of the audio, up to 200 characters."),
+    artist: nullable(z.string(), "From the tags of the audio, up to 200 characters."),
   })
   .meta({ id: "File" });
-
-const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
 
 const metadataSchema = fileSchema
   .extend({
@@ -61,6 +64,7 @@ const metadataSchema = fileSchema
       .nullable()
       .meta({ description: "Null until processed, and for files that are not audio." }),
     hasWaveform: z.boolean().meta({ description: "Whether a waveform has been set." }),
+    metadata: z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
   })
   .meta({ id: "FileMetadata" });
 
@@ -79,6 +83,12 @@ export function renderFile(file: StoredFile): z.input<typeof fileSchema> {
     size: file.sizeBytes,
     mimeType: file.mimeType,
     durationSeconds: file.durationSeconds,
+    name: file.name,
+    folder: file.folder,
+    reference: file.reference,
+    tags: file.tags,
+    title: file.title,
+    artist: file.artist,
   };
 }
 
@@ -96,36 +106,15 @@ export const exampleFile: z.input<typeof fileSchema> = {
   size: 482_113,
   mimeType: "audio/mpeg",
   durationSeconds: 30.04,
+  name: "Interview with Ada.mp3",
+  folder: "podcast/2026",
+  reference: "episode-12",
+  tags: ["interview"],
+  title: "Interview",
+  artist: null,
 };
 
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
-
-export const list = readOperation(
-  "files:read",
-  {
-    tag: "Files",
-    summary: "List files",
-    description:
-      "Newest first, or sorted by name if `name` is given. With several filters, a page may be short or empty and still have a `Link`.",
-    query: pageQuery("files").extend({
-      status: z.enum(LISTED_STATES).optional(),
-      fileType: z.enum(FILE_TYPES).optional(),
-      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
-      createdAfter: instant.optional(),
-      createdBefore: instant.optional(),
-    }),
-    success: {
-      description: "A page of files.",
-      schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
-      example: { message: "Files: 1.", data: [exampleFile] },
-      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
-    },
-  },
-  async ({ c, deps, credential, query }) => {
-    const { items, next } = await listFiles(deps, credential, query, pageRequest(query));
-    return c.json({ message: `Files: ${items.length}.`, data: items.map(renderFile) }, 200, nextLink(c, next));
-  },
-);
 
 export const sign = readOperation(
   "files:download",
@@ -191,24 +180,18 @@ export const metadata = readOperation(
             tags: { title: "Interview" },
           },
           hasWaveform: false,
+          metadata: { season: 2 },
         },
       },
+      headers: versionHeaders,
     },
   },
-  async ({ deps, credential, id }) => {
+  async ({ c, deps, credential, id }) => {
     const file = await fetchMetadata(deps, credential, id);
-    const { sha256, processedAt, failure, audio, hasWaveform } = file;
-    return {
-      message: "File found.",
-      data: {
-        ...renderFile(file),
-        sha256,
-        processedAt: processedAt === null ? null : iso(processedAt),
-        failure,
-        audio,
-        hasWaveform,
-      },
-    };
+    const { sha256, failure, audio, hasWaveform, metadata } = file;
+    const processedAt = file.processedAt === null ? null : iso(file.processedAt);
+    const data = { ...renderFile(file), sha256, processedAt, failure, audio, hasWaveform, metadata };
+    return c.json({ message: "File found.", data }, 200, etag(file));
   },
 );
 

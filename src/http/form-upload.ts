@@ -6,6 +6,7 @@ import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
 import { writeOperation } from "./operation.ts";
+import { parseProperties } from "./properties.ts";
 
 /** Printable ASCII. HTTP removes white space at both ends. */
 const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
@@ -20,7 +21,8 @@ export const upload = writeOperation(
     tag: "Files",
     summary: "Upload a file",
     description:
-      "Send one part `file` with a file name. Up to ten text parts of 1 KiB are ignored. The file is listed once its " +
+      "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
+      "folder, reference, tags and metadata. Up to ten other text parts of 1 KiB are ignored. The file is listed once its " +
       "bytes are stored, and processed after the response.",
     takesFile: true,
     query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
@@ -79,9 +81,10 @@ export const upload = writeOperation(
     const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
-    const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, (name, bytes) =>
-      uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey }),
-    );
+    const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
+      const properties = parseProperties(text);
+      return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
+    });
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
     const file = await uploaded;

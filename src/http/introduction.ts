@@ -72,16 +72,16 @@ request, so a page can be short or empty and still have a \`Link\`. Without para
 ## Retries and versions
 
 Repeating an upload with the same \`Idempotency-Key\` within ${inHours(IDEMPOTENCY_MILLISECONDS)} does not store a second
-file. A user's \`ETag\` is its version: send it as \`If-Match\` to avoid overwriting another change (412).
+file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to avoid overwriting another change (412).
 
 ## Rate limits
 
 ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
 ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token; ${RATE_LIMITS.login} logins a minute for
 each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
-deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks a minute for each team. Above that, the response is
-429. \`Retry-After\` gives the seconds to wait, also with 503. \`RateLimit-Policy\` states the limit that a response
-counted for, and \`RateLimit\` the one that was reached.
+deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
+minute for each team. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
+\`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()
   // Puts each paragraph on one line.

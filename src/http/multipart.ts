@@ -1,4 +1,4 @@
-import { Buffer } from "node:buffer";
+import { Buffer, isUtf8 } from "node:buffer";
 import { AppError, type Code } from "../errors.ts";
 import { BodyReader } from "./body-reader.ts";
 
@@ -14,6 +14,8 @@ export const MAX_OVERHEAD_BYTES = 64 * 1024;
 const MAX_HEADER_BYTES = 16 * 1024;
 const MAX_TEXT_PARTS = 10;
 const MAX_TEXT_BYTES = 1024;
+/** Metadata of 4 KiB, and the other properties. */
+export const MAX_PROPERTIES_BYTES = 8 * 1024;
 /** RFC 2046, section 5.1.1. */
 const MAX_BOUNDARY_CHARACTERS = 70;
 
@@ -22,8 +24,9 @@ const MAX_BOUNDARY_CHARACTERS = 70;
  * Buffers at most one read (256 KiB).
  *
  * Calls `consume` once, when the first byte of the part `file` has arrived. Its arguments are the name as the client sent
- * it, which may be empty or contain any character, and the file's bytes in chunks. The memory of a chunk is reused when
- * the next one is requested. The body is read only when `consume` requests bytes.
+ * it, which may be empty or contain any character, the file's bytes in chunks, and the text of the part `properties` if
+ * there was one. The memory of a chunk is reused when the next one is requested. The body is read only when `consume`
+ * requests bytes.
  *
  * The bytes end only after the complete form was read and is valid, so a `consume` that has seen their end may commit.
  * If the form is invalid, the bytes throw an `AppError`. Once `consume` has settled, this function throws the same error.
@@ -33,14 +36,14 @@ const MAX_BOUNDARY_CHARACTERS = 70;
  * the rest, up to the size limit of a body, as long as no pause exceeds `idleMilliseconds`. It never cancels the body,
  * and does not read it after `upload_timeout`.
  *
- * @throws AppError `malformed_multipart`, `file_missing`, `file_empty`, `too_many_files`, `file_too_large`,
+ * @throws AppError `malformed_multipart`, `invalid_input` for `properties`, `file_missing`, `file_empty`, `too_many_files`, `file_too_large`,
  * `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`
  */
 export async function readMultipartFile<T>(
   body: ReadableStream<Uint8Array> | null,
   contentType: string,
   limits: MultipartLimits,
-  consume: (name: string, bytes: AsyncIterable<Uint8Array>) => Promise<T>,
+  consume: (name: string, bytes: AsyncIterable<Uint8Array>, properties?: string) => Promise<T>,
 ): Promise<T> {
   if (body === null) throw malformed("The body is empty.");
   const reader = new BodyReader(body, limits.idleMilliseconds, (cause) =>
@@ -66,7 +69,7 @@ export async function readMultipartFile<T>(
     while (form.chunks.length === 0) await pull();
     const bytes = fileBytes();
     // return() waits for a read that `consume` left unfinished, because the body allows one read at a time.
-    const result = await consume(form.fileName ?? "", bytes).finally(() => bytes.return());
+    const result = await consume(form.fileName ?? "", bytes, form.properties).finally(() => bytes.return());
     if (failure) throw failure;
     for (; !form.hasEnded; await pull()) form.chunks.length = 0;
     return result;
@@ -82,10 +85,11 @@ export async function readMultipartFile<T>(
 class FormParser {
   readonly chunks: Uint8Array[] = [];
   fileName: string | undefined;
+  properties: string | undefined;
   hasEnded = false;
   readonly #delimiter: Buffer;
   readonly #maxFileBytes: number;
-  #state: "preamble" | "headers" | "text" | "file" | "epilogue" = "preamble";
+  #state: "preamble" | "headers" | "text" | "properties" | "file" | "epilogue" = "preamble";
   /** The last bytes if they may begin a delimiter. Initially the line break, which the first delimiter may omit. */
   #carry = Buffer.from("\r\n");
   /** The bytes since the boundary, one character per byte. */
@@ -93,6 +97,7 @@ class FormParser {
   #bodyBytes = 0;
   #partBytes = 0;
   #textParts = 0;
+  #properties: Buffer[] = [];
 
   constructor(boundary: string, maxFileBytes: number) {
     this.#delimiter = Buffer.from(`\r\n--${boundary}`);
@@ -133,7 +138,11 @@ class FormParser {
     this.#partBytes += bytes.length;
     if (this.#state === "headers") this.#parseHeaders(bytes);
     else if (this.#state === "text") assertAtMost(this.#partBytes, MAX_TEXT_BYTES, "A text part");
-    else if (this.#state === "file") {
+    else if (this.#state === "properties") {
+      if (this.#partBytes > MAX_PROPERTIES_BYTES)
+        throw propertiesError(`Must have at most ${MAX_PROPERTIES_BYTES} bytes.`);
+      this.#properties.push(Buffer.from(bytes));
+    } else if (this.#state === "file") {
       assertAtMost(this.#partBytes, this.#maxFileBytes, "The file", "file_too_large");
       this.chunks.push(bytes);
     }
@@ -160,7 +169,11 @@ class FormParser {
     const isFirst = this.fileName === undefined;
     if (isFile && !isFirst) throw new AppError("too_many_files");
     if (isFirst && isFile !== (parameters.get("name") === "file")) throw new AppError("file_missing");
-    this.#state = isFile ? "file" : "text";
+    const isProperties = !isFile && parameters.get("name") === "properties";
+    if (isProperties && !(isFirst && this.properties === undefined)) {
+      throw propertiesError("Send this part once, before the file.");
+    }
+    this.#state = isFile ? "file" : isProperties ? "properties" : "text";
     this.#partBytes = 0;
     if (isFile) this.fileName = fileName;
     else this.#textParts += 1;
@@ -173,10 +186,18 @@ class FormParser {
       // A browser sends an empty name and no bytes if no file was chosen.
       throw new AppError(this.fileName === "" ? "file_missing" : "file_empty");
     }
+    if (this.#state === "properties") {
+      const bytes = Buffer.concat(this.#properties);
+      if (!isUtf8(bytes)) throw propertiesError("Must be UTF-8.");
+      this.properties = bytes.toString();
+    }
     this.#state = "headers";
     this.#headers = "";
   }
 }
+
+const propertiesError = (message: string) =>
+  new AppError("invalid_input", { errors: [{ path: "properties", message }] });
 
 /** Returns the part's Content-Disposition. `headers` begins after the boundary, whose line can only have padding. */
 function dispositionOf(headers: string): string {

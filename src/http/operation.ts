@@ -117,7 +117,7 @@ export function writeOperation<
 >(
   access: A,
   contract: Contract<Q, B, S>,
-  handle: (request: Request<Q, B> & { actor: ActorWith<A> }) => Answer<S>,
+  handle: (request: Request<Q, B> & { actor: ActorWith<A>; credential: Credential<A> }) => Answer<S>,
 ): Operation {
   const operation = {
     ...contract,
@@ -127,7 +127,7 @@ export function writeOperation<
         const actor = await authorizeCaller(c, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
-        return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor }));
+        return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
       }),
   };
   return operation as Operation;

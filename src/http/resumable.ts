@@ -123,7 +123,7 @@ export const create = tus(
       "Upload-Metadata": {
         description:
           "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-          "with the stored bytes. Keys must be unique. Other keys have no effect; HEAD returns them.",
+          "with the stored bytes. `properties` is JSON as in a form upload. Keys must be unique. Others have no effect.",
         schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
       },
     },

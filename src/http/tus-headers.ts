@@ -2,12 +2,13 @@ import type { Context } from "hono";
 import { parseSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
+import { parseProperties } from "./properties.ts";
 
 /* The request headers of tus (https://tus.io/protocols/resumable-upload). */
 
 export const BYTES_TYPE = "application/offset+octet-stream";
-/** Enough for a file name in any script. Names are truncated when they are stored. */
-export const MAX_METADATA_CHARACTERS = 4096;
+/** Enough for properties of 8 KiB in base64 and a file name, and below Node's limit of 16 KiB for all headers. */
+export const MAX_METADATA_CHARACTERS = 12 * 1024;
 
 const MAX_DIGITS = 15;
 /** The OpenAPI schema of such a header. */
@@ -65,7 +66,8 @@ export function parseNewUpload(c: Context<AppEnv>, maxFileBytes: number) {
   if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
     throw invalidField("Upload-Metadata", "The sha256 must be 64 hex digits.");
   }
-  return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256 };
+  const properties = parseProperties(values.get("properties"));
+  return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256, properties };
 }
 
 function decode(bytes: Uint8Array): string | undefined {

@@ -1,15 +1,9 @@
 import * as z from "zod";
 import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
-import {
-  createUser,
-  deleteUser,
-  type ExpectedVersions,
-  fetchUser,
-  type User,
-  updateUser,
-} from "../domain/accounts/users.ts";
+import { createUser, deleteUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
 
 const PASSWORD_HASH =
   "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
@@ -65,25 +59,6 @@ const email = z
 const password = text(8, 256);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
-
-const versionHeaders = { ETag: "The user's version, quoted." };
-const ifMatch = {
-  "If-Match": {
-    description: "Acceptable versions (ETags), or `*`. If the user has none of them, the response is 412.",
-    schema: { type: "string" },
-  },
-};
-
-const etag = (user: User) => ({ ETag: `"${user.version}"` });
-
-/** Strong comparison (RFC 9110, section 13.1.1): a weak tag never matches, and `*` matches any version. */
-function expectedVersions(header: string | undefined): ExpectedVersions {
-  if (header === undefined || header.trim() === "*") return undefined;
-  return header.split(",").flatMap((tag) => {
-    const version = /^"(\d{1,15})"$/.exec(tag.trim())?.[1];
-    return version === undefined ? [] : [Number(version)];
-  });
-}
 
 export const create = writeOperation(
   "users:write",

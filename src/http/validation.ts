@@ -19,11 +19,11 @@ export type BodySchema = z.ZodType | undefined;
 /** The output of a schema; undefined without one. */
 export type Output<S> = S extends z.ZodType ? z.output<S> : undefined;
 
-/** @throws `invalid_input` */
-function validate<S extends z.ZodType>(schema: S, value: unknown): z.output<S> {
+/** @param path of the value in errors. @throws `invalid_input` */
+export function validate<S extends z.ZodType>(schema: S, value: unknown, path: string[] = []): z.output<S> {
   const { success, data, error } = schema.safeParse(value);
   if (success) return data;
-  throw invalidInput(error.issues.flatMap(fieldErrors));
+  throw invalidInput(error.issues.flatMap((issue) => fieldErrors({ ...issue, path: [...path, ...issue.path] })));
 }
 
 const invalidInput = (errors: FieldError[]) => new AppError("invalid_input", { errors: errors.slice(0, MAX_ERRORS) });

@@ -1,4 +1,4 @@
-import { fillPlaceholders, getTableColumns, type Placeholder, type Query, type SQL, sql } from "drizzle-orm";
+import { fillPlaceholders, getTableColumns, is, type Placeholder, type Query, SQL, sql } from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { once, retrying } from "./retry.ts";
@@ -106,13 +106,13 @@ export function columnsFrom<V, Name extends keyof V & string>(param: Param<V>, .
 export function insertWhere<T extends SQLiteTable>(
   db: Db,
   table: T,
-  row: { [Column in keyof T["$inferInsert"]]: T["$inferInsert"][Column] | Placeholder },
+  row: { [Column in keyof T["$inferInsert"]]: T["$inferInsert"][Column] | Placeholder | SQL },
   condition: SQL,
 ) {
   const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
   const values = stored.map(([name, column]) => {
     const value = (row as Record<string, unknown>)[name] ?? column.default ?? null;
-    return sql`${sql.param(value, column)}`;
+    return is(value, SQL) ? value : sql`${sql.param(value, column)}`;
   });
   return db
     .insert(table)

@@ -9,6 +9,7 @@ export const EVENT_TYPES = [
   "file.failed",
   "file.deleted",
   "file.reprocessed",
+  "file.updated",
   "user.created",
   "user.updated",
   "user.deleted",

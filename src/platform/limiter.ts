@@ -23,6 +23,8 @@ export interface Limiter {
   passwordHash(teamId: string): Promise<boolean>;
   /** Counts an expensive operation of a team, which is limited like logins. */
   expensiveCall(subject: string): Promise<boolean>;
+  /** Counts a search, by the token's team or its hash like `token`. */
+  search(tokenHash: string): Promise<boolean>;
 }
 
 interface RateLimitBindings {
@@ -30,6 +32,7 @@ interface RateLimitBindings {
   CLIENT_IP_LIMIT: RateLimit;
   LOGIN_LIMIT: RateLimit;
   HASH_LIMIT: RateLimit;
+  SEARCH_LIMIT: RateLimit;
 }
 
 /** Requests that one permit of TOKEN_LIMIT pays for. Asking for each request would cost as much as a read. */
@@ -134,6 +137,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const clientIps = new Limit(bindings.CLIENT_IP_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
   const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
+  const searches = new Limit(bindings.SEARCH_LIMIT, 1, system, log);
   /** The subject that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   return {
@@ -145,6 +149,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     // Hashed, because the subject of an account contains an email.
     login: (subject) => logins.count(fingerprint(subject)),
     passwordHash: (teamId) => hashes.count(teamId),
+    search: (tokenHash) => searches.count(authenticated.get(tokenHash) ?? tokenHash),
     expensiveCall: (subject) => logins.count(fingerprint(`expensive/${subject}`)),
   };
 }

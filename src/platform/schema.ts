@@ -89,6 +89,8 @@ export const isListed = sql`status not in ('receiving', 'deleting')`;
 export const isUnprocessed = sql`size_bytes is not null and processed_at is null`;
 export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
+export const isInFolder = sql`folder <> ''`;
+export const hasReference = sql`reference is not null`;
 
 export const files = sqliteTable(
   "files",
@@ -96,6 +98,18 @@ export const files = sqliteTable(
     id: text().notNull(),
     teamId: text("team_id").notNull(),
     originalName: text("original_name").notNull(),
+    /** The display and download name. Null for the original name. */
+    name: text(),
+    /** The name as it is filtered, sorted and searched, see domain/files/names.ts. */
+    nameKey: text("name_key").notNull().default(""),
+    /** The path without a slash at either end. Empty for a file outside all folders. */
+    folder: text().notNull().default(""),
+    /** The team's own id for the file. */
+    reference: text(),
+    /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
+    tags: text().notNull().default("[]"),
+    /** A JSON object that the team sets. */
+    metadata: text().notNull().default("{}"),
     status: text({ enum: FILE_STATES }).notNull(),
     /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
     reservedBytes: integer("reserved_bytes").notNull(),
@@ -122,14 +136,22 @@ export const files = sqliteTable(
     updatedAt: integer("updated_at").notNull(),
     /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
     waveformWritingSince: integer("waveform_writing_since"),
-    /** +1 with every visible change. It is also the fencing token of a processing claim. */
+    /** +1 with every visible change. */
     version: integer().notNull().default(0),
+    /** +1 with every claim. It is the fencing token of the worker that processes the file. */
+    claim: integer().notNull().default(0),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
+    /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
+    folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    index("files_name").on(t.teamId, t.originalName, t.id),
+    index("files_name").on(t.teamId, t.nameKey, t.id),
+    // Each of these three costs a row only for a file that has a folder or a reference.
+    index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
+    index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),
+    index("files_reference").on(t.teamId, t.reference, t.id).where(hasReference),
     // Most files are completed audio files, and the primary key serves their lists. A claim changes none of these indexes.
     index("files_unprocessed").on(t.teamId, t.id).where(isUnprocessed),
     index("files_failed").on(t.teamId, t.id).where(isFailed),
@@ -137,6 +159,17 @@ export const files = sqliteTable(
     index("files_due").on(t.dueAt).where(sql`due_at is not null`),
     uniqueIndex("files_idempotency").on(t.teamId, t.idempotencyKey).where(sql`idempotency_key is not null`),
   ],
+);
+
+/** The files of each tag. Only triggers write it. A hidden file has no row. */
+export const fileTags = sqliteTable(
+  "file_tags",
+  {
+    teamId: text("team_id").notNull(),
+    tag: text().notNull(),
+    fileId: text("file_id").notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.teamId, t.tag, t.fileId] })],
 );
 
 /** The teams. Only triggers write the usage counters, which count hidden files and exclude sessions. No index has one. */

@@ -6,8 +6,9 @@ export interface Signer {
   /**
    * Returns a signed URL: anyone who has it can GET the object for this many seconds (1 to 604,800, S3's limit). Returns
    * null without credentials.
+   * @param disposition replaces the Content-Disposition that the object was stored with
    */
-  sign(key: string, expiresInSeconds: number): Promise<string | null>;
+  sign(key: string, expiresInSeconds: number, disposition?: string): Promise<string | null>;
 }
 
 interface SignerSettings {
@@ -31,9 +32,10 @@ export function createSigner({ endpoint, bucket, credentials }: SignerSettings):
   const urlOf = (key: string) => `${root}/${key.split("/").map(encodeSegment).join("/")}`;
   return {
     url: urlOf,
-    async sign(key, expiresInSeconds) {
+    async sign(key, expiresInSeconds, disposition) {
       if (credentials === null) return null;
-      const url = `${urlOf(key)}?X-Amz-Expires=${expiresInSeconds}`;
+      const override = disposition === undefined ? "" : `&response-content-disposition=${encodeSegment(disposition)}`;
+      const url = `${urlOf(key)}?X-Amz-Expires=${expiresInSeconds}${override}`;
       const options = { ...credentials, service: "s3", region: "auto", cache, method: "GET", signQuery: true };
       const signed = await new AwsV4Signer({ ...options, url }).sign();
       return signed.url.href;

@@ -131,7 +131,7 @@ const FAILURES: Record<string, Change> = {
   }),
   "the limiter failing": (deps) => ({
     ...deps,
-    limiter: { ...deps.limiter, token: quote, clientIp: quote, login: quote, expensiveCall: quote },
+    limiter: { ...deps.limiter, token: quote, clientIp: quote, login: quote, expensiveCall: quote, search: quote },
   }),
 };
 

@@ -19,21 +19,10 @@ import {
 import { bytesOf, fileForm, sendForm } from "../support/raw-form.ts";
 
 const FIELDS = [
-  "__v",
-  "_id",
-  "createdAt",
-  "durationSeconds",
-  "fileType",
-  "filename",
-  "mimeType",
-  "originalName",
-  "path",
-  "size",
-  "status",
-  "teamId",
-  "updatedAt",
+  ...["__v", "_id", "artist", "createdAt", "durationSeconds", "fileType", "filename", "folder", "mimeType", "name"],
+  ...["originalName", "path", "reference", "size", "status", "tags", "teamId", "title", "updatedAt"],
 ];
-const METADATA_FIELDS = [...FIELDS, ...["audio", "failure", "hasWaveform", "processedAt", "sha256"]].sort();
+const METADATA_FIELDS = [...FIELDS, "audio", "failure", "hasWaveform", "metadata", "processedAt", "sha256"].sort();
 const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeconds", "lossless", "sampleRate", "tags"];
 const UPLOADS = "/docs/v1/uploads";
 

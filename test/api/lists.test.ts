@@ -236,6 +236,9 @@ interface FileRow {
   original_name: string;
   status: string;
   file_type: string;
+  folder: string;
+  reference: string | null;
+  tags: string[];
 }
 interface Filters {
   status?: string;
@@ -243,12 +246,18 @@ interface Filters {
   name?: string;
   createdAfter?: string;
   createdBefore?: string;
+  folder?: string;
+  under?: string;
+  tag?: string;
+  reference?: string;
+  search?: string;
+  sort?: string;
 }
 
 const STATES = ["pending", "processing", "completed", "failed", "receiving", "deleting"];
 const FIRST_MILLISECOND = Date.parse("2026-01-01T00:00:00Z");
 const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
-// A duplicate, case, wildcards of patterns, and characters that sort differently in UTF-16.
+// A duplicate, case, wildcards of patterns, compatible characters, and characters that sort differently in UTF-16.
 const NAMES = [
   "a",
   "A",
@@ -262,8 +271,13 @@ const NAMES = [
   "b\u{1f600}",
   "b\u{10ffff}z",
   "ab",
-  "take 1.wav",
+  "Take 1.wav",
+  "\uff34\u1e69",
 ];
+// Names that sort before the separator, and folders whose names start alike.
+const FOLDERS = ["", "", "a", "a/b", "a/b/c", "a-b", "ab", "A", "%", "a/\u05d0 b"];
+const REFERENCES = [null, null, "r", "R", "%"];
+const TAGS = [[], [], ["x"], ["y", "x"], ["X"], ['"x"'], ["%", "_"]];
 
 /** Picks pseudorandomly, but equally in every run. */
 const pick = <T>(from: readonly T[], n: number): T => from[(Math.imul(n + 1, 0x9e3779b1) >>> 8) % from.length] as T;
@@ -275,35 +289,48 @@ async function insertFiles(team: Team, numbers: number[], change: Partial<FileRo
     original_name: pick(NAMES, n),
     status: pick(["completed", "completed", ...STATES], n * 7 + 3),
     file_type: pick(["audio file", "audio file", ...FILE_TYPES.slice(0, 3)], n * 13 + 5),
+    folder: pick(FOLDERS, n * 17 + 1),
+    reference: pick(REFERENCES, n * 19 + 2),
+    tags: pick(TAGS, n * 23 + 3),
     ...change,
   }));
-  const columns =
-    "id, team_id, original_name, status, file_type, reserved_bytes, size_bytes, processed_at, created_at, updated_at";
-  const values = ["id", "original_name", "status", "file_type"].map((name) => `value ->> '${name}'`);
+  const given = ["original_name", "status", "file_type", "folder", "reference", "tags", "name_key"];
+  const columns = `id, team_id, ${given}, reserved_bytes, size_bytes, processed_at, created_at, updated_at`;
+  const values = ["id", ...given].map((name) => `value ->> '${name}'`);
   const [id, ...rest] = values;
   const processedAt = "case when value ->> 'status' in ('pending', 'processing', 'receiving') then null else 1 end";
   await env.DB.prepare(
     `insert into files (${columns}) select ${id}, ?1, ${rest}, 1, 1, ${processedAt}, 1, 1 from json_each(?2)`,
   )
-    .bind(team.teamId, JSON.stringify(rows))
+    .bind(team.teamId, JSON.stringify(rows.map((row) => ({ ...row, name_key: keyOf(row) }))))
     .run();
   return rows;
 }
 
 const timeOf = ({ id }: FileRow) => Number.parseInt(id.slice(0, 12), 16);
+const fold = (text: string) => text.normalize("NFKC").toLowerCase();
+const keyOf = ({ original_name }: Pick<FileRow, "original_name">) => fold(original_name);
 const byName = (a: FileRow, b: FileRow) =>
-  Buffer.compare(Buffer.from(a.original_name), Buffer.from(b.original_name)) || (a.id < b.id ? -1 : 1);
+  Buffer.compare(Buffer.from(keyOf(a)), Buffer.from(keyOf(b))) || (a.id < b.id ? -1 : 1);
 
 /** The expected list: a plain filter over all rows. */
-const expected = (rows: FileRow[], { status, fileType, name, createdAfter, createdBefore }: Filters): FileRow[] =>
-  rows
+function expected(rows: FileRow[], filters: Filters): FileRow[] {
+  const { status, fileType, name, createdAfter, createdBefore, folder, under, tag, reference, search } = filters;
+  const { sort = name === undefined && search === undefined ? "-createdAt" : "name" } = filters;
+  return rows
     .filter((row) => row.status !== "receiving" && row.status !== "deleting")
     .filter((row) => status === undefined || row.status === status)
     .filter((row) => fileType === undefined || row.file_type === fileType)
-    .filter((row) => name === undefined || row.original_name.startsWith(name))
+    .filter((row) => name === undefined || keyOf(row).startsWith(fold(name)))
     .filter((row) => createdAfter === undefined || timeOf(row) > Date.parse(createdAfter))
     .filter((row) => createdBefore === undefined || timeOf(row) < Date.parse(createdBefore))
-    .sort((a, b) => (name === undefined ? (a.id < b.id ? 1 : -1) : byName(a, b)));
+    .filter((row) => folder === undefined || row.folder === folder)
+    .filter((row) => !under || `${row.folder}/`.startsWith(`${under}/`))
+    .filter((row) => tag === undefined || row.tags.includes(tag))
+    .filter((row) => reference === undefined || row.reference === reference)
+    .filter((row) => search === undefined || keyOf(row).includes(fold(search)))
+    .sort((a, b) => (sort === "name" ? byName(a, b) : a.id < b.id ? 1 : -1));
+}
 
 const FILES = "/docs/v1/uploads";
 const queryOf = (parameters: object) => new URLSearchParams(parameters as Record<string, string>).toString();
@@ -314,12 +341,21 @@ describe("Filters of files", () => {
     {
       status: fc.constantFrom("pending", "processing", "completed", "failed"),
       fileType: fc.constantFrom(...FILE_TYPES.slice(0, 4)),
-      name: fc.constantFrom("a", "ab", "A", "a%", "b", "b\u{10ffff}", "t", "take 1.wav", "x"),
+      name: fc.constantFrom("a", "ab", "A", "a%", "b", "b\u{10ffff}", "t", "TAKE 1.wav", "x"),
       createdAfter: fc.integer({ min: -1, max: 900 }).map(instantAt),
       createdBefore: fc.integer({ min: -1, max: 900 }).map(instantAt),
+      folder: fc.constantFrom(...FOLDERS, "x"),
+      under: fc.constantFrom(...FOLDERS, "x"),
+      tag: fc.constantFrom(...TAGS.flat(), "z"),
+      reference: fc.constantFrom(...REFERENCES.filter((one) => one !== null), "z"),
+      search: fc.constantFrom("a", "B", "%", "_", ".wav", "\u1e69", "e", "x"),
+      sort: fc.constantFrom("name", "-createdAt"),
     },
     { requiredKeys: [] },
   );
+  const few = fc
+    .tuple(filters, fc.array(fc.nat(10), { minLength: 1, maxLength: 3 }))
+    .map(([all, kept]) => Object.fromEntries(Object.entries(all).filter((_, i) => kept.includes(i))) as Filters);
 
   test("return what a filter over all rows returns, once and in order, while rows are added and deleted", async () => {
     const [team, other] = await Promise.all([newTeam(), newTeam()]);
@@ -328,7 +364,7 @@ describe("Filters of files", () => {
     await insertFiles(other, numbers);
     let next = numbers.length;
     await fc.assert(
-      fc.asyncProperty(filters, fc.integer({ min: 1, max: 100 }), async (wanted, limit) => {
+      fc.asyncProperty(fc.oneof(filters, few), fc.integer({ min: 1, max: 100 }), async (wanted, limit) => {
         const atFirst = expected([...present.values()], wanted);
         const known = new Map(present);
         const gone = new Set<string>();
@@ -358,7 +394,7 @@ describe("Filters of files", () => {
         const stayed = new Set(atFirst.filter(({ id }) => !gone.has(id)));
         expect(seen.filter((row) => stayed.has(row))).toEqual([...stayed]);
       }),
-      { numRuns: 60 },
+      { numRuns: 100 },
     );
   });
 

@@ -54,7 +54,12 @@ const PARAMETERS: Record<string, string[]> = {
   "GET /auth/v1/webhooks/{id}/deliveries": ["limit", "cursor"],
   "PATCH /auth/v1/users/{id}": ["If-Match"],
   "DELETE /auth/v1/users/{id}": ["If-Match"],
-  "GET /docs/v1/uploads": ["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
+  "GET /docs/v1/uploads": [
+    ...["limit", "page", "cursor", "status", "fileType", "name", "createdAfter", "createdBefore"],
+    ...["folder", "under", "tag", "reference", "search", "sort"],
+  ],
+  "GET /docs/v1/folders": ["limit", "cursor", "under"],
+  "PATCH /docs/v1/uploads/{id}": ["If-Match"],
   "POST /docs/v1/uploads": ["limit", "Idempotency-Key"],
   "GET /docs/v1/uploads/{id}": ["expiresIn"],
 };
@@ -229,6 +234,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
     if ((PARAMETERS[route] ?? []).includes("cursor")) expect(headers).toEqual(["Link"]);
     else if (operation.takesFile) expect(headers).toEqual(["Location"]);
     else if (path.includes("users") && routeNamed(route).method !== "DELETE") expect(headers).toEqual(["ETag"]);
+    else if (route === "PATCH /docs/v1/uploads/{id}" || path.endsWith("/metadata")) expect(headers).toEqual(["ETag"]);
     else expect(headers).toEqual([]);
   });
 });

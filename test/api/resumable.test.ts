@@ -419,10 +419,10 @@ describe("The resumable upload API", () => {
     ["with a key twice", 400, "invalid_input", { ...length, "Upload-Metadata": "filename YQ==,filename Yg==" }],
     ["with a filename that is not UTF-8", 400, "invalid_input", { ...length, "Upload-Metadata": "filename /w==" }],
     [
-      "with 5,000 characters of metadata",
+      "with 13,000 characters of metadata",
       400,
       "invalid_input",
-      { ...length, "Upload-Metadata": `a ${"YWFh".repeat(1250)}` },
+      { ...length, "Upload-Metadata": `a ${"YWFh".repeat(3250)}` },
     ],
     ["with a malformed sha256", 400, "invalid_input", { ...length, "Upload-Metadata": metadataOf({ sha256: "abc" }) }],
   ])("rejects a creation %s with %i, and stores nothing", async (_, status, code, headers) => {

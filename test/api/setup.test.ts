@@ -24,6 +24,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_
   CLIENT_IP_LIMIT: true,
   LOGIN_LIMIT: true,
   HASH_LIMIT: true,
+  SEARCH_LIMIT: true,
   S3_ENDPOINT: true,
   S3_BUCKET: true,
   S3_ACCESS_KEY_ID: true,

@@ -140,7 +140,13 @@ let limiter: Limiter;
 const isolate = () => {
   const system = { ...realSystem, now: () => now };
   return createLimiter(
-    { TOKEN_LIMIT: permits, CLIENT_IP_LIMIT: permits, LOGIN_LIMIT: permits, HASH_LIMIT: permits },
+    {
+      TOKEN_LIMIT: permits,
+      CLIENT_IP_LIMIT: permits,
+      LOGIN_LIMIT: permits,
+      HASH_LIMIT: permits,
+      SEARCH_LIMIT: permits,
+    },
     system,
     () => undefined,
   );
@@ -296,7 +302,11 @@ test("a token that was authenticated in the last 15 minutes works from a blocked
 test("a limit whose binding fails allows requests, and logs it", async () => {
   const lines: string[] = [];
   const failing = { limit: () => Promise.reject(new Error("unreachable")) };
-  const bindings = { TOKEN_LIMIT: failing, CLIENT_IP_LIMIT: failing, LOGIN_LIMIT: failing, HASH_LIMIT: failing };
+  const names = ["TOKEN_LIMIT", "CLIENT_IP_LIMIT", "LOGIN_LIMIT", "HASH_LIMIT", "SEARCH_LIMIT"] as const;
+  const bindings = Object.fromEntries(names.map((name) => [name, failing])) as Record<
+    (typeof names)[number],
+    typeof failing
+  >;
   const open = createLimiter(bindings, realSystem, (level, event) => void lines.push(`${level} ${event}`));
   expect([await open.token("a"), await open.clientIp("b"), await open.login("c")]).toEqual([true, true, true]);
   expect(lines).toEqual(Array(3).fill("warn rate_limit_failed"));

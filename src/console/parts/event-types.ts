@@ -9,6 +9,7 @@ export const EVENT_LABELS: Record<EventType, string> = {
   "file.failed": "File failed",
   "file.deleted": "File deleted",
   "file.reprocessed": "File requeued",
+  "file.updated": "File updated",
   "user.created": "User created",
   "user.updated": "User updated",
   "user.deleted": "User deleted",

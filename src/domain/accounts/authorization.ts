@@ -181,6 +181,11 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 export const insufficientScope = (scope: Scope) =>
   new AppError("insufficient_scope", { message: `This token lacks the scope ${scope}.`, scope });
 
+/** Checks a scope besides the one that the operation needs. @throws `insufficient_scope` */
+export function requireScope({ scopes }: Credential, scope: Scope): void {
+  if ((scopes & SCOPES[scope]) === 0) throw insufficientScope(scope);
+}
+
 function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A> {
   const actor: Operator = { kind: "operator" };
   credential.actor = actor;

@@ -23,6 +23,7 @@ import {
   writeWithEvent,
 } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
+import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "../versions.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
 import { isExistingTeam } from "./teams.ts";
@@ -41,20 +42,15 @@ export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastNam
 
 export const viewUser = ({ emailKey: _, ...user }: UserRow): User => user;
 
-/** The acceptable versions, from `If-Match`. Undefined accepts any. */
-export type ExpectedVersions = number[] | undefined;
-
 type TargetValues = { id: string; teamId: string; versions: string | null };
 
-/** All versions are one parameter, because D1 allows only 100 in a query. */
 const targetOf = (actor: TeamActor, id: string, versions: ExpectedVersions): TargetValues => ({
   id,
   teamId: actor.teamId,
-  versions: versions ? `,${versions.join()},` : null,
+  versions: versionsParameter(versions),
 });
 const isTarget = (param: Param<TargetValues>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
-const hasExpectedVersion = (param: Param<TargetValues>) =>
-  sql`(${param("versions")} is null or instr(${param("versions")}, ',' || ${users.version} || ',') > 0)`;
+const isExpected = (param: Param<TargetValues>) => hasExpectedVersion(users.version, param("versions"));
 
 const targetExists = preparedQuery((db, param: Param<TargetValues>) =>
   db.select({ id: users.id }).from(users).where(isTarget(param)),
@@ -137,7 +133,7 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
       ...columnsFrom(param, "updatedAt"),
       version: sql`${users.version} + 1`,
     })
-    .where(and(isTarget(param), hasExpectedVersion(param)))
+    .where(and(isTarget(param), isExpected(param)))
     .returning();
 });
 
@@ -206,7 +202,7 @@ export async function updateUser(
 const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
   db
     .delete(users)
-    .where(and(isTarget(param), hasExpectedVersion(param)))
+    .where(and(isTarget(param), isExpected(param)))
     .returning({ id: users.id }),
 );
 
@@ -243,7 +239,7 @@ const insertDeletedEvent = preparedQuery(
         subjectVersion: sql`${users.version}`,
         data: sql`json_object('_id', ${param("id")}, 'revokedKeyIds', json(${keyIds}))`,
       },
-      sql`from ${users} where ${and(isTarget(param), hasExpectedVersion(param))}`,
+      sql`from ${users} where ${and(isTarget(param), isExpected(param))}`,
     );
   },
 );

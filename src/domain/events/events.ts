@@ -145,20 +145,46 @@ export function newEvent(
   return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, initiator, subject), ...values }) };
 }
 
-/**
- * Runs a change in one transaction with the event that records it and the event's deliveries. The first query is the change:
- * the event is written only if that query changed a row. Further queries may follow it.
- */
-export async function writeWithEvent<const Q extends readonly BoundQuery<unknown>[]>(
+type Queries = readonly BoundQuery<unknown>[];
+
+/** A change of one record: the first query makes the change, and others may follow it. */
+export interface Change<Q extends Queries> {
+  /** Written only if the change changed a row. */
+  event: NewEvent;
+  queries: Q;
+}
+
+/** Runs a change in one transaction with its event and the event's deliveries. @returns the rows of the queries */
+export async function writeWithEvent<const Q extends Queries>(
   deps: Deps,
-  { teamId, insert, isBefore = false }: NewEvent,
+  event: NewEvent,
   queries: Q,
   options: { isIdempotent: boolean },
 ): Promise<RowsOf<Q>> {
-  const at = isBefore ? 0 : 1;
-  const added = [insert, insertDeliveries({ teamId, now: deps.system.now() })];
-  const rows = await write(deps, [...queries.slice(0, at), ...added, ...queries.slice(at)], options);
-  const jobs = rows[at + 1] as WebhookJob[];
-  if (jobs.length > 0) deps.after(enqueueWebhooks(deps, jobs));
-  return [...rows.slice(0, at), ...rows.slice(at + added.length)] as unknown as RowsOf<Q>;
+  const { rows } = await writeWithEvents(deps, [{ event, queries }], [], options);
+  return rows[0] as RowsOf<Q>;
+}
+
+/** Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. */
+export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
+  deps: Deps,
+  changes: Change<Q>[],
+  last: L,
+  options: { isIdempotent: boolean },
+): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
+  const now = deps.system.now();
+  const batches = changes.map(({ event: { teamId, insert, isBefore = false }, queries }) => {
+    const at = isBefore ? 0 : 1;
+    return [...queries.slice(0, at), insert, insertDeliveries({ teamId, now }), ...queries.slice(at)];
+  });
+  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];
+  const jobs = new Map<string, WebhookJob>();
+  const rows = changes.map(({ event: { isBefore = false }, queries }) => {
+    const own = found.splice(0, queries.length + 2);
+    const [, deliveries] = own.splice(isBefore ? 0 : 1, 2) as [unknown, WebhookJob[]];
+    for (const job of deliveries) jobs.set(job.webhookId, job);
+    return own as unknown as RowsOf<Q>;
+  });
+  if (jobs.size > 0) deps.after(enqueueWebhooks(deps, [...jobs.values()]));
+  return { rows, last: found as unknown as RowsOf<L> };
 }

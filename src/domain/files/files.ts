@@ -1,6 +1,7 @@
 import { and, eq, exists, getTableColumns, inArray, notExists, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
+import { contentDisposition } from "../../platform/byte-store.ts";
 import { columnsFrom, type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed, uploads } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
@@ -42,11 +43,23 @@ export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotenc
 
 export type FileRow = typeof files.$inferSelect;
 
-/** The columns that a list returns. The tags of a file stay out: they may be many times as large. */
+/** Audio tags that lists show. All tags of a file may be many times as large as its row. */
+const SHOWN_TAG_CHARACTERS = 200;
+const shown = (tag: SQL) => sql<string | null>`substr(${tag}, 1, ${SHOWN_TAG_CHARACTERS})`;
+
+/** The columns that a list returns. */
 export const LISTED_COLUMNS = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
+  name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("name"),
+  nameKey: files.nameKey,
+  folder: files.folder,
+  reference: files.reference,
+  /** JSON. */
+  tags: files.tags,
+  title: shown(sql`json_extract(${files.audio}, '$.tags.title')`).as("title"),
+  artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`).as("artist"),
   fileType: files.fileType,
   status: files.status,
   sizeBytes: files.sizeBytes,
@@ -56,12 +69,12 @@ export const LISTED_COLUMNS = {
   updatedAt: files.updatedAt,
   version: files.version,
 };
-export type ListedRow = Pick<FileRow, Exclude<keyof typeof LISTED_COLUMNS, "durationSeconds">> & {
-  durationSeconds: number | null;
-};
+type ComputedColumns = { name: string; title: string | null; artist: string | null; durationSeconds: number | null };
+export type ListedRow = Pick<FileRow, Exclude<keyof typeof LISTED_COLUMNS, keyof ComputedColumns>> & ComputedColumns;
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
-export interface StoredFile extends ListedRow {
+export interface StoredFile extends Omit<ListedRow, "tags" | "nameKey"> {
+  tags: string[];
   filename: string;
   fileType: string;
   sizeBytes: number;
@@ -77,14 +90,23 @@ export interface FileMetadata extends StoredFile {
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
   hasWaveform: boolean;
+  /** What the team has set. */
+  metadata: Record<string, unknown>;
 }
 
 export function toStoredFile(deps: Deps, row: ListedRow): StoredFile {
-  const { id, teamId, originalName, status, durationSeconds, createdAt, updatedAt, version } = row;
+  const { id, teamId, originalName, name, folder, reference, title, artist } = row;
+  const { status, durationSeconds, createdAt, updatedAt, version } = row;
   return {
     id,
     teamId,
     originalName,
+    name,
+    folder,
+    reference,
+    tags: JSON.parse(row.tags),
+    title,
+    artist,
     filename: storedName(row),
     path: deps.signer.url(objectKey(row)),
     fileType: row.fileType ?? "other file",
@@ -106,7 +128,7 @@ const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
 }));
 const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
   query: db
-    .select({ ...getTableColumns(files), durationSeconds: LISTED_COLUMNS.durationSeconds })
+    .select({ ...getTableColumns(files), ...LISTED_COLUMNS })
     .from(files)
     .$dynamic(),
   where: hasId(param),
@@ -128,6 +150,7 @@ export async function fetchMetadata(
       row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
     audio: row.audio === null ? null : JSON.parse(row.audio),
     hasWaveform: row.waveformWritingSince !== null,
+    metadata: JSON.parse(row.metadata),
   };
 }
 
@@ -144,7 +167,10 @@ export async function signFile(
 ): Promise<string | OpenableLink> {
   const [row] = await authorizeRead(deps, credential, fileById({ id }));
   if (!row) throw new AppError("not_found");
-  return (await deps.signer.sign(objectKey(row), expiresInSeconds)) ?? signLink(deps, row, expiresInSeconds);
+  // The object itself keeps the name that it was uploaded with.
+  const disposition = row.name === row.originalName ? undefined : contentDisposition("attachment", row.name);
+  const url = await deps.signer.sign(objectKey(row), expiresInSeconds, disposition);
+  return url ?? signLink(deps, row, expiresInSeconds);
 }
 
 /** Sets the columns that every visible change updates. */
@@ -154,8 +180,8 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
 });
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
-const isWritingWaveform = ({ waveformWritingSince }: FileRow, now: number) =>
-  (waveformWritingSince ?? 0) > now - MAX_DELETING_MILLISECONDS;
+export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: FileRow): boolean =>
+  (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
 
 type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
@@ -190,6 +216,17 @@ const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
 /**
  * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
  * While a form upload is still sending the bytes, the row stays: the upload finds it at the commit point, and cleans up.
+ */
+export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
+  const { teamId } = actor;
+  const now = deps.system.now();
+  const dueAt = now + MAX_DELETING_MILLISECONDS;
+  const mark = markDeleting({ id, teamId, updatedAt: now, dueAt, onlyUnfinished: Number(onlyUnfinished) });
+  const queries = [mark, endResumable({ id, teamId, now })] as const;
+  return { event: fileEvent(deps, "file.deleted", actor, { id, teamId }), queries };
+}
+
+/**
  * @param onlyUnfinished keeps a file whose upload is complete, even if it completes at the same time
  * @throws `not_found`; `forbidden` with `onlyUnfinished` if the upload is complete; `unavailable` if the bytes could not be
  *   deleted yet
@@ -200,12 +237,8 @@ export async function deleteFile(
   id: string,
   { onlyUnfinished = false } = {},
 ): Promise<void> {
-  const now = deps.system.now();
   const { teamId } = actor;
-  const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mark = markDeleting({ id, teamId, updatedAt: now, dueAt, onlyUnfinished: Number(onlyUnfinished) });
-  const queries = [mark, endResumable({ id, teamId, now })] as const;
-  const event = fileEvent(deps, "file.deleted", actor, { id, teamId });
+  const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
   // An unfinished upload has no events.
   const [[row], [resumable], [listed]] = onlyUnfinished
     ? await write(deps, [...queries, listedStatus({ id, teamId })], { isIdempotent: true })
@@ -216,7 +249,7 @@ export async function deleteFile(
   if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
   await deps.bytes.remove(storedKeys(row));
   // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
-  if (isWritingWaveform(row, now)) return;
+  if (isWritingWaveform(deps, row)) return;
   // The caller need not wait for this: the file is hidden and its bytes are deleted.
   deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
@@ -255,16 +288,22 @@ const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
     .where(and(isFile(param), inArray(files.status, ["completed", "failed"]))),
 );
 
-/** Makes a completed or failed file pending again. Does not change an unprocessed one. @throws `not_found` */
-export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+/** Makes a completed or failed file pending again. Does not change an unprocessed one. */
+export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
   const now = deps.system.now();
   const values = { id, teamId: actor.teamId, updatedAt: now, dueAt: now + MAX_PENDING_MILLISECONDS };
-  const event = fileEvent(deps, "file.reprocessed", actor, values);
-  const queries = [markPendingAgain(values), listedStatus(values)] as const;
-  const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  const queries = [markPendingAgain(values)] as const;
+  return { event: fileEvent(deps, "file.reprocessed", actor, values), queries };
+}
+
+/** @throws `not_found` */
+export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { event, queries } = fileReprocessing(deps, actor, id);
+  const key = { id, teamId: actor.teamId };
+  const [, [row]] = await writeWithEvent(deps, event, [...queries, listedStatus(key)], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
-  if (row.status === "pending") await enqueue(deps, values);
+  if (row.status === "pending") await enqueue(deps, key);
 }
 
 /** Sends the file's message. If that fails, the recovery job sends it. */

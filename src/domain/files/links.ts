@@ -9,7 +9,7 @@ import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import { cleanName, type Named, objectKey } from "./names.ts";
+import { cleanName, type FileKey, objectKey } from "./names.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
 
 /*
@@ -76,7 +76,7 @@ const insertLink = preparedQuery((db, param: Param<LinkRow>) => {
   return insertWhere(db, links, rowOf(links, param), sql`exists ${file} and ${others} < ${MAX_LINKS}`);
 });
 const nameOfFile = preparedQuery((db, param: Param<FileOfLink>) =>
-  db.select({ originalName: files.originalName }).from(files).where(isFileOfLink(param)),
+  db.select({ name: files.name, originalName: files.originalName }).from(files).where(isFileOfLink(param)),
 );
 const linkExists = preparedQuery((db, param: Param<{ id: string }>) =>
   db
@@ -123,14 +123,19 @@ export async function createLink(
   const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
   if (!file) throw new AppError("not_found");
   if (created.length === 0) throw new AppError("too_many_links");
-  return { link: linkOf(row), token: renderSecretUrl({ id: row.id, secret }), fileName: row.name ?? file.originalName };
+  const token = renderSecretUrl({ id: row.id, secret });
+  return { link: linkOf(row), token, fileName: row.name ?? file.name ?? file.originalName };
 }
 
 /** Creates a signed link of a file. */
-export function signLink(deps: Deps, { teamId, id, originalName }: Named, expiresInSeconds: number): OpenableLink {
+export function signLink(
+  deps: Deps,
+  { teamId, id, name }: FileKey & { name: string },
+  expiresInSeconds: number,
+): OpenableLink {
   const expiresAtSeconds = Math.floor(deps.system.now() / 1000) + expiresInSeconds;
   const text = `${teamId}.${id}.${expiresAtSeconds}`;
-  return { token: `${text}.${deps.secrets.sign(text)}`, fileName: originalName };
+  return { token: `${text}.${deps.secrets.sign(text)}`, fileName: name };
 }
 
 /** A row without a link shows that the file exists. */
@@ -182,6 +187,8 @@ const SERVED_COLUMNS = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
+  /** Results have no two columns of the same name. */
+  name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("file_name"),
   sizeBytes: files.sizeBytes,
   sha256: files.sha256,
   mimeType: files.mimeType,
@@ -231,12 +238,13 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
   const contentType = servedContentType(file.mimeType ?? "application/octet-stream");
   // Only audio of a harmless type is shown inline. Everything else could be a page on our origin.
   const isInline = link.disposition === "inline" && contentType.startsWith("audio/");
+  const name = link.name ?? file.name;
   return {
     fileId: file.id,
     sizeBytes: file.sizeBytes ?? 0,
     sha256: file.sha256,
     contentType,
-    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", link.name ?? file.originalName),
+    contentDisposition: contentDisposition(isInline ? "inline" : "attachment", name),
     read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
   };
 }

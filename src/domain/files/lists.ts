@@ -1,28 +1,38 @@
-import { and, eq, gt, is, lt, SQL, sql } from "drizzle-orm";
+import { and, gt, is, lt, or, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import type { Db, Param } from "../../platform/db.ts";
-import { files, isFailed, isListed, isNotAudio, isUnprocessed } from "../../platform/schema.ts";
+import { files, isListed } from "../../platform/schema.ts";
 import { idBound } from "../../platform/system.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import {
   ABOVE_ALL_IDS,
+  AFTER_ALL_NAMES,
   cutPage,
   encodeCursor,
   invalidPage,
-  type KeysetValues,
   keyset,
   keysetValues,
   listName,
-  type NameKeysetValues,
   nameKeyset,
   nameKeysetValues,
   type Page,
   type PageRequest,
-  type ScanValues,
+  SCANNED_ROWS,
   scan,
   splitScan,
 } from "../paging.ts";
-import { LISTED_COLUMNS, type LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { folderKey } from "./folders.ts";
+import {
+  type FileFilters,
+  type FileOrder,
+  INDEXES,
+  type Index,
+  type IndexName,
+  indexFor,
+  type ListValues,
+} from "./list-indexes.ts";
+import { nameKey } from "./names.ts";
 
 /*
  * A list reads one index in its order. If that index serves every filter, a page reads its own rows, and a numbered page
@@ -30,74 +40,35 @@ import { LISTED_COLUMNS, type LISTED_STATES, type ListedRow, type StoredFile, to
  * filters.
  */
 
-/** Filters on a list of files, combined with AND. Instants are milliseconds since the epoch and exclusive. */
-export interface FileFilters {
-  status?: (typeof LISTED_STATES)[number] | undefined;
-  fileType?: string | undefined;
-  /** A prefix of the name. */
-  name?: string | undefined;
-  createdAfter?: number | undefined;
-  createdBefore?: number | undefined;
-}
+/** Index rows of names that a search examines in a request. A row takes about 60 bytes. */
+export const SEARCHED_ROWS = 5000;
 
-type FilterValues = {
-  status: string | null;
-  fileType: string | null;
-  /** Exclusive bounds on the id. */
-  above: string;
-  below: string;
-};
-type ListValues = KeysetValues & NameKeysetValues & FilterValues & ScanValues;
-
-type Index = "key" | "failed" | "unprocessed" | "fileType" | "name";
-
-const DATES = ["createdAfter", "createdBefore"] as const;
-/** The filters that each index serves without a scan. */
-const SERVED: Record<Index, readonly (keyof FileFilters)[]> = {
-  key: DATES,
-  failed: ["status", ...DATES],
-  unprocessed: DATES,
-  fileType: ["fileType", ...DATES],
-  name: ["name"],
-};
-
-/** Most files are completed audio files, so only the primary key serves those. */
-function indexFor({ name, status, fileType }: FileFilters): Index {
-  if (name !== undefined) return "name";
-  if (status === "failed") return "failed";
-  if (status !== undefined && status !== "completed") return "unprocessed";
-  return fileType !== undefined && fileType !== "audio file" ? "fileType" : "key";
-}
-
-/** Indexes are named because SQLite's planner prefers the primary key to a partial index. */
-const SOURCES: Record<Index, { from: SQL; where: SQL | undefined }> = {
-  key: { from: sql`${files}`, where: isListed },
-  failed: { from: sql`${files} indexed by files_failed`, where: isFailed },
-  unprocessed: { from: sql`${files} indexed by files_unprocessed`, where: isUnprocessed },
-  fileType: { from: sql`${files} indexed by files_type`, where: and(isListed, isNotAudio) },
-  name: { from: sql`${files} indexed by files_name`, where: isListed },
-};
-
-/** Drizzle needs an alias for each column of a source that is SQL. */
+/** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
 const columns = Object.fromEntries(
   Object.entries(LISTED_COLUMNS).map(([name, column]) => [
     name,
-    sql`${is(column, SQL.Aliased) ? column.sql : column}`.as(name),
+    sql`${is(column, SQL.Aliased) ? column.sql : sql`${column}`}`.as(name),
   ]),
 ) as unknown as { [Name in keyof ListedRow]: SQL.Aliased<ListedRow[Name]> };
 
+function clausesOf({ order, id, where }: Index, param: Param<ListValues>) {
+  if (order === "name") {
+    const { where: isAfterBound, by } = nameKeyset(files.nameKey, id, param);
+    return { by, where: and(where(param), isAfterBound) };
+  }
+  const { where: isAfterBound, by } = keyset(id, "newest first", param);
+  return { by, where: and(where(param), isAfterBound, gt(id, param("above"))) };
+}
+
 /** The team's rows in index order. */
 const rowsBy = (index: Index) => (db: Db, param: Param<ListValues>) => {
-  const { where, by } =
-    index === "name" ? nameKeyset(files.originalName, files.id, param) : keyset(files.id, "newest first", param);
-  const isOfType = index === "fileType" ? eq(files.fileType, param("fileType")) : undefined;
-  const isAfterStart = index === "name" ? undefined : gt(files.id, param("above"));
+  const { where, by } = clausesOf(index, param);
   const query = db
     .select(columns)
-    .from(SOURCES[index].from)
+    .from(index.from)
     .orderBy(...by)
     .$dynamic();
-  return { query, where: and(SOURCES[index].where, isOfType, where, isAfterStart) };
+  return { query, where: and(where, isListed) };
 };
 
 type RowsQuery = ReturnType<ReturnType<typeof rowsBy>>["query"];
@@ -110,55 +81,124 @@ const isMatch = (examined: ReturnType<RowsQuery["as"]>, param: Param<ListValues>
     sql`${examined.fileType} is coalesce(${param("fileType")}, ${examined.fileType})`,
     gt(examined.id, param("above")),
     lt(examined.id, param("below")),
+    sql`${examined.nameKey} between ${param("firstName")} and ${param("lastName")}`,
+    sql`${examined.folder} = coalesce(${param("folder")}, ${examined.folder})`,
+    or(
+      sql`${examined.folder} = coalesce(${param("under")}, ${examined.folder})`,
+      sql`substr(${examined.folder}, 1, length(${param("under")}) + 1) = ${param("under")} || '/'`,
+    ),
+    sql`(${param("tag")} is null or ${param("tag")} in (select value from json_each(${examined.tags})))`,
+    sql`${examined.reference} is coalesce(${param("reference")}, ${examined.reference})`,
+    sql`instr(${examined.nameKey}, ${param("search")}) > 0`,
   );
-const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
-  scan(rows, db, param, (examined) => isMatch(examined, param));
 
-const readsBy = (index: Index) => ({
-  page: teamRead(files.teamId, rowsBy(index), page),
-  scan: teamRead(files.teamId, rowsBy(index), scanned),
-});
-const READS = {
-  key: readsBy("key"),
-  failed: readsBy("failed"),
-  unprocessed: readsBy("unprocessed"),
-  fileType: readsBy("fileType"),
-  name: readsBy("name"),
+function readsBy(index: Index) {
+  const { teamId } = index;
+  // Each row of a tag is two rows: that of the tag and that of the file.
+  const examinedRows = teamId === files.teamId ? SCANNED_ROWS : Math.floor(SCANNED_ROWS / 2);
+  const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
+    scan(rows, db, param, (examined) => isMatch(examined, param), examinedRows);
+  return { page: teamRead(teamId, rowsBy(index), page), scan: teamRead(teamId, rowsBy(index), scanned) };
+}
+const READS = Object.fromEntries(
+  Object.entries(INDEXES).map(([name, index]) => [name, readsBy(index)]),
+) as unknown as Record<IndexName, ReturnType<typeof readsBy>>;
+
+/** Examines index rows once, without their files, and reads the files that match. The last examined row follows them. */
+const searchBy = (index: Index) =>
+  teamRead(
+    files.teamId,
+    (db, param: Param<ListValues>) => {
+      const { where, by } = clausesOf(index, param);
+      const query = db
+        .select({
+          fileId: sql`${files.id}`.as("fileId"),
+          team: sql`${files.teamId}`.as("team"),
+          key: sql`${files.nameKey}`.as("key"),
+        })
+        .from(index.from)
+        .orderBy(...by)
+        .limit(SEARCHED_ROWS);
+      return { query: query.$dynamic(), where };
+    },
+    (rows, db, param) => {
+      const examined = rows.as("examined");
+      const { fileId, team, key } = examined;
+      const number = sql<number>`row_number() over ()`.as("number");
+      const numbered = db.select({ fileId, team, key, number }).from(examined).as("numbered");
+      const isFound = sql`(instr(${numbered.key}, ${param("search")}) > 0 and ${isListed})`;
+      const isLast = sql`${numbered.number} = ${SEARCHED_ROWS}`;
+      return db
+        .select({ ...columns, isFound: sql<0 | 1>`${isFound}`.as("isFound"), isEnd: sql<0 | 1>`${isLast}`.as("isEnd") })
+        .from(
+          sql`${numbered} cross join ${files} on ${files.teamId} = ${numbered.team} and ${files.id} = ${numbered.fileId}`,
+        )
+        .where(or(isFound, isLast))
+        .limit(param("limit"));
+    },
+  );
+const SEARCHES: Partial<Record<IndexName, ReturnType<typeof searchBy>>> = {
+  name: searchBy(INDEXES.name),
+  folderName: searchBy(INDEXES.folderName),
 };
 
 /**
- * Lists files newest first, or by name if `name` is given. With a combination of filters that no index serves, a page can
- * be short or empty and still have a next page.
+ * Lists files. With a combination of filters that no index serves, a page can be short or empty and still have a next page.
  * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
  */
 export async function listFiles(
   deps: Deps,
   credential: Credential<"files:read">,
-  { name, status, fileType, createdAfter, createdBefore }: FileFilters,
+  filters: FileFilters & { sort?: FileOrder | undefined },
   request: PageRequest,
 ): Promise<Page<StoredFile>> {
-  const filters = { name, status, fileType, createdAfter, createdBefore };
-  const list = listName("files", filters);
-  const index = indexFor(filters);
+  const { sort, name, status, fileType, createdAfter, createdBefore, folder, tag, reference, search } = filters;
+  const under = filters.under || undefined;
+  const served = { name, status, fileType, createdAfter, createdBefore, folder, under, tag, reference, search };
+  const order = sort ?? (name === undefined && search === undefined ? "-createdAt" : "name");
+  const list = listName("files", { ...served, sort });
+  const index = indexFor(served, order);
   const below = createdBefore === undefined ? ABOVE_ALL_IDS : idBound(createdBefore);
+  const firstName = nameKey(name ?? "");
   const position =
-    name === undefined ? keysetValues(list, "newest first", request, below) : nameKeysetValues(list, name, request);
+    order === "name" ? nameKeysetValues(list, firstName, request) : keysetValues(list, "newest first", request, below);
   const values = {
     ...position,
     status: status ?? null,
     fileType: fileType ?? null,
     above: createdAfter === undefined ? "" : idBound(Math.floor(createdAfter) + 1),
     below,
+    firstName,
+    lastName: firstName + AFTER_ALL_NAMES,
+    folder: folder ?? null,
+    folderKey: folderKey(folder ?? ""),
+    under: under ?? null,
+    tag: tag ?? null,
+    reference: reference ?? null,
+    search: nameKey(search ?? ""),
   } as ListValues;
-  const nameOf = name === undefined ? undefined : (row: ListedRow) => row.originalName;
-  const show = (row: ListedRow) => toStoredFile(deps, row);
+  const nameOf = order === "name" ? (row: ListedRow) => row.nameKey : undefined;
+  /** `end` is the last examined row, if there are more. */
+  const pageOf = (rows: ListedRow[], end?: ListedRow): Page<StoredFile> => {
+    const { items, next } = cutPage(list, request, rows, (row) => toStoredFile(deps, row), nameOf);
+    return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
+  };
 
-  const isServed = Object.entries(filters).every(
-    ([filter, value]) => value === undefined || SERVED[index].includes(filter as keyof FileFilters),
+  const unserved = Object.entries(served).filter(
+    ([filter, value]) => value !== undefined && !INDEXES[index].serves.includes(filter as keyof FileFilters),
   );
-  if (isServed) {
-    const rows = await authorizeRead(deps, credential, READS[index].page(values));
-    return cutPage(list, request, rows, show, nameOf);
+  if (unserved.length === 0) {
+    return pageOf(await authorizeRead(deps, credential, READS[index].page(values)));
+  }
+  const searchNames = SEARCHES[index];
+  if (searchNames && unserved.every(([filter]) => filter === "search")) {
+    if (request.page > 1) throw invalidPage("A search can't be paged by number. Follow the Link header.");
+    const rows = await authorizeRead(deps, credential, searchNames(values));
+    const found = rows.filter(({ isFound }) => isFound === 1);
+    return pageOf(
+      found,
+      rows.find(({ isEnd }) => isEnd === 1),
+    );
   }
   const rows = await authorizeRead(deps, credential, READS[index].scan(values));
   const { matching, end } = splitScan(rows);
@@ -167,6 +207,5 @@ export async function listFiles(
       "With these filters, this page can't be requested by number. Follow the Link header from an earlier page.",
     );
   }
-  const { items, next } = cutPage(list, request, matching, show, nameOf);
-  return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
+  return pageOf(matching, end);
 }

@@ -6,10 +6,15 @@ import { files, uploads } from "../../platform/schema.ts";
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;
 
+/** Control characters, and those that change the direction of text and can disguise it. */
+const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
+
+export const isSafeText = (text: string): boolean => text.isWellFormed() && text.search(UNSAFE) === -1;
+
 /** The base name without control and text-direction characters, truncated to 200 bytes. The extension is kept. */
 export function cleanName(name: string): string {
   const base = name.slice(Math.max(name.lastIndexOf("/"), name.lastIndexOf("\\")) + 1);
-  const clean = base.replace(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "").trim();
+  const clean = base.replace(UNSAFE, "").trim();
   const kept = Buffer.byteLength(clean) <= MAX_NAME_BYTES ? clean : shorten(clean);
   return kept === "" || /^\.+$/.test(kept) ? "unnamed" : kept;
 }
@@ -29,6 +34,9 @@ function shorten(name: string): string {
   if (stem === "") stem = [...name][0] ?? "";
   return stem + extension;
 }
+
+/** A name as it is filtered, sorted and searched: in compatible characters and lower case. */
+export const nameKey = (name: string): string => name.normalize("NFKC").toLowerCase();
 
 export interface FileKey {
   id: string;

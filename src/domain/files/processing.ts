@@ -56,8 +56,8 @@ interface Findings {
 
 /** `updatedAt` is the time of the job. */
 type JobValues = FileKey & { updatedAt: number };
-/** `version` is the fencing token of a claim. */
-type ClaimValues = JobValues & { version: number };
+/** `claim` is the fencing token. */
+type ClaimValues = JobValues & { claim: number };
 
 /** The lease has expired. */
 export const hasExpiredLease = (param: Param<{ updatedAt: number }>) => lte(files.leaseEndsAt, param("updatedAt"));
@@ -65,7 +65,7 @@ export const hasExpiredLease = (param: Param<{ updatedAt: number }>) => lte(file
 const isClaimable = (param: Param<JobValues>) =>
   and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(param))));
 const isHeld = (param: Param<ClaimValues>) =>
-  and(isFile(param), eq(files.status, "processing"), eq(files.version, param("version")));
+  and(isFile(param), eq(files.status, "processing"), eq(files.claim, param("claim")));
 
 /** Sets the columns of a file whose processing has ended. */
 const ended = (param: Param<JobValues>) => ({
@@ -87,12 +87,13 @@ const failExhausted = preparedQuery((db, param: Param<JobValues & Failure & { mi
     .where(and(isClaimable(param), gte(files.attempts, param("minAttempts"))))
     .returning({ id: files.id }),
 );
-const claim = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number }>) =>
+const claimFile = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number }>) =>
   db
     .update(files)
     .set({
       status: "processing",
       attempts: sql`${files.attempts} + 1`,
+      claim: sql`${files.claim} + 1`,
       ...columnsFrom(param, "leaseEndsAt"),
       ...changed(param),
     })
@@ -144,8 +145,8 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
   const now = deps.system.now();
   const job = { teamId, id: fileId, updatedAt: now };
   const exhaust = failExhausted({ ...job, ...EXHAUSTED, minAttempts: MAX_CLAIMS });
-  const claimIt = claim({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
-  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [exhaust, claimIt], {
+  const claim = claimFile({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
+  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [exhaust, claim], {
     isIdempotent: false,
   });
   if (exhausted) return "failed";
@@ -218,10 +219,10 @@ async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise
   return sha256;
 }
 
-const heldBy = (deps: Deps, { id, teamId, version }: FileRow): ClaimValues => ({
+const heldBy = (deps: Deps, { id, teamId, claim }: FileRow): ClaimValues => ({
   id,
   teamId,
-  version,
+  claim,
   updatedAt: deps.system.now(),
 });
 

@@ -11,6 +11,7 @@ import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./a
 import { deleteFile } from "./files.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName } from "./names.ts";
+import type { FileProperties } from "./properties.ts";
 import {
   claimResumable,
   isComplete,
@@ -71,6 +72,7 @@ interface NewUpload {
   sizeBytes: number;
   metadata: string;
   sha256: string | null;
+  properties: FileProperties;
   /** The first bytes, if the creating request has a body. */
   body?: Omit<AppendInput, "offsetBytes">;
 }
@@ -116,7 +118,8 @@ async function insertResumable(
   const id = newId(deps.system);
   const secret = newSecret(deps.system);
   const file = { id, teamId, originalName: cleanName(input.name) };
-  const values = { ...uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS), statedSha256: sha256 };
+  const inserted = uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS, input.properties);
+  const values = { ...inserted, statedSha256: sha256 };
   const row: ResumableRow = {
     fileId: id,
     teamId,
@@ -145,8 +148,8 @@ async function insertResumable(
     uploadState({ id, teamId }),
     reservedByTeam(values),
   ] as const;
-  const [, , inserted, [reserved]] = await write(deps, queries, { isIdempotent: true });
-  if (inserted.length === 0) throw await reservationError(deps, { ...row, ...values }, reserved as Reserved);
+  const [, , [created], [reserved]] = await write(deps, queries, { isIdempotent: true });
+  if (!created) throw await reservationError(deps, { ...row, ...values }, reserved as Reserved);
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 

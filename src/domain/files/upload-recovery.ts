@@ -141,7 +141,7 @@ const takeLeftovers = preparedQuery((db, param: Param<DueValues>) =>
 );
 /** The ids are one parameter, however many there are: D1 allows 100 parameters. */
 const idsIn = (param: Param<{ ids: string }>) => sql`(select value from json_each(${param("ids")}))`;
-const deleteUploads = preparedQuery((db, param: Param<{ ids: string }>) =>
+export const deleteUploads = preparedQuery((db, param: Param<{ ids: string }>) =>
   db.delete(uploads).where(and(sql`${uploads.fileId} in ${idsIn(param)}`, eq(uploads.isFinished, true))),
 );
 const deletePartsOf = preparedQuery((db, param: Param<{ ids: string }>) =>

@@ -31,6 +31,7 @@ import {
 } from "./files.ts";
 import { claimKey, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
 import { chunkPrefix, cleanName, type FileKey, isFile, type Named, objectKey, objectKeys } from "./names.ts";
+import { type FileProperties, propertyColumns } from "./properties.ts";
 import { quotaError } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 
@@ -67,6 +68,7 @@ export interface IncomingFile {
   /** The quota to reserve. */
   maxBytes: number;
   idempotencyKey?: string | undefined;
+  properties?: FileProperties | undefined;
 }
 
 /**
@@ -93,26 +95,29 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   return toStoredFile(deps, row);
 }
 
-export type UploadValues = Named & {
-  reservedBytes: number;
-  idempotencyKey: string | null;
-  statedSha256: string | null;
-  dueAt: number;
-  now: number;
-  createdAt: number;
-  maxTeamFiles: number;
-  maxTeamBytes: number;
-};
+export type UploadValues = Named &
+  ReturnType<typeof propertyColumns> & {
+    reservedBytes: number;
+    idempotencyKey: string | null;
+    statedSha256: string | null;
+    dueAt: number;
+    now: number;
+    createdAt: number;
+    maxTeamFiles: number;
+    maxTeamBytes: number;
+  };
 
 export function uploadValues(
   { settings, system }: Deps,
   upload: Named,
   reservedBytes: number,
   receivingMilliseconds: number,
+  properties: FileProperties = {},
 ): UploadValues {
   const now = system.now();
   return {
     ...upload,
+    ...propertyColumns(upload.originalName, properties),
     reservedBytes,
     idempotencyKey: null,
     statedSha256: null,
@@ -128,15 +133,9 @@ export function uploadValues(
 /** The insert itself checks the limits, so concurrent requests cannot exceed them. */
 export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = sql`1`) {
   const row = {
-    id: param("id"),
-    teamId: param("teamId"),
-    originalName: param("originalName"),
+    ...columnsFrom(param, "id", "teamId", "originalName", "reservedBytes", "idempotencyKey", "statedSha256"),
+    ...columnsFrom(param, "name", "nameKey", "folder", "reference", "tags", "metadata", "dueAt", "createdAt"),
     status: "receiving" as const,
-    reservedBytes: param("reservedBytes"),
-    idempotencyKey: param("idempotencyKey"),
-    statedSha256: param("statedSha256"),
-    dueAt: param("dueAt"),
-    createdAt: param("createdAt"),
     updatedAt: param("now"),
   };
   const teamWithRoom = db
@@ -158,9 +157,9 @@ const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => inser
 async function insertUpload(
   deps: Deps,
   upload: Named,
-  { maxBytes, idempotencyKey }: IncomingFile,
+  { maxBytes, idempotencyKey, properties }: IncomingFile,
 ): Promise<"inserted" | "limit reached" | FileKey> {
-  const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes));
+  const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes), properties);
   const insert = insertFormUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
   if (idempotencyKey === undefined) {
     const [, inserted] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });

@@ -1,0 +1,144 @@
+import * as z from "zod";
+import { requireScope } from "../domain/accounts/authorization.ts";
+import { FILE_TYPES } from "../domain/audio/media-type.ts";
+import { changeFiles, MAX_BATCH_FILES } from "../domain/files/batches.ts";
+import { LISTED_STATES } from "../domain/files/files.ts";
+import { listFolders } from "../domain/files/folders.ts";
+import { FILE_ORDERS } from "../domain/files/list-indexes.ts";
+import { listFiles, SEARCHED_ROWS } from "../domain/files/lists.ts";
+import { updateFile } from "../domain/files/properties.ts";
+import { countExpensiveCall, countSearch } from "./authentication.ts";
+import { exampleFile, fileSchema, renderFile } from "./files.ts";
+import { readOperation, writeOperation } from "./operation.ts";
+import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
+import { cursorOf, instant, MAX_LIMIT, namePrefix, nextLink, pageLimit, pageQuery, pageRequest } from "./validation.ts";
+import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
+
+/* Finding files by their properties, and changing these, also of many files at once. */
+
+/** Names have at most 200 bytes. */
+const MAX_NAME_PREFIX = 200;
+const nextPage = { Link: 'The next page, `rel="next"`. Absent on the last page.' };
+
+export const list = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List files",
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_ROWS.toLocaleString("en")} names per request.`,
+    query: pageQuery("files").extend({
+      status: z.enum(LISTED_STATES).optional(),
+      fileType: z.enum(FILE_TYPES).optional(),
+      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A prefix of the name, in any case." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
+      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
+      tag: tag.optional(),
+      reference: reference.optional(),
+      search: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A part of the name, in any case." }),
+      sort: z.enum(FILE_ORDERS).optional(),
+    }),
+    success: {
+      description: "A page of files.",
+      schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
+      example: { message: "Files: 1.", data: [exampleFile] },
+      headers: nextPage,
+    },
+  },
+  async ({ c, deps, credential, query }) => {
+    if (query.search !== undefined) await countSearch(c, credential);
+    const { items, next } = await listFiles(deps, credential, query, pageRequest(query));
+    return c.json({ message: `Files: ${items.length}.`, data: items.map(renderFile) }, 200, nextLink(c, next));
+  },
+);
+
+export const folders = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List folders",
+    description:
+      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it.",
+    query: z.object({
+      limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
+      cursor: cursorOf("folders"),
+      under: folder.optional().meta({ description: "Default: the top-level folders." }),
+    }),
+    success: {
+      description: "A page of folders, as full paths.",
+      schema: z.strictObject({ message: z.string(), data: z.array(z.string()) }),
+      example: { message: "Folders: 2.", data: ["podcast/2025", "podcast/2026"] },
+      headers: nextPage,
+    },
+  },
+  async ({ c, deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) => {
+    const { items, next } = await listFolders(deps, credential, under, { limit, cursor });
+    return c.json({ message: `Folders: ${items.length}.`, data: items }, 200, nextLink(c, next));
+  },
+);
+
+export const update = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Update a file",
+    description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
+    body: properties
+      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
+      .meta({ minProperties: 1 }),
+    bodyExample: propertiesExample,
+    requestHeaders: ifMatch,
+    success: {
+      description: "The updated file.",
+      schema: z.strictObject({ message: z.string(), data: fileSchema }),
+      example: { message: "File updated.", data: exampleFile },
+      headers: versionHeaders,
+    },
+    errorCodes: ["version_mismatch"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
+    return c.json({ message: "File updated.", data: renderFile(file) }, 200, etag(file));
+  },
+);
+
+const ids = z
+  .array(z.string())
+  .min(1, "Must have at least one ID.")
+  .max(MAX_BATCH_FILES, `Must have at most ${MAX_BATCH_FILES} IDs.`)
+  .refine((all) => new Set(all).size === all.length, "Must not repeat an ID.")
+  .meta({ uniqueItems: true });
+
+const ITEM_CODES = ["not_found", "too_many_tags"] as const;
+
+export const batch = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Change many files",
+    description:
+      "Deletes, tags, untags, moves or reprocesses files. A deletion also needs `files:delete`. Repeating a batch changes nothing more. Reprocessing counts as one call of the limit.",
+    body: z.discriminatedUnion("action", [
+      z.strictObject({ action: z.enum(["delete", "reprocess"]), ids }),
+      z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),
+      z.strictObject({ action: z.literal("move"), ids, folder }),
+    ]),
+    bodyExample: { action: "move", ids: [exampleFile._id], folder: "podcast/2026" },
+    success: {
+      description: "A result for each ID, in their order.",
+      schema: z.strictObject({
+        message: z.string(),
+        data: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
+      }),
+      example: { message: "Files changed: 1 of 1.", data: [{ _id: exampleFile._id, ok: true }] },
+    },
+  },
+  async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
+    if (action.action === "delete") requireScope(credential, "files:delete");
+    if (action.action === "reprocess") await countExpensiveCall(c, "reprocess", actor);
+    const results = await changeFiles(deps, actor, given, action);
+    const data = results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
+    return { message: `Files changed: ${data.filter(({ ok }) => ok).length} of ${data.length}.`, data };
+  },
+);

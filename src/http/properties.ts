@@ -1,0 +1,109 @@
+import * as z from "zod";
+import { cleanName, isSafeText } from "../domain/files/names.ts";
+import {
+  type FileProperties,
+  MAX_FOLDER_BYTES,
+  MAX_METADATA_BYTES,
+  MAX_METADATA_DEPTH,
+  MAX_REFERENCE_LENGTH,
+  MAX_TAG_LENGTH,
+  MAX_TAGS,
+} from "../domain/files/properties.ts";
+import { AppError } from "../errors.ts";
+import { MAX_PROPERTIES_BYTES } from "./multipart.ts";
+import { validate } from "./validation.ts";
+
+/* The rules for properties of files: in a PATCH, in a batch, at the upload, and in the filters of lists. */
+
+/** Text on one line, in NFC: the same text in two encodings is one folder or tag. */
+const line = z
+  .string()
+  .refine(isSafeText, { message: "Must not contain control or text-direction characters.", abort: true })
+  .transform((text) => text.normalize("NFC"));
+
+const lineOf = (maxLength: number) =>
+  line
+    .refine((text) => text !== "" && [...text].length <= maxLength, `Must have 1 to ${maxLength} characters.`)
+    .meta({ minLength: 1, maxLength });
+
+const fileName = line
+  .refine(
+    (text) => cleanName(text) === text,
+    "Must be a file name of 1 to 200 bytes, without slashes and surrounding white space.",
+  )
+  .meta({ minLength: 1, maxLength: 200, description: "The display and download name. Default: `originalName`." });
+
+const isFolder = (path: string) =>
+  path === "" ||
+  (Buffer.byteLength(path) <= MAX_FOLDER_BYTES && path.split("/").every((name) => !/^\.{0,2}$/.test(name)));
+
+export const folder = line
+  .refine(
+    isFolder,
+    `Must be a path such as \`a/b\`: at most ${MAX_FOLDER_BYTES} bytes, without empty, \`.\` and \`..\` names.`,
+  )
+  .meta({ maxLength: MAX_FOLDER_BYTES, description: "A path such as `a/b`. Empty: outside all folders." });
+
+export const tag = lineOf(MAX_TAG_LENGTH);
+const unique = (tags: string[]) => [...new Set(tags)];
+export const tags = z.array(tag).max(MAX_TAGS, `Must have at most ${MAX_TAGS} tags.`).transform(unique);
+export const someTags = z.array(tag).min(1, "Must have at least one tag.").max(MAX_TAGS).transform(unique);
+
+export const reference = lineOf(MAX_REFERENCE_LENGTH);
+
+/** Whether the value can be stored: SQLite truncates text at NUL, and unpaired surrogates have no UTF-8 encoding. */
+function isStorable(value: unknown, objects: number, arrays: number): boolean {
+  if (typeof value === "string") return value.isWellFormed() && !value.includes("\0");
+  if (typeof value !== "object" || value === null) return true;
+  if (Array.isArray(value)) return arrays > 0 && value.every((item) => isStorable(item, objects, arrays - 1));
+  const parts = Object.entries(value).flat();
+  return objects > 0 && parts.every((part) => isStorable(part, objects - 1, arrays));
+}
+
+const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+const metadata = z
+  .unknown()
+  .refine(isObject, { message: "Must be an object.", abort: true })
+  .refine(
+    (value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH),
+    `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL and unpaired surrogates.`,
+  )
+  .transform((value) => value as object)
+  .meta({
+    type: "object",
+    description: `Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most ${MAX_METADATA_BYTES / 1024} KiB as JSON.`,
+  });
+
+export const properties = z
+  .strictObject({
+    name: fileName,
+    folder,
+    reference: reference.nullable().meta({ description: "Your own ID of the file. Null removes it." }),
+    tags,
+    metadata,
+  })
+  .partial();
+
+export const propertiesExample = {
+  name: "Interview with Ada.mp3",
+  folder: "podcast/2026",
+  reference: "episode-12",
+  tags: ["interview"],
+  metadata: { season: 2 },
+};
+
+const problem = (message: string) => new AppError("invalid_input", { errors: [{ path: "properties", message }] });
+
+/** Parses the properties of an upload. @throws `invalid_input` that names the field, such as `properties.folder` */
+export function parseProperties(text: string | undefined): FileProperties {
+  if (text === undefined) return {};
+  if (Buffer.byteLength(text) > MAX_PROPERTIES_BYTES) throw problem(`Must have at most ${MAX_PROPERTIES_BYTES} bytes.`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw problem("Must be a JSON object.");
+  }
+  return validate(properties, value, ["properties"]);
+}
