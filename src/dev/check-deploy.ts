@@ -1,19 +1,19 @@
-/** Checks a deployment's configuration and arguments before anything is changed at Cloudflare. */
-import { existsSync, readFileSync } from "node:fs";
-import { parseArgs, parseEnv } from "node:util";
+/** Checks the configuration of a deployment before anything is changed at Cloudflare. */
 import { unstable_readConfig } from "wrangler";
 import { findSettingProblems } from "../deps.ts";
+import { Refusal } from "./first-start.ts";
 
-/** The part of wrangler's resolved configuration that decides whether a deployed Worker would work. */
-interface DeployConfig {
+/** The part of wrangler's resolved configuration that a deployment needs. */
+export interface DeployConfig {
+  name: string;
+  account_id?: string;
   targetEnvironment?: string;
-  definedEnvironments?: string[];
   vars: Record<string, unknown>;
   secrets?: { required?: string[] };
-  d1_databases: { binding: string; database_id?: string }[];
-  r2_buckets: { binding: string; bucket_name?: string }[];
+  d1_databases: { binding: string; database_name: string; database_id?: string }[];
+  r2_buckets: { binding: string; bucket_name: string }[];
   queues: {
-    producers?: { binding: string; queue?: string }[];
+    producers?: { binding: string; queue: string }[];
     consumers?: { queue: string; dead_letter_queue?: string }[];
   };
   ratelimits: { name: string; namespace_id: string }[];
@@ -21,51 +21,13 @@ interface DeployConfig {
   triggers: { crons?: string[] };
 }
 
-export interface DeployArguments {
-  config: string | undefined;
-  env: string | undefined;
-  isDryRun: boolean;
-  secretsFile: string | undefined;
-  vars: Record<string, string>;
-  /** `--var` values that are not NAME:value. */
-  malformedVars: string[];
-}
-
-/** Reads the arguments that the check needs. `wrangler deploy` gets all of them. */
-export function parseDeployArguments(args: string[]): DeployArguments {
-  const { values, tokens } = parseArgs({
-    args,
-    strict: false,
-    tokens: true,
-    options: {
-      config: { type: "string", short: "c" },
-      env: { type: "string", short: "e" },
-      "dry-run": { type: "boolean" },
-      "secrets-file": { type: "string" },
-      var: { type: "string", multiple: true },
-    },
-  });
-  const pairs: string[] = [];
-  // Like wrangler: `--var A:1 B:2` sets both.
-  let isInVars = false;
-  for (const token of tokens) {
-    if (token.kind === "option") isInVars = token.name === "var";
-    if (isInVars && token.kind !== "option-terminator") pairs.push(token.value ?? "");
+/** @throws Refusal if wrangler rejects the configuration */
+export function readDeployConfig(config: string, env: string | undefined): DeployConfig {
+  try {
+    return unstable_readConfig({ config, env }, { hideWarnings: true }) as unknown as DeployConfig;
+  } catch (error) {
+    throw new Refusal(error instanceof Error ? error.message : String(error));
   }
-  const pairPattern = /^([^:]+):(.*)$/s;
-  const vars = pairs.flatMap((pair) => {
-    const [, name, value] = pairPattern.exec(pair) ?? [];
-    return name === undefined ? [] : [[name, value]];
-  });
-  const textOf = (value: unknown) => (typeof value === "string" ? value : undefined);
-  return {
-    config: textOf(values.config),
-    env: textOf(values.env),
-    isDryRun: values["dry-run"] === true,
-    secretsFile: textOf(values["secrets-file"]),
-    vars: Object.fromEntries(vars),
-    malformedVars: pairs.filter((pair) => !pairPattern.test(pair)),
-  };
 }
 
 const SECTIONS = {
@@ -105,38 +67,10 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
 
 /** Lets webhooks reach the Worker's own machine, so it must never be set in a deployment. */
 const LOCAL_SETTING = "WEBHOOK_ALLOW_INSECURE";
-const LOCAL_SETTING_PROBLEM = `${LOCAL_SETTING} is for local development only.`;
 
 /** Returns why nothing may be deployed, one line per problem. Lines never show values: one may be a secret. */
-export function findDeployProblems(args: DeployArguments): string[] {
-  try {
-    const { config, env, malformedVars } = args;
-    const resolved = unstable_readConfig({ config, env }, { hideWarnings: true });
-    return [
-      ...malformedVars.map(() => "--var must be NAME:value."),
-      ...findConfigProblems({ ...resolved, vars: { ...resolved.vars, ...args.vars } }),
-      ...findSecretsProblems(args.secretsFile, resolved.secrets?.required ?? []),
-    ];
-  } catch (error) {
-    return [error instanceof Error ? error.message : String(error)];
-  }
-}
-
-/** A secrets file may hold only some of the secrets, but none of them empty. */
-function findSecretsProblems(file: string | undefined, required: string[]): string[] {
-  if (file === undefined) return [];
-  if (!existsSync(file)) return [`The secrets file ${file} does not exist.`];
-  const text = readFileSync(file, "utf8");
-  const secrets: Record<string, unknown> = text.trimStart().startsWith("{") ? JSON.parse(text) : parseEnv(text);
-  const empty = required.filter((name) => secrets[name] === "").map((name) => `${name} is empty in ${file}.`);
-  return secrets[LOCAL_SETTING] ? [...empty, LOCAL_SETTING_PROBLEM] : empty;
-}
-
-function findConfigProblems(config: DeployConfig): string[] {
+export function findConfigProblems(config: DeployConfig): string[] {
   const { vars, queues, targetEnvironment: environment } = config;
-  if (environment && !config.definedEnvironments?.includes(environment))
-    return [`The configuration has no environment "${environment}".`];
-
   const bindings = (list: { binding: string }[] = []) => list.map(({ binding }) => binding);
   const present = {
     database: bindings(config.d1_databases),
@@ -176,7 +110,7 @@ function findConfigProblems(config: DeployConfig): string[] {
   }
   const webhooks = queues.producers?.find(({ binding }) => binding === "WEBHOOKS")?.queue;
   if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" needs a consumer.`);
-  check(!vars[LOCAL_SETTING], LOCAL_SETTING_PROBLEM);
+  check(!vars[LOCAL_SETTING], `${LOCAL_SETTING} is for local development only.`);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
   check(
     counters.size === config.ratelimits.length,

@@ -1,25 +1,29 @@
 /**
- * `npm run deploy`: checks the configuration, applies the migrations, and deploys. Arguments go to `wrangler deploy`;
- * `--env` and `--config` apply to all three steps.
+ * `npm run deploy` creates what is missing at Cloudflare, deploys, and prints URL and key. It needs only a login.
+ *
+ *   --env NAME       deploys an environment, and adds it to wrangler.toml if it is missing
+ *   --location HINT  where to create database and bucket: weur, eeur, apac, oc, wnam, or enam
+ *   --dry-run        prints the plan, and builds
  */
-import { spawnSync } from "node:child_process";
+import { homedir } from "node:os";
 import { join } from "node:path";
-import { findDeployProblems, parseDeployArguments } from "./check-deploy.ts";
+import { setTimeout as sleep } from "node:timers/promises";
+import { parseArgs } from "node:util";
+import { deploy } from "./deployment.ts";
+import { Refusal } from "./first-start.ts";
+import { wranglerIn } from "./wrangler.ts";
 
-function runWrangler(...command: string[]): void {
-  const script = join(import.meta.dirname, "../../node_modules/wrangler/bin/wrangler.js");
-  const { status } = spawnSync(process.execPath, [script, ...command], { stdio: "inherit" });
-  if (status !== 0) process.exit(status ?? 1);
-}
+const root = join(import.meta.dirname, "../..");
 
-const args = process.argv.slice(2);
-const parsed = parseDeployArguments(args);
-const problems = findDeployProblems(parsed);
-if (problems.length > 0) {
-  console.error(["Not deployed:", ...problems].join("\n- "));
-  process.exit(1);
+try {
+  const { values } = parseArgs({
+    options: { env: { type: "string" }, location: { type: "string" }, "dry-run": { type: "boolean" } },
+  });
+  const home = join(homedir(), ".stowage");
+  const machine = { root, home, env: process.env, wrangler: wranglerIn(root), fetch, sleep, print: console.log };
+  await deploy(machine, { environment: values.env, location: values.location, isDryRun: values["dry-run"] });
+} catch (error) {
+  const isExpected = error instanceof Refusal || (error instanceof TypeError && "code" in error);
+  console.error(isExpected ? (error as Error).message : error);
+  process.exitCode = 1;
 }
-const { config, env, isDryRun } = parsed;
-const target = [...(config ? ["--config", config] : []), ...(env ? ["--env", env] : [])];
-if (!isDryRun) runWrangler("d1", "migrations", "apply", "DB", "--remote", ...target);
-runWrangler("deploy", ...args);

@@ -25,27 +25,48 @@ export function prepareSecrets(file: string): { operatorToken: string; areKept: 
 interface ApiKey {
   id: string;
   teamId: string;
+  name: string;
   key: string;
   expiresAt: string;
 }
 
-/** Returns the key of the last start, or a new key of the same team if it is invalid. The file holds only IDs. */
-export async function ensureFirstKey(url: string, operatorToken: string, stateDir: string) {
+/** Of the first team, and of its key. */
+const FIRST_NAME = "First key";
+
+/**
+ * Returns the key of the last start, or a new key of the same team if it is invalid. The file holds only IDs. If it was
+ * lost, or never written, finds the team and its key by their name.
+ */
+export async function ensureFirstKey(url: string, operatorToken: string, stateDir: string, fetch = globalThis.fetch) {
   const keyFile = join(stateDir, "first-key.json");
   const headers = { Authorization: `Bearer ${operatorToken}`, "Content-Type": "application/json" };
-  const last = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
-  if (last.id) {
-    const response = await fetch(`${url}/auth/v1/apikeys/${last.id}`, { headers });
-    const { data } = (await response.json()) as { data?: ApiKey };
-    if (data && Date.parse(data.expiresAt) > Date.now()) return { ...data, isKept: true };
-  }
+  const find = async <T>(path: string): Promise<T | undefined> => {
+    const response = await fetch(`${url}/auth/v1/${path}`, { headers });
+    // 500: the key was encrypted with another master key.
+    if (response.status === 404 || response.status === 500) return undefined;
+    if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
+    return ((await response.json()) as { data: T }).data;
+  };
   const createKey = (teamId?: string) =>
-    fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body: JSON.stringify({ name: "First key", teamId }) });
-  let response = await createKey(last.teamId);
-  // The team was deleted.
-  if (response.status === 404) response = await createKey();
-  if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
-  const { data } = (await response.json()) as { data: ApiKey };
-  writeFileSync(keyFile, `${JSON.stringify({ id: data.id, teamId: data.teamId })}\n`);
-  return { ...data, isKept: false };
+    fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body: JSON.stringify({ name: FIRST_NAME, teamId }) });
+
+  const last = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
+  const [team] = last.teamId
+    ? []
+    : ((await find<{ _id: string }[]>(`teams?status=active&limit=1&name=${FIRST_NAME}`)) ?? []);
+  const teamId = last.teamId ?? team?._id;
+  const keys = last.id
+    ? [await find<ApiKey>(`apikeys/${last.id}`)]
+    : team && (await find<ApiKey[]>(`apikeys?teamId=${teamId}`));
+  let key = keys?.find((one) => one && (last.id || one.name === FIRST_NAME) && Date.parse(one.expiresAt) > Date.now());
+  const isKept = key !== undefined;
+  if (!key) {
+    let response = await createKey(teamId);
+    // The team was deleted.
+    if (response.status === 404) response = await createKey();
+    if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
+    key = ((await response.json()) as { data: ApiKey }).data;
+  }
+  writeFileSync(keyFile, `${JSON.stringify({ id: key.id, teamId: key.teamId })}\n`);
+  return { ...key, isKept };
 }

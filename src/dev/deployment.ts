@@ -1,0 +1,247 @@
+import { randomBytes } from "node:crypto";
+import { existsSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type DeployConfig, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
+import { addEnvironment } from "./environment.ts";
+import { ensureFirstKey, Refusal } from "./first-start.ts";
+import type { Wrangler, WranglerResult } from "./wrangler.ts";
+
+/*
+ * A deployment in steps. Each step finds what an earlier run has done, so a run that failed can be repeated. Resources are
+ * created by name, and their names are unique in an account, so nothing is created twice.
+ */
+
+/** What a deployment needs from the machine it runs on. Tests replace it. */
+export interface Machine {
+  /** The project's folder. */
+  root: string;
+  /** The folder for secrets and the first key, outside the repository. */
+  home: string;
+  env: Record<string, string | undefined>;
+  wrangler: Wrangler;
+  fetch: typeof fetch;
+  sleep(milliseconds: number): Promise<unknown>;
+  print(line: string): void;
+}
+
+export interface DeployOptions {
+  /** An environment of wrangler.toml. It is added if it is missing. */
+  environment?: string | undefined;
+  /** A location hint for the database and the bucket, such as `weur`. */
+  location?: string | undefined;
+  isDryRun?: boolean | undefined;
+}
+
+/** A new workers.dev host name takes some seconds to work. */
+const START_MILLISECONDS = 90_000;
+const POLL_MILLISECONDS = 2000;
+
+const AGAIN = "Then run `npm run deploy` again. It continues where it stopped, and creates nothing twice.";
+/** What to do about errors of Cloudflare that a first deployment often meets. */
+const REMEDIES: [RegExp, string][] = [
+  [
+    /not authenticated|not logged in|CLOUDFLARE_API_TOKEN environment variable|code: (10000|10001|9109)\]/i,
+    "Run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN to a token with the permissions in src/OPERATIONS.md.",
+  ],
+  [/code: 10042\]|enable R2/i, "Subscribe to R2 in the dashboard (https://dash.cloudflare.com/?to=/:account/r2)."],
+  [
+    /code: 100328\]|paid plan/i,
+    "Subscribe to Workers Paid (https://dash.cloudflare.com/?to=/:account/workers/plans): hashing a password takes 0.1 s of CPU.",
+  ],
+  [
+    /workers\.dev subdomain/i,
+    "Open Workers in the dashboard once, which registers a workers.dev subdomain (https://dash.cloudflare.com/?to=/:account/workers-and-pages).",
+  ],
+];
+
+/** @returns an error with wrangler's output and the remedy */
+function failure(step: string, output: string): Refusal {
+  const [, remedy = "Fix the error above, or wait if Cloudflare has an outage."] =
+    REMEDIES.find(([pattern]) => pattern.test(output)) ?? [];
+  return new Refusal(`${output.trim()}\n\n${step} failed. ${remedy} ${AGAIN}`);
+}
+
+/** Runs all steps. @throws Refusal with the remedy */
+export async function deploy(machine: Machine, options: DeployOptions): Promise<void> {
+  const { environment, location, isDryRun } = options;
+  const { print, wrangler } = machine;
+  const config = configure(machine, options);
+  const target = environment ? ["--env", environment] : [];
+  const hint = location ? ["--location", location] : [];
+  if (isDryRun) {
+    await printPlan(machine, config, target);
+    return;
+  }
+
+  const account = await findAccount(machine, config);
+  const inAccount = { CLOUDFLARE_ACCOUNT_ID: account };
+  const run = (args: string[], env = {}) => wrangler(args, { ...inAccount, ...env });
+  const folder = join(machine.home, account, config.name);
+  print(`Account: ${account}`);
+
+  const resources = resourcesOf(config);
+  for (const { kind, name, command } of resources) {
+    const { code, output } = await run([...command, name, ...(kind === "Queue" ? [] : hint)]);
+    const isKept = code !== 0 && /already (exists|taken)/i.test(output);
+    if (code !== 0 && !isKept) throw failure(`Creating the ${kind.toLowerCase()} "${name}"`, output);
+    print(`${kind} "${name}": ${isKept ? "kept" : "created"}`);
+  }
+
+  const secretsFile = join(folder, "secrets.json");
+  const secrets = await prepareSecrets(machine, secretsFile, await run(["secret", "list", ...target]));
+  print(secrets.line);
+
+  const migrated = await run(["d1", "migrations", "apply", "DB", "--remote", ...target]);
+  if (migrated.code !== 0) throw failure("Applying the migrations", migrated.output);
+  print(`Migrations: ${/No migrations to apply/.test(migrated.output) ? "none to apply" : "applied"}`);
+
+  const url = await upload((args, env) => run([...args, ...target], env), secrets.isNew ? secretsFile : null);
+  print(`Worker "${config.name}": deployed`);
+  await waitUntilHealthy(machine, url);
+  print("Health: database, bucket and queues respond");
+  await printAccess(machine, url, secretsFile, folder);
+}
+
+/** Reads wrangler.toml, adds a missing environment, and checks the result. */
+function configure({ root, print }: Machine, { environment, isDryRun }: DeployOptions): DeployConfig {
+  let file = join(root, "wrangler.toml");
+  const text = readFileSync(file, "utf8");
+  if (environment && !/^[a-z0-9-]{1,30}$/.test(environment)) {
+    throw new Refusal("--env must have 1 to 30 lower-case letters, digits or hyphens.");
+  }
+  const configured = environment ? addEnvironment(text, environment) : text;
+  if (configured !== text) {
+    print(`wrangler.toml: environment "${environment}" ${isDryRun ? "to add" : "added. Commit it"}`);
+    if (isDryRun) file = join(mkdtempSync(join(tmpdir(), "stowage-")), "wrangler.toml");
+    writeFileSync(file, configured);
+  }
+  const config = readDeployConfig(file, environment);
+  const problems = findConfigProblems(config);
+  if (problems.length > 0) throw new Refusal(["Not deployed. Correct wrangler.toml:", ...problems].join("\n- "));
+  return config;
+}
+
+function resourcesOf(
+  config: DeployConfig,
+): { kind: "Database" | "Bucket" | "Queue"; name: string; command: string[] }[] {
+  const { producers = [], consumers = [] } = config.queues;
+  const queues = new Set([...producers, ...consumers].map(({ queue }) => queue));
+  return [
+    ...config.d1_databases.map((one) => ({
+      kind: "Database" as const,
+      name: one.database_name,
+      command: ["d1", "create"],
+    })),
+    ...config.r2_buckets.map((one) => ({
+      kind: "Bucket" as const,
+      name: one.bucket_name,
+      command: ["r2", "bucket", "create"],
+    })),
+    ...[...queues].map((name) => ({ kind: "Queue" as const, name, command: ["queues", "create"] })),
+  ];
+}
+
+async function printPlan({ home, print, wrangler }: Machine, config: DeployConfig, target: string[]): Promise<void> {
+  for (const { kind, name } of resourcesOf(config)) print(`${kind} "${name}": create if it is missing`);
+  print(`Secrets: generate if the Worker has none, into ${join(home, "ACCOUNT_ID", config.name, "secrets.json")}`);
+  print("Migrations: apply what is missing");
+  const { code, output } = await wrangler(["deploy", "--dry-run", ...target]);
+  if (code !== 0) throw failure("Building the Worker", output);
+  print(`Worker "${config.name}": builds, deploy`);
+  print("First team: create if there is none\nNothing was changed.");
+}
+
+async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Promise<string> {
+  const known = env.CLOUDFLARE_ACCOUNT_ID || config.account_id;
+  if (known) return known;
+  const { code, stdout, output } = await wrangler(["whoami", "--json"]);
+  if (code !== 0) throw failure("Reading the account", output);
+  const { accounts = [] } = JSON.parse(stdout) as { accounts?: { id: string; name: string }[] };
+  const [account, ...others] = accounts;
+  if (!account) throw failure("Reading the account", "Not logged in.");
+  if (others.length === 0) return account.id;
+  const lines = accounts.map(({ id, name }) => `\n  ${id}  ${name}`).join("");
+  throw new Refusal(`Your login has several accounts. Set CLOUDFLARE_ACCOUNT_ID to one of them:${lines}`);
+}
+
+/**
+ * Secrets that the Worker has are never replaced: a new master key would make stored tokens unreadable. The file is
+ * written before anything is deployed, and never overwritten.
+ */
+async function prepareSecrets({ env }: Machine, file: string, listed: WranglerResult) {
+  const isDeployed = listed.code === 0 && listed.stdout.includes('"MASTER_KEY"');
+  if (isDeployed) return { isNew: false, line: "Secrets: kept, as the Worker has them" };
+  if (listed.code !== 0 && !/not found/i.test(listed.output)) throw failure("Listing the secrets", listed.output);
+  if (existsSync(file)) return { isNew: true, line: `Secrets: from ${file}` };
+  if (env.CI) {
+    throw new Refusal(
+      "The first deployment generates secrets, which a CI machine would lose. Run it on your own machine.",
+    );
+  }
+  const secrets = {
+    MASTER_KEY: randomBytes(32).toString("base64"),
+    OPERATOR_TOKEN: `stow_op_${randomBytes(24).toString("base64url")}`,
+  };
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  const draft = `${file}.${process.pid}`;
+  writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600, flush: true });
+  // Unlike a rename, a link fails if the file exists, and it appears with all its content.
+  linkSync(draft, file);
+  rmSync(draft);
+  return { isNew: true, line: `Secrets: generated into ${file}. Keep a copy in a safe place` };
+}
+
+/** Deploys the Worker, the first time with its secrets. @returns its URL: a custom domain, or its workers.dev host */
+async function upload(run: Wrangler, secretsFile: string | null): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), "stowage-"));
+  const report = join(folder, "report");
+  try {
+    const args = secretsFile === null ? ["deploy"] : ["deploy", "--secrets-file", secretsFile];
+    const { code, output } = await run(args, { WRANGLER_OUTPUT_FILE_PATH: report });
+    if (code !== 0) throw failure("Deploying the Worker", output);
+    const lines = readFileSync(report, "utf8").trim().split("\n");
+    const { targets = [] } = lines.map((line) => JSON.parse(line)).find(({ type }) => type === "deploy") ?? {};
+    const hosts = (targets as string[]).map((one) =>
+      /^(?:https:\/\/)?([\w.-]+\.[a-z]+)(?: \(custom domain\))?$/.exec(one),
+    );
+    const names = hosts.flatMap((host) => host?.[1] ?? []);
+    const [host] = [...names.filter((name) => !name.endsWith(".workers.dev")), ...names];
+    if (!host)
+      throw failure(
+        "Finding the URL of the Worker",
+        `${output}\nThe Worker has no workers.dev host and no custom domain.`,
+      );
+    return `https://${host}`;
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+}
+
+async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise<void> {
+  let problem = "";
+  for (let waited = 0; waited < START_MILLISECONDS; waited += POLL_MILLISECONDS) {
+    try {
+      const response = await fetch(`${url}/health`);
+      if (response.ok) return;
+      problem = `${response.status} ${await response.text()}`;
+    } catch (error) {
+      problem = String(error);
+    }
+    await sleep(POLL_MILLISECONDS);
+  }
+  throw failure("Reaching the Worker", `${url}/health: ${problem}`);
+}
+
+/** Creates the first team, and prints how to use the service. */
+async function printAccess({ fetch, print }: Machine, url: string, secretsFile: string, folder: string): Promise<void> {
+  print(`\nStowage runs at ${url}\n\nConsole: ${url}/console\nAPI reference: ${url}/reference\n`);
+  if (!existsSync(secretsFile)) {
+    print("The first deployment created the first team and key, on the machine that has the secrets file.");
+    return;
+  }
+  const { OPERATOR_TOKEN } = JSON.parse(readFileSync(secretsFile, "utf8"));
+  const { key, teamId } = await ensureFirstKey(url, OPERATOR_TOKEN, folder, fetch);
+  print(`Your secret key: ${key}\nTeam ID: ${teamId}\nOperator token: OPERATOR_TOKEN in ${secretsFile}\n`);
+  print(`Verify the deployment:\n\n  STOWAGE_KEY=${key} npm run smoke -- ${url}\n`);
+}
