@@ -1,12 +1,14 @@
 import * as z from "zod";
+import type { TeamActor } from "./domain/accounts/authorization.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
-import { createDb, type Db } from "./platform/db.ts";
+import { createDb, type Db, type Guard } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
 import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type FileJob, type Jobs, type WebhookJob } from "./platform/jobs.ts";
 import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
+import { Lru } from "./platform/lru.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
 import { createSender, type Sender } from "./platform/sender.ts";
 import { createSigner, type Signer } from "./platform/signer.ts";
@@ -46,6 +48,10 @@ export interface Deps {
   system: System;
   log: Log;
   db: Db;
+  /** Authorizes a write in its first batch, see domain/accounts/authorization.ts. Absent if that is already done. */
+  guard?: Guard;
+  /** The callers that this isolate has authenticated, by the hash of their token. */
+  identities: Lru<TeamActor>;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
@@ -60,7 +66,10 @@ export interface Deps {
 }
 
 /** The dependencies that all invocations of an isolate share. */
-type IsolateDeps = Omit<Deps, "after" | "requestId">;
+type IsolateDeps = Omit<Deps, "after" | "requestId" | "guard">;
+
+/** About 2 MB. A forgotten caller only costs the next write a round trip. */
+const MAX_IDENTITIES = 5000;
 
 /** R2's limit for one `put`: 5 GiB minus 5 MiB. Processing may rewrite an object with one. */
 const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
@@ -145,6 +154,7 @@ function isolateDeps(env: Env): IsolateDeps {
   const parts = {
     system: realSystem,
     db: createDb(vars.DB),
+    identities: new Lru<TeamActor>(MAX_IDENTITIES),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     webhookJobs: createJobs(vars.WEBHOOKS),

@@ -2,9 +2,8 @@ import type { Context } from "hono";
 import {
   type Access,
   type Actor,
-  type ActorWith,
-  authorize,
   type Credential,
+  ensureAuthorized,
   readCredential,
 } from "../domain/accounts/authorization.ts";
 import { AppError } from "../errors.ts";
@@ -16,6 +15,7 @@ export async function countExpensiveCall(
   operation: string,
   { teamId }: { teamId: string },
 ): Promise<void> {
+  await ensureAuthorized(c.var.deps);
   if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`)))
     throw new AppError("rate_limited", { limit: "expensive-call" });
 }
@@ -54,23 +54,10 @@ const OPERATOR_SUBJECT = "operator";
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
 /** Notes an authenticated caller for the log and the limiter. */
-function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
+export function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
   if (!actor) return;
   c.set("actor", actor);
   c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
-}
-
-/**
- * Authorizes the caller of an operation and records it at once, because the operation may take minutes.
- * @throws `token_invalid`, `insufficient_scope`, `forbidden`
- */
-export async function authorizeCaller<A extends Access>(
-  c: Context<AppEnv>,
-  credential: Credential<A>,
-): Promise<ActorWith<A>> {
-  const actor = await authorize(c.var.deps, credential);
-  noteCaller(c, credential);
-  return actor;
 }
 
 /**

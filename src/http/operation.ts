@@ -1,10 +1,16 @@
 import type { Context, Hono } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { type Access, type ActorWith, authorize, type Credential } from "../domain/accounts/authorization.ts";
+import {
+  type Access,
+  type ActorWith,
+  authorize,
+  authorizeWrite,
+  type Credential,
+} from "../domain/accounts/authorization.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { authorizeCaller, withCredential } from "./authentication.ts";
+import { noteCaller, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import { type BodySchema, type Output, type QuerySchema, readBody, readQuery } from "./validation.ts";
@@ -108,7 +114,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
   };
 }
 
-/** An operation that writes. It authorizes the caller before it reads the body. */
+/** An operation that writes. Only an authorized caller gets a response other than 401, 403 and 503, and can change anything. */
 export function writeOperation<
   A extends Access,
   S extends z.ZodType,
@@ -123,12 +129,16 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, access, async (credential) => {
-        const actor = await authorizeCaller(c, credential);
-        const query = readQuery(c, contract.query as Q);
-        const body = await readBody(c, contract.body as B, contract);
-        return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
-      }),
+      withCredential(c, access, (credential) =>
+        authorizeWrite(c.var.deps, credential, async ({ actor, deps }) => {
+          c.set("deps", deps);
+          // At once, because the operation may take minutes.
+          noteCaller(c, credential);
+          const query = readQuery(c, contract.query as Q);
+          const body = await readBody(c, contract.body as B, contract);
+          return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
+        }),
+      ),
   };
   return operation as Operation;
 }

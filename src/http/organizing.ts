@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { requireScope } from "../domain/accounts/authorization.ts";
+import { requireScopes } from "../domain/accounts/authorization.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { changeFiles, MAX_BATCH_FILES } from "../domain/files/batches.ts";
 import { LISTED_STATES } from "../domain/files/files.ts";
@@ -135,7 +135,7 @@ export const batch = writeOperation(
     },
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
-    if (action.action === "delete") requireScope(credential, "files:delete");
+    if (action.action === "delete") requireScopes(deps, credential, ["files:delete"]);
     if (action.action === "reprocess") await countExpensiveCall(c, "reprocess", actor);
     const results = await changeFiles(deps, actor, given, action);
     const data = results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));

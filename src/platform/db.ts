@@ -50,20 +50,32 @@ export function preparedQuery<V extends object, B extends Builder>(
 
 type Queries = readonly BoundQuery<unknown>[];
 export type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuery<infer T> ? T : never };
+/**
+ * A condition of the first batch of an invocation: `query` fails the batch unless it holds, and the transaction is rolled
+ * back. Once a batch has succeeded, later ones run without it.
+ */
+export interface Guard {
+  /** Null once a batch has succeeded. */
+  query: BoundQuery<unknown> | null;
+}
+
 interface Database {
   db: Db;
   system: System;
+  guard?: Guard;
 }
 
 async function runBatch<Q extends Queries>(
-  { db, system }: Database,
+  { db, system, guard }: Database,
   queries: Q,
   isIdempotent: boolean,
 ): Promise<RowsOf<Q>> {
-  const bound = queries.map((query) => query.bindTo(db));
+  const guards = guard?.query ? [guard.query] : [];
+  const bound = [...guards, ...queries].map((query) => query.bindTo(db));
   const batch = () => db.$client.batch(bound.map(({ statement }) => statement));
   const results = await (isIdempotent ? retrying(system, batch) : once(batch));
-  return bound.map(({ rows }, i) => rows(results[i] as D1Result)) as RowsOf<Q>;
+  if (guard) guard.query = null;
+  return bound.map(({ rows }, i) => rows(results[i] as D1Result)).slice(guards.length) as unknown as RowsOf<Q>;
 }
 
 /** Runs read queries in one round trip, and returns the rows of each. */

@@ -12,6 +12,7 @@ import {
   newTeam,
   newUser,
   OPERATOR,
+  snapshot,
   startWorker,
   type Team,
   withoutHashing,
@@ -19,6 +20,7 @@ import {
 } from "../support/harness.ts";
 import {
   mountedRoutes,
+  newRecord,
   newRecords,
   nounOf,
   PAGES,
@@ -207,9 +209,17 @@ const NEEDED_SCOPES: Record<string, string[]> = {
     "uploadFile",
     ...["createResumableUpload", "getResumableUpload", "appendToResumableUpload", "deleteResumableUpload"],
   ],
-  "files:read": ["listFiles", "getFileMetadata", "getWaveform", "getTeam", "getUsage", "listUnfinishedUploads"],
+  "files:read": [
+    "listFiles",
+    "getFileMetadata",
+    "getWaveform",
+    "getTeam",
+    "getUsage",
+    "listUnfinishedUploads",
+    "listFolders",
+  ],
   "files:download": ["signFile", "createLink", "listLinks", "revokeLink"],
-  "files:write": ["reprocessFile", "setWaveform"],
+  "files:write": ["reprocessFile", "setWaveform", "updateFile", "changeFiles"],
   "files:delete": ["deleteFile"],
   "users:read": ["listUsers", "getUser"],
   "users:write": ["createUser", "updateUser", "deleteUser"],
@@ -321,6 +331,56 @@ describe("Scopes", () => {
     expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).status).toBe(200);
     await setRole("viewer").run();
     expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).code).toBe("insufficient_scope");
+  });
+});
+
+/** Routes that change something for a caller with a token. */
+const writes = routes.filter(
+  ({ method, operation: { access } }) => method !== "GET" && access !== "public" && access !== "operator",
+);
+
+describe("A write by a token that this isolate knows", () => {
+  const state = async () => ({ team: await snapshot(mine.teamId), ...written() });
+  /** What can happen to a token, in this order, with the response from then on. */
+  const CHANGES: [sql: string, status: number, code: string][] = [
+    ["update api_keys set scopes = 0 where token_hash = ?1", 403, "insufficient_scope"],
+    ["update teams set status = 'suspended' where id = ?2", 403, "team_suspended"],
+    ["update api_keys set expires_at = 1 where token_hash = ?1", 401, "token_invalid"],
+  ];
+
+  test.each(writes)("checks the token in its first round trip: $name", async (route) => {
+    isRecordDeleted = route.method === "DELETE";
+    const token = (await mine.call("POST", "/auth/v1/apikeys", { json: { name: "known" } })).body.data.key;
+    const run = (sql: string) =>
+      env.DB.prepare(`${sql} and (?1 <> '' or ?2 <> '')`).bind(fingerprint(token), mine.teamId).run();
+    const introduce = () => worker.call("GET", "/docs/v1/usage", { token });
+    const newPath = async () => {
+      if (!route.path.includes("{id}")) return route.path;
+      return pathTo(route, isRecordDeleted ? await newRecord(mine, route) : own[nounOf(route)]);
+    };
+
+    const path = await newPath();
+    await introduce();
+    const [calls, queries] = [bindings.calls.length, bindings.queries.length];
+    const success = await worker.call(route.method, path, { ...requestFor(route), token });
+    expect(success.status, success.text).toBe(200);
+    expect(bindings.calls[calls], "nothing precedes the first batch").toBe("D1 batch");
+    const guard = bindings.queries.slice(queries).find(({ parameters }) => parameters.length > 0);
+    expect(guard?.sql, "the batch starts with the guard").toMatch(/^select json_extract\(/);
+    expect(guard?.parameters).toContain(fingerprint(token));
+
+    for (const [sql, status, code] of CHANGES) {
+      for (const json of route.operation.body ? [{}, { json: { unknown: 1 } }] : [{}]) {
+        const path = await newPath();
+        await introduce();
+        await run(sql);
+        const before = await state();
+        const answer = await worker.call(route.method, path, { ...requestFor(route), ...json, token });
+        expect([answer.status, answer.code], `${sql}: ${answer.text}`).toEqual([status, code]);
+        expect(await state(), sql).toEqual(before);
+        await run("update teams set status = 'active' where id = ?2");
+      }
+    }
   });
 });
 

@@ -48,6 +48,8 @@ async function sender(route: Route) {
       must(world.ask(method, path, { token: team.token, ...options }, { change: withoutHashing })),
   };
 
+  // From now on, the isolate knows the token.
+  await quick.call("GET", "/docs/v1/usage");
   return {
     world,
     team,
@@ -107,15 +109,14 @@ describe.each(routes)("$name", (route) => {
 
   const isRepeatable = !UNREPEATABLE.includes(route.name);
   test(`${isRepeatable ? "succeeds" : "succeeds or responds 503"} if any one call fails once`, async () => {
-    const { send, team } = await sender(route);
+    const { send } = await sender(route);
     const peace = new ProxiedBindings();
     await send(peace);
     for (const [i] of peace.calls.entries()) {
       for (const moment of MOMENTS) {
         const answer = await send(at(i + 1, moment, "transient"));
-        // Authenticating the caller is a read, and comes first. The operator needs none.
-        const isRead = i === 0 && tokenFor(route, team) === team.token;
-        if (!isRepeatable && !isRead) expectUnavailable(answer);
+        // Some writes are authorized before, by a read.
+        if (!isRepeatable && !peace.idle.has(i + 1)) expectUnavailable(answer);
         else expect(answer.status).toBe(200);
       }
     }

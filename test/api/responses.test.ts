@@ -219,8 +219,11 @@ describe("Rate limits", () => {
     }
   });
 
-  test("check a token before the database, the body and scrypt", async () => {
-    const { answer, steps } = await recording(true)(USERS, user(), team.token);
+  test("check a token before scrypt, and before the body unless this isolate has authenticated the token", async () => {
+    const known = await recording(true)(USERS, user(), team.token);
+    expect(known.answer.status).toBe(200);
+    expect(known.steps).toEqual(["token limit", "body", "database", "scrypt", "database"]);
+    const { answer, steps } = await recording(true)(USERS, user(), (await newTeam()).token);
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
     const limited = await recording(false)(USERS, user(), team.token);

@@ -221,8 +221,9 @@ export class ProxiedBindings {
   /** Sends a round trip to D1, and adds the costs that its results report. */
   async #query<R extends Pick<D1Result, "meta">>(name: string, given: Sent[], work: () => Promise<R[]>): Promise<R[]> {
     const send = async () => {
-      const results = await work();
-      this.effects.trips += 1;
+      const results = await work().finally(() => {
+        this.effects.trips += 1;
+      });
       for (const multipart of this.multiparts) {
         multipart.isKnown ||= given.some(
           ({ parameters }, at) => parameters.includes(multipart.id) && (results[at]?.meta.changes ?? 0) > 0,

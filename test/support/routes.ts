@@ -84,9 +84,10 @@ const makers: Record<Noun, (team: Team) => Promise<string>> = {
   },
 };
 
-/** Returns a webhook of the team, and creates one only if there is none: a team may have ten. */
+/** Returns a webhook of the team that receives all events, and creates one only if there is none: a team may have ten. */
 async function someWebhook(team: Team): Promise<string> {
-  const [known] = (await team.call("GET", "/auth/v1/webhooks")).body.data;
+  const { data } = (await team.call("GET", "/auth/v1/webhooks")).body;
+  const known = data.find(({ types }: { types: string[] | null }) => types === null);
   if (known) return known._id;
   const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://hooks.canary.example/" } });
   return body.data._id;

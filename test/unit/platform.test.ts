@@ -3,11 +3,13 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import { beforeEach, describe, expect, test, vi } from "vitest";
-import { authorizeRead, type Credential, teamRead } from "../../src/domain/accounts/authorization.ts";
+import { authorizeRead, type Credential, type TeamActor, teamRead } from "../../src/domain/accounts/authorization.ts";
+import { SCOPES } from "../../src/domain/accounts/scopes.ts";
 import worker from "../../src/index.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { createDb, type Param, preparedQuery, read, rowOf, type StoredRow, write } from "../../src/platform/db.ts";
 import { createLimiter, type Limiter, REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
+import { Lru } from "../../src/platform/lru.ts";
 import { isUniqueViolation } from "../../src/platform/retry.ts";
 import { users } from "../../src/platform/schema.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
@@ -19,7 +21,7 @@ import { newTeam, type Team, withinOneMinute } from "../support/harness.ts";
 
 /* The code between the domain and the bindings (D1, R2, the limiter), in cases that no test over HTTP can cause. */
 
-const deps = { db: createDb(env.DB), system: realSystem };
+const deps = { db: createDb(env.DB), system: realSystem, identities: new Lru<TeamActor>(1) };
 
 async function newUser(team: Team): Promise<string> {
   const json = { email: `${crypto.randomUUID()}@example.com`, password: "correct horse battery" };
@@ -86,6 +88,7 @@ describe("A prepared query", () => {
 describe("A team read", () => {
   const credentialOf = (team: Team): Credential => ({
     access: "users:read",
+    needed: SCOPES["users:read"],
     tokenHash: fingerprint(team.token),
     actor: null,
     scopes: 0,
@@ -111,6 +114,17 @@ describe("A team read", () => {
     const id = await newUser(team);
     await newUser(other);
     expect(await ids(team, all({}))).toEqual([{ id }]);
+  });
+});
+
+describe("The memory of callers", () => {
+  test("is bounded, and forgets the caller that was used least recently", () => {
+    const callers = new Lru<number>(2);
+    callers.set("a", 1);
+    callers.set("b", 2);
+    callers.get("a");
+    callers.set("c", 3);
+    expect([callers.get("a"), callers.get("b"), callers.get("c")]).toEqual([1, undefined, 3]);
   });
 });
 

@@ -1,4 +1,4 @@
-import { and, eq, gt, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, ne, notInArray, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
@@ -6,6 +6,7 @@ import {
   type BoundQuery,
   type Builder,
   type Db,
+  type Guard,
   type Param,
   preparedQuery,
   type RowsOf,
@@ -14,7 +15,7 @@ import {
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
-import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
+import { ALL_SCOPES, lacking, maskOf, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
 
 /** An authenticated caller: a token of a team, or the operator, who manages teams and the keys of any team. */
 export type Actor = Operator | TeamActor;
@@ -57,6 +58,8 @@ const maskFor = (access: Access): number => {
 /** A request's token, and what its operation needs. */
 export interface Credential<A extends Access = Access> {
   readonly access: A;
+  /** The mask of the scopes that a token of a team needs. */
+  needed: number;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
   /** The caller, once authenticated, even if access is denied. */
@@ -68,16 +71,16 @@ export interface Credential<A extends Access = Access> {
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid */
 export function readCredential<A extends Access>(deps: Deps, token: string | undefined, access: A): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  if (isTokenShaped(token)) return { access, tokenHash: fingerprint(token), actor: null, scopes: 0 };
+  const caller = { access, needed: maskFor(access), actor: null, scopes: 0 };
+  if (isTokenShaped(token)) return { ...caller, tokenHash: fingerprint(token) };
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
-  return { access, tokenHash: null, actor: null, scopes: 0 };
+  return { ...caller, tokenHash: null };
 }
 
 type TokenValues = {
   tokenHash: string;
   now: number;
-  /** The mask of the scopes that the operation needs. */
   needed: number;
   /** The team that the operator named. */
   namedTeam: string | null;
@@ -132,22 +135,84 @@ export function teamRead<V extends object, B extends SQLiteSelect, Whole extends
   return (values) => (team) => prepared({ ...values, ...team });
 }
 
-const tokenValues = ({ system }: Deps, tokenHash: string, access: Access): TokenValues => ({
-  tokenHash,
+const tokenValues = ({ system }: Deps, { tokenHash, needed }: Credential): TokenValues => ({
+  // No key has an empty hash, so the operator finds nothing without a named team.
+  tokenHash: tokenHash ?? "",
   now: system.now(),
-  needed: maskFor(access),
+  needed,
   namedTeam: null,
 });
 
 /**
- * Authenticates the caller and checks the scope, before a write or anything expensive.
+ * Authenticates the caller and checks the scope, in a round trip of its own.
  * @throws `token_invalid` (also if revoked or expired, or if the team is deleted), `team_suspended`, `insufficient_scope`,
  *   `forbidden`
  */
-export async function authorize<A extends Access>(deps: Deps, credential: Credential<A>): Promise<ActorWith<A>> {
+export async function authorize<A extends Access>(
+  { guard: _, ...deps }: Deps,
+  credential: Credential<A>,
+): Promise<ActorWith<A>> {
   if (credential.tokenHash === null) return admitOperator(credential);
-  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential.tokenHash, credential.access))]);
-  return admit(credential, row);
+  const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential))]);
+  return admit(deps, credential, row);
+}
+
+/** In D1, the path of JSON is checked when the query runs, and the error quotes it. */
+const REJECTION = "caller_rejected";
+
+/** Fails its batch unless the token is admitted. Reads the same rows as `callerByToken`. */
+const guardByToken = preparedQuery((db, param: Param<TokenValues>) =>
+  db
+    .select({ passed: sql`json_extract('{}', iif(count(*) > 0, '$', ${REJECTION}))` })
+    .from(apiKeys)
+    // Without an equation of the status, the team is found by its primary key, which reads one row less.
+    .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), notInArray(teams.status, ["suspended", "deleting"])))
+    .where(isAdmitted(db, param)),
+);
+
+/** A caller and the dependencies of a write. */
+interface Writer<A extends Access> {
+  actor: ActorWith<A>;
+  deps: Deps;
+}
+
+/**
+ * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: whom a token
+ * identifies never changes. Whether it is still live and what it may do are conditions of that batch, which otherwise
+ * fails as a whole. So `write` must do nothing that matters before its first batch, except after `ensureAuthorized`.
+ *
+ * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
+ */
+export async function authorizeWrite<A extends Access, T>(
+  deps: Deps,
+  credential: Credential<A>,
+  write: (writer: Writer<A>) => Promise<T>,
+): Promise<T> {
+  const { tokenHash, access } = credential;
+  const known = tokenHash === null ? undefined : deps.identities.get(tokenHash);
+  if (tokenHash === null || known === undefined || access === "operator") {
+    return write({ actor: await authorize(deps, credential), deps });
+  }
+  const guard: Guard = { query: guardByToken(tokenValues(deps, credential)) };
+  try {
+    const result = await write({ actor: known as ActorWith<A>, deps: { ...deps, guard } });
+    if (guard.query) await authorize(deps, credential);
+    return result;
+  } catch (error) {
+    const isUnavailable = error instanceof AppError && error.code === "unavailable";
+    if (guard.query && !isUnavailable) await authorize(deps, credential);
+    // The token was admitted again in the meantime: a role has changed twice, for example.
+    throw isRejection(error) ? new AppError("conflict") : error;
+  } finally {
+    if (!guard.query) credential.actor ??= known;
+  }
+}
+
+const isRejection = (error: unknown) => error instanceof Error && error.message.includes(REJECTION);
+
+/** Authorizes the caller of a write now, before anything expensive. Costs a round trip if it is not done yet. */
+export async function ensureAuthorized(deps: Deps): Promise<void> {
+  if (deps.guard?.query) await read(deps, []);
 }
 
 /** Like `authorize`, with a read in the same round trip. The operator reads the named team. @returns the rows */
@@ -159,13 +224,12 @@ export async function authorizeRead<T>(
 ): Promise<T> {
   if (credential.tokenHash === null) {
     admitOperator(credential);
-    // No key has an empty hash, so without a named team the operator finds nothing.
-    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, "", credential.access), namedTeam })]);
+    const [rows] = await read(deps, [teamRows({ ...tokenValues(deps, credential), namedTeam })]);
     return rows;
   }
-  const token = tokenValues(deps, credential.tokenHash, credential.access);
+  const token = tokenValues(deps, credential);
   const [[row], rows] = await read(deps, [callerByToken(token), teamRows(token)]);
-  admit(credential, row);
+  admit(deps, credential, row);
   return rows;
 }
 
@@ -181,9 +245,19 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 export const insufficientScope = (scope: Scope) =>
   new AppError("insufficient_scope", { message: `This token lacks the scope ${scope}.`, scope });
 
-/** Checks a scope besides the one that the operation needs. @throws `insufficient_scope` */
-export function requireScope({ scopes }: Credential, scope: Scope): void {
-  if ((scopes & SCOPES[scope]) === 0) throw insufficientScope(scope);
+function checkScopes({ needed, scopes }: Credential): void {
+  const [missing] = lacking(needed, scopes);
+  if (missing) throw insufficientScope(missing);
+}
+
+/**
+ * Requires scopes besides the one of the operation. In a write, call it before the first batch.
+ * @throws `insufficient_scope`, now or in that batch
+ */
+export function requireScopes(deps: Deps, credential: Credential, scopes: readonly Scope[]): void {
+  credential.needed |= maskOf(scopes);
+  if (deps.guard?.query) deps.guard.query = guardByToken(tokenValues(deps, credential));
+  else checkScopes(credential);
 }
 
 function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A> {
@@ -195,14 +269,22 @@ function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A
 }
 
 /** The checks of a caller, in the order in which they are documented. Must agree with `isAdmitted`. */
-function admit<A extends Access>(credential: Credential<A>, row: Caller | undefined): ActorWith<A> {
-  if (!row) throw new AppError("token_invalid");
+function admit<A extends Access>(
+  { identities }: Pick<Deps, "identities">,
+  credential: Credential<A>,
+  row: Caller | undefined,
+): ActorWith<A> {
+  const { tokenHash } = credential;
+  if (!row) {
+    identities.delete(tokenHash ?? "");
+    throw new AppError("token_invalid");
+  }
   const { scopes, teamStatus, ...actor } = row;
+  identities.set(tokenHash ?? "", actor);
   credential.actor = actor;
   credential.scopes = scopes;
   if (teamStatus === "suspended") throw new AppError("team_suspended");
   if (credential.access === "operator") throw new AppError("forbidden");
-  const [missing] = lacking(maskFor(credential.access), scopes);
-  if (missing) throw insufficientScope(missing);
+  checkScopes(credential);
   return actor as ActorWith<A>;
 }

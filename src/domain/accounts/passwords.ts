@@ -1,5 +1,6 @@
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
+import { ensureAuthorized } from "./authorization.ts";
 
 /*
  * Only this file hashes passwords. A hash takes 0.1 s of CPU and blocks the isolate. The queue of an isolate limits the
@@ -8,6 +9,7 @@ import { AppError } from "../../errors.ts";
 
 /** Hashes a new password of a team's user. @throws `rate_limited` */
 export async function hashPassword(deps: Deps, teamId: string, password: string): Promise<string> {
+  await ensureAuthorized(deps);
   if (!(await deps.limiter.passwordHash(teamId))) throw new AppError("rate_limited", { limit: "password" });
   return deps.hashQueue.run(`change/${teamId}`, () => deps.secrets.hashPassword(password));
 }
