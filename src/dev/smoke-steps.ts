@@ -1,0 +1,261 @@
+import { createHash, randomBytes, randomUUID } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createClient, Problem } from "./smoke-client.ts";
+
+/* The steps of the smoke test. */
+
+export interface SmokeOptions {
+  url: string;
+  /** A secret key with all scopes. */
+  key: string;
+  /** The URL of a webhook endpoint. Without one, the step is left out. */
+  webhook?: string | undefined;
+  print(line: string): void;
+  /** How long a file may be processed. */
+  processingMilliseconds?: number;
+}
+
+/** Of the whole test, without cleanup. */
+const LIMIT_MILLISECONDS = 3 * 60 * 1000;
+const PROCESSING_MILLISECONDS = 60_000;
+const POLL_MILLISECONDS = 500;
+/** Signed URLs fail if clocks differ more: S3 allows 15 minutes. */
+const CLOCK_SKEW_MILLISECONDS = 5 * 60 * 1000;
+const MEBIBYTE = 1024 * 1024;
+/** Above 8 MiB a form upload is stored in parts. Processing then compares R2's ETag with the MD5 of each part. */
+const FORM_BYTES = 9 * MEBIBYTE;
+/** More than one part of 5 MiB. The connection is cut after the first part. */
+const RESUMABLE_BYTES = 6 * MEBIBYTE;
+const CUT_BYTES = 5.5 * MEBIBYTE;
+const SAMPLE_RATE = 8000;
+
+/** A WAV file of random samples, so that no two files are equal. */
+function randomWav(bytes: number): Buffer<ArrayBuffer> {
+  const header = Buffer.alloc(44);
+  header.write("RIFF____WAVEfmt ", "latin1");
+  header.writeUInt32LE(bytes - 8, 4);
+  // PCM, one channel of 8 bits.
+  for (const [at, value] of [
+    [16, 16],
+    [24, SAMPLE_RATE],
+    [28, SAMPLE_RATE],
+    [40, bytes - 44],
+  ] as const)
+    header.writeUInt32LE(value, at);
+  for (const [at, value] of [
+    [20, 1],
+    [22, 1],
+    [32, 1],
+    [34, 8],
+  ] as const)
+    header.writeUInt16LE(value, at);
+  header.write("data", 36, "latin1");
+  return Buffer.concat([header, randomBytes(bytes - header.length)]);
+}
+
+const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+
+/** Runs all steps. @returns whether all succeeded */
+export async function runSmoke(options: SmokeOptions): Promise<boolean> {
+  const { url, key, webhook, print, processingMilliseconds = PROCESSING_MILLISECONDS } = options;
+  const signal = AbortSignal.timeout(LIMIT_MILLISECONDS);
+  const name = `smoke-${randomUUID()}`;
+  const cleanups: (() => Promise<unknown>)[] = [];
+
+  const { send, call, expectRange } = createClient(url, key, signal);
+
+  async function processed(id: string, bytes: Buffer): Promise<void> {
+    const end = Date.now() + processingMilliseconds;
+    for (;;) {
+      const {
+        status,
+        failure,
+        sha256: stored,
+        audio,
+      } = (await call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data;
+      if (status === "failed") throw new Problem(`Processing failed: ${failure.code}: ${failure.message}`);
+      if (status === "completed") {
+        if (stored !== sha256(bytes)) throw new Problem("The stored SHA-256 is not that of the file.");
+        const seconds = (bytes.length - 44) / SAMPLE_RATE;
+        if (Math.abs(audio?.durationSeconds - seconds) > 1) throw new Problem("The duration of the audio is wrong.");
+        return;
+      }
+      if (Date.now() > end) throw new Problem(`The file is still ${status} after ${processingMilliseconds / 1000} s.`);
+      await sleep(POLL_MILLISECONDS, undefined, { signal });
+    }
+  }
+
+  const deleteFile = (id: string) => call("DELETE", `/docs/v1/uploads/${id}`);
+  const form = randomWav(FORM_BYTES);
+  const resumable = randomWav(RESUMABLE_BYTES);
+  let id = "";
+
+  /** Each step has a name, its work, and the likely cause of a failure. */
+  const steps: [name: string, run: () => Promise<void>, cause: string][] = [
+    [
+      "health",
+      async () => void (await call("GET", "/health")),
+      "The URL is wrong, or a binding, a setting or a migration is missing.",
+    ],
+    [
+      "clock",
+      async () => {
+        const { headers } = await call("GET", "/health");
+        const skew = Date.now() - Date.parse(headers.get("Date") ?? new Date().toUTCString());
+        if (Math.abs(skew) > CLOCK_SKEW_MILLISECONDS)
+          throw new Problem(`The clocks differ by ${Math.round(skew / 60_000)} minutes.`);
+      },
+      "Set the clock of this machine.",
+    ],
+    [
+      "key",
+      async () => void (await call("GET", "/docs/v1/usage")),
+      "STOWAGE_KEY must be a secret key of this deployment.",
+    ],
+    [
+      "upload",
+      async () => {
+        const body = new FormData();
+        body.append("file", new File([form], `${name}.wav`));
+        id = (await call("POST", "/docs/v1/uploads", { body })).body.data._id;
+        cleanups.push(() => deleteFile(id));
+      },
+      "The bucket is missing, or the quota of the team is exceeded.",
+    ],
+    [
+      "process",
+      () => processed(id, form),
+      "The queue has no consumer. After bytes_altered: the ETag of a multipart object is not the MD5 of its parts.",
+    ],
+    [
+      "list",
+      async () => {
+        const { data } = (await call("GET", `/docs/v1/uploads?name=${name}`)).body;
+        if (data[0]?._id !== id) throw new Problem("The file is not listed.");
+      },
+      "The database is not that of this deployment.",
+    ],
+    [
+      "signed URL",
+      async () => expectRange((await call("GET", `/docs/v1/uploads/${id}`)).body.signedUrl, form),
+      "S3_ENDPOINT, S3_BUCKET or the S3 key is wrong.",
+    ],
+    [
+      "link",
+      async () => {
+        const { data } = (await call("POST", `/docs/v1/uploads/${id}/links`, { json: {} })).body;
+        await expectRange(data.url, form);
+        await call("DELETE", `/docs/v1/links/${data._id}`);
+        const { status } = await fetch(data.url, { signal });
+        if (status !== 404) throw new Problem(`A revoked link responded ${status}.`);
+      },
+      "LINK_HOST does not lead to this Worker, or something in between caches or strips Range.",
+    ],
+    [
+      "resumable upload",
+      async () => {
+        const tus = { "Tus-Resumable": "1.0.0" };
+        const metadata = `filename ${Buffer.from(`${name}-2.wav`).toString("base64")}`;
+        const creation = { ...tus, "Upload-Length": `${RESUMABLE_BYTES}`, "Upload-Metadata": metadata };
+        const { headers } = await call("POST", "/docs/v1/uploads/resumable", { headers: creation, status: 201 });
+        const location = headers.get("Location") ?? "";
+        cleanups.push(() => send("DELETE", location, { headers: tus }));
+        const append = (offset: number, body: BodyInit, aborted: AbortSignal) =>
+          send("PATCH", location, {
+            headers: { ...tus, "Upload-Offset": `${offset}`, "Content-Type": "application/offset+octet-stream" },
+            body,
+            signal: aborted,
+          });
+        // The connection is cut while the service waits for the rest.
+        const cut = new AbortController();
+        const body = new ReadableStream({
+          start: (controller) => controller.enqueue(resumable.subarray(0, CUT_BYTES)),
+        });
+        const interrupted = append(0, body, cut.signal).catch(() => undefined);
+        await sleep(2 * POLL_MILLISECONDS, undefined, { signal });
+        cut.abort();
+        await interrupted;
+        let reply = await send("HEAD", location, { headers: tus });
+        for (; reply.status === 423; reply = await send("HEAD", location, { headers: tus })) {
+          await sleep(POLL_MILLISECONDS, undefined, { signal });
+        }
+        const offset = Number(reply.headers.get("Upload-Offset") ?? Number.NaN);
+        if (!(offset >= 0)) throw new Problem(`HEAD responded ${reply.status} without an offset.`);
+        const resumed = await append(offset, resumable.subarray(offset), signal);
+        const fileId = resumed.headers.get("Content-Location")?.split("/").at(-1);
+        if (resumed.status !== 204 || !fileId) throw new Problem(`Resuming at ${offset} responded ${resumed.status}.`);
+        cleanups[cleanups.length - 1] = () => deleteFile(fileId);
+        await processed(fileId, resumable);
+      },
+      "Something in between blocks PATCH or the tus headers.",
+    ],
+    [
+      "events",
+      async () => {
+        const email = `${name}@example.com`;
+        const user = (await call("POST", "/auth/v1/users", { json: { email, password: randomUUID() } })).body.data._id;
+        cleanups.push(() => call("DELETE", `/auth/v1/users/${user}`));
+        const update = (ifMatch: string, status: number) =>
+          call("PATCH", `/auth/v1/users/${user}`, {
+            json: { firstname: name },
+            headers: { "If-Match": ifMatch },
+            status,
+          });
+        await update('"9"', 412);
+        await update('"0"', 200);
+        const { data } = (await call("GET", `/auth/v1/events?subject=${user}`)).body;
+        const types = data.map(({ type }: { type: string }) => type).join(", ");
+        if (types !== "user.updated, user.created") throw new Problem(`The events of a user are: ${types || "none"}.`);
+      },
+      "changes() does not refer to the previous statement of a D1 batch: a change has no event, or a failed one has.",
+    ],
+    [
+      "webhook",
+      async () => {
+        const { data } = (await call("POST", "/auth/v1/webhooks", { json: { url: webhook, types: ["user.created"] } }))
+          .body;
+        cleanups.push(() => call("DELETE", `/auth/v1/webhooks/${data._id}`));
+        const attempt = (await call("POST", `/auth/v1/webhooks/${data._id}/test`)).body.data;
+        if (!/^2/.test(attempt.httpStatus)) throw new Problem(`The test event failed: ${JSON.stringify(attempt)}`);
+      },
+      "STOWAGE_WEBHOOK must be an https URL that responds 2xx to a POST.",
+    ],
+    [
+      "revoke",
+      async () => {
+        const { id: keyId, key: token } = (await call("POST", "/auth/v1/apikeys", { json: { name } })).body.data;
+        cleanups.push(() => send("DELETE", `/auth/v1/apikeys/${keyId}`));
+        await call("GET", "/docs/v1/usage", { token });
+        await call("DELETE", `/auth/v1/apikeys/${keyId}`);
+        await call("GET", "/docs/v1/usage", { token, status: 401 });
+      },
+      "Something in between caches responses.",
+    ],
+    [
+      "delete",
+      async () => {
+        for (const cleanup of cleanups.splice(0)) await cleanup();
+        await call("GET", `/docs/v1/uploads/${id}`, { status: 404 });
+      },
+      "The bucket or the database does not accept deletions.",
+    ],
+  ];
+
+  try {
+    for (const [step, run, cause] of steps) {
+      if (step === "webhook" && !webhook) continue;
+      const startedAt = Date.now();
+      try {
+        await run();
+        print(`ok    ${step} (${Date.now() - startedAt} ms)`);
+      } catch (error) {
+        const { message, cause: reason } = error as Error;
+        print(`FAIL  ${step}: ${message}${reason instanceof Error ? ` (${reason.message})` : ""}\n      ${cause}`);
+        return false;
+      }
+    }
+    return true;
+  } finally {
+    for (const cleanup of cleanups) await cleanup().catch((error: Error) => print(`Not deleted: ${error.message}`));
+  }
+}

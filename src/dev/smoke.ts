@@ -1,0 +1,15 @@
+/**
+ * `npm run smoke -- URL` proves from outside that a deployment works, in at most three minutes. STOWAGE_KEY is a secret key
+ * with all scopes. STOWAGE_WEBHOOK, if set, is the https URL of a webhook endpoint that responds 2xx. It prints a line per
+ * step, stops at the first failure, and deletes what it created.
+ */
+import { runSmoke } from "./smoke-steps.ts";
+
+const [url] = process.argv.slice(2);
+const key = process.env.STOWAGE_KEY;
+if (!url || !key) {
+  console.error("Usage: STOWAGE_KEY=stow_sk_… npm run smoke -- https://stowage.YOUR-SUBDOMAIN.workers.dev");
+  process.exit(2);
+}
+const isFine = await runSmoke({ url, key, webhook: process.env.STOWAGE_WEBHOOK, print: console.log });
+process.exitCode = isFine ? 0 : 1;

@@ -1,0 +1,187 @@
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
+import { afterEach, describe, expect, test } from "vitest";
+import { runSmoke } from "../../src/dev/smoke-steps.ts";
+import { collect, newTeam, type Team, url } from "../support/team.ts";
+
+/* `npm run smoke`, against a working server and through proxies that break it. */
+
+/** Responds in place of the server, or changes its response. */
+type Break = (request: IncomingMessage, forward: () => Promise<Response>) => Promise<Response> | Response;
+
+const servers: Server[] = [];
+afterEach(() => {
+  for (const server of servers.splice(0)) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+async function listen(server: Server): Promise<string> {
+  servers.push(server);
+  server.listen(0, "localhost");
+  await once(server, "listening");
+  return `http://localhost:${(server.address() as AddressInfo).port}`;
+}
+
+/** Starts a proxy in front of the server. @returns its URL */
+function startProxy(change: Break): Promise<string> {
+  const proxy = createServer(async (request, response) => {
+    const { method = "GET", headers } = request;
+    const abort = new AbortController();
+    request.on("error", () => abort.abort());
+    response.on("close", () => abort.abort());
+    const forward = () => {
+      const names = [
+        "authorization",
+        "content-type",
+        "range",
+        "if-match",
+        "upload-length",
+        "upload-offset",
+        "upload-metadata",
+      ];
+      const kept = [...names, "tus-resumable"].flatMap((name) =>
+        headers[name] ? [[name, String(headers[name])]] : [],
+      );
+      const hasBody = method !== "GET" && method !== "HEAD";
+      const body = hasBody ? (Readable.toWeb(request) as ReadableStream) : null;
+      const init = { method, headers: Object.fromEntries(kept), body, duplex: "half", signal: abort.signal };
+      return fetch(new URL(request.url ?? "", url), init as RequestInit);
+    };
+    try {
+      const reply = await change(request, forward);
+      const sent = Object.fromEntries([...reply.headers].filter(([name]) => !/encoding|^content-length/.test(name)));
+      response.writeHead(reply.status, sent).end(Buffer.from(await reply.arrayBuffer()));
+    } catch {
+      response.destroy();
+    }
+  });
+  return listen(proxy);
+}
+
+async function smoke(team: Team, target = url, options = {}): Promise<{ isFine: boolean; lines: string[] }> {
+  const lines: string[] = [];
+  const print = (line: string) => void lines.push(line);
+  return { isFine: await runSmoke({ url: target, key: team.key, print, ...options }), lines };
+}
+
+/** Changes the JSON body of the responses to requests that match. */
+const changing =
+  (pattern: RegExp, change: (text: string) => string): Break =>
+  async (request, forward) => {
+    const reply = await forward();
+    if (!pattern.test(`${request.method} ${request.url}`)) return reply;
+    return new Response(change(await reply.text()), reply);
+  };
+const responding =
+  (pattern: RegExp, status: number): Break =>
+  (request, forward) =>
+    pattern.test(`${request.method} ${request.url}`) ? new Response("broken", { status }) : forward();
+
+describe("The smoke test", () => {
+  test("passes on a working server, and deletes what it created", async () => {
+    const team = await newTeam();
+    const webhook = await listen(createServer((_, response) => response.end()));
+    const { isFine, lines } = await smoke(team, url, { webhook });
+    expect(isFine, lines.join("\n")).toBe(true);
+    expect(lines.map((line) => line.replace(/ \(\d+ ms\)/, ""))).toEqual(
+      [
+        "health",
+        "clock",
+        "key",
+        "upload",
+        "process",
+        "list",
+        "signed URL",
+        "link",
+        "resumable upload",
+        "events",
+        "webhook",
+        "revoke",
+        "delete",
+      ].map((step) => `ok    ${step}`),
+    );
+    expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
+    expect(await collect(team.stowage.keys.list())).toHaveLength(1);
+  });
+
+  const failing: [broken: string, step: string, change: Break, reason: RegExp][] = [
+    ["no migration", "health", responding(/\/health/, 503), /responded 503/],
+    [
+      "a clock that is off",
+      "clock",
+      async (_, forward) => {
+        const reply = await forward();
+        return new Response(reply.body, { status: reply.status, headers: { Date: "Sun, 22 Nov 2020 00:00:00 GMT" } });
+      },
+      /The clocks differ/,
+    ],
+    ["a key of another deployment", "key", responding(/usage/, 401), /STOWAGE_KEY must be/],
+    ["no bucket", "upload", responding(/^POST \/docs\/v1\/uploads$/, 503), /The bucket is missing/],
+    [
+      "no consumer",
+      "process",
+      changing(/metadata$/, (text) => text.replace(/"status":"\w+"/, '"status":"pending"')),
+      /no consumer/,
+    ],
+    [
+      "another ETag of multipart objects",
+      "process",
+      changing(/metadata$/, (text) =>
+        text
+          .replace(/"status":"\w+"/, '"status":"failed"')
+          .replace('"failure":null', '"failure":{"code":"bytes_altered","message":"Altered."}'),
+      ),
+      /bytes_altered/,
+    ],
+    ["another database", "list", changing(/\?name=/, () => '{"data":[]}'), /not listed/],
+    [
+      "a wrong S3 key",
+      "signed URL",
+      changing(/uploads\/\w{24}$/, (text) => text.replace(/Signature=\w{4}/, "Signature=0000")),
+      /403/,
+    ],
+    [
+      "a wrong bucket",
+      "signed URL",
+      changing(/uploads\/\w{24}$/, (text) => text.replace("/stowage-files/", "/other/")),
+      /S3_BUCKET/,
+    ],
+    [
+      "a wrong LINK_HOST",
+      "link",
+      changing(/links$/, (text) => text.replace(/"url":"http:\/\/[^/]+/, '"url":"http://localhost:1')),
+      /LINK_HOST/,
+    ],
+    ["a firewall against PATCH", "resumable upload", responding(/^PATCH \/docs/, 405), /blocks PATCH/],
+    [
+      "a failed change with an event",
+      "events",
+      changing(/subject=/, (text) => text.replace("[", '[{"type":"user.updated"},')),
+      /changes\(\)/,
+    ],
+    [
+      "a cache",
+      "revoke",
+      async (request, forward) => {
+        const reply = await forward();
+        return request.url?.endsWith("usage") ? new Response("{}") : reply;
+      },
+      /caches/,
+    ],
+    ["no deletions", "delete", responding(/^DELETE \/docs\/v1\/uploads/, 503), /deletions/],
+  ];
+  test.each(failing)("names the first failing step with %s: %s", async (_, step, change, reason) => {
+    const team = await newTeam();
+    const { isFine, lines } = await smoke(team, await startProxy(change), {
+      processingMilliseconds: step === "process" ? 0 : 60_000,
+    });
+    const failed = lines.find((line) => line.startsWith("FAIL")) ?? "";
+    expect([isFine, failed.split(":")[0]], lines.join("\n")).toEqual([false, `FAIL  ${step}`]);
+    expect(failed).toMatch(reason);
+    if (step !== "delete") expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
+  });
+});
