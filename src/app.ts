@@ -66,6 +66,7 @@ export const api = {
   updateFile: ["PATCH /docs/v1/uploads/{id}", organizing.update],
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
+  getFileStatus: ["GET /docs/v1/uploads/{id}/status", files.status],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
   getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
   setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],

@@ -25,6 +25,8 @@ export const MESSAGES = {
   idempotency_conflict: "This Idempotency-Key was used for a different file. Use a new key.",
   idempotency_in_progress: "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
   conflict: "Another request changed this record at the same time. Retry.",
+  upload_limit_reached: "This key has reached its limit of uploads.",
+  type_not_allowed: "This key can't upload files of this type.",
   file_limit_reached: "The team has reached its file limit. Delete files and retry.",
   too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
   too_many_webhooks: "The team has too many webhooks. Delete one and retry.",

@@ -81,6 +81,11 @@ export class Files {
     return this.#connection.list("GET /docs/v1/folders", { query: { under }, signal });
   }
 
+  /** Returns the processing status. A public key can ask for the files that it uploaded. */
+  async status(id: string, { signal }: CallOptions = {}): Promise<Schemas["FileStatus"]> {
+    return (await this.#connection.call("GET /docs/v1/uploads/{id}/status", { id, signal })).data;
+  }
+
   async reprocess(id: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#connection.call("POST /docs/v1/uploads/{id}/reprocess", { id, signal });
   }

@@ -7,14 +7,8 @@ import { reencryptTokens, removeExpiredKeys, removeExpiredSessions } from "./acc
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";
-import {
-  changed,
-  type FileRow,
-  hidden,
-  MAX_DELETING_MILLISECONDS,
-  MAX_PENDING_MILLISECONDS,
-  removeRows,
-} from "./files/files.ts";
+import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./files/deletion.ts";
+import { changed, type FileRow, MAX_PENDING_MILLISECONDS } from "./files/files.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./files/links.ts";
 import { fileKey, objectKeys } from "./files/names.ts";
 import { hasExpiredLease } from "./files/processing.ts";

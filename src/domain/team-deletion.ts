@@ -5,7 +5,7 @@ import { type Builder, type Db, type Param, preparedQuery, write } from "../plat
 import { deliveries, events, webhooks } from "../platform/event-schema.ts";
 import { apiKeys, files, isApiKey, isSession, teams, uploads, users } from "../platform/schema.ts";
 import type { Batch } from "./events/purge.ts";
-import { hidden, MAX_DELETING_MILLISECONDS } from "./files/files.ts";
+import { hidden, MAX_DELETING_MILLISECONDS } from "./files/deletion.ts";
 import { fileKey, isFileOfUpload } from "./files/names.ts";
 import { endedUpload, MAX_FENCED_MILLISECONDS } from "./files/resumable-rows.ts";
 

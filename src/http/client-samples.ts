@@ -34,6 +34,7 @@ const SAMPLES: Record<string, string> = {
   signFile: "const signedUrl = await stowage.files.createSignedUrl(id, { expiresIn: 600 });",
   deleteFile: "await stowage.files.delete(id);",
   getFileMetadata: "const { audio } = await stowage.files.get(id);",
+  getFileStatus: "const { status, failure } = await stowage.files.status(id);",
   reprocessFile: "await stowage.files.reprocess(id);",
   getWaveform: "const channels = await stowage.files.waveform(id);",
   setWaveform: "await stowage.files.setWaveform(id, channels);",

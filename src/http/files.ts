@@ -1,9 +1,10 @@
 import * as z from "zod";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
+import { deleteFile } from "../domain/files/deletion.ts";
 import {
-  deleteFile,
   FAILURE_CODES,
   fetchMetadata,
+  fetchStatus,
   LISTED_STATES,
   reprocessFile,
   type StoredFile,
@@ -192,6 +193,32 @@ export const metadata = readOperation(
     const processedAt = file.processedAt === null ? null : iso(file.processedAt);
     const data = { ...renderFile(file), sha256, processedAt, failure, audio, hasWaveform, metadata };
     return c.json({ message: "File found.", data }, 200, etag(file));
+  },
+);
+
+export const status = readOperation(
+  "none",
+  {
+    tag: "Files",
+    summary: "Get the status of a file",
+    description:
+      "Needs the scope `files:read`, or the public key that uploaded the file. Any other public key gets 404.",
+    success: {
+      description: "The status.",
+      schema: z.strictObject({
+        message: z.string(),
+        data: metadataSchema.pick({ _id: true, status: true, failure: true }).meta({ id: "FileStatus" }),
+      }),
+      example: { message: "File found.", data: { _id: exampleFile._id, status: "completed", failure: null } },
+    },
+    errorCodes: ["forbidden", "insufficient_scope"],
+  },
+  async ({ deps, credential, id }) => {
+    const { status, failure } = await fetchStatus(deps, credential, id);
+    return {
+      message: "File found.",
+      data: { _id: id, status: status as z.input<typeof fileSchema>["status"], failure },
+    };
   },
 );
 

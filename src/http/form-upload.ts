@@ -51,6 +51,8 @@ export const upload = writeOperation(
       "upload_timeout",
       "idempotency_conflict",
       "idempotency_in_progress",
+      "upload_limit_reached",
+      "type_not_allowed",
       "file_limit_reached",
       "body_too_large",
       "file_too_large",

@@ -11,10 +11,29 @@ import {
 import { logIn } from "../domain/accounts/login.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { emailKey } from "../domain/accounts/users.ts";
+import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { AppError } from "../errors.ts";
 import { clientIpOf } from "./authentication.ts";
 import { publicOperation, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+
+const MAX_LIMIT_FILES = 1_000_000;
+/** R2's limit for one object. */
+const MAX_LIMIT_BYTES = 5_000_000_000_000;
+
+const limitsSchema = z
+  .strictObject({
+    maxFiles: z.int().min(1).max(MAX_LIMIT_FILES).optional(),
+    maxFileBytes: z.int().min(1).max(MAX_LIMIT_BYTES).optional(),
+    fileTypes: z
+      .array(z.enum(FILE_TYPES))
+      .min(1)
+      .max(FILE_TYPES.length)
+      .refine((types) => new Set(types).size === types.length, "Must not repeat a value.")
+      .optional()
+      .meta({ uniqueItems: true }),
+  })
+  .meta({ id: "KeyLimits" });
 
 const apiKeySchema = z
   .strictObject({
@@ -28,13 +47,14 @@ const apiKeySchema = z
     teamId: id,
     uuid: z.uuid(),
     isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
+    limits: limitsSchema.nullable().meta({ description: "What a public key may upload. Null: no limits of its own." }),
     createdAt: timestamp,
     expiresAt: timestamp,
   })
   .meta({ id: "ApiKey" });
 
-function render({ id, key, name, teamId, uuid, isPublic, createdAt, expiresAt }: ApiKey): z.input<typeof apiKeySchema> {
-  return { _id: id, id, key, name, teamId, uuid, isPublic, createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
+function render({ id, createdAt, expiresAt, ...rest }: ApiKey): z.input<typeof apiKeySchema> {
+  return { _id: id, id, ...rest, createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
 }
 
 const example: z.input<typeof apiKeySchema> = {
@@ -45,6 +65,7 @@ const example: z.input<typeof apiKeySchema> = {
   teamId: "0193477be89f4d2e6b8a0c13",
   uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
   isPublic: false,
+  limits: null,
   createdAt: "2026-11-20T09:30:00.000Z",
   expiresAt: "2027-11-20T09:30:00.000Z",
 };
@@ -63,6 +84,10 @@ export const create = writeOperation(
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
+      limits: limitsSchema.optional().meta({
+        description:
+          "For a public key: how many files, of what size and types, it may upload. A failed or canceled upload does not count.",
+      }),
       expiresAt: timestamp
         .optional()
         .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),

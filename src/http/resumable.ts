@@ -140,6 +140,8 @@ export const create = tus(
     errorCodes: [
       "file_too_large",
       "quota_exceeded",
+      "upload_limit_reached",
+      "type_not_allowed",
       "file_limit_reached",
       "too_many_unfinished_uploads",
       "body_too_large",
@@ -231,7 +233,7 @@ const appendOnce = tus(
       description: "The bytes are stored.",
       headers: { "Upload-Offset": STORED_BYTES, "Content-Location": CONTENT_LOCATION, ...PROGRESS_HEADERS },
     },
-    errorCodes: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type"],
+    errorCodes: ["offset_mismatch", "upload_expired", "body_too_large", "unsupported_media_type", "type_not_allowed"],
   },
   async ({ c, deps, actor }) => {
     const url = parseUploadUrl(c);

@@ -114,12 +114,16 @@ export function columnsFrom<V, Name extends keyof V & string>(param: Param<V>, .
   return Object.fromEntries(names.map((name) => [name, sql`${param(name)}`])) as Record<Name, SQL>;
 }
 
-/** Inserts the row if the condition holds, in one statement. An existing row with the same key is left unchanged. */
+/**
+ * Inserts the row if the condition holds, in one statement. An existing row with the same key is left unchanged. Values and
+ * condition may use columns of `from`.
+ */
 export function insertWhere<T extends SQLiteTable>(
   db: Db,
   table: T,
   row: { [Column in keyof T["$inferInsert"]]: T["$inferInsert"][Column] | Placeholder | SQL },
   condition: SQL,
+  from?: SQL,
 ) {
   const stored = Object.entries(getTableColumns(table)).filter(([, column]) => !column.generated);
   const values = stored.map(([name, column]) => {
@@ -128,6 +132,6 @@ export function insertWhere<T extends SQLiteTable>(
   });
   return db
     .insert(table)
-    .select(sql`select ${sql.join(values, sql`, `)} where ${condition}`)
+    .select(sql`select ${sql.join(values, sql`, `)} ${from ? sql`from ${from}` : sql``} where ${condition}`)
     .onConflictDoNothing();
 }

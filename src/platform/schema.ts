@@ -33,6 +33,8 @@ export const apiKeys = sqliteTable(
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
+    /** Files that count against `maxFiles` of its limits. Only triggers write it, and only if there are limits. */
+    uploadCount: integer("upload_count").notNull().default(0),
     /** The milliseconds that it was created for. `expires_at` may be shortened later. */
     lifetime: integer().notNull(),
     createdAt: integer("created_at").notNull(),
@@ -142,6 +144,10 @@ export const files = sqliteTable(
     claim: integer().notNull().default(0),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
+    /** The public key that uploaded it. Null for every other token. */
+    publicKeyId: text("public_key_id"),
+    /** JSON: the file types that this key may upload. Null for all. */
+    allowedTypes: text("allowed_types"),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
     folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
   },
@@ -185,6 +191,8 @@ export const teams = sqliteTable(
     maxFiles: integer("max_files"),
     files: integer().notNull().default(0),
     bytes: integer().notNull().default(0),
+    /** The bytes that unfinished uploads of public keys reserve. */
+    publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
     users: integer().notNull().default(0),
     /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
@@ -279,8 +287,8 @@ export const uploads = sqliteTable(
     index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
     index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
     index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
-    // In the order of the list, and with the columns that a creation sums up.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.sizeBytes).where(isUnfinished),
+    // In the order of the list, and with the column that a creation counts.
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic).where(isUnfinished),
   ],
 );
 

@@ -148,6 +148,7 @@ describe("Until its response", () => {
     ["GET /docs/v1/uploads/resumable", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
+    ["GET /docs/v1/uploads/{id}/status", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/waveform", { trips: 1, r2: ["get"] }],
     ["PUT /docs/v1/uploads/{id}/waveform", { trips: 1, r2: ["put"] }],
     ["GET /docs/v1/uploads/{id}/links", { trips: 1 }],
@@ -645,7 +646,7 @@ describe("Every query of the service", () => {
       sql: string;
     }>();
     const bodies = results.flatMap(({ sql }) => /BEGIN(.*)END/s.exec(sql)?.[1]?.split(";").slice(0, -1) ?? []);
-    expect(bodies).toHaveLength(9);
+    expect(bodies).toHaveLength(16);
     for (const sql of bodies) {
       const plan = await explain(sql.replaceAll(/\b(old|new)\.\w+/g, "'1'"), []);
       expect(plan.filter(isExpensive), sql).toEqual([]);

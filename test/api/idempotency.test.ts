@@ -131,6 +131,20 @@ describe("A different Idempotency-Key", () => {
     expect(await expectSound(other.teamId)).toHaveLength(1);
   });
 
+  test("is scoped to a public key", async () => {
+    const { world, team, send } = await setUp();
+    const newPage = async (): Promise<Team> => {
+      const json = { name: "page", isPublic: true };
+      const created = await must(world.ask("POST", "/auth/v1/apikeys", { token: team.token, json }));
+      return { ...team, token: created.body.data.key };
+    };
+    const senders = [team, await newPage(), await newPage()];
+    const first = await Promise.all(senders.map((from) => send("text", "k", from)));
+    const again = await Promise.all(senders.map((from) => send("text", "k", from)));
+    expect(new Set(first.map(({ id }) => id)).size).toBe(3);
+    expect(again.map(({ id }) => id)).toEqual(first.map(({ id }) => id));
+  });
+
   test("stores another file even with the same bytes, as does no key", async () => {
     const { team, send } = await setUp();
     for (const key of ["k", "K", undefined, undefined]) expect((await send("text", key)).status).toBe(200);

@@ -17,7 +17,7 @@ import {
   tally,
 } from "../support/harness.ts";
 
-const FIELDS = ["_id", "createdAt", "expiresAt", "id", "isPublic", "key", "name", "teamId", "uuid"];
+const FIELDS = ["_id", "createdAt", "expiresAt", "id", "isPublic", "key", "limits", "name", "teamId", "uuid"];
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 
 const create = (team: Team, json: object) => team.call("POST", "/auth/v1/apikeys", { json });

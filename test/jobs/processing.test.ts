@@ -2,7 +2,7 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { RangeSource } from "../../src/domain/audio/range-source.ts";
-import { deleteFile } from "../../src/domain/files/files.ts";
+import { deleteFile } from "../../src/domain/files/deletion.ts";
 import { failExhaustedFile, LEASE_MILLISECONDS, MAX_CLAIMS, processFile } from "../../src/domain/files/processing.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
 import worker from "../../src/index.ts";

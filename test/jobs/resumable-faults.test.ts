@@ -2,7 +2,7 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test, vi } from "vitest";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
-import { deleteFile } from "../../src/domain/files/files.ts";
+import { deleteFile } from "../../src/domain/files/deletion.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import { type Chunk, MERGED_BYTES } from "../../src/platform/part.ts";
 import { type Fault, ProxiedBindings } from "../support/bindings.ts";

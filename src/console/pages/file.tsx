@@ -25,6 +25,7 @@ const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
   inspection_failed: "We couldn't read this file because of an error on our side.",
   bytes_altered: "The stored file is corrupted. Upload it again.",
   bytes_missing: "The stored file is missing. Upload it again.",
+  type_not_allowed: "The key that uploaded this file isn't allowed to upload files of this type.",
 };
 
 export function FilePage({ id }: { id: string }) {

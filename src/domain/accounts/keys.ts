@@ -15,6 +15,7 @@ import {
 import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
+import type { FileType } from "../audio/media-type.ts";
 import { decryptOrLog, reencryptRows } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
@@ -38,6 +39,13 @@ export const MAX_TEAM_KEYS = 1000;
 /** Time to see why a client is rejected. */
 const EXPIRED_KEY_DAYS = 30;
 
+/** What the holder of a public key may upload. */
+export interface KeyLimits {
+  maxFiles?: number | undefined;
+  maxFileBytes?: number | undefined;
+  fileTypes?: FileType[] | undefined;
+}
+
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
   id: string;
@@ -47,6 +55,7 @@ export interface ApiKey {
   teamId: string;
   uuid: string;
   isPublic: boolean;
+  limits: KeyLimits | null;
   createdAt: number;
   expiresAt: number;
 }
@@ -54,8 +63,9 @@ export interface ApiKey {
 type KeyRow = typeof apiKeys.$inferSelect;
 const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
-function view({ id, name, teamId, uuid, kind, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
-  return { id, key, name, teamId, uuid, isPublic: kind === "public", createdAt, expiresAt };
+function view({ id, name, teamId, uuid, kind, limits, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
+  const isPublic = kind === "public";
+  return { id, key, name, teamId, uuid, isPublic, limits: limits && JSON.parse(limits), createdAt, expiresAt };
 }
 
 function decryptKey(deps: Deps, row: KeyRow): ApiKey {
@@ -78,18 +88,19 @@ const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: st
 type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetime">;
 
 /** Makes a key or session and its row, which holds the token as a hash only. */
-export function newHashedKey({ system }: Deps, fields: KeyFields): [ApiKey, KeyRow] {
+export function newHashedKey({ system }: Deps, fields: KeyFields & Partial<Pick<KeyRow, "limits">>): [ApiKey, KeyRow] {
   const createdAt = system.now();
   const token = newToken(system, fields.kind === "public");
   const row: KeyRow = {
     id: newId(system),
     uuid: newUuid(system),
+    limits: null,
     ...fields,
+    uploadCount: 0,
     tokenHash: fingerprint(token),
     encryptedToken: null,
     encryptedWith: null,
     lastUsedAt: null,
-    limits: null,
     createdAt,
     expiresAt: createdAt + fields.lifetime,
   };
@@ -99,6 +110,8 @@ export function newHashedKey({ system }: Deps, fields: KeyFields): [ApiKey, KeyR
 export interface NewKey {
   name: string;
   isPublic: boolean;
+  /** Only a public key has limits. */
+  limits?: KeyLimits | undefined;
   expiresAt?: number | undefined;
   /** Only the operator may name a team, and must. */
   teamId?: string | undefined;
@@ -142,11 +155,12 @@ export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: s
 export async function createKey(
   deps: Deps,
   actor: Actor,
-  { name, isPublic, expiresAt, teamId }: NewKey,
+  { name, isPublic, limits, expiresAt, teamId }: NewKey,
   insertTeam: BoundQuery<unknown>[] = [],
 ): Promise<ApiKey> {
   const now = deps.system.now();
   if (actor.kind !== "operator" && teamId !== undefined) throw teamNotAllowed();
+  if (limits && !isPublic) throw invalidField("limits", "Only a public key has limits.");
   if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY)) {
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw invalidField("expiresAt", message);
@@ -155,6 +169,7 @@ export async function createKey(
   const [key, row] = newHashedKey(deps, {
     name,
     kind: isPublic ? "public" : "secret",
+    limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
     scopes: isPublic ? PUBLIC_SCOPES : ALL_SCOPES,
     // No team has an empty id.
     teamId: creator?.teamId ?? teamId ?? "",

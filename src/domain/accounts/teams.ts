@@ -65,6 +65,7 @@ export function newTeam(
     maxFiles,
     files: 0,
     bytes: 0,
+    publicBytes: 0,
     apiKeys: 0,
     users: 0,
     admins: 0,

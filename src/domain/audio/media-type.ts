@@ -127,6 +127,12 @@ export function formatOf(mediaType: string): Format {
   return { ...known, mediaType: name };
 }
 
+/** The file types that processing may find if the first bytes have this media type. */
+export function possibleFileTypes(mediaType: string): FileType[] {
+  const { fileType, sibling } = formatOf(mediaType);
+  return sibling ? [fileType, formatOf(sibling).fileType] : [fileType];
+}
+
 /**
  * Detects the media type from the first 4 KiB of a file. The client's claim is ignored. All text, including HTML and SVG,
  * is `text/plain`. Only `inspectFile`, which reads the whole file, can tell audio from video in every container.

@@ -5,6 +5,7 @@ import { read, write } from "../../platform/db.ts";
 import type { Chunk, PartSpec } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Initiator } from "../events/events.ts";
+import { commit, fencedOff } from "./commit.ts";
 import { enqueue, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { chunkPrefix, objectKey } from "./names.ts";
 import {
@@ -24,7 +25,6 @@ import {
   toResumableUpload,
 } from "./resumable-rows.ts";
 import { ObjectWriter } from "./storing.ts";
-import { commit, fencedOff } from "./upload.ts";
 
 /* One request that appends to a resumable upload, and the assembly of the upload. The protocol is in resumable.ts. */
 
@@ -80,6 +80,7 @@ export class Appender {
       deps,
       fileOf(row),
       {
+        allowedTypes: row.allowedTypes,
         partSpec: (part) => this.#partSpec(part),
         onCreated: () => this.#save({}),
         onPart: (part) => this.#savePart(part),
@@ -280,7 +281,8 @@ async function commitResumable(
   const { fileId: id, sizeBytes, mimeType, fileType } = row;
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
-  await commit(deps, initiator, fileOf(row), stored, [markFinished({ id, dueAt }), deleteParts({ id })], epoch);
+  const extraQueries = [markFinished({ id, dueAt }), deleteParts({ id })];
+  await commit(deps, initiator, fileOf(row), stored, { extraQueries, epoch });
   await enqueue(deps, fileOf(row));
   return toResumableUpload({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
 }

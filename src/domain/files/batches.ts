@@ -4,7 +4,8 @@ import { type BoundQuery, type Param, preparedQuery, write } from "../../platfor
 import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
-import { fileDeletion, fileReprocessing, isWritingWaveform, removeRows } from "./files.ts";
+import { fileDeletion, isWritingWaveform, removeRows } from "./deletion.ts";
+import { fileReprocessing } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileUpdate } from "./properties.ts";
 import type { ResumableRow } from "./resumable-rows.ts";

@@ -1,17 +1,23 @@
-import { and, eq, exists, getTableColumns, inArray, notExists, type SQL, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, inArray, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
-import { columnsFrom, type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, isListed, uploads } from "../../platform/schema.ts";
+import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
+import { files, isListed } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import {
+  authorizeRead,
+  type Credential,
+  insufficientScope,
+  type TeamActor,
+  teamRead,
+} from "../accounts/authorization.ts";
+import { SCOPES } from "../accounts/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import { type OpenableLink, signLink } from "./links.ts";
-import { type FileKey, fileKey, isFile, isFileOfUpload, objectKey, storedKeys, storedName } from "./names.ts";
-import { endResumable, eraseResumable } from "./resumable-rows.ts";
+import { type FileKey, isFile, objectKey, storedName } from "./names.ts";
 
 /*
  * The life of a file:
@@ -23,7 +29,6 @@ import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
 /** How long a state can last before the recovery job continues. */
 export const MAX_PENDING_MILLISECONDS = 2 * MINUTE;
-export const MAX_DELETING_MILLISECONDS = MINUTE;
 
 /** Why a file failed. `inspection_failed` is a bug in a parser of ours. */
 export const FAILURE_CODES = [
@@ -32,14 +37,12 @@ export const FAILURE_CODES = [
   "audio_unreadable",
   "inspection_failed",
   "retries_exhausted",
+  "type_not_allowed",
 ] as const;
 export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** The states in which a file exists for its team. */
 export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
-
-/** Hides a file for good. When it is due, the recovery job deletes its bytes and its row. */
-export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotencyKey: null, dueAt });
 
 export type FileRow = typeof files.$inferSelect;
 
@@ -146,13 +149,41 @@ export async function fetchMetadata(
     ...toStoredFile(deps, row),
     sha256: row.sha256,
     processedAt: row.processedAt,
-    failure:
-      row.failureCode === null ? null : { code: row.failureCode as FailureCode, message: row.failureMessage ?? "" },
+    failure: failureOf(row),
     audio: row.audio === null ? null : JSON.parse(row.audio),
     hasWaveform: row.waveformWritingSince !== null,
     metadata: JSON.parse(row.metadata),
   };
 }
+
+const statusById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => {
+  const { status, failureCode, failureMessage, publicKeyId } = files;
+  return {
+    query: db.select({ status, failureCode, failureMessage, publicKeyId }).from(files).$dynamic(),
+    where: hasId(param),
+  };
+});
+
+/**
+ * The processing status of a file, also for the public key that uploaded it.
+ * @throws `not_found`, also for a public key that did not upload the file; `insufficient_scope`
+ */
+export async function fetchStatus(
+  deps: Deps,
+  credential: Credential<"none">,
+  id: string,
+): Promise<Pick<FileMetadata, "status" | "failure">> {
+  const [row] = await authorizeRead(deps, credential, statusById({ id }));
+  const { actor, scopes } = credential;
+  const isReader = (scopes & SCOPES["files:read"]) !== 0;
+  if (!actor || actor.kind === "operator") throw new AppError("forbidden");
+  if (actor.kind !== "public" && !isReader) throw insufficientScope("files:read");
+  if (!row || !(isReader || row.publicKeyId === actor.keyId)) throw new AppError("not_found");
+  return { status: row.status, failure: failureOf(row) };
+}
+
+const failureOf = ({ failureCode, failureMessage }: Pick<FileRow, "failureCode" | "failureMessage">) =>
+  failureCode === null ? null : { code: failureCode as FailureCode, message: failureMessage ?? "" };
 
 /**
  * Creates a signed URL of the store, or a signed link if there are no S3 credentials. Anyone who has it can download the
@@ -179,98 +210,14 @@ export const changed = (param: Param<{ updatedAt: number }>) => ({
   version: sql`${files.version} + 1`,
 });
 
-/** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
-export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: FileRow): boolean =>
-  (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
+export type FileValues = FileKey & { updatedAt: number; dueAt: number };
 
-type FileValues = FileKey & { updatedAt: number; dueAt: number };
-
-/** The resumable upload of the file, if its row still exists. */
-const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
-
-/**
- * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
- * upload is, releases its quota now.
- */
-const markDeleting = preparedQuery((db, param: Param<FileValues & { onlyUnfinished: number }>) => {
-  const isUnstored = sql`${files.sizeBytes} is null`;
-  const isResumable = exists(uploadsOfFile(db));
-  return db
-    .update(files)
-    .set({
-      ...hidden(sql`case when ${isUnstored} and not ${isResumable} then ${files.dueAt} else ${param("dueAt")} end`),
-      reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
-      ...changed(param),
-    })
-    .where(and(isFile(param), sql`(${param("onlyUnfinished")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
-    .returning();
-});
-
-const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
+export const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
   db
     .select({ status: files.status })
     .from(files)
     .where(and(isFile(param), isListed)),
 );
-
-/**
- * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
- * While a form upload is still sending the bytes, the row stays: the upload finds it at the commit point, and cleans up.
- */
-export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
-  const { teamId } = actor;
-  const now = deps.system.now();
-  const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mark = markDeleting({ id, teamId, updatedAt: now, dueAt, onlyUnfinished: Number(onlyUnfinished) });
-  const queries = [mark, endResumable({ id, teamId, now })] as const;
-  return { event: fileEvent(deps, "file.deleted", actor, { id, teamId }), queries };
-}
-
-/**
- * @param onlyUnfinished keeps a file whose upload is complete, even if it completes at the same time
- * @throws `not_found`; `forbidden` with `onlyUnfinished` if the upload is complete; `unavailable` if the bytes could not be
- *   deleted yet
- */
-export async function deleteFile(
-  deps: Deps,
-  actor: TeamActor,
-  id: string,
-  { onlyUnfinished = false } = {},
-): Promise<void> {
-  const { teamId } = actor;
-  const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
-  // An unfinished upload has no events.
-  const [[row], [resumable], [listed]] = onlyUnfinished
-    ? await write(deps, [...queries, listedStatus({ id, teamId })], { isIdempotent: true })
-    : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
-  if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
-  if (!row) throw new AppError("not_found");
-  if (row.sizeBytes === null && !resumable) return;
-  if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
-  await deps.bytes.remove(storedKeys(row));
-  // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
-  if (isWritingWaveform(deps, row)) return;
-  // The caller need not wait for this: the file is hidden and its bytes are deleted.
-  deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
-}
-
-/** The row of a resumable upload must be deleted first, because it names the other objects of the file. */
-const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
-  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(uploadsOfFile(db))));
-const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
-/** The keys are one parameter, because D1 allows 100 parameters. */
-const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {
-  const given = sql`(select value ->> 'teamId', value ->> 'id' from json_each(${param("keys")}))`;
-  return deleteWhere(db, sql`${fileKey} in ${given}`);
-});
-
-/** Ends a deletion, once the bytes are deleted. */
-export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
-  const [key, ...others] = keys;
-  if (!key) return;
-  const query = others.length === 0 ? deleteRow(key) : deleteManyRows({ keys: JSON.stringify(keys) });
-  await write(deps, [query], { isIdempotent: true });
-}
 
 const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
   db

@@ -2,9 +2,10 @@ import { createHash } from "node:crypto";
 import { and, eq, lt, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { columnsFrom, type Param, preparedQuery, type RowsOf, read, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { DAY, MINUTE } from "../../platform/system.ts";
+import type { TeamActor } from "../accounts/authorization.ts";
 import { LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
@@ -21,13 +22,25 @@ const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
 /** A repetition polls the first upload once a second. Ten seconds cover most duplicates sent at the same time. */
 const MAX_REPLAY_POLLS = 10;
 
+/** The key as stored. That of a public key is scoped to it, because anyone may have it. No key contains a line break. */
+export const scopedKey = ({ kind, keyId }: TeamActor, idempotencyKey: string): string =>
+  kind === "public" ? `${keyId}\n${idempotencyKey}` : idempotencyKey;
+
 /** The file of an upload, in any state. */
 export const uploadState = preparedQuery((db, param: Param<FileKey>) =>
   db
-    .select({ ...LISTED_COLUMNS, sha256: files.sha256, etag: files.etag })
+    .select({
+      ...LISTED_COLUMNS,
+      sha256: files.sha256,
+      etag: files.etag,
+      reservedBytes: files.reservedBytes,
+      allowedTypes: files.allowedTypes,
+    })
     .from(files)
     .where(isFile(param)),
 );
+
+export type UploadState = RowsOf<[ReturnType<typeof uploadState>]>[0][number];
 
 type KeyValues = {
   teamId: string;

@@ -192,6 +192,11 @@ async function examine(deps: Deps, file: FileRow): Promise<Findings | Failure> {
   };
   try {
     const { mediaType, fileType, audio } = await inspectFile(readRange, object.sizeBytes);
+    const allowed: string[] | null = file.allowedTypes && JSON.parse(file.allowedTypes);
+    if (allowed && !allowed.includes(fileType)) {
+      const failureMessage = `The key that uploaded the file can't upload a file of type "${fileType}".`;
+      return { failureCode: "type_not_allowed", failureMessage };
+    }
     const etag = await serveAs(deps, file, { ...object, sha256 }, servedContentType(mediaType));
     return { etag, sha256, mimeType: mediaType, fileType, audio: audio && JSON.stringify(audio) };
   } catch (error) {

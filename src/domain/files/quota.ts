@@ -1,9 +1,10 @@
-import { type SQL, sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, read } from "../../platform/db.ts";
-import { teams } from "../../platform/schema.ts";
+import { apiKeys, teams } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import type { KeyLimits } from "../accounts/keys.ts";
 import { isExistingTeam } from "../accounts/teams.ts";
 
 /* The usage and quota of a team. A team without a quota of its own has that of the settings. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
@@ -42,31 +43,91 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
   return { files, bytes, events: events ?? 0, ...quota, maxEvents };
 }
 
-const quotaOfTeam = preparedQuery((db, param: Param<{ teamId: string }>) =>
-  db
-    .select({ files: teams.files, maxFiles: teams.maxFiles, maxBytes: teams.maxBytes })
-    .from(teams)
-    .where(isExistingTeam(param)),
-);
+/** Anyone who sees a web page can use its public key, so public keys can reserve only a fifth of the storage quota. */
+const PUBLIC_QUOTA_DIVISOR = 5;
 
-/**
- * The error for an upload that was not inserted: `file_limit_reached`, `quota_exceeded`, or `token_invalid`. It costs a separate read, so
- * that successful uploads do not pay for it.
- */
-export async function quotaError(deps: Deps, teamId: string): Promise<AppError> {
-  const [[team]] = await read(deps, [quotaOfTeam({ teamId })]);
-  // The team was deleted after its token was accepted.
-  if (!team) return new AppError("token_invalid");
-  const { maxFiles, maxBytes } = team;
-  const [fileLimit, byteLimit] = [maxFiles ?? deps.settings.maxTeamFiles, maxBytes ?? deps.settings.maxTeamBytes];
-  if (team.files < fileLimit) {
-    const message = `Storage quota (${formatBytes(byteLimit)}) exceeded. Delete files and retry.`;
-    return new AppError("quota_exceeded", { message });
+/** What an upload would take from the quota of its team and from the limits of its key. */
+export interface Reservation {
+  teamId: string;
+  /** The public key that uploads. Null for any other token. */
+  publicKeyId: string | null;
+  /** The file has at least `minBytes`, and takes at most `reservedBytes`. */
+  minBytes: number;
+  reservedBytes: number;
+  /** The quota of teams that have none of their own. */
+  maxTeamFiles: number;
+  maxTeamBytes: number;
+}
+
+const keyLimit = (name: keyof KeyLimits) => sql<number | null>`json_extract(${apiKeys.limits}, ${`$.${name}`})`;
+
+/** The quota in SQL: the condition and the values of the insert of an upload, from the rows of its team and key. */
+export function quotaFor(param: Param<Reservation>) {
+  const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${param("maxTeamFiles")})`;
+  const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${param("maxTeamBytes")})`;
+  const isKey = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, param("publicKeyId")));
+  const requested = param("reservedBytes");
+  const reservedBytes = sql<number>`min(${requested}, coalesce(${keyLimit("maxFileBytes")}, ${requested}))`;
+  const isWithinLimits = sql`${apiKeys.id} is not null
+    and ${teams.publicBytes} + ${reservedBytes} <= ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}
+    and ${apiKeys.uploadCount} < coalesce(${keyLimit("maxFiles")}, ${Number.MAX_SAFE_INTEGER})
+    and ${param("minBytes")} <= coalesce(${keyLimit("maxFileBytes")}, ${param("minBytes")})`;
+  return {
+    isKey,
+    rows: sql`${teams} left join ${apiKeys} on ${isKey}`,
+    maxFiles,
+    maxBytes,
+    reservedBytes,
+    allowedTypes: sql<string | null>`${apiKeys.limits} -> 'fileTypes'`,
+    hasRoom: sql`${isExistingTeam(param)} and ${teams.files} + 1 <= ${maxFiles}
+      and ${teams.bytes} + ${reservedBytes} <= ${maxBytes} and (${param("publicKeyId")} is null or ${isWithinLimits})`,
+  };
+}
+
+const quotaState = preparedQuery((db, param: Param<Reservation>) => {
+  const { isKey, maxFiles, maxBytes, reservedBytes } = quotaFor(param);
+  const limits = { maxFiles: maxFiles.as("maxFiles"), maxBytes: maxBytes.as("maxBytes") };
+  return db
+    .select({
+      ...limits,
+      files: teams.files,
+      bytes: teams.bytes,
+      reservedBytes: reservedBytes.as("reservedBytes"),
+      keyId: apiKeys.id,
+      uploadCount: apiKeys.uploadCount,
+      limits: apiKeys.limits,
+    })
+    .from(teams)
+    .leftJoin(apiKeys, isKey)
+    .where(isExistingTeam(param));
+});
+
+export const fileTooLarge = (maxBytes: number) =>
+  new AppError("file_too_large", { message: `The file can have at most ${maxBytes} bytes.` });
+
+/** The error for an upload that was not inserted. A separate read, so that successful uploads do not pay for it. */
+export async function quotaError(deps: Deps, reservation: Reservation): Promise<AppError> {
+  const [[state]] = await read(deps, [quotaState(reservation)]);
+  const isPublic = reservation.publicKeyId !== null;
+  // The team was deleted, or the key was revoked, after the token was accepted.
+  if (!state || (isPublic && state.keyId === null)) return new AppError("token_invalid");
+  const { files, bytes, reservedBytes, uploadCount, maxFiles: fileLimit, maxBytes: byteLimit } = state;
+  const { maxFiles = Infinity, maxFileBytes = Infinity }: KeyLimits = JSON.parse(state.limits ?? "{}");
+  if ((uploadCount ?? 0) >= maxFiles) {
+    return new AppError("upload_limit_reached", { message: `This key can upload at most ${maxFiles} files.` });
   }
-  const limit = fileLimit.toLocaleString("en");
-  return new AppError("file_limit_reached", {
-    message: `A team can have at most ${limit} files. Delete files and retry.`,
-  });
+  if (reservation.minBytes > maxFileBytes) return fileTooLarge(maxFileBytes);
+  if (files >= fileLimit) {
+    const limit = fileLimit.toLocaleString("en");
+    return new AppError("file_limit_reached", {
+      message: `A team can have at most ${limit} files. Delete files and retry.`,
+    });
+  }
+  const message =
+    isPublic && bytes + reservedBytes <= byteLimit
+      ? `Unfinished uploads of public keys can reserve at most ${formatBytes(Math.floor(byteLimit / PUBLIC_QUOTA_DIVISOR))}. Complete or cancel one and retry.`
+      : `Storage quota (${formatBytes(byteLimit)}) exceeded. Delete files and retry.`;
+  return new AppError("quota_exceeded", { message });
 }
 
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];

@@ -22,7 +22,7 @@ export const MAX_FENCED_MILLISECONDS = 15 * MINUTE;
 
 export type ResumableRow = typeof uploads.$inferSelect;
 
-export type NamedRow = ResumableRow & { originalName: string };
+export type NamedRow = ResumableRow & { originalName: string; allowedTypes: string | null };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
 /** The progress of an upload. */
@@ -70,7 +70,7 @@ const isReceiving = (db: Db) =>
 
 const withName = (db: Db) =>
   db
-    .select({ ...getTableColumns(uploads), originalName: files.originalName })
+    .select({ ...getTableColumns(uploads), originalName: files.originalName, allowedTypes: files.allowedTypes })
     .from(uploads)
     .innerJoin(files, isFileOfUpload);
 const isNotDeleting = sql`${files.status} <> 'deleting'`;

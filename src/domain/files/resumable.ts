@@ -8,10 +8,11 @@ import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./appending.ts";
-import { deleteFile } from "./files.ts";
+import { deleteFile } from "./deletion.ts";
 import { uploadState } from "./idempotency.ts";
 import { cleanName } from "./names.ts";
 import type { FileProperties } from "./properties.ts";
+import { quotaError } from "./quota.ts";
 import {
   claimResumable,
   isComplete,
@@ -24,7 +25,7 @@ import {
   toResumableUpload,
 } from "./resumable-rows.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "./secret-url.ts";
-import { canReserve, type ReservationValues, type Reserved, reservationError, reservedByTeam } from "./unfinished.ts";
+import { canBegin, tooManyUnfinished, unfinishedCounts } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /*
@@ -56,9 +57,9 @@ const MEBIBYTE = 1024 * 1024;
 /** R2 allows 10,000 part numbers. The rest is for parts whose request was fenced off. */
 const MAX_PARTS = 2500;
 
-type NewValues = UploadValues & ResumableRow & ReservationValues;
+type NewValues = UploadValues & ResumableRow;
 
-const insertFile = preparedQuery((db, param: Param<NewValues>) => insertReceiving(db, param, canReserve(db, param)));
+const insertFile = preparedQuery((db, param: Param<NewValues>) => insertReceiving(db, param, canBegin(db, param)));
 const insertResumableRow = preparedQuery((db, param: Param<NewValues>) => {
   const inserted = db
     .select({ one: sql`1` })
@@ -79,7 +80,7 @@ interface NewUpload {
 
 /**
  * Creates an upload. If its first bytes fail or are interrupted, deletes it, because the client never got its URL.
- * @throws `quota_exceeded`, `file_limit_reached`, `too_many_unfinished_uploads`, what the bytes throw, and as `appendToUpload`
+ * @throws the errors of `quotaError`, `too_many_unfinished_uploads`, what the bytes throw, and as `appendToUpload`
  */
 export async function createUpload(
   deps: Deps,
@@ -98,9 +99,11 @@ export async function createUpload(
     if (failure !== undefined && !upload.isFinished) throw failure;
     return { url, upload };
   } catch (error) {
-    await terminateUpload(deps, actor, url).catch((cause) =>
-      deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
-    );
+    if (!isOfForbiddenType(error)) {
+      await terminateUpload(deps, actor, url).catch((cause) =>
+        deps.log("warn", "upload_cleanup_failed", { fileId: url.id, cause }),
+      );
+    }
     // Only this request knows the URL, so a mismatch is our own failure.
     if (error instanceof AppError && error.code === "offset_mismatch") {
       throw new AppError("unavailable", { cause: error });
@@ -111,14 +114,16 @@ export async function createUpload(
 
 async function insertResumable(
   deps: Deps,
-  { teamId, keyId, kind }: TeamActor,
+  actor: TeamActor,
   input: Omit<NewUpload, "body">,
 ): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
+  const { teamId, keyId, kind } = actor;
   const { sizeBytes, metadata, sha256 } = input;
   const id = newId(deps.system);
   const secret = newSecret(deps.system);
   const file = { id, teamId, originalName: cleanName(input.name) };
-  const inserted = uploadValues(deps, file, sizeBytes, MAX_RESUMABLE_MILLISECONDS, input.properties);
+  const bytes = { minBytes: sizeBytes, reservedBytes: sizeBytes };
+  const inserted = uploadValues(deps, actor, file, bytes, MAX_RESUMABLE_MILLISECONDS, input.properties);
   const values = { ...inserted, statedSha256: sha256 };
   const row: ResumableRow = {
     fileId: id,
@@ -146,10 +151,10 @@ async function insertResumable(
     insertFile({ ...row, ...values }),
     insertResumableRow({ ...values, ...row }),
     uploadState({ id, teamId }),
-    reservedByTeam(values),
+    unfinishedCounts({ teamId }),
   ] as const;
-  const [, , [created], [reserved]] = await write(deps, queries, { isIdempotent: true });
-  if (!created) throw await reservationError(deps, { ...row, ...values }, reserved as Reserved);
+  const [, , [created], [counts]] = await write(deps, queries, { isIdempotent: true });
+  if (!created) throw (counts && tooManyUnfinished(row.isPublic, counts)) ?? (await quotaError(deps, values));
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }
 
@@ -201,7 +206,7 @@ export async function terminateUpload(deps: Deps, actor: TeamActor, url: SecretU
  * Appends bytes at the current offset, and returns the progress. The transport keeps the invocation alive until this
  * settles.
  * @throws `not_found`, `upload_expired`, `offset_mismatch` (also if a newer request has fenced this one off),
- *   `body_too_large`
+ *   `body_too_large`, `type_not_allowed`, which cancels the upload
  */
 export async function appendToUpload(
   deps: Deps,
@@ -225,5 +230,13 @@ export async function appendToUpload(
   if (row.isFinished) return toResumableUpload(row);
   if (isComplete(row)) return assembleAndCommit(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");
-  return new Appender(deps, actor, { ...row, ...claimed }, input).run();
+  try {
+    return await new Appender(deps, actor, { ...row, ...claimed }, input).run();
+  } catch (error) {
+    // The upload can never complete.
+    if (isOfForbiddenType(error)) await deleteFile(deps, actor, row.fileId, { onlyUnfinished: true });
+    throw error;
+  }
 }
+
+const isOfForbiddenType = (error: unknown) => error instanceof AppError && error.code === "type_not_allowed";

@@ -1,8 +1,9 @@
 import type { Hash } from "node:crypto";
 import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
 import { type Download, HEAD_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import type { Part, PartSpec } from "../../platform/part.ts";
-import { detectMediaType, servedContentType } from "../audio/media-type.ts";
+import { detectMediaType, possibleFileTypes, servedContentType } from "../audio/media-type.ts";
 import { type Named, objectKey } from "./names.ts";
 
 /** The type of a file by its first 4 KiB. */
@@ -30,6 +31,8 @@ export interface Progress {
 
 interface ObjectWriterOptions {
   sha256?: Hash;
+  /** JSON: the file types that the object may have. Null for all. */
+  allowedTypes: string | null;
   /** The room of the part that starts now. */
   partSpec(number: number): PartSpec;
   /** Called once the multipart upload is created, whose id is stored nowhere else. */
@@ -96,12 +99,19 @@ export class ObjectWriter {
 
   /** Detects the type from the first bytes of the object, which only its first part has. */
   async #download(): Promise<Download> {
-    this.progress.type ??= await detectType(await this.part.head(HEAD_BYTES));
+    this.progress.type ??= await this.#detectType();
     return { name: this.#upload.originalName, contentType: servedContentType(this.progress.type.mimeType) };
+  }
+
+  /** @throws `type_not_allowed` if processing can find no allowed type either */
+  async #detectType(): Promise<DetectedType> {
+    const { mediaType: mimeType, fileType } = await detectMediaType(await this.part.head(HEAD_BYTES));
+    const { allowedTypes } = this.#options;
+    const allowed: string[] | null = allowedTypes === null ? null : JSON.parse(allowedTypes);
+    if (allowed && !possibleFileTypes(mimeType).some((type) => allowed.includes(type))) throw typeNotAllowed(allowed);
+    return { mimeType, fileType };
   }
 }
 
-async function detectType(head: Uint8Array): Promise<DetectedType> {
-  const { mediaType: mimeType, fileType } = await detectMediaType(head);
-  return { mimeType, fileType };
-}
+const typeNotAllowed = (allowed: string[]) =>
+  new AppError("type_not_allowed", { message: `This key can upload only these types: ${allowed.join(", ")}.` });

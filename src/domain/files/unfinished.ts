@@ -2,12 +2,11 @@ import { and, eq, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
-import { files, isUnfinished, teams, uploads } from "../../platform/schema.ts";
+import { files, isUnfinished, uploads } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { hidden } from "./files.ts";
+import { hidden } from "./deletion.ts";
 import { fileKey, isFileOfUpload } from "./names.ts";
-import { formatBytes, quotaError } from "./quota.ts";
 import { endedUpload } from "./resumable-rows.ts";
 
 /* The unfinished resumable uploads of a team: their limits, their list, and their cancellation with their key. */
@@ -16,70 +15,31 @@ import { endedUpload } from "./resumable-rows.ts";
 const MAX_UNFINISHED_UPLOADS = 100;
 /** Anyone who sees a web page can use its public key, so public keys leave half of the uploads to the team itself. */
 const MAX_PUBLIC_UPLOADS = 50;
-/** For the same reason, public keys can reserve only a fifth of the team's storage quota. */
-const PUBLIC_QUOTA_DIVISOR = 5;
-
-export interface ReservationValues {
-  teamId: string;
-  isPublic: boolean;
-  sizeBytes: number;
-  /** The quota of teams that have none of their own. */
-  maxTeamBytes: number;
-}
-
-/** The share of the quota that all public keys of a team can reserve together. */
-const maxPublicBytes = (param: Param<Pick<ReservationValues, "teamId" | "maxTeamBytes">>) =>
-  sql<number>`(select coalesce(${teams.maxBytes}, ${param("maxTeamBytes")}) / ${PUBLIC_QUOTA_DIVISOR} from ${teams}
-    where ${teams.id} = ${param("teamId")})`;
 
 const isOfTeam = (param: Param<{ teamId: string }>) => and(eq(uploads.teamId, param("teamId")), isUnfinished);
-const PUBLIC_COUNT = sql<number>`coalesce(sum(${uploads.isPublic}), 0)`;
-const PUBLIC_BYTES = sql<number>`coalesce(sum(${uploads.isPublic} * ${uploads.sizeBytes}), 0)`;
+const COUNTS = { all: sql<number>`count(*)`, public: sql<number>`coalesce(sum(${uploads.isPublic}), 0)` };
 
 /** Whether the team can begin one more upload. It is a condition of the insert itself, so concurrent requests are exact. */
-export function canReserve(db: Db, param: Param<ReservationValues>) {
-  const hasPublicRoom = sql`${PUBLIC_COUNT} < ${MAX_PUBLIC_UPLOADS}
-    and ${PUBLIC_BYTES} + ${param("sizeBytes")} <= ${maxPublicBytes(param)}`;
-  const hasRoom = sql`count(*) < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")} or (${hasPublicRoom}))`;
-  return sql`${db.select({ hasRoom }).from(uploads).where(isOfTeam(param))}`;
+export function canBegin(db: Db, param: Param<{ teamId: string; isPublic: boolean }>) {
+  const isBelow = sql`${COUNTS.all} < ${MAX_UNFINISHED_UPLOADS}
+    and (not ${param("isPublic")} or ${COUNTS.public} < ${MAX_PUBLIC_UPLOADS})`;
+  return sql`${db.select({ isBelow }).from(uploads).where(isOfTeam(param))}`;
 }
 
-export interface Reserved {
-  count: number;
-  publicCount: number;
-  publicBytes: number;
-  maxPublicBytes: number;
-}
-
-/** What `canReserve` decided by. */
-export const reservedByTeam = preparedQuery((db, param: Param<Pick<ReservationValues, "teamId" | "maxTeamBytes">>) =>
-  db
-    .select({
-      count: sql<number>`count(*)`,
-      publicCount: PUBLIC_COUNT,
-      publicBytes: PUBLIC_BYTES,
-      maxPublicBytes: maxPublicBytes(param),
-    })
-    .from(uploads)
-    .where(isOfTeam(param)),
+/** What `canBegin` decided by. */
+export const unfinishedCounts = preparedQuery((db, param: Param<{ teamId: string }>) =>
+  db.select(COUNTS).from(uploads).where(isOfTeam(param)),
 );
 
-/** Says which limit kept a team from creating an upload. */
-export async function reservationError(
-  deps: Deps,
-  { teamId, isPublic, sizeBytes }: ReservationValues,
-  { count, publicCount, publicBytes, maxPublicBytes: maxBytes }: Reserved,
-): Promise<AppError> {
-  const tooMany = (who: string, limit: number) =>
+/** The error for a team that has too many unfinished uploads. Undefined if another limit kept it from beginning one. */
+export function tooManyUnfinished(isPublic: boolean, counts: { all: number; public: number }): AppError | undefined {
+  const error = (who: string, limit: number) =>
     new AppError("too_many_unfinished_uploads", {
       message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
     });
-  if (count >= MAX_UNFINISHED_UPLOADS) return tooMany("A team", MAX_UNFINISHED_UPLOADS);
-  if (isPublic && publicCount >= MAX_PUBLIC_UPLOADS) return tooMany("The public keys of a team", MAX_PUBLIC_UPLOADS);
-  if (!isPublic || publicBytes + sizeBytes <= maxBytes) return quotaError(deps, teamId);
-  return new AppError("quota_exceeded", {
-    message: `Unfinished uploads of public keys can reserve at most ${formatBytes(maxBytes)}. Complete or cancel one and retry.`,
-  });
+  if (counts.all >= MAX_UNFINISHED_UPLOADS) return error("A team", MAX_UNFINISHED_UPLOADS);
+  if (isPublic && counts.public >= MAX_PUBLIC_UPLOADS) return error("The public keys of a team", MAX_PUBLIC_UPLOADS);
+  return undefined;
 }
 
 export interface UnfinishedUpload {

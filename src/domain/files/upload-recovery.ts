@@ -70,7 +70,12 @@ export async function enqueueAssemblies(deps: Deps): Promise<number> {
 
 const uploadOfFile = preparedQuery((db, param: Param<FileKey>) =>
   db
-    .select({ ...getTableColumns(uploads), originalName: files.originalName, status: files.status })
+    .select({
+      ...getTableColumns(uploads),
+      originalName: files.originalName,
+      allowedTypes: files.allowedTypes,
+      status: files.status,
+    })
     .from(uploads)
     .innerJoin(files, isFileOfUpload)
     .where(and(eq(uploads.teamId, param("teamId")), eq(uploads.fileId, param("id")), isUnfinished)),

@@ -1,38 +1,29 @@
 import { createHash } from "node:crypto";
-import { and, eq, exists, or, sql } from "drizzle-orm";
+import { sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
-import {
-  type BoundQuery,
-  columnsFrom,
-  type Db,
-  insertWhere,
-  type Param,
-  preparedQuery,
-  write,
-} from "../../platform/db.ts";
-import { files, teams, uploads } from "../../platform/schema.ts";
+import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { files } from "../../platform/schema.ts";
 import { instantOf, MINUTE, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { isExistingTeam } from "../accounts/teams.ts";
-import { type Initiator, writeWithEvent } from "../events/events.ts";
+import { writeWithEvent } from "../events/events.ts";
+import { commit } from "./commit.ts";
+import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
 import { fileEvent } from "./file-events.ts";
+import { enqueue, type StoredFile, toStoredFile } from "./files.ts";
 import {
-  changed,
-  enqueue,
-  hidden,
-  type ListedRow,
-  MAX_DELETING_MILLISECONDS,
-  MAX_PENDING_MILLISECONDS,
-  removeRows,
-  type StoredFile,
-  toStoredFile,
-} from "./files.ts";
-import { claimKey, hashOf, reportProgress, settleReplay, uploadState } from "./idempotency.ts";
+  claimKey,
+  hashOf,
+  reportProgress,
+  scopedKey,
+  settleReplay,
+  type UploadState,
+  uploadState,
+} from "./idempotency.ts";
 import { chunkPrefix, cleanName, type FileKey, isFile, type Named, objectKey, objectKeys } from "./names.ts";
 import { type FileProperties, propertyColumns } from "./properties.ts";
-import { quotaError } from "./quota.ts";
+import { fileTooLarge, quotaError, quotaFor, type Reservation } from "./quota.ts";
 import { ObjectWriter, type StoredObject } from "./storing.ts";
 
 /*
@@ -76,41 +67,48 @@ export interface IncomingFile {
  * rollback.
  *
  * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload
- * @throws what `bytes` throws, `quota_exceeded`, `file_limit_reached`, `idempotency_conflict`, `idempotency_in_progress`,
- *   `unavailable`, and `not_found` if the file was deleted before its last byte arrived
+ * @throws what `bytes` throws, the errors of `quotaError`, `type_not_allowed`, `idempotency_conflict`,
+ *   `idempotency_in_progress`, `unavailable`, and `not_found` if the file was deleted before its last byte arrived
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
-  const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(file.name) };
+  const { name, idempotencyKey: key, minBytes, maxBytes, properties } = file;
+  const upload: Named = { id: newId(deps.system), teamId: actor.teamId, originalName: cleanName(name) };
+  const bytes = { minBytes: Math.max(0, minBytes ?? 0), reservedBytes: maxBytes };
+  const idempotencyKey = key === undefined ? null : scopedKey(actor, key);
+  const receiving = receivingMilliseconds(deps, maxBytes);
+  const values = { ...uploadValues(deps, actor, upload, bytes, receiving, properties), idempotencyKey };
   const orRollBack = <T>(work: Promise<T>) =>
     work.catch(async (error) => {
-      await rollBack(deps, actor, upload, file.maxBytes, error);
+      await rollBack(deps, actor, upload, maxBytes, error);
       throw error;
     });
-  const outcome = await orRollBack(insertUpload(deps, upload, file));
-  if (outcome === "limit reached") throw await quotaError(deps, upload.teamId);
-  if (outcome !== "inserted") return settleReplay(deps, outcome, await hashOf(file.bytes));
-  const stored = storeBytes(deps, upload, file);
-  const row = await orRollBack(stored.then((object) => commit(deps, actor, upload, object)));
+  const { row, earlier } = await orRollBack(insertUpload(deps, values));
+  if (!row && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes));
+  if (!row) throw await quotaError(deps, values);
+  const storeAndCommit = async () => {
+    const stored = await storeBytes(deps, upload, file, row);
+    return commit(deps, actor, upload, stored, { publicKeyId: values.publicKeyId });
+  };
+  const committed = await orRollBack(storeAndCommit());
   await enqueue(deps, upload);
-  return toStoredFile(deps, row);
+  return toStoredFile(deps, committed);
 }
 
 export type UploadValues = Named &
-  ReturnType<typeof propertyColumns> & {
-    reservedBytes: number;
+  ReturnType<typeof propertyColumns> &
+  Reservation & {
     idempotencyKey: string | null;
     statedSha256: string | null;
     dueAt: number;
     now: number;
     createdAt: number;
-    maxTeamFiles: number;
-    maxTeamBytes: number;
   };
 
 export function uploadValues(
   { settings, system }: Deps,
+  { kind, keyId }: TeamActor,
   upload: Named,
-  reservedBytes: number,
+  bytes: Pick<Reservation, "minBytes" | "reservedBytes">,
   receivingMilliseconds: number,
   properties: FileProperties = {},
 ): UploadValues {
@@ -118,7 +116,8 @@ export function uploadValues(
   return {
     ...upload,
     ...propertyColumns(upload.originalName, properties),
-    reservedBytes,
+    publicKeyId: kind === "public" ? keyId : null,
+    ...bytes,
     idempotencyKey: null,
     statedSha256: null,
     dueAt: now + receivingMilliseconds,
@@ -130,55 +129,58 @@ export function uploadValues(
   };
 }
 
-/** The insert itself checks the limits, so concurrent requests cannot exceed them. */
+/** The insert itself checks the quota and the limits of the key, so concurrent requests cannot exceed them. */
 export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = sql`1`) {
+  const { rows, reservedBytes, allowedTypes, hasRoom } = quotaFor(param);
   const row = {
-    ...columnsFrom(param, "id", "teamId", "originalName", "reservedBytes", "idempotencyKey", "statedSha256"),
+    ...columnsFrom(param, "id", "teamId", "originalName", "publicKeyId", "idempotencyKey", "statedSha256"),
     ...columnsFrom(param, "name", "nameKey", "folder", "reference", "tags", "metadata", "dueAt", "createdAt"),
     status: "receiving" as const,
+    reservedBytes,
+    allowedTypes,
     updatedAt: param("now"),
   };
-  const teamWithRoom = db
-    .select({ one: sql`1` })
-    .from(teams)
-    .where(
-      and(
-        isExistingTeam(param),
-        sql`${teams.files} + 1 <= coalesce(${teams.maxFiles}, ${param("maxTeamFiles")})`,
-        sql`${teams.bytes} + ${param("reservedBytes")} <= coalesce(${teams.maxBytes}, ${param("maxTeamBytes")})`,
-      ),
-    );
-  return insertWhere(db, files, row, sql`${exists(teamWithRoom)} and ${isAllowed}`);
+  return insertWhere(db, files, row, sql`${hasRoom} and ${isAllowed}`, rows);
 }
 
 const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
-/** @returns the earlier upload if that has the idempotency key */
-async function insertUpload(
-  deps: Deps,
-  upload: Named,
-  { maxBytes, idempotencyKey, properties }: IncomingFile,
-): Promise<"inserted" | "limit reached" | FileKey> {
-  const values = uploadValues(deps, upload, maxBytes, receivingMilliseconds(deps, maxBytes), properties);
-  const insert = insertFormUpload({ ...values, idempotencyKey: idempotencyKey ?? null });
-  if (idempotencyKey === undefined) {
-    const [, inserted] = await write(deps, [insert, uploadState(upload)], { isIdempotent: true });
-    return inserted.length > 0 ? "inserted" : "limit reached";
+/** @returns the row, unless a limit rejected it; with an idempotency key also the upload that has the key */
+async function insertUpload(deps: Deps, values: UploadValues) {
+  const { id, teamId, idempotencyKey } = values;
+  const queries = [insertFormUpload(values), uploadState({ id, teamId })] as const;
+  if (idempotencyKey === null) {
+    const [, [row]] = await write(deps, queries, { isIdempotent: true });
+    return { row, earlier: undefined };
   }
-  const [freeOldKey, uploadWithSameKey] = claimKey(deps, upload.teamId, idempotencyKey);
-  const queries = [freeOldKey, insert, uploadState(upload), uploadWithSameKey] as const;
-  const [, , inserted, [earlier]] = await write(deps, queries, { isIdempotent: true });
-  return inserted.length > 0 ? "inserted" : (earlier ?? "limit reached");
+  const [freeOldKey, uploadWithSameKey] = claimKey(deps, teamId, idempotencyKey);
+  const [, , [row], [earlier]] = await write(deps, [freeOldKey, ...queries, uploadWithSameKey], { isIdempotent: true });
+  return { row, earlier };
 }
 
-async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promise<StoredObject> {
-  const { bytes, minBytes, maxBytes, idempotencyKey } = file;
+/** @throws `file_too_large` */
+async function* limitBytes(bytes: AsyncIterable<Uint8Array>, maxBytes: number) {
+  let sizeBytes = 0;
+  for await (const chunk of bytes) {
+    sizeBytes += chunk.length;
+    if (sizeBytes > maxBytes) throw fileTooLarge(maxBytes);
+    yield chunk;
+  }
+}
+
+async function storeBytes(
+  deps: Deps,
+  upload: Named,
+  { bytes, minBytes, idempotencyKey }: IncomingFile,
+  { reservedBytes: maxBytes, allowedTypes }: Pick<UploadState, "reservedBytes" | "allowedTypes">,
+): Promise<StoredObject> {
   const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
   const digest = createHash("sha256");
   const parts: StoredPart[] = [];
   let sizeBytes = 0;
   const writer = new ObjectWriter(deps, upload, {
     sha256: digest,
+    allowedTypes,
     partSpec: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
       maxBytes: maxBytes - sizeBytes,
@@ -196,7 +198,8 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     return { ...type, sizeBytes, etag, sha256: digest.digest("hex") };
   };
   try {
-    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload, bytes));
+    const limited = limitBytes(bytes, maxBytes);
+    await writer.write(idempotencyKey === undefined ? limited : reportProgress(deps, upload, limited));
     const { multipartId } = writer.progress;
     if (multipartId === null) {
       sizeBytes = writer.part.sizeBytes;
@@ -211,57 +214,6 @@ async function storeBytes(deps: Deps, upload: Named, file: IncomingFile): Promis
     writer.part.free();
   }
 }
-
-type CommitValues = StoredObject &
-  FileKey & {
-    reservedBytes: number;
-    dueAt: number;
-    updatedAt: number;
-    /** Null if any request can commit. Otherwise only the request with this epoch can. */
-    epoch: number | null;
-  };
-
-const markPending = preparedQuery((db, param: Param<CommitValues>) => {
-  const currentEpoch = db
-    .select({ one: sql`1` })
-    .from(uploads)
-    .where(and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
-  return db
-    .update(files)
-    .set({
-      status: "pending",
-      ...columnsFrom(param, "sizeBytes", "sha256", "etag", "mimeType", "fileType", "reservedBytes", "dueAt"),
-      ...changed(param),
-    })
-    .where(and(isFile(param), eq(files.status, "receiving"), or(sql`${param("epoch")} is null`, exists(currentEpoch))));
-});
-
-/**
- * The commit point. The same batch reads the state, so a commit whose response was lost can be repeated.
- * @throws `not_found` if the file was deleted while its bytes arrived, `offset_mismatch` if `epoch` is fenced off
- */
-export async function commit(
-  deps: Deps,
-  initiator: Initiator,
-  { id, teamId }: FileKey,
-  stored: StoredObject,
-  extraQueries: BoundQuery<unknown>[] = [],
-  epoch: number | null = null,
-): Promise<ListedRow> {
-  const now = deps.system.now();
-  const columns = { ...stored, reservedBytes: stored.sizeBytes };
-  const mark = markPending({ id, teamId, ...columns, dueAt: now + MAX_PENDING_MILLISECONDS, updatedAt: now, epoch });
-  const event = fileEvent(deps, "file.uploaded", initiator, { id, teamId });
-  const queries = [mark, uploadState({ id, teamId }), ...extraQueries] as const;
-  const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (!row || row.status === "deleting") {
-    throw new AppError("not_found", { message: "The file was deleted during its upload." });
-  }
-  if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
-  return row;
-}
-
-export const fencedOff = () => new AppError("offset_mismatch", { message: "A newer request has resumed this upload." });
 
 const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>) =>
   db
