@@ -2,13 +2,31 @@ import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { announce } from "../parts/announce.tsx";
 import { countOf } from "../parts/format.ts";
+import { path, query } from "../router.ts";
 import { addFiles, type ChosenFile } from "./queue.ts";
 
 interface Collected {
-  files: ChosenFile[];
+  files: Omit<ChosenFile, "folder">[];
   hidden: number;
   emptyFolders: number;
   unreadable: number;
+}
+
+/** The API's limit for the path of a folder. */
+const MAX_FOLDER_BYTES = 512;
+/** Control characters and text directions, which the API does not accept in folders. */
+const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+
+/** The folder for a file with a path: the open folder, and in it the folders of the path as far as the API allows. */
+export function folderFor(open: string, path: string): string {
+  const names = path.split("/").slice(0, -1);
+  let folder = open;
+  for (const name of names) {
+    const next = [folder, name.replace(UNSAFE, "").normalize("NFC")].filter(Boolean).join("/");
+    if (new TextEncoder().encode(next).length > MAX_FOLDER_BYTES) break;
+    folder = next;
+  }
+  return folder;
 }
 
 /** Browsers list the entries of a folder in no particular order. */
@@ -53,7 +71,8 @@ function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): v
   ].filter((words) => typeof words === "string");
   if (skipped.length > 0) announce(`Skipped ${new Intl.ListFormat("en").format(skipped)}`);
   else if (files.length === 0) announce("That folder is empty");
-  addFiles(files);
+  const open = path.peek() === "/files" ? (query.peek().get("folder") ?? "") : "";
+  addFiles(files.map((one) => ({ ...one, folder: folderFor(open, one.path) })));
 }
 
 async function addDropped(items: DataTransferItemList): Promise<void> {

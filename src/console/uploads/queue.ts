@@ -51,6 +51,7 @@ export interface ChosenFile {
   file: File;
   /** The path within the chosen folder. */
   path: string;
+  folder: string;
 }
 
 /** Starts to upload files, and resumes those that were interrupted. */
@@ -62,10 +63,10 @@ export function addFiles(chosen: ChosenFile[]): void {
   const interrupted = new Map<string, Upload>();
   for (const upload of uploads.peek()) if (stateOf(upload) === "interrupted") interrupted.set(upload.path, upload);
   const added: Upload[] = [];
-  for (const { file, path } of chosen.slice(0, MAX_ADDED_FILES)) {
-    const earlier = interrupted.get(path);
-    if (earlier && isSameFile(file, earlier)) resume(earlier, file);
-    else added.push(newUpload(file, path, owner));
+  for (const one of chosen.slice(0, MAX_ADDED_FILES)) {
+    const earlier = interrupted.get(one.path);
+    if (earlier && isSameFile(one.file, earlier)) resume(earlier, one.file);
+    else added.push(newUpload(one, owner));
   }
   addUploads(added);
   const started = added.flatMap(
@@ -77,9 +78,9 @@ export function addFiles(chosen: ChosenFile[]): void {
   sendNext();
 }
 
-function newUpload(file: File, path: string, owner: string): Upload {
+function newUpload({ file, path, folder }: ChosenFile, owner: string): Upload {
   const { name, size, lastModified } = file;
-  const record = { key: newKey(), owner, name, path, size, lastModified };
+  const record = { key: newKey(), owner, name, path, folder, size, lastModified };
   if (size > 0) return createUpload(record, file);
   return createUpload(record, undefined, { state: "failed", error: new UserError("This file is empty (0 bytes).") });
 }
@@ -163,6 +164,7 @@ async function send(upload: Upload): Promise<void> {
   try {
     const { id } = await caller.files.upload(file, {
       name: upload.name,
+      properties: upload.folder ? { folder: upload.folder } : undefined,
       resumableFromBytes: 1,
       resumeUrl: upload.url,
       signal: stop.signal,

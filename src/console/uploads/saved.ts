@@ -12,6 +12,8 @@ export interface SavedUpload {
   name: string;
   /** The path within the chosen folder, including the name. */
   path: string;
+  /** The folder of the stored file; empty outside all folders. */
+  folder: string;
   size: number;
   lastModified: number;
   /** The upload URL. It contains a secret. */
