@@ -3,6 +3,7 @@ import { describe } from "vitest";
 import type { Stowage } from "../../src/client/stowage.ts";
 import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
+import { dropFiles } from "./dragging.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, test } from "./support.ts";
 
@@ -20,6 +21,12 @@ const fakeFiles = (count: number, first = 1) =>
     _id: (0x01a2_0000_0000 + count - place - first).toString(16).padStart(12, "0").padEnd(24, "0"),
     teamId: "0".repeat(24),
     originalName: `Recording ${count - place}.mp3`,
+    name: `Recording ${count - place}.mp3`,
+    folder: "",
+    reference: null,
+    tags: [],
+    title: null,
+    artist: null,
     fileType: "audio file",
     status: "completed",
     createdAt: new Date(1_780_000_000_000 - place * 60_000).toISOString(),
@@ -32,9 +39,10 @@ const fakeFiles = (count: number, first = 1) =>
     durationSeconds: 61,
   }));
 
-const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.originalName);
+const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.name);
 const row = (page: Page, name: string) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) });
-const rowNames = (page: Page) => page.getByRole("rowheader").allTextContents();
+/** The names in the list, without what is below them. */
+const names = (page: Page) => page.getByRole("rowheader").getByRole("link");
 const dialog = (page: Page) => page.getByRole("dialog");
 
 describe("File list", () => {
@@ -46,11 +54,12 @@ describe("File list", () => {
     `${"long".repeat(40)}.txt`,
   ];
 
-  test("shows the duration, type, size, and age of each file, newest first", async ({ openPage }) => {
+  test("shows the title, artist, duration, type, size, and age of each file, newest first", async ({ openPage }) => {
     const team = await newTeam();
     await uploadNamed(team, ...NAMES);
     const { page } = await openConsole(openPage, { path: "/files", team });
-    await expect(page.getByRole("rowheader")).toHaveText([...NAMES].reverse());
+    await expect(names(page)).toHaveText([...NAMES].reverse());
+    await expect(row(page, "plain.mp3").getByRole("rowheader")).toHaveText("plain.mp3Übergröße·日本 – Stowage");
     const cells = row(page, "plain.mp3").getByRole("cell");
     await expect(cells).toHaveText(["", "0:02", "Audio", "9.3 kB", /now|ago/]);
     await expectGoodLooks(page, "files");
@@ -73,16 +82,17 @@ describe("File list", () => {
     await expect(page.getByRole("cell").filter({ hasText: "1.5 MB" })).toHaveCount(3);
   });
 
-  test("sorts a completely loaded list by name and by date", async ({ openPage }) => {
+  test("sorts by name and by date, and keeps the order in the URL", async ({ openPage }) => {
     const team = await newTeam();
-    await uploadNamed(team, "b2.txt", "B10.txt", "a.txt");
+    await uploadNamed(team, "b2.txt", "B1.txt", "a.txt");
     const { page } = await openConsole(openPage, { path: "/files", team });
     await page.getByRole("button", { name: "Name" }).click();
-    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "b2.txt", "B10.txt"]);
+    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
     await expect(page.getByRole("columnheader", { name: "Name" })).toHaveAttribute("aria-sort", "ascending");
     await expect(page).toHaveURL(/sort=name/);
     await page.getByRole("button", { name: "Uploaded" }).click();
-    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B10.txt", "b2.txt"]);
+    await expect(page.getByRole("rowheader")).toHaveText(["a.txt", "B1.txt", "b2.txt"]);
+    await expect(page.getByRole("columnheader", { name: "Uploaded" })).toHaveAttribute("aria-sort", "descending");
   });
 
   test("plays a file from its row while the user browses", async ({ openPage }) => {
@@ -149,16 +159,16 @@ describe("File list", () => {
     const team = await newTeam();
     await uploadNamed(team, "song.mp3", "notes.txt", "Other.txt");
     const { page } = await openConsole(openPage, { path: "/files?type=text+file", team });
-    await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt"]);
-    await page.getByLabel("Name starts with").fill("no");
-    await expect(page.getByRole("rowheader")).toHaveText(["notes.txt"]);
-    await expect(page).toHaveURL(/\/console\/files\?type=text\+file&name=no$/);
+    await expect(names(page)).toHaveText(["Other.txt", "notes.txt"]);
+    await page.getByLabel("Search by name").fill("NO");
+    await expect(names(page)).toHaveText(["notes.txt"]);
+    await expect(page).toHaveURL(/\/console\/files\?type=text\+file&search=NO$/);
     await page.getByRole("combobox", { name: "Status" }).selectOption("Failed");
     await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
     const clear = page.getByRole("main").getByRole("link", { name: "Clear filters" }).first();
     await clear.click();
-    await expect(page.getByRole("rowheader")).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
-    await expect(page.getByLabel("Name starts with")).toHaveValue("");
+    await expect(names(page)).toHaveText(["Other.txt", "notes.txt", "song.mp3"]);
+    await expect(page.getByLabel("Search by name")).toHaveValue("");
     await expect(page).toHaveURL(/\/console\/files$/);
     const day = await page.evaluate(() => new Date().toLocaleDateString("sv"));
     await page.getByText("Date", { exact: true }).click();
@@ -169,9 +179,9 @@ describe("File list", () => {
     await page.getByLabel("Uploaded before").fill("2020-02-02");
     await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
     // Text that is typed while the URL changes is not lost.
-    const field = page.getByLabel("Name starts with");
+    const field = page.getByLabel("Search by name");
     await field.fill("x");
-    await expect(page).toHaveURL(/name=x$/);
+    await expect(page).toHaveURL(/search=x$/);
     await field.evaluate(
       (input: HTMLInputElement, link) => {
         (link as HTMLElement).click();
@@ -180,8 +190,8 @@ describe("File list", () => {
       },
       await clear.elementHandle(),
     );
-    await expect(page).toHaveURL(/\/console\/files\?name=son$/);
-    await expect(page.getByRole("rowheader")).toHaveText(["song.mp3"]);
+    await expect(page).toHaveURL(/\/console\/files\?search=son$/);
+    await expect(names(page)).toHaveText(["song.mp3"]);
     await expect(field).toHaveValue("son");
   });
 
@@ -190,13 +200,13 @@ describe("File list", () => {
     const { stowage } = team;
     const [first = "", second = ""] = await uploadNamed(team, "first.mp3", "second.mp3");
     const { page } = await openConsole(openPage, { path: "/files", team });
-    await expect(page.getByRole("rowheader")).toHaveText(["second.mp3", "first.mp3"]);
+    await expect(names(page)).toHaveText(["second.mp3", "first.mp3"]);
     await page.getByRole("link", { name: "second.mp3" }).focus();
     await uploadNamed(team, "third.mp3");
     await expect(row(page, "third.mp3")).toContainText("0:02");
-    expect(await rowNames(page)).toEqual(["third.mp3", "second.mp3", "first.mp3"]);
+    expect(await names(page).allTextContents()).toEqual(["third.mp3", "second.mp3", "first.mp3"]);
     await stowage.files.delete(second);
-    await expect(page.getByRole("rowheader")).toHaveText(["third.mp3", "first.mp3"]);
+    await expect(names(page)).toHaveText(["third.mp3", "first.mp3"]);
     await expect(page.getByRole("link", { name: "first.mp3" })).toBeFocused();
     await stowage.files.reprocess(first);
     await expect.poll(async () => (await stowage.files.get(first)).status).toBe("completed");
@@ -205,7 +215,7 @@ describe("File list", () => {
 
   test("adds a file to a filtered list when its status matches", async ({ openPage }) => {
     const team = await newTeam();
-    const { page } = await openConsole(openPage, { path: "/files?status=completed&name=a", team });
+    const { page } = await openConsole(openPage, { path: "/files?status=completed&search=a", team });
     const none = page.getByRole("heading", { name: "No matching files" });
     await expect(none).toBeVisible();
     // The other empty state appears only once it is certain.
@@ -223,7 +233,7 @@ describe("File list", () => {
     await page.goBack();
     await expect(none).toBeVisible();
     await uploadNamed(team, "a.mp3", "b.mp3", "aa.mp3");
-    await expect(page.getByRole("rowheader")).toHaveText(["a.mp3", "aa.mp3"]);
+    await expect(names(page)).toHaveText(["a.mp3", "aa.mp3"]);
   });
 
   test("loads more pages, and shows them again when the user returns from a file", async ({ openPage }) => {
@@ -319,58 +329,183 @@ describe("Deleting files", () => {
     expect(await namesOf(team.stowage)).toEqual(["keep.txt"]);
   });
 
-  test("lists the files that could not be deleted, and retries them", async ({ openPage, problems }) => {
-    problems.allow(/40[34].*uploads/);
-    const team = await newTeam();
-    const [gone = "", refused = ""] = await uploadNamed(team, "gone.txt", "refused.txt", "fine.txt");
-    const { page } = await openConsole(openPage, { path: "/files", team });
+  test("deletes a hundred files at a time, can be stopped, and continues after a failure", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 403/);
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    await page.route(/\/docs\/v1\/uploads\?/, (route) =>
+      route.fulfill({ json: { message: "", data: fakeFiles(250) } }),
+    );
+    const batches: { ids: string[]; release: () => Promise<void> }[] = [];
+    await page.route("**/uploads/batch", (route) => {
+      const { ids } = route.request().postDataJSON() as { ids: string[] };
+      const data = ids.map((_id) => ({ _id, ok: true }));
+      const isRejected = batches.length === 1;
+      const rejection = { status: 403, json: { status: false, code: "forbidden", message: "Not you.", requestId: "" } };
+      const release = () => route.fulfill(isRejected ? rejection : { json: { message: "", data } });
+      batches.push({ ids, release });
+    });
+    await page.getByRole("link", { name: "Files" }).click();
     await page.getByRole("checkbox", { name: "Select all" }).check();
-    await page.getByRole("button", { name: "Delete 3 files" }).click();
-    await team.stowage.files.delete(gone);
-    await page.route(`**/${refused}`, (route) =>
-      route.fulfill({
-        status: 403,
-        headers: { "X-Request-Id": "the-request" },
-        json: { status: false, code: "forbidden", message: "Not you." },
-      }),
-    );
-    await dialog(page).getByRole("button", { name: "Delete 3 files" }).click();
-    const alert = dialog(page).getByRole("alert");
-    await expect(alert).toContainText("Deleted 2 of 3 files. 1 left.");
-    await expect(alert.getByRole("listitem").filter({ hasText: "refused.txt" })).toHaveText(
-      "refused.txt: Not you.Request ID: the-request Copy",
-    );
-    await expect(alert.getByRole("listitem").filter({ hasText: "gone.txt" })).toContainText("Request ID:");
-    expect(await namesOf(team.stowage)).toEqual(["refused.txt"]);
-    await dialog(page).getByRole("button", { name: "Close" }).click();
-    await expect(page.getByRole("rowheader")).toHaveText(["refused.txt"]);
-    await expect(page.getByRole("checkbox", { name: "Select refused.txt" })).toBeChecked();
-    await page.unroute(`**/${refused}`);
-    await page.getByRole("button", { name: "Delete 1 file" }).click();
-    await dialog(page).getByRole("button", { name: "Delete 1 file" }).click();
-    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
-    expect(await namesOf(team.stowage)).toEqual([]);
+    await page.getByRole("button", { name: "Delete 250 files" }).click();
+    const confirm = (count: number) =>
+      dialog(page)
+        .getByRole("button", { name: `Delete ${count} files` })
+        .click();
+    await confirm(250);
+    await expect.poll(() => batches.length).toBe(1);
+    await dialog(page).getByRole("button", { name: "Stop" }).click();
+    await batches[0]?.release();
+    await expect(dialog(page).getByRole("progressbar", { name: "Deleted 100 of 250" })).toBeVisible();
+    await confirm(150);
+    await expect.poll(() => batches.length).toBe(2);
+    await batches[1]?.release();
+    await expect(dialog(page).getByRole("alert")).toContainText("Not you.");
+    await expectAccessible(page);
+    await confirm(150);
+    await expect.poll(() => batches.length).toBe(3);
+    await batches[2]?.release();
+    await expect.poll(() => batches.length).toBe(4);
+    await batches[3]?.release();
+    await expect(dialog(page)).toHaveCount(0);
+    expect(batches.map(({ ids }) => ids.length)).toEqual([100, 100, 100, 50]);
+    expect(new Set(batches.flatMap(({ ids }) => ids)).size).toBe(250);
+    await expect(page.getByRole("rowheader")).toHaveCount(0);
+  });
+});
+
+describe("Organizing files", () => {
+  const folder = (page: Page, name: string) =>
+    page.getByRole("list", { name: "Folders in this folder" }).getByRole("link", { name });
+  const propertiesOf = async ({ stowage }: Team, id = "") => {
+    const { name, folder, tags } = await stowage.files.get(id);
+    return { name, folder, tags };
+  };
+  const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+
+  test("moves files into a folder by keyboard and by dragging, undoes a move, and leads back", async ({ openPage }) => {
+    const team = await newTeam();
+    const [one, two, three] = await uploadNamed(team, "one.txt", "two.txt", "three.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await tabTo(page.getByRole("checkbox", { name: "Select one.txt" }));
+    await page.keyboard.press("Space");
+    await tabTo(button(page, "Move"), "Shift+Tab");
+    await page.keyboard.press("Enter");
+    await expect(dialog(page).getByLabel("Folder")).toBeFocused();
+    await page.keyboard.type("podcast/2026 🎧");
+    await page.keyboard.press("Enter");
+    await expect(page.getByText("Moved 1 file to podcast/2026 🎧")).toBeVisible();
+    await expect(page.getByRole("rowheader")).toHaveText(["three.txt", "two.txt"]);
+    expect((await propertiesOf(team, one)).folder).toBe("podcast/2026 🎧");
+
+    await page.getByRole("checkbox", { name: "Select all" }).check();
+    await row(page, "two.txt").dragTo(folder(page, "podcast"));
+    await expect(page.getByRole("rowheader")).toHaveCount(0);
+    expect((await propertiesOf(team, three)).folder).toBe("podcast");
+    await page.getByRole("button", { name: "Undo" }).last().click();
+    await expect(page.getByRole("rowheader")).toHaveText(["three.txt", "two.txt"]);
+    expect((await propertiesOf(team, two)).folder).toBe("");
+    await expectGoodLooks(page, "files-folders");
+
+    await folder(page, "podcast").click();
+    await expect(page.getByRole("heading", { level: 1, name: "podcast" })).toBeFocused();
+    await expect(page).toHaveURL(/\/console\/files\?folder=podcast$/);
+    await folder(page, "2026 🎧").click();
+    await expect(page.getByRole("rowheader")).toHaveText(["one.txt"]);
+    await row(page, "one.txt").dragTo(page.getByRole("navigation", { name: "Folders" }).getByRole("link").first());
+    await expect(page.getByRole("heading", { name: "This folder is empty" })).toBeVisible();
+    await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
+    await expect(page.getByRole("rowheader")).toHaveCount(3);
+    await expect(page.getByRole("list", { name: "Folders in this folder" })).toHaveCount(0);
   });
 
-  test("deletes four files at a time, and can be stopped", async ({ openPage }) => {
+  test("uploads into the open folder, and keeps the folders of a dropped one", async ({ openPage }) => {
+    const { page, stowage } = await openConsole(openPage, { path: "/files" });
+    await page.getByRole("main").getByRole("button", { name: "New folder" }).click();
+    await dialog(page).getByLabel("Name").fill("music");
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("heading", { level: 1, name: "music" })).toBeVisible();
+    await dropFiles(page.getByRole("main"), { "album/one.txt": Buffer.from("1"), "two.txt": Buffer.from("2") });
+    await expect(page.getByRole("rowheader")).toHaveText(["two.txt"]);
+    await folder(page, "album").click();
+    await expect(page.getByRole("rowheader")).toHaveText(["one.txt"]);
+    expect((await stowage.files.list({ under: "music" }).page()).items.map((file) => file.folder)).toEqual(
+      expect.arrayContaining(["music", "music/album"]),
+    );
+  });
+
+  test("tags files with suggestions, undoes it, and lists all files with a tag", async ({ openPage }) => {
     const team = await newTeam();
-    await uploadNamed(team, ...Array.from({ length: 7 }, (_, place) => `${place}.txt`));
+    const [one, two] = await uploadNamed(team, "one.txt", "two.txt", "three.txt");
+    await team.stowage.files.update(one ?? "", { tags: ["music", "draft"] });
     const { page } = await openConsole(openPage, { path: "/files", team });
-    await page.getByRole("checkbox", { name: "Select all" }).check();
-    await page.getByRole("button", { name: "Delete 7 files" }).click();
-    const held: (() => Promise<void>)[] = [];
-    await page.route(/uploads\/\w+$/, (route) => {
-      held.push(() => route.continue());
-    });
-    await dialog(page).getByRole("button", { name: "Delete 7 files" }).click();
-    await expect.poll(() => held.length).toBe(4);
-    await expect(dialog(page).getByRole("progressbar", { name: "Deleting 0 of 7" })).toBeVisible();
-    await dialog(page).getByRole("button", { name: "Stop" }).click();
-    for (const release of held) await release();
-    await expect(dialog(page).getByRole("alert")).toContainText("Deleted 4 of 7 files. 3 left.");
-    expect(await namesOf(team.stowage)).toHaveLength(3);
-    await page.unroute(/uploads\/\w+$/);
-    await dialog(page).getByRole("button", { name: "Try again" }).click();
-    await expect(page.getByRole("heading", { name: "No files yet" })).toBeVisible();
+    for (const name of ["one.txt", "two.txt"]) await page.getByRole("checkbox", { name: `Select ${name}` }).check();
+    await button(page, "Tags").click();
+    const tag = (name: string) => dialog(page).getByRole("checkbox", { name });
+    await expect(tag("music")).not.toBeChecked();
+    expect(await tag("music").evaluate((box: HTMLInputElement) => box.indeterminate)).toBe(true);
+    await tag("music").check();
+    await tag("draft").check();
+    await tag("draft").uncheck();
+    await dialog(page).getByLabel("New tags").fill("Интервью, live ");
+    await expectAccessible(page);
+    await page.keyboard.press("Enter");
+    await expect(row(page, "two.txt").getByRole("listitem")).toHaveText(["music", "Интервью", "live"]);
+    expect((await propertiesOf(team, one)).tags).toEqual(expect.arrayContaining(["music", "live", "Интервью"]));
+    await row(page, "two.txt").getByRole("link", { name: "live" }).click();
+    await expect(page).toHaveURL(/\/console\/files\?tag=live$/);
+    await expect(page.getByRole("rowheader")).toHaveCount(2);
+    await page.getByRole("button", { name: "Undo" }).click();
+    await expect(page.getByRole("heading", { name: "No matching files" })).toBeVisible();
+    expect((await propertiesOf(team, one)).tags.sort()).toEqual(["draft", "music"]);
+    expect((await propertiesOf(team, two)).tags).toEqual([]);
+  });
+
+  test("renames a file in place, and explains an invalid name", async ({ openPage, problems }) => {
+    problems.allow(/status of 400/);
+    const team = await newTeam();
+    const [id] = await uploadNamed(team, "song.mp3");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    const rename = async () => {
+      await page.getByRole("checkbox", { name: /^Select .*mp3/ }).check();
+      await button(page, "Rename").click();
+    };
+    await rename();
+    await page.keyboard.type("a/b");
+    await page.keyboard.press("Enter");
+    const field = page.getByLabel("New name of song.mp3");
+    await expect(field).toHaveAccessibleDescription(/Must be a file name/);
+    await expectAccessible(page);
+    await page.keyboard.press("Escape");
+    await expect(page.getByRole("link", { name: "song.mp3" })).toBeFocused();
+    await rename();
+    await page.keyboard.type("Песня");
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("link", { name: "Песня.mp3" })).toBeFocused();
+    expect((await propertiesOf(team, id)).name).toBe("Песня.mp3");
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("heading", { level: 1, name: "Песня.mp3" })).toBeVisible();
+  });
+
+  test("searches as the user types, aborts earlier searches, and shows the folders of matches", async ({
+    openPage,
+  }) => {
+    const team = await newTeam();
+    const [id] = await uploadNamed(team, "Night drive.txt", "Morning.txt");
+    await team.stowage.files.update(id ?? "", { folder: "drafts/2026" });
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    await expect(page.getByRole("rowheader")).toHaveText(["Morning.txt"]);
+    await page.route(/search=N&/, () => {});
+    const aborted = page.waitForEvent("requestfailed", (request) => /search=N&/.test(request.url()));
+    await page.getByLabel("Search by name").fill("N");
+    await page.waitForRequest(/search=N&/);
+    await page.getByLabel("Search by name").fill("NIGHT");
+    await aborted;
+    await expect(page.getByRole("rowheader")).toHaveText([/^Night drive\.txt/]);
+    await row(page, "Night drive.txt").getByRole("link", { name: "drafts/2026" }).click();
+    await expect(page.getByRole("heading", { level: 1, name: "2026" })).toBeVisible();
+    await expect(page.getByRole("rowheader")).toHaveText(["Night drive.txt"]);
   });
 });

@@ -1,7 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { mergeEvents } from "../../src/console/pages/event-list.ts";
-import { applyEvent, type FileRow, filtersFrom, mergeRows, type Updates } from "../../src/console/pages/file-rows.ts";
+import {
+  applyEvent,
+  type FileRow,
+  listFrom,
+  mergeRows,
+  pathOf,
+  type Updates,
+} from "../../src/console/pages/file-rows.ts";
 import {
   countOf,
   formatAge,
@@ -40,7 +47,11 @@ describe("mergeEvents", () => {
 describe("mergeRows", () => {
   const file = (id: number, changes: Partial<FileRow> = {}): FileRow => ({
     _id: String(id),
-    originalName: `${id}.mp3`,
+    name: `${id}.mp3`,
+    folder: "",
+    tags: [],
+    title: null,
+    artist: null,
     fileType: "audio file",
     status: "completed",
     createdAt: new Date(id * 1000).toISOString(),
@@ -50,58 +61,38 @@ describe("mergeRows", () => {
     durationSeconds: 1,
     ...changes,
   });
-  const names = (rows: FileRow[]) => rows.map(({ originalName }) => originalName).join(" ");
-  const updatesOf = (...files: FileRow[]): Updates => new Map(files.map((row) => [row._id, row]));
 
-  test("applies newer versions, drops deleted files, and adds new ones in order", () => {
-    const updates = updatesOf(
-      file(4),
-      file(2, { originalName: "new.mp3", __v: 2 }),
-      file(1, { status: "failed", __v: 0 }),
-    );
-    updates.set("3", null);
-    const rows = mergeRows([file(3), file(2), file(1)], updates, {}, true);
-    expect(names(rows)).toBe("4.mp3 new.mp3 1.mp3");
-    expect(rows.at(-1)?.status).toBe("completed");
-  });
-
-  test("leaves a new file that belongs to a later page to that page", () => {
-    expect(names(mergeRows([file(5), file(3)], updatesOf(file(1), file(4)), {}, false))).toBe("5.mp3 4.mp3 3.mp3");
-  });
-
-  test("filters by the new state of a file", () => {
-    const updates = updatesOf(file(2, { status: "failed", __v: 2 }));
-    expect(names(mergeRows([file(2), file(1)], updates, { status: "completed" }, true))).toBe("1.mp3");
-    expect(names(mergeRows([], updatesOf(file(2)), { name: "3" }, true))).toBe("");
-  });
-
-  test("orders by name if the list is filtered by name, or sorted and completely loaded", () => {
-    const [b10, a, b2] = [
-      file(3, { originalName: "b10" }),
-      file(2, { originalName: "a" }),
-      file(1, { originalName: "b2" }),
-    ];
-    expect(names(mergeRows([b10, a, b2], new Map(), {}, true, "name"))).toBe("a b2 b10");
-    expect(names(mergeRows([b10, a], new Map(), {}, false, "name"))).toBe("b10 a");
-    expect(names(mergeRows([b10], updatesOf(b2), { name: "b" }, true))).toBe("b10 b2");
-  });
-
-  test("takes the state of a file from its events", () => {
+  test("takes the state of files from their events, keeps their names, and drops deleted files", () => {
     const updates: Updates = new Map();
-    const event = { subject: { id: "1" }, data: file(1) };
-    applyEvent(updates, { ...event, type: "file.completed" } as never);
-    expect(updates.get("1")).toMatchObject({ originalName: "1.mp3" });
-    applyEvent(updates, { ...event, type: "file.deleted" } as never);
-    expect(updates.get("1")).toBeNull();
+    const { name: _, ...data } = file(2, { status: "failed", __v: 2 });
+    const event = (id: number, type: string, data: object) => ({ subject: { id: String(id) }, type, data }) as never;
+    applyEvent(updates, event(3, "file.deleted", file(3)));
+    applyEvent(updates, event(2, "file.failed", data));
+    applyEvent(updates, event(1, "file.failed", { ...data, __v: 0 }));
+    const rows = mergeRows([file(3), file(2), file(1)], updates);
+    expect(rows).toEqual([file(2, { status: "failed", __v: 2 }), file(1)]);
+  });
+});
+
+describe("listFrom", () => {
+  const filtersOf = (query: string) => listFrom(new URLSearchParams(query)).filters;
+
+  test("shows the content of a folder, or filters it with all folders below", () => {
+    expect(filtersOf("")).toEqual({ folder: "", sort: "-createdAt" });
+    expect(filtersOf("folder=a/b&sort=name")).toEqual({ folder: "a/b", sort: "name" });
+    expect(filtersOf("folder=a/b&tag=x")).toEqual({ under: "a/b", tag: "x", sort: "-createdAt" });
+    expect(filtersOf("search=x")).toEqual({ search: "x", sort: "name" });
+    expect(pathOf("a/b")).toEqual([
+      { name: "a", path: "a" },
+      { name: "b", path: "a/b" },
+    ]);
   });
 
   test("includes both days of a date filter, and ignores invalid dates", () => {
-    const { createdAfter = "", createdBefore = "" } = filtersFrom(
-      new URLSearchParams("from=2026-03-01&until=2026-03-01"),
-    );
+    const { createdAfter = "", createdBefore = "" } = filtersOf("from=2026-03-01&until=2026-03-01");
     const hours = (Date.parse(createdBefore) - Date.parse(createdAfter)) / 3_600_000;
     expect(Math.round(hours)).toBe(24);
-    expect(filtersFrom(new URLSearchParams("from=soon&type=text+file&status="))).toEqual({ fileType: "text file" });
+    expect(filtersOf("from=soon&type=text+file&status=")).toEqual({ fileType: "text file", sort: "-createdAt" });
   });
 });
 

@@ -4,9 +4,10 @@ import { SelectField, TextField } from "../parts/form.tsx";
 import { STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
 import { href, navigate, query } from "../router.ts";
 
-const TYPING_MILLISECONDS = 250;
+/** A team can search 120 times a minute. */
+const TYPING_MILLISECONDS = 300;
 
-/** Changes parameters of the URL in place. */
+/** Changes parameters of the URL of the list in place. */
 export function setQuery(changes: Record<string, string>): void {
   navigate(href("/files", { ...Object.fromEntries(query.value), ...changes }), { replace: true });
 }
@@ -14,7 +15,7 @@ export function setQuery(changes: Record<string, string>): void {
 const setFilter = (filter: Record<string, string>) => setQuery({ ...filter, pages: "" });
 
 export const ClearFilters = () => (
-  <a class="button" href={href("/files")}>
+  <a class="button" href={href("/files", { folder: query.value.get("folder") ?? "" })}>
     Clear filters
   </a>
 );
@@ -31,7 +32,7 @@ export function Filters({ isFiltered }: { isFiltered: boolean }) {
     ));
   return (
     <search class="files-filters">
-      <NameFilter />
+      <Search />
       <Chip isActive={value("type") !== ""}>
         <SelectField label="Type" name="type" value={value("type")} onChange={(type) => setFilter({ type })}>
           <option value="">All types</option>
@@ -59,6 +60,16 @@ export function Filters({ isFiltered }: { isFiltered: boolean }) {
           ))}
         </div>
       </details>
+      {value("tag") && (
+        <button
+          type="button"
+          class="button"
+          aria-label={`Tag ${value("tag")}: show all`}
+          onClick={() => setFilter({ tag: "" })}
+        >
+          <bdi>{value("tag")}</bdi> ×
+        </button>
+      )}
       {isFiltered && <ClearFilters />}
     </search>
   );
@@ -70,9 +81,9 @@ const Chip = ({ isActive, children }: { isActive: boolean; children: ComponentCh
   </div>
 );
 
-/** Applies the filter when the user pauses typing. */
-function NameFilter() {
-  const applied = query.value.get("name") ?? "";
+/** Searches when the user pauses typing. A new search aborts the one before. */
+function Search() {
+  const applied = query.value.get("search") ?? "";
   const [typed, setTyped] = useState(applied);
   const timer = useRef(0);
   useEffect(() => {
@@ -81,10 +92,10 @@ function NameFilter() {
   useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <TextField
-      label="Name starts with"
-      name="name"
+      label="Search by name"
+      name="search"
       type="search"
-      placeholder="Name starts with…"
+      placeholder="Search by name…"
       spellcheck={false}
       value={typed}
       onInput={({ currentTarget: { value } }) => {
@@ -92,7 +103,7 @@ function NameFilter() {
         clearTimeout(timer.current);
         timer.current = window.setTimeout(() => {
           timer.current = 0;
-          setFilter({ name: value });
+          setFilter({ search: value });
         }, TYPING_MILLISECONDS);
       }}
     />

@@ -1,21 +1,32 @@
 import type { FileEvent, FileFilters, StoredFile } from "../../client/stowage.ts";
 
-/* The rows of the list of files. Pure, so that they are tested without a browser. */
+/* The rows of the list of files, and the URL that selects them. Pure, so that they are tested without a browser. */
 
-/** What the list shows of a file: fields that both the API's lists and its events contain. */
-export type FileRow = Pick<
+/** The fields of a file that events contain. Names, folders, and tags may be personal, so events omit them. */
+type FileState = Pick<
   StoredFile,
-  "_id" | "originalName" | "fileType" | "status" | "createdAt" | "__v" | "size" | "mimeType" | "durationSeconds"
+  "_id" | "fileType" | "status" | "createdAt" | "__v" | "size" | "mimeType" | "durationSeconds"
 >;
 
-export const SORTS = ["date", "name"] as const;
-export type Sort = (typeof SORTS)[number];
+/** The fields that the list shows. */
+export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | "title" | "artist">;
 
 /** The latest state of files since the list was loaded; null if deleted. */
-export type Updates = Map<string, FileRow | null>;
+export type Updates = Map<string, FileState | null>;
 
 export function applyEvent(updates: Updates, { type, subject, data }: FileEvent): void {
   updates.set(subject.id, type === "file.deleted" ? null : data);
+}
+
+/** The loaded files with their updates. Other fields, and files that are new to the list, come with its next load. */
+export function mergeRows(loaded: FileRow[], updates: Updates): FileRow[] {
+  return loaded.flatMap((file) => {
+    const update = updates.get(file._id);
+    if (update === null) return [];
+    if (!update || update.__v < file.__v) return file;
+    const { fileType, status, __v, size, mimeType, durationSeconds } = update;
+    return { ...file, fileType, status, __v, size, mimeType, durationSeconds };
+  });
 }
 
 /** Midnight of a day in the reader's time zone, `daysLater`; undefined if the text is not a date. */
@@ -29,61 +40,40 @@ function startOfDay(day: string | null, daysLater = 0): number | undefined {
 
 const iso = (time: number | undefined) => time && new Date(time).toISOString();
 
-/** The API's filters for the query of the URL. Both the first and the last day are included. */
-export function filtersFrom(query: URLSearchParams): FileFilters {
+export const SORTS = { name: "name", date: "-createdAt" } as const;
+
+export interface FileList {
+  /** The open folder; empty outside all folders. */
+  folder: string;
+  /** Whether filters select files of the folder and all folders below it. Otherwise the list is the folder's content. */
+  isFiltered: boolean;
+  sort: keyof typeof SORTS;
+  filters: FileFilters;
+}
+
+/** The list for the query of the URL. Both the first and the last day are included. */
+export function listFrom(query: URLSearchParams): FileList {
+  const folder = query.get("folder") ?? "";
   const from = startOfDay(query.get("from"));
   const given = {
+    search: query.get("search"),
+    tag: query.get("tag"),
     status: query.get("status"),
     fileType: query.get("type"),
-    name: query.get("name"),
     createdAfter: from && iso(from - 1),
     createdBefore: iso(startOfDay(query.get("until"), 1)),
   };
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as FileFilters;
+  const filters = Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as FileFilters;
+  const isFiltered = Object.keys(filters).length > 0;
+  const chosen = query.get("sort");
+  // A search by name examines ten times as many files in a request as one by date.
+  const sort = chosen === "name" || chosen === "date" ? chosen : filters.search ? "name" : "date";
+  const place = isFiltered ? folder && { under: folder } : { folder };
+  return { folder, isFiltered, sort, filters: { ...filters, ...place, sort: SORTS[sort] } as FileFilters };
 }
 
-function matches(file: FileRow, { status, fileType, name, createdAfter, createdBefore }: FileFilters): boolean {
-  const created = Date.parse(file.createdAt);
-  return (
-    (!status || file.status === status) &&
-    (!fileType || file.fileType === fileType) &&
-    (!name || file.originalName.startsWith(name)) &&
-    (!createdAfter || created > Date.parse(createdAfter)) &&
-    (!createdBefore || created < Date.parse(createdBefore))
-  );
-}
-
-const byDate = (one: FileRow, other: FileRow) => (one._id > other._id ? -1 : 1);
-const byName = (one: FileRow, other: FileRow) => {
-  if (one.originalName === other.originalName) return one._id < other._id ? -1 : 1;
-  return one.originalName < other.originalName ? -1 : 1;
-};
-const { compare } = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
-
-/**
- * The rows to show: the loaded files with their updates. A new file is included if it belongs before the last loaded one,
- * or if all files are loaded. @param sort the order if all files are loaded; otherwise that of the API
- */
-export function mergeRows(
-  loaded: FileRow[],
-  updates: Updates,
-  filters: FileFilters,
-  isComplete: boolean,
-  sort: Sort = "date",
-): FileRow[] {
-  const order = filters.name === undefined ? byDate : byName;
-  const known = new Set(loaded.map(({ _id }) => _id));
-  const rows = loaded.flatMap((file) => {
-    const update = updates.get(file._id);
-    if (update === null) return [];
-    return update && update.__v >= file.__v ? update : file;
-  });
-  const last = loaded.at(-1);
-  const added = [...updates.values()].filter(
-    (file): file is FileRow =>
-      !!file && !known.has(file._id) && (isComplete || (last !== undefined && order(file, last) < 0)),
-  );
-  const shown = [...rows, ...added].filter((file) => matches(file, filters));
-  if (isComplete && sort === "name") return shown.sort((one, other) => compare(one.originalName, other.originalName));
-  return added.length > 0 ? shown.sort(order) : shown;
+/** The folders above a folder and itself, from the top: `a/b` gives `a` and `a/b`. */
+export function pathOf(folder: string): { name: string; path: string }[] {
+  const names = folder === "" ? [] : folder.split("/");
+  return names.map((name, place) => ({ name, path: names.slice(0, place + 1).join("/") }));
 }

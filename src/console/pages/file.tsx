@@ -16,7 +16,10 @@ import { lastList, navigate } from "../router.ts";
 import { client } from "../session.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
+import { folderUrl, MoveDialog } from "./folders.tsx";
+import { Rename } from "./rename.tsx";
 import { Sharing } from "./sharing.tsx";
+import { TagDialog, Tags } from "./tags.tsx";
 
 /** The API explains these to developers; users need to know what to do. */
 const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
@@ -36,9 +39,9 @@ export function FilePage({ id }: { id: string }) {
   if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={back} />;
   return (
     <Page
-      title={file?.originalName ?? "File"}
+      title={file?.name ?? "File"}
       back={back}
-      actions={file && <Actions file={file} />}
+      actions={file && <Actions file={file} onChanged={reload} />}
       call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
       <Failure error={error} onRetry={reload} />
@@ -47,9 +50,10 @@ export function FilePage({ id }: { id: string }) {
   );
 }
 
-function Actions({ file }: { file: FileMetadata }) {
+function Actions({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
   const { run, isRunning, error } = useTask();
-  const [isDeleting, setDeleting] = useState(false);
+  const [dialog, setDialog] = useState<"rename" | "move" | "tag" | "delete" | null>(null);
+  const close = () => setDialog(null);
   const isDeleted = useRef(false);
   const isSettled = file.status === "completed" || file.status === "failed";
   const download = () =>
@@ -57,7 +61,7 @@ function Actions({ file }: { file: FileMetadata }) {
       const link = document.createElement("a");
       link.href = await client.value.files.createSignedUrl(file._id);
       // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
-      link.download = file.originalName;
+      link.download = file.name;
       link.click();
     });
   const reprocess = () =>
@@ -78,23 +82,32 @@ function Actions({ file }: { file: FileMetadata }) {
       >
         Reprocess
       </button>
-      <button type="button" class="button danger" onClick={() => setDeleting(true)}>
+      {(["rename", "move", "tag"] as const).map((name) => (
+        <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
+          {ORGANIZE_LABELS[name]}
+        </button>
+      ))}
+      <button type="button" class="button danger" onClick={() => setDialog("delete")}>
         Delete file
       </button>
       <Failure error={error} />
-      {isDeleting && (
+      {dialog === "rename" && <Rename file={file} onRenamed={onChanged} onClose={close} />}
+      {dialog === "move" && <MoveDialog files={[file]} folders={[]} onMoved={onChanged} onClose={close} />}
+      {dialog === "tag" && <TagDialog files={[file]} onTagged={onChanged} onClose={close} />}
+      {dialog === "delete" && (
         <DeleteFiles
           files={[file]}
           onDeleted={() => {
             isDeleted.current = true;
           }}
-          onClose={() => (isDeleted.current ? navigate(lastList.url) : setDeleting(false))}
+          onClose={() => (isDeleted.current ? navigate(lastList.url) : close())}
         />
       )}
     </>
   );
 }
 
+const ORGANIZE_LABELS = { rename: "Rename", move: "Move", tag: "Tags" };
 const channelsLabel = (channels: number) => ({ 1: "Mono", 2: "Stereo" })[channels] ?? formatCount(channels);
 
 function Details({ file }: { file: FileMetadata }) {
@@ -123,6 +136,13 @@ function Details({ file }: { file: FileMetadata }) {
               ),
               Type: TYPE_LABELS[file.fileType],
               Size: formatBytes(size),
+              Folder: file.folder && (
+                <a href={folderUrl(file.folder)}>
+                  <bdi>{file.folder}</bdi>
+                </a>
+              ),
+              Tags: file.tags.length > 0 && <Tags tags={file.tags} />,
+              Reference: file.reference && <bdi>{file.reference}</bdi>,
               Uploaded: <Time at={file.createdAt} />,
             }}
           />
@@ -147,8 +167,8 @@ function Details({ file }: { file: FileMetadata }) {
           )}
           {audio && Object.keys(audio.tags).length > 0 && (
             <section class="card stack">
-              <h2>Tags</h2>
-              <Tags tags={audio.tags} />
+              <h2>Audio tags</h2>
+              <AudioTags tags={audio.tags} />
             </section>
           )}
           <details class="card">
@@ -156,6 +176,7 @@ function Details({ file }: { file: FileMetadata }) {
             <Facts
               facts={{
                 ID: <Copyable text={file._id} label="ID" />,
+                "Uploaded as": file.originalName === file.name ? null : <bdi>{file.originalName}</bdi>,
                 "Media type": <code>{file.mimeType}</code>,
                 Container: audio?.container,
                 Bytes: formatCount(size),
@@ -200,7 +221,7 @@ function Activity({ id }: { id: string }) {
 }
 
 /** The file's own words, shown as text only. */
-const Tags = ({ tags }: { tags: Record<string, string | number> }) => (
+const AudioTags = ({ tags }: { tags: Record<string, string | number> }) => (
   <dl class="facts">
     {Object.entries(tags).map(([name, value]) => (
       <div key={name}>

@@ -66,14 +66,16 @@ interface TaskDialogProps {
   isDangerous?: boolean;
   /** Does the work and closes the dialog. If it throws, the dialog stays open and shows the error. */
   onRun: (form: HTMLFormElement) => Promise<void> | void;
+  /** Ends the action soon. Without it, the action can't be stopped. */
+  onStop?: () => void;
   onClose: () => void;
   children: ComponentChildren;
 }
 
 /** A dialog with one action. It can't be closed while the action runs, so that its result is always shown. */
-export function TaskDialog({ title, action, isDangerous, onRun, onClose, children }: TaskDialogProps) {
+export function TaskDialog({ title, action, isDangerous, onRun, onStop, onClose, children }: TaskDialogProps) {
   const { run, isRunning, error } = useTask();
-  const close = () => isRunning || onClose();
+  const close = () => (isRunning ? onStop?.() : onClose());
   return (
     <Dialog title={title} onClose={close}>
       <Form
@@ -81,8 +83,8 @@ export function TaskDialog({ title, action, isDangerous, onRun, onClose, childre
         onSubmit={(form) => run(async () => onRun(form))}
         end={
           <div class="actions">
-            <button type="button" class="button" aria-disabled={isRunning} onClick={close}>
-              Cancel
+            <button type="button" class="button" aria-disabled={isRunning && !onStop} onClick={close}>
+              {isRunning && onStop ? "Stop" : "Cancel"}
             </button>
             <button type="submit" class={`button ${isDangerous ? "danger" : "primary"}`} aria-disabled={isRunning}>
               {action}

@@ -1,10 +1,10 @@
 import type { ComponentChildren } from "preact";
 
-/** Named values. Those that are null or undefined are left out. */
+/** Named values. Those that are empty or undefined are left out. */
 export const Facts = ({ facts }: { facts: Record<string, ComponentChildren> }) => (
   <dl class="facts">
     {Object.entries(facts)
-      .filter(([, value]) => value !== null && value !== undefined)
+      .filter(([, value]) => value !== null && value !== undefined && value !== false && value !== "")
       .map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>

@@ -69,6 +69,8 @@ type InputProps = Pick<
   | "min"
   | "minLength"
   | "onInput"
+  | "onKeyDown"
+  | "pattern"
   | "placeholder"
   | "required"
   | "spellcheck"
@@ -79,6 +81,8 @@ type InputProps = Pick<
   name: string;
   type?: "email" | "password" | "text" | "url" | "search" | "datetime-local" | "date" | "number";
   hint?: string;
+  /** The id of a datalist with suggestions. */
+  list?: string;
 };
 
 /** A labeled text input. */

@@ -7,7 +7,7 @@ import { UserError } from "../user-error.ts";
  * The one player of the console. It belongs to no page, so a file keeps playing while the user browses.
  */
 
-export type Track = Pick<StoredFile, "_id" | "originalName" | "mimeType" | "durationSeconds">;
+export type Track = Pick<StoredFile, "_id" | "name" | "mimeType" | "durationSeconds">;
 
 /** Signed URLs expire after an hour. One that is about to expire is not used for a new request. */
 const URL_REUSE_MILLISECONDS = 50 * 60_000;

@@ -48,7 +48,7 @@ export function PlayButton({ file, class: className = "" }: { file: Track; class
     <button
       type="button"
       class={`button player-play ${className}`}
-      aria-label={`${isActive ? "Pause" : "Play"} ${file.originalName}`}
+      aria-label={`${isActive ? "Pause" : "Play"} ${file.name}`}
       data-playing={isActive}
       onClick={() => toggle(file)}
     />
@@ -187,7 +187,7 @@ function OpenPlayerBar({ file }: { file: Track }) {
     <section class="player player-bar" aria-label="Player">
       <PlayButton file={file} class="primary" />
       <a class="player-name" href={href(`/files/${file._id}`)}>
-        <bdi>{file.originalName}</bdi>
+        <bdi>{file.name}</bdi>
       </a>
       <SeekBar file={file} channels={null} />
       <p class="number">{timesOf(seconds, total, " / ")}</p>

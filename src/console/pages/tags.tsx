@@ -1,0 +1,83 @@
+import { signal } from "@preact/signals";
+import { useState } from "preact/hooks";
+import { TaskDialog } from "../parts/dialog.tsx";
+import { TextField, textOf } from "../parts/form.tsx";
+import { href } from "../router.ts";
+import { tagFiles } from "./file-changes.ts";
+import type { FileRow } from "./file-rows.ts";
+
+/** More choices than this are slower to scan than to type. */
+const MAX_SUGGESTIONS = 30;
+/** Tags of the files that this tab has shown, which the API does not list. */
+const knownTags = signal<ReadonlySet<string>>(new Set());
+
+export function rememberTags(files: Pick<FileRow, "tags">[]): void {
+  const found = files.flatMap(({ tags }) => tags).filter((tag) => !knownTags.peek().has(tag));
+  if (found.length > 0) knownTags.value = new Set([...found, ...knownTags.peek()]);
+}
+
+/** The tags of a file. Each leads to all files with it. */
+export const Tags = ({ tags }: { tags: string[] }) => (
+  <ul class="tags" aria-label="Tags">
+    {tags.map((tag) => (
+      <li key={tag}>
+        <a class="badge" href={href("/files", { tag })}>
+          <bdi>{tag}</bdi>
+        </a>
+      </li>
+    ))}
+  </ul>
+);
+
+interface TagDialogProps {
+  files: Pick<FileRow, "_id" | "name" | "folder" | "tags">[];
+  onTagged: () => void;
+  onClose: () => void;
+}
+
+/** Adds and removes tags of files. Tags that only some of the files have stay as they are unless their box is clicked. */
+export function TagDialog({ files, onTagged, onClose }: TagDialogProps) {
+  const own = new Set(files.flatMap(({ tags }) => tags));
+  const [choices] = useState(() => [...own, ...[...knownTags.peek()].filter((tag) => !own.has(tag))]);
+  const [changes, setChanges] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const countOf = (tag: string) => files.filter(({ tags }) => tags.includes(tag)).length;
+  const save = async (form: HTMLFormElement) => {
+    const typed = textOf(form, "tags")
+      .split(",")
+      .map((tag) => tag.trim())
+      .filter(Boolean);
+    const chosen = (isAdded: boolean) => [...changes].filter(([, value]) => value === isAdded).map(([tag]) => tag);
+    await tagFiles(files, [...new Set([...chosen(true), ...typed])], chosen(false));
+    onTagged();
+    onClose();
+  };
+  return (
+    <TaskDialog
+      title={files.length === 1 ? `Tags of “${files[0]?.name}”` : `Tags of ${files.length.toLocaleString()} files`}
+      action="Save"
+      onRun={save}
+      onClose={onClose}
+    >
+      {choices.length > 0 && (
+        <fieldset class="choices">
+          <legend>Tags</legend>
+          {choices.slice(0, Math.max(MAX_SUGGESTIONS, own.size)).map((tag) => {
+            const isChecked = changes.get(tag) ?? countOf(tag) === files.length;
+            return (
+              <label key={tag}>
+                <input
+                  type="checkbox"
+                  checked={isChecked}
+                  indeterminate={!changes.has(tag) && !isChecked && countOf(tag) > 0}
+                  onChange={({ currentTarget }) => setChanges(new Map([...changes, [tag, currentTarget.checked]]))}
+                />{" "}
+                <bdi>{tag}</bdi>
+              </label>
+            );
+          })}
+        </fieldset>
+      )}
+      <TextField label="New tags" name="tags" spellcheck={false} hint="Separate tags with commas." />
+    </TaskDialog>
+  );
+}
