@@ -19,6 +19,7 @@ import { type Api, mount } from "./http/operation.ts";
 import * as organizing from "./http/organizing.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
+import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
 import * as unfinished from "./http/unfinished.ts";
 import * as users from "./http/users.ts";
@@ -28,7 +29,12 @@ import { consoleLog } from "./platform/log.ts";
 
 /** The whole API, by operation id. */
 export const api = {
-  logIn: ["POST /auth/v1/login", keys.login],
+  logIn: ["POST /auth/v1/login", sessions.login],
+  createSession: ["POST /auth/v1/sessions", sessions.create],
+  listSessions: ["GET /auth/v1/sessions", sessions.list],
+  revokeSession: ["DELETE /auth/v1/sessions/{id}", sessions.remove],
+  logOut: ["POST /auth/v1/logout", sessions.logout],
+
   createApiKey: ["POST /auth/v1/apikeys", keys.create],
   listApiKeys: ["GET /auth/v1/apikeys", keys.list],
   getApiKey: ["GET /auth/v1/apikeys/{id}", keys.get],

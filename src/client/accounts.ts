@@ -65,3 +65,26 @@ export class Keys {
     await this.#connection.call("DELETE /auth/v1/apikeys/{id}", { id, signal });
   }
 }
+
+export class Sessions {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Creates a session of 12 hours with the scopes of this client's secret key. Its `key` is shown only now. */
+  async create({ signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/sessions", { signal });
+  }
+
+  /** Lists the team's sessions, newest first. */
+  list({ signal }: CallOptions = {}): List<Schemas["Session"]> {
+    return this.#connection.list("GET /auth/v1/sessions", { signal });
+  }
+
+  /** Ends a session immediately. */
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("DELETE /auth/v1/sessions/{id}", { id, signal });
+  }
+}

@@ -1,4 +1,4 @@
-import { Keys, Users } from "./accounts.ts";
+import { Keys, Sessions, Users } from "./accounts.ts";
 import type { Api, Schemas } from "./api.ts";
 import { type CallOptions, Connection, type StowageOptions } from "./connection.ts";
 import { Events, Webhooks } from "./events.ts";
@@ -21,6 +21,7 @@ export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
 export type Link = Schemas["Link"];
 export type StoredFile = Schemas["File"];
+export type Session = Schemas["Session"];
 export type Team = Schemas["Team"];
 export type UnfinishedUpload = Schemas["UnfinishedUpload"];
 export type Usage = Api["GET /docs/v1/usage"]["answer"]["data"];
@@ -38,6 +39,7 @@ export class Stowage {
   readonly teams: Teams;
   readonly users: Users;
   readonly keys: Keys;
+  readonly sessions: Sessions;
   readonly events: Events;
   readonly webhooks: Webhooks;
   readonly #connection: Connection;
@@ -50,6 +52,7 @@ export class Stowage {
     this.teams = new Teams(this.#connection);
     this.users = new Users(this.#connection);
     this.keys = new Keys(this.#connection);
+    this.sessions = new Sessions(this.#connection);
     this.events = new Events(this.#connection);
     this.webhooks = new Webhooks(this.#connection);
   }
@@ -59,8 +62,13 @@ export class Stowage {
     return this.#connection.data("GET /docs/v1/usage", { signal });
   }
 
-  /** Logs in as a user. @returns an API key that expires in 12 hours; deleting it logs out */
+  /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
   async logIn(credentials: Api["POST /auth/v1/login"]["body"], { signal }: CallOptions = {}): Promise<ApiKey> {
     return this.#connection.data("POST /auth/v1/login", { body: credentials, signal });
+  }
+
+  /** Ends the session that this client uses. Fails with `forbidden` if it uses an API key. */
+  async logOut({ signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("POST /auth/v1/logout", { signal });
   }
 }

@@ -82,13 +82,19 @@ export async function signInWithPassword(credentials: Credentials): Promise<void
   await startSession(await clientFor().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
 }
 
-/** Revokes the session's key. @throws StowageError if that fails; the browser has deleted the key anyway */
+/** Ends the session. @throws StowageError if that fails; the browser has deleted the key anyway */
 export async function signOut(): Promise<void> {
   const ended = session.value;
   saveSession(null);
   session.value = null;
   isExpired.value = false;
-  if (ended?.team) await ended.client.keys.delete(ended.team.keyId);
+  if (!ended?.team) return;
+  const { client, team } = ended;
+  await client.logOut().catch((error) => {
+    // The console created an API key, because the user signed in with one.
+    if (error instanceof StowageError && error.code === "forbidden") return client.keys.delete(team.keyId);
+    throw error;
+  });
 }
 
 /**

@@ -3,7 +3,7 @@ import type { Deps } from "../deps.ts";
 import { columnsFrom, type Param, preparedQuery, write } from "../platform/db.ts";
 import { files } from "../platform/schema.ts";
 import { MINUTE } from "../platform/system.ts";
-import { reencryptTokens, removeExpiredKeys, removeExpiredSessions } from "./accounts/keys.ts";
+import { reencryptTokens, removeExpiredKeys, removeExpiredSessions } from "./accounts/key-recovery.ts";
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";

@@ -21,7 +21,7 @@ const eventSchema = z
       requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
-      kind: z.enum(["file", "user", "apikey", "team", "webhook"]),
+      kind: z.enum(["file", "user", "apikey", "session", "team", "webhook"]),
       id,
       version: z.int().nonnegative().nullable(),
     }),

@@ -120,6 +120,7 @@ const TAGS = {
     "For large files and unreliable connections: interrupted uploads resume where they left off (tus 1.0.0).",
   Links: "Revocable download URLs on this service, for people without a token.",
   "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
+  Sessions: "Tokens of people for 12 hours, by email and password or with a secret key.",
   Teams: "The tenants of the service, which the operator manages.",
   Users: "People in a team, who sign in with an email and password.",
   Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",

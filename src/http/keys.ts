@@ -8,14 +8,10 @@ import {
   listKeys,
   MAX_KEY_LIFETIME_DAYS,
 } from "../domain/accounts/keys.ts";
-import { logIn } from "../domain/accounts/login.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
-import { emailKey } from "../domain/accounts/users.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
-import { AppError } from "../errors.ts";
-import { clientIpOf } from "./authentication.ts";
-import { publicOperation, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { readOperation, writeOperation } from "./operation.ts";
+import { id, iso, name, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const MAX_LIMIT_FILES = 1_000_000;
 /** R2's limit for one object. */
@@ -40,8 +36,7 @@ const apiKeySchema = z
     _id: id,
     id,
     key: z.string().meta({
-      description:
-        "The token. Empty for a login key except in the response to the login, and in a list or deletion if it can't be decrypted.",
+      description: "The token. Empty in a list or deletion if it can't be decrypted.",
     }),
     name: z.string(),
     teamId: id,
@@ -117,7 +112,7 @@ export const list = readOperation(
   {
     tag: "API keys",
     summary: "List API keys",
-    description: "Newest first. Login keys are not listed.",
+    description: "Newest first. Sessions are not listed.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
     success: {
       description: "A page of keys.",
@@ -137,7 +132,6 @@ export const get = readOperation(
   {
     tag: "API keys",
     summary: "Get API key details",
-    description: "Returns login keys too, without their token.",
     success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
   },
   async ({ deps, credential, id }) => ({
@@ -152,7 +146,7 @@ export const remove = writeOperation(
     tag: "API keys",
     summary: "Delete an API key",
     description:
-      "The key stops working immediately. A key can delete itself: a login logs out that way. Any secret key of the team can also delete a login key, whose ID is in the event `user.logged_in`.",
+      "The key and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself.",
     success: {
       description: "The deleted key.",
       schema: one,
@@ -160,30 +154,4 @@ export const remove = writeOperation(
     },
   },
   async ({ deps, actor, id }) => ({ message: "API key deleted.", data: render(await deleteKey(deps, actor, id)) }),
-);
-
-export const login = publicOperation(
-  {
-    tag: "API keys",
-    summary: "Log in as a user",
-    description:
-      "Returns a secret key named after the user. It expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response. API keys created with it are deleted with the user.",
-    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
-    bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
-    success: {
-      description: "The key.",
-      schema: one,
-      example: {
-        message: "Logged in.",
-        data: { ...example, name: "Ada Lovelace", expiresAt: "2026-11-20T21:30:00.000Z" },
-      },
-    },
-    errorCodes: ["login_failed", "team_suspended", "rate_limited"],
-  },
-  async ({ c, deps, body }) => {
-    const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
-    const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
-    if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
-    return { message: "Logged in.", data: render(await logIn(deps, body)) };
-  },
 );

@@ -16,6 +16,8 @@ export const EVENT_TYPES = [
   "user.logged_in",
   "apikey.created",
   "apikey.revoked",
+  "session.created",
+  "session.revoked",
   "team.updated",
   "team.suspended",
   "webhook.created",

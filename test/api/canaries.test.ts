@@ -156,7 +156,7 @@ describe("Log lines and errors", () => {
     const login = await team.call("POST", "/auth/v1/login", { json: credentials });
     const records: Records = {
       ...(await newRecords(team)),
-      apikeys: login.body.data.id,
+      sessions: login.body.data.id,
       users: user.body.data._id,
       uploads: await upload(team, `${email}.txt`, "canary"),
       events: (await team.call("GET", "/auth/v1/events")).body.data[0]._id,

@@ -137,6 +137,9 @@ describe("Until its response", () => {
     ["POST /auth/v1/webhooks/{id}/replay", { trips: AUTHORIZED_FIRST }],
     ["POST /auth/v1/deliveries/{id}/redeliver", { trips: 1, messages: 1 }],
     ["DELETE /auth/v1/webhooks/{id}", { trips: AUTHORIZED_FIRST }],
+    ["POST /auth/v1/sessions", { trips: 1 }],
+    ["GET /auth/v1/sessions", { trips: 1 }],
+    ["DELETE /auth/v1/sessions/{id}", { trips: 1 }],
     ["POST /auth/v1/teams", { trips: 1 }],
     ["GET /auth/v1/teams", { trips: 1 }],
     ["GET /auth/v1/teams/{id}", { trips: 1 }],
@@ -183,7 +186,14 @@ describe("Until its response", () => {
     expect(byResponse).toMatchObject({ trips: 2, r2: [], messages: 0 });
   });
 
-  test("a login costs two round trips: it reads the user, and stores the key", async () => {
+  test("logging out costs one round trip", async () => {
+    const { key: token } = (await team.call("POST", "/auth/v1/sessions")).body.data;
+    const { response, byResponse } = await send("POST /auth/v1/logout", "/auth/v1/logout", { token });
+    expect(response.status).toBe(200);
+    expect(byResponse).toMatchObject({ trips: 1, r2: [], messages: 0 });
+  });
+
+  test("a login costs two round trips: it reads the user, and stores the session", async () => {
     const json = account();
     await newUser(json);
     const { response, byResponse } = await send("POST /auth/v1/login", "/auth/v1/login", {

@@ -8,7 +8,6 @@ import {
   fieldsOf,
   newTeam,
   newUser,
-  OPERATOR,
   PASSWORD,
   randomAddress,
   rejected,
@@ -56,7 +55,7 @@ async function isValid(token: string): Promise<boolean> {
 }
 
 describe("Logging in", () => {
-  test("returns a secret key of the team for 12 hours, named after the user", async () => {
+  test("returns a session of the team for 12 hours, in the shape of a secret key, named after the user", async () => {
     const team = await newTeam();
     await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     const { status, body } = await logIn(right(team), { call });
@@ -69,7 +68,7 @@ describe("Logging in", () => {
     expect(await isValid(body.data.key)).toBe(true);
   });
 
-  test("returns a key that is rejected after those 12 hours", async () => {
+  test("returns a session that is rejected after those 12 hours", async () => {
     const team = await quickTeam();
     await newUser(team);
     const { key: token, expiresAt } = (await logIn(right(team))).body.data;
@@ -138,15 +137,26 @@ describe("The stored hash of a password", () => {
   });
 });
 
-describe("The key that a login returns", () => {
-  test("is revoked by a new password, and the team's other keys are not", async () => {
+describe("The session that a login returns", () => {
+  test("is ended by a new password with its unfinished uploads, and the team's other keys are not", async () => {
     const team = await quickTeam();
     const [{ _id }] = [await newUser(team), await newUser(team, { email: "grace@example.com" })];
     const mine = (await logIn(right(team))).body.data.key;
     const hers = (await logIn({ ...right(team), email: "grace@example.com" })).body.data.key;
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { firstname: "Augusta" } });
     expect(await isValid(mine)).toBe(true);
+    const reserve = (token: string) =>
+      team.call("POST", "/docs/v1/uploads/resumable", {
+        token,
+        headers: { "Tus-Resumable": "1.0.0", "Upload-Length": "9" },
+      });
+    const [own, others] = [await reserve(mine), await reserve(hers)];
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { password: "a new password" } });
+    const unfinished = await team.call("GET", "/docs/v1/uploads/resumable");
+    expect([own.status, unfinished.body.data.map((upload: { _id: string }) => upload._id)]).toEqual([
+      201,
+      [others.headers.get("Content-Location")?.split("/").at(-1)],
+    ]);
     expect([await isValid(mine), await isValid(hers), await isValid(team.token)]).toEqual([false, true, true]);
     expect((await logIn(right(team))).status).toBe(401);
     expect((await logIn({ ...right(team), password: "a new password" })).status).toBe(200);
@@ -170,14 +180,6 @@ describe("The key that a login returns", () => {
     expect((await logIn(right(team))).body.code).toBe("login_failed");
   });
 
-  test("can delete itself to log out", async () => {
-    const team = await quickTeam();
-    await newUser(team);
-    const { key: token, id } = (await logIn(right(team))).body.data;
-    expect((await call("DELETE", `/auth/v1/apikeys/${id}`, { token })).status).toBe(200);
-    expect(await isValid(token)).toBe(false);
-  });
-
   test.each([
     ["password is changed", "PATCH", { json: { password: "a new password" } }],
     ["user is deleted", "DELETE", {}],
@@ -198,7 +200,7 @@ describe("The key that a login returns", () => {
   });
 });
 
-describe("A login key", () => {
+describe("A login's session", () => {
   /** Creates a team with a user who has logged in. */
   async function loggedIn() {
     const team = await quickTeam();
@@ -206,18 +208,6 @@ describe("A login key", () => {
     const { key: token, id } = (await logIn(right(team))).body.data;
     return { team, userId, token: token as string, id: id as string };
   }
-
-  test("is not listed, and its token is never shown again, not even to itself", async () => {
-    const { team, id, token } = await loggedIn();
-    const path = `/auth/v1/apikeys/${id}`;
-    for (const caller of [token, team.token, OPERATOR]) {
-      expect((await call("GET", `/auth/v1/apikeys`, { token: caller })).text).not.toContain(id);
-      expect((await call("GET", path, { token: caller })).body.data).toMatchObject({ id, key: "" });
-    }
-    const { status, body } = await team.call("DELETE", path);
-    expect([status, body.data.id, body.data.key]).toEqual([200, id, ""]);
-    expect(await isValid(token)).toBe(false);
-  });
 
   test("creates keys that outlive a new password and are deleted with the user, as are the keys that they create", async () => {
     const { team, userId, token } = await loggedIn();

@@ -26,6 +26,7 @@ const UNREPEATABLE = [
   "PATCH /auth/v1/webhooks/{id}",
   "DELETE /auth/v1/webhooks/{id}",
   "POST /auth/v1/webhooks/{id}/replay",
+  "DELETE /auth/v1/sessions/{id}",
   "PATCH /auth/v1/teams/{id}",
   "PATCH /auth/v1/users/{id}",
   "DELETE /auth/v1/users/{id}",

@@ -18,6 +18,7 @@ interface Change {
 
 const USERS = "/auth/v1/users";
 const KEYS = "/auth/v1/apikeys";
+const SESSIONS = "/auth/v1/sessions";
 const LOGIN = "/auth/v1/login";
 const WEBHOOKS = "/auth/v1/webhooks";
 const webhook = { url: "https://hooks.example.com/in" };
@@ -32,9 +33,21 @@ const newWebhook = (world: World, team: Team) => create(world, team, WEBHOOKS, w
 
 const changes: Record<string, Change> = {
   "creates a key": { method: "POST", prepare: async () => ({ path: KEYS, options: { json: { name: "key" } } }) },
-  "revokes a key": {
+  "revokes a key with a session": {
     method: "DELETE",
-    prepare: async (world, team) => ({ path: `${KEYS}/${(await create(world, team, KEYS, { name: "key" }))._id}` }),
+    async prepare(world, team) {
+      const { _id, key: token } = await create(world, team, KEYS, { name: "key" });
+      await world.call("POST", SESSIONS, { token });
+      return { path: `${KEYS}/${_id}` };
+    },
+  },
+  "creates a session": { method: "POST", prepare: async () => ({ path: SESSIONS }) },
+  "ends a session": {
+    method: "DELETE",
+    prepare: async (world, { token }) => {
+      const { body } = await world.call("POST", SESSIONS, { token });
+      return { path: `${SESSIONS}/${body.data.id}` };
+    },
   },
   "creates a user": {
     method: "POST",

@@ -15,9 +15,10 @@ export interface Route {
   operation: Operation;
 }
 
-/** Operations of tus need its headers, and opening a link needs no token. They have their own tests. */
+/** Operations of tus need its headers, opening a link no token, and logging out a session. They have their own tests. */
 const isOfOthers = ({ method, path }: { method: string; path: string }) =>
   path.startsWith("/docs/v1/links/{link}/") ||
+  path === "/auth/v1/logout" ||
   (path.startsWith("/docs/v1/uploads/resumable") && !(method === "GET" && path === "/docs/v1/uploads/resumable"));
 
 export const routes: readonly Route[] = Object.values(api)
@@ -41,6 +42,7 @@ export const deletionsLast = routes.toSorted((a, b) => Number(a.method === "DELE
 /** An id of each kind of record, by its name in the path. */
 export interface Records {
   apikeys: string;
+  sessions: string;
   teams: string;
   users: string;
   uploads: string;
@@ -60,6 +62,7 @@ export const newEmail = () => `${crypto.randomUUID()}@canary.example`;
 
 const makers: Record<Noun, (team: Team) => Promise<string>> = {
   apikeys: async (team) => (await team.call("POST", "/auth/v1/apikeys", { json: { name: "record" } })).body.data.id,
+  sessions: async (team) => (await team.call("POST", "/auth/v1/sessions")).body.data.id,
   /** Another team, which may be suspended or deleted. */
   teams: async (team) =>
     (await team.call("POST", "/auth/v1/teams", { json: { name: "record" }, token: env.OPERATOR_TOKEN })).body.data._id,

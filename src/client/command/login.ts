@@ -52,13 +52,13 @@ async function logIn(context: Context, [given]: string[], { team: teamId, email 
   }
 }
 
-/** Revokes the key of a login, and deletes URL and key from this machine. An API key stays valid. */
+/** Ends the session of a login, and deletes URL and key from this machine. An API key stays valid. */
 async function logOut({ io, signal, results, options }: Context): Promise<void> {
   const file = configFile(io.env, options.profile);
   const { url, key, sessionId } = await readConfig(io.env, options.profile);
   if (!url || !key) throw new Failure("usage", "Not logged in.");
   if (sessionId !== undefined) {
-    await new Stowage({ url, key }).keys.delete(sessionId, { signal }).catch((error) => {
+    await new Stowage({ url, key }).logOut({ signal }).catch((error) => {
       const isExpired = error instanceof StowageError && error.code === "token_invalid";
       if (!isExpired) throw error;
     });

@@ -16,6 +16,8 @@ export const EVENT_LABELS: Record<EventType, string> = {
   "user.logged_in": "User signed in",
   "apikey.created": "API key created",
   "apikey.revoked": "API key revoked",
+  "session.created": "Session created",
+  "session.revoked": "Session revoked",
   "team.updated": "Team updated",
   "team.suspended": "Team suspended",
   "webhook.created": "Webhook created",

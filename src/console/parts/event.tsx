@@ -33,7 +33,7 @@ export function Subject({ event }: { event: Event }) {
   const knownName = names.value.get(id);
   const name = isFileEvent(event) ? event.data.originalName : knownName;
   const shown = name ? <bdi>{name}</bdi> : <code>{id}</code>;
-  if (kind === "team" || /deleted|revoked/.test(type)) return shown;
+  if (kind === "team" || kind === "session" || /deleted|revoked/.test(type)) return shown;
   const pages = {
     file: href(`/files/${id}`),
     webhook: href(`/webhooks/${id}`),

@@ -1,22 +1,12 @@
-import { and, eq, exists, inArray, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import {
-  type BoundQuery,
-  columnsFrom,
-  type Db,
-  insertWhere,
-  type Param,
-  preparedQuery,
-  read,
-  rowOf,
-  write,
-} from "../../platform/db.ts";
+import { type BoundQuery, type Db, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import type { FileType } from "../audio/media-type.ts";
-import { decryptOrLog, reencryptRows } from "../encryption.ts";
+import { decryptOrLog } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
@@ -36,8 +26,6 @@ export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
 /** Far more than a team needs. Any secret key can create keys, so without a limit one could fill the database. */
 export const MAX_TEAM_KEYS = 1000;
-/** Time to see why a client is rejected. */
-const EXPIRED_KEY_DAYS = 30;
 
 /** What the holder of a public key may upload. */
 export interface KeyLimits {
@@ -49,7 +37,7 @@ export interface KeyLimits {
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
   id: string;
-  /** The token. Empty for a login key, and in a list or deletion if it can't be decrypted. */
+  /** The token. Empty in a list or deletion if it can't be decrypted. */
   key: string;
   name: string;
   teamId: string;
@@ -60,29 +48,29 @@ export interface ApiKey {
   expiresAt: number;
 }
 
-type KeyRow = typeof apiKeys.$inferSelect;
+export type KeyRow = typeof apiKeys.$inferSelect;
 const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
-function view({ id, name, teamId, uuid, kind, limits, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
+export function viewKey({ id, name, teamId, uuid, kind, limits, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
   const isPublic = kind === "public";
   return { id, key, name, teamId, uuid, isPublic, limits: limits && JSON.parse(limits), createdAt, expiresAt };
 }
 
 function decryptKey(deps: Deps, row: KeyRow): ApiKey {
   const { encryptedToken } = row;
-  return view(row, encryptedToken === null ? "" : deps.secrets.decrypt(encryptedToken, encryptionContext(row)));
+  return viewKey(row, encryptedToken === null ? "" : deps.secrets.decrypt(encryptedToken, encryptionContext(row)));
 }
 
-const decryptToken = (deps: Deps, row: KeyRow, encrypted: string): string | null =>
+export const decryptToken = (deps: Deps, row: KeyRow, encrypted: string): string | null =>
   decryptOrLog(deps, encrypted, encryptionContext(row), "token_unreadable", { keyId: row.id, teamId: row.teamId });
 
 /** Leaves a token that can't be decrypted empty, because it must not block a list or a deletion. */
 function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
   const { encryptedToken } = row;
-  return view(row, (encryptedToken !== null && decryptToken(deps, row, encryptedToken)) || "");
+  return viewKey(row, (encryptedToken !== null && decryptToken(deps, row, encryptedToken)) || "");
 }
 
-const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
+export const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
   deps.secrets.encrypt(token, encryptionContext(key));
 
 type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetime">;
@@ -104,7 +92,7 @@ export function newHashedKey({ system }: Deps, fields: KeyFields & Partial<Pick<
     createdAt,
     expiresAt: createdAt + fields.lifetime,
   };
-  return [view(row, token), row];
+  return [viewKey(row, token), row];
 }
 
 export interface NewKey {
@@ -231,7 +219,7 @@ async function readAsOperator<T>(
   return rows;
 }
 
-const hasId = (param: Param<{ id: string }>) => eq(apiKeys.id, param("id"));
+const hasId = (param: Param<{ id: string }>) => and(eq(apiKeys.id, param("id")), isApiKey);
 const teamKeyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select().from(apiKeys).$dynamic(),
   where: hasId(param),
@@ -259,69 +247,32 @@ const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: stri
     .returning(),
 );
 
-const cancelUploadsOfKey = uploadCancellation(
-  (_, param: Param<{ id: string; teamId: string }>) => sql`(${param("id")})`,
+/** The sessions that the key created, once it is deleted. */
+const isSessionOfDeleted = (param: Param<{ id: string; teamId: string }>) =>
+  sql`${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and ${isDeleted(param)}`;
+const isDeleted = (param: Param<{ id: string }>) =>
+  sql`not exists (select 1 from ${apiKeys} deleted where deleted.id = ${param("id")})`;
+const cancelUploadsOfDeleted = uploadCancellation(
+  (_, param: Param<{ id: string; teamId: string }>) =>
+    sql`(select ${param("id")} where ${isDeleted(param)} union all
+      select ${apiKeys.id} from ${apiKeys} where ${isSessionOfDeleted(param)})`,
+);
+const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db.delete(apiKeys).where(and(eq(apiKeys.teamId, param("teamId")), isSessionOfDeleted(param))),
 );
 
-/** Revokes the key immediately and cancels its unfinished uploads. @returns the deleted key @throws `not_found` */
+/**
+ * Revokes the key and the sessions that it created, immediately, and cancels their unfinished uploads.
+ * @returns the deleted key
+ * @throws `not_found`
+ */
 export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
   const [[found]] = actor.kind === "operator" ? await read(deps, [anyKeyById({ id })]) : [[actor]];
   if (!found) throw new AppError("not_found");
   const key = { id, teamId: found.teamId };
   const event = newEvent(deps, "apikey.revoked", actor, key);
-  const [[row]] = await writeWithEvent(deps, event, [deleteKeyById(key), ...cancelUploadsOfKey(deps, key)], {
-    isIdempotent: false,
-  });
+  const queries = [deleteKeyById(key), ...cancelUploadsOfDeleted(deps, key), endSessionsOfDeleted(key)] as const;
+  const [[row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!row) throw new AppError("not_found");
   return decryptKeyOrBlank(deps, row);
 }
-
-const keysEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
-  db
-    .select()
-    .from(apiKeys)
-    .where(eq(apiKeys.encryptedWith, param("keyId")))
-    .limit(param("limit")),
-);
-
-type Reencryption = { id: string; encryptedToken: string; encryptedWith: string; before: string };
-const replaceEncryptedToken = preparedQuery((db, param: Param<Reencryption>) =>
-  db
-    .update(apiKeys)
-    .set(columnsFrom(param, "encryptedToken", "encryptedWith"))
-    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.encryptedToken, param("before")))),
-);
-
-/** Moves tokens to the current master key. @returns how many */
-export const reencryptTokens = (deps: Deps, limit: number): Promise<number> =>
-  reencryptRows(deps, limit, {
-    select: keysEncryptedWith,
-    reencrypt(row) {
-      const token = decryptToken(deps, row, row.encryptedToken ?? "");
-      return token === null ? null : encryptToken(deps, row, token);
-    },
-    update({ id, encryptedToken }, encrypted, encryptedWith) {
-      const before = encryptedToken ?? "";
-      return replaceEncryptedToken({ id, before, encryptedToken: encrypted ?? before, encryptedWith });
-    },
-  });
-
-/** Removes expired keys of a kind. @returns how many, at most `limit` */
-function expiredKeyRemoval(isOfKind: SQL, keptDays: number) {
-  const query = preparedQuery((db, param: Param<{ expiredBefore: number; limit: number }>) => {
-    const expired = db
-      .select({ id: apiKeys.id })
-      .from(apiKeys)
-      .where(and(isOfKind, lt(apiKeys.expiresAt, param("expiredBefore"))))
-      .orderBy(apiKeys.expiresAt)
-      .limit(param("limit"));
-    return db.delete(apiKeys).where(inArray(apiKeys.id, expired)).returning({ id: apiKeys.id });
-  });
-  return async (deps: Deps, limit: number): Promise<number> => {
-    const expiredBefore = deps.system.now() - keptDays * DAY;
-    const [rows] = await write(deps, [query({ expiredBefore, limit })], { isIdempotent: true });
-    return rows.length;
-  };
-}
-export const removeExpiredSessions = expiredKeyRemoval(isSession, 0);
-export const removeExpiredKeys = expiredKeyRemoval(isApiKey, EXPIRED_KEY_DAYS);

@@ -3,14 +3,12 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, teams, users } from "../../platform/schema.ts";
-import { HOUR } from "../../platform/system.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, keyExists, newHashedKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
+import { SESSION_MILLISECONDS } from "./sessions.ts";
 import { isExistingTeam } from "./teams.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
-
-const LOGIN_LIFETIME_MILLISECONDS = 12 * HOUR;
 
 export interface Login {
   teamId: string;
@@ -19,7 +17,7 @@ export interface Login {
 }
 
 /**
- * Returns a key named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
+ * Creates a session named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
  * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
  * Authentication Cheat Sheet).
  * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
@@ -66,7 +64,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
     teamId: user.teamId,
     createdByKeyId: null,
     userId: user.id,
-    lifetime: LOGIN_LIFETIME_MILLISECONDS,
+    lifetime: SESSION_MILLISECONDS,
   });
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
   const initiator = { kind: "user" as const, keyId: key.id, userId: user.id };

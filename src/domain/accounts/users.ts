@@ -140,14 +140,21 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
 const isKeyOfUser = (param: Param<TargetValues>) =>
   and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
 
-/** The salt makes a new hash unique, so it exists only if the update happened. */
-const revokeLoginsOfNewPassword = preparedQuery((db, param: Param<TargetValues & { password: string }>) => {
+/** The user's sessions, once the password has changed. The salt makes a new hash unique. */
+const isEndedSession = (db: Db, param: Param<TargetValues & { password: string }>) => {
   const changed = db
     .select({ id: users.id })
     .from(users)
     .where(and(isTarget(param), eq(users.password, param("password"))));
-  return db.delete(apiKeys).where(and(isKeyOfUser(param), isSession, exists(changed)));
+  return and(isKeyOfUser(param), isSession, exists(changed));
+};
+const cancelUploadsOfSessions = uploadCancellation((db, param: Param<TargetValues & { password: string }>) => {
+  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(isEndedSession(db, param));
+  return sql`${ids}`;
 });
+const endSessions = preparedQuery((db, param: Param<TargetValues & { password: string }>) =>
+  db.delete(apiKeys).where(isEndedSession(db, param)),
+);
 
 const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
   const version = sql`(select version from users where id = ${param("subjectId")})`;
@@ -169,7 +176,7 @@ export function updatedEvent(
   };
 }
 
-/** A new password revokes the user's logins. @throws `not_found`, `version_mismatch`, `email_taken`, `rate_limited` */
+/** A new password ends the user's sessions and cancels their unfinished uploads. @throws `not_found`, `version_mismatch`, `email_taken`, `rate_limited` */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,
@@ -188,9 +195,10 @@ export async function updateUser(
     password: hash,
     updatedAt: deps.system.now(),
   });
-  const revokeLogins = hash === null ? [] : [revokeLoginsOfNewPassword({ ...target, password: hash })];
+  const changed = { ...target, password: hash ?? "" };
+  const revokeSessions = hash === null ? [] : [...cancelUploadsOfSessions(deps, changed), endSessions(changed)];
   const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password });
-  const queries = [update, targetExists(target), ...revokeLogins] as const;
+  const queries = [update, targetExists(target), ...revokeSessions] as const;
   const [[user], existing] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });

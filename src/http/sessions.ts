@@ -1,0 +1,140 @@
+import * as z from "zod";
+import { logIn } from "../domain/accounts/login.ts";
+import {
+  createSession,
+  listSessions,
+  logOut,
+  MAX_KEY_SESSIONS,
+  revokeSession,
+  type Session,
+} from "../domain/accounts/sessions.ts";
+import { emailKey } from "../domain/accounts/users.ts";
+import { AppError } from "../errors.ts";
+import { clientIpOf } from "./authentication.ts";
+import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
+import { publicOperation, readOperation, writeOperation } from "./operation.ts";
+import { id, iso, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+
+const sessionSchema = z
+  .strictObject({
+    _id: id,
+    userId: id.nullable().meta({ description: "The user who logged in." }),
+    createdBy: z
+      .strictObject({ keyId: id, userId: id.nullable() })
+      .nullable()
+      .meta({ description: "The API key that created the session. Null for a login." }),
+    createdAt: timestamp,
+    expiresAt: timestamp,
+    lastUsedAt: timestamp.nullable().meta({ description: "Accurate to an hour." }),
+  })
+  .meta({ id: "Session" });
+
+const render = ({ createdByKeyId: keyId, ...session }: Session): z.input<typeof sessionSchema> => ({
+  _id: session.id,
+  userId: session.userId,
+  createdBy: keyId === null ? null : { keyId, userId: session.userId },
+  createdAt: iso(session.createdAt),
+  expiresAt: iso(session.expiresAt),
+  lastUsedAt: session.lastUsedAt === null ? null : iso(session.lastUsedAt),
+});
+
+const example: z.input<typeof sessionSchema> = {
+  _id: "0193477c4f1b6a2d8e0c3b57",
+  userId: "0193477bf1c07e5d9a0b4c28",
+  createdBy: null,
+  createdAt: "2026-11-20T09:45:00.000Z",
+  expiresAt: "2026-11-20T21:45:00.000Z",
+  lastUsedAt: "2026-11-20T09:45:00.000Z",
+};
+
+const token = z.strictObject({ message: z.string(), data: apiKeySchema });
+const tokenExample = { ...apiKeyExample, expiresAt: "2026-11-20T21:30:00.000Z" };
+const done = z.strictObject({ message: z.string() });
+
+export const login = publicOperation(
+  {
+    tag: "Sessions",
+    summary: "Log in as a user",
+    description:
+      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.",
+    body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
+    bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
+    success: {
+      description: "The session.",
+      schema: token,
+      example: { message: "Logged in.", data: { ...tokenExample, name: "Ada Lovelace" } },
+    },
+    errorCodes: ["login_failed", "team_suspended", "rate_limited"],
+  },
+  async ({ c, deps, body }) => {
+    const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
+    const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
+    if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
+    return { message: "Logged in.", data: renderKey(await logIn(deps, body)) };
+  },
+);
+
+export const create = writeOperation(
+  "none",
+  {
+    tag: "Sessions",
+    summary: "Create a session with a secret key",
+    description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after 12 hours or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
+    success: {
+      description: "The session, in the shape of an API key.",
+      schema: token,
+      example: { message: "Session created.", data: tokenExample },
+    },
+    errorCodes: ["forbidden", "quota_exceeded"],
+  },
+  async ({ deps, actor }) => ({ message: "Session created.", data: renderKey(await createSession(deps, actor)) }),
+);
+
+export const list = readOperation(
+  "keys:read",
+  {
+    tag: "Sessions",
+    summary: "List sessions",
+    description: "Newest first. Expired ones are listed for up to a few minutes.",
+    query: pageQuery("sessions"),
+    success: {
+      description: "A page of sessions, without their tokens.",
+      schema: z.strictObject({ message: z.string(), data: z.array(sessionSchema) }),
+      example: { message: "Sessions: 1.", data: [example] },
+      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+    },
+  },
+  async ({ c, deps, credential, query }) => {
+    const { items, next } = await listSessions(deps, credential, pageRequest(query));
+    return c.json({ message: `Sessions: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
+  },
+);
+
+export const remove = writeOperation(
+  "keys:write",
+  {
+    tag: "Sessions",
+    summary: "Revoke a session",
+    description: "The session ends immediately, and its unfinished uploads are canceled.",
+    success: { description: "The session has ended.", schema: done, example: { message: "Session revoked." } },
+  },
+  async ({ deps, actor, id }) => {
+    await revokeSession(deps, actor, id);
+    return { message: "Session revoked." };
+  },
+);
+
+export const logout = writeOperation(
+  "none",
+  {
+    tag: "Sessions",
+    summary: "Log out",
+    description: "Revokes the session that calls. API keys can't log out.",
+    success: { description: "The session has ended.", schema: done, example: { message: "Logged out." } },
+    errorCodes: ["forbidden"],
+  },
+  async ({ deps, actor }) => {
+    await logOut(deps, actor);
+    return { message: "Logged out." };
+  },
+);

@@ -1,0 +1,163 @@
+import { env } from "cloudflare:workers";
+import { describe, expect, test } from "vitest";
+import { MAX_KEY_SESSIONS } from "../../src/domain/accounts/sessions.ts";
+import {
+  type Answer,
+  atOnce,
+  call,
+  newTeam,
+  newUser,
+  OPERATOR,
+  PASSWORD,
+  rejected,
+  type Team,
+  tally,
+} from "../support/harness.ts";
+
+const SESSIONS = "/auth/v1/sessions";
+const KEYS = "/auth/v1/apikeys";
+const HOUR = 60 * 60 * 1000;
+
+const create = (token: string) => call("POST", SESSIONS, { token });
+const newSession = async (token: string) => (await create(token)).body.data;
+const newKey = async (team: Team, json: object = {}) =>
+  (await team.call("POST", KEYS, { json: { name: "desk", ...json } })).body.data;
+const isValid = async (token: string) => (await call("GET", "/docs/v1/usage", { token })).status === 200;
+const idsIn = ({ body }: Answer): string[] => body.data.map(({ _id }: { _id: string }) => _id);
+
+/** Begins an upload. @returns its id */
+async function reserve(token: string): Promise<string> {
+  const headers = { "Tus-Resumable": "1.0.0", "Upload-Length": "9" };
+  const answer = await call("POST", "/docs/v1/uploads/resumable", { token, headers });
+  expect(answer.status).toBe(201);
+  return answer.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+}
+const unfinished = async (team: Team) => idsIn(await team.call("GET", "/docs/v1/uploads/resumable"));
+const eventsOf = async (team: Team, id: string) =>
+  (await team.call("GET", "/auth/v1/events?order=asc")).body.data
+    .filter(({ subject }: { subject: { id: string } }) => subject.id === id)
+    .map(({ type, subject }: { type: string; subject: { kind: string } }) => [type, subject.kind]);
+
+describe("A session of a secret key", () => {
+  test("has the key's name, team and scopes for 12 hours, and is listed among sessions but not among keys", async () => {
+    const team = await newTeam();
+    const key = await newKey(team);
+    const session = await newSession(key.key);
+    expect(session).toMatchObject({ name: "desk", teamId: team.teamId, isPublic: false });
+    expect(Date.parse(session.expiresAt) - Date.parse(session.createdAt)).toBe(12 * HOUR);
+    const listed = (await team.call("GET", SESSIONS)).body.data;
+    expect(listed).toEqual([
+      {
+        _id: session.id,
+        userId: null,
+        createdBy: { keyId: key.id, userId: null },
+        createdAt: session.createdAt,
+        expiresAt: session.expiresAt,
+        lastUsedAt: null,
+      },
+    ]);
+    expect(idsIn(await call("GET", KEYS, { token: session.key })).sort()).toEqual([team.keyId, key.id].sort());
+    for (const [method, token] of [
+      ["GET", session.key],
+      ["DELETE", team.token],
+      ["DELETE", OPERATOR],
+    ] as const) {
+      expect((await call(method, `${KEYS}/${session.id}`, { token })).code).toBe("not_found");
+    }
+    expect(await isValid(session.key)).toBe(true);
+    expect(await eventsOf(team, session.id)).toEqual([["session.created", "session"]]);
+  });
+
+  test("ends with its key: it expires no later, and is revoked with it, with the unfinished uploads of both", async () => {
+    const team = await newTeam();
+    const expiresAt = new Date(Date.now() + HOUR).toISOString();
+    const key = await newKey(team, { expiresAt });
+    const [one, two] = [await newSession(key.key), await newSession(key.key)];
+    const other = await newSession(team.token);
+    expect(one.expiresAt).toBe(expiresAt);
+    for (const token of [key.key, one.key]) await reserve(token);
+    const kept = await reserve(other.key);
+    await team.call("DELETE", `${KEYS}/${key.id}`);
+    const valid = await Promise.all([one, two, other].map(({ key: token }) => isValid(token)));
+    expect(valid).toEqual([false, false, true]);
+    expect(await unfinished(team)).toEqual([kept]);
+    expect(idsIn(await team.call("GET", SESSIONS))).toEqual([other.id]);
+  });
+
+  test("has only the key's scopes, and belongs to the key's user", async () => {
+    const team = await newTeam();
+    const { _id: userId, email } = await newUser(team);
+    const login = await call("POST", "/auth/v1/login", { json: { teamId: team.teamId, email, password: PASSWORD } });
+    const key = (await call("POST", KEYS, { token: login.body.data.key, json: { name: "narrow" } })).body.data;
+    await env.DB.prepare("update api_keys set scopes = 2 where id = ?").bind(key.id).run();
+    const { key: token, id } = await newSession(key.key);
+    expect((await call("GET", "/auth/v1/users", { token })).code).toBe("insufficient_scope");
+    expect(await isValid(token)).toBe(true);
+    const [session] = (await team.call("GET", SESSIONS)).body.data;
+    expect(session).toMatchObject({ _id: id, userId, createdBy: { keyId: key.id, userId } });
+    await team.call("DELETE", `/auth/v1/users/${userId}`);
+    expect(await isValid(token)).toBe(false);
+  });
+
+  test("can be created by nothing else", async () => {
+    const team = await newTeam();
+    const page = await newKey(team, { isPublic: true });
+    const session = await newSession(team.token);
+    for (const token of [page.key, session.key, OPERATOR]) {
+      await rejected(team, 403, "forbidden", () => create(token));
+    }
+  });
+
+  test(`is one of at most ${MAX_KEY_SESSIONS} of its key, also with parallel requests`, async () => {
+    const team = await newTeam();
+    await env.DB.prepare(
+      `with recursive rows(n) as (select 1 union all select n + 1 from rows where n < ?3)
+       insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime, created_at,
+         expires_at) select ?1 || n, ?1, '', '', 'session', 0, ?1 || n, ?2, 1, 1, 4e12 from rows`,
+    )
+      .bind(team.teamId, team.keyId, MAX_KEY_SESSIONS - 2)
+      .run();
+    expect(tally(await atOnce(5, () => create(team.token)))).toEqual({ 200: 2, quota_exceeded: 3 });
+    const key = await newKey(team);
+    expect((await create(key.key)).status).toBe(200);
+  });
+});
+
+describe("Ending a session", () => {
+  test("takes effect with the next request, cancels its unfinished uploads, and is recorded", async () => {
+    const team = await newTeam();
+    const [revoked, loggedOut, other] = await Promise.all([1, 2, 3].map(() => newSession(team.token)));
+    const uploads = [await reserve(revoked.key), await reserve(loggedOut.key), await reserve(other.key)];
+    expect((await team.call("DELETE", `${SESSIONS}/${revoked.id}`)).status).toBe(200);
+    expect((await call("POST", "/auth/v1/logout", { token: loggedOut.key })).status).toBe(200);
+    const valid = await Promise.all([revoked, loggedOut, other].map(({ key }) => isValid(key)));
+    expect(valid).toEqual([false, false, true]);
+    expect(await unfinished(team)).toEqual([uploads[2]]);
+    expect((await call("POST", "/auth/v1/logout", { token: loggedOut.key })).code).toBe("token_invalid");
+    for (const { id } of [revoked, loggedOut]) {
+      expect(await eventsOf(team, id)).toEqual([
+        ["session.created", "session"],
+        ["session.revoked", "session"],
+      ]);
+    }
+  });
+
+  test("finds no key, and no session of another team, and changes neither", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const foreign = await newSession(other.token);
+    await reserve(team.token);
+    await reserve(foreign.key);
+    for (const id of [team.keyId, foreign.id]) {
+      await rejected(team, 404, "not_found", () => team.call("DELETE", `${SESSIONS}/${id}`));
+      await rejected(other, 404, "not_found", () => team.call("DELETE", `${SESSIONS}/${id}`));
+    }
+    expect((await unfinished(other)).length + (await unfinished(team)).length).toBe(2);
+  });
+
+  test("by logging out is rejected for API keys and the operator", async () => {
+    const team = await newTeam();
+    for (const token of [team.token, OPERATOR]) {
+      await rejected(team, 403, "forbidden", () => call("POST", "/auth/v1/logout", { token }));
+    }
+  });
+});
