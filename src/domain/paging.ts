@@ -126,7 +126,7 @@ export function scan<Q extends SQLiteSelect>(
     .limit(1)
     .offset(maxRows - 1);
   const withEnd = (rows: Subquery, isEnd: 0 | 1) =>
-    db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}` }).from(rows);
+    db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}`.as("isEnd") }).from(rows);
   const union = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));
   return union as unknown as Builder & PromiseLike<(Awaited<Q>[number] & MayBeEnd)[]>;
 }

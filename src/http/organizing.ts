@@ -5,7 +5,7 @@ import { changeFiles, MAX_BATCH_FILES } from "../domain/files/batches.ts";
 import { LISTED_STATES } from "../domain/files/files.ts";
 import { listFolders } from "../domain/files/folders.ts";
 import { FILE_ORDERS } from "../domain/files/list-indexes.ts";
-import { listFiles, SEARCHED_ROWS } from "../domain/files/lists.ts";
+import { listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { countExpensiveCall, countSearch } from "./authentication.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
@@ -25,7 +25,7 @@ export const list = readOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_ROWS.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),

@@ -9,7 +9,7 @@ import worker from "../../src/index.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
 import { sink } from "../support/deps.ts";
-import { type CallOptions, fill, form, newTeam, OPERATOR, type Team } from "../support/harness.ts";
+import { type CallOptions, fill, newTeam, OPERATOR, type Team } from "../support/harness.ts";
 import { newRecord, pathTo, requestFor, routeNamed, tokenFor } from "../support/routes.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
@@ -96,8 +96,10 @@ const newUser = async (json = account()): Promise<string> =>
   (await team.call("POST", "/auth/v1/users", { json })).body.data._id;
 
 /** Uploads without processing, because no consumer gets the message. */
-async function put(size = 64, headers: Record<string, string> = {}) {
-  const body = form("a.bin", new Uint8Array(size));
+async function put(size = 64, headers: Record<string, string> = {}, properties?: object) {
+  const body = new FormData();
+  if (properties) body.append("properties", JSON.stringify(properties));
+  body.append("file", new File([new Uint8Array(size)], "a.bin"));
   const sent = await send("POST /docs/v1/uploads", "/docs/v1/uploads", { token: team.token, body, headers });
   return { ...sent, id: sent.response.headers.get("Location")?.split("/").at(-1) ?? "" };
 }
@@ -148,6 +150,9 @@ describe("Until its response", () => {
     ["GET /auth/v1/users/{id}", { trips: 1 }],
     ["GET /auth/v1/users", { trips: 1 }],
     ["GET /docs/v1/uploads", { trips: 1 }],
+    ["GET /docs/v1/folders", { trips: 1 }],
+    ["PATCH /docs/v1/uploads/{id}", { trips: 1 }],
+    ["POST /docs/v1/uploads/batch", { trips: 1 }],
     ["GET /docs/v1/uploads/resumable", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}", { trips: 1 }],
     ["GET /docs/v1/uploads/{id}/metadata", { trips: 1 }],
@@ -253,6 +258,27 @@ describe("Until its response", () => {
     expect(byResponse).toMatchObject({ r2: [], messages: 0, ...cost });
   });
 
+  test.each<[string, number, object]>([
+    ["delete", 1, { r2: ["delete"] }],
+    ["reprocess", AUTHORIZED_FIRST, { messages: 100 }],
+    ["tag", 1, {}],
+    ["untag", 1, {}],
+    ["move", 1, {}],
+  ])("a batch to %s 100 files costs %i round trips and %j", async (action, trips, effects) => {
+    const { token, call, ...crowd } = await newTeam();
+    await fill({ token, call, ...crowd }, "files", 100);
+    const { body } = await call("GET", "/docs/v1/uploads?limit=100");
+    const ids = body.data.map(({ _id }: { _id: string }) => _id);
+    const input = action === "move" ? { folder: "f" } : action.includes("tag") ? { tags: ["a"] } : {};
+    const before = queries.length;
+    const path = "/docs/v1/uploads/batch";
+    const { response, byResponse } = await send(`POST ${path}`, path, { token, json: { action, ids, ...input } });
+    expect(((await response.json()) as { data: { ok: boolean }[] }).data.filter(({ ok }) => ok)).toHaveLength(100);
+    expect(byResponse).toMatchObject({ trips, r2: [], messages: 0, ...effects });
+    const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
+    expect(sent.length).toBeLessThanOrEqual(MAX_INVOCATION_QUERIES / 2);
+  });
+
   test("a malformed token reads nothing", async () => {
     const { byResponse } = await send("GET /docs/v1/uploads", "/docs/v1/uploads", { token: "hello" });
     expect(byResponse).toMatchObject({ trips: 0, r2: [], messages: 0 });
@@ -286,6 +312,15 @@ describe("The rows written", () => {
     const { id, inTotal } = await put();
     const job = await runJobs([id]);
     expect(inTotal.rowsWritten + job.inTotal.rowsWritten).toBeLessThanOrEqual(13);
+  });
+
+  test("are one more for each tag and for a reference, two for a folder, and none for a name or metadata", async () => {
+    const rows = async (properties?: object) => (await put(64, {}, properties)).inTotal.rowsWritten;
+    const plain = await rows();
+    const metadata = { a: "b" };
+    const tags = ["a", "b", "c"];
+    const costs = [{ name: "b", metadata }, { reference: "r" }, { folder: "f" }, { tags }, { tags, folder: "f" }];
+    expect(await Promise.all(costs.map(rows))).toEqual([0, 1, 2, 3, 5].map((more) => plain + more));
   });
 
   test("are none for opening a link, which reads three rows and one range of R2", async () => {
@@ -444,22 +479,33 @@ describe("With 100,000 files, users and events in a team", () => {
   const instantAt = (row: number) => new Date(FIRST_MILLISECOND + row).toISOString();
   const idAt = (row: number) => [FIRST_MILLISECOND + row, row].map((n) => n.toString(16).padStart(12, "0")).join("");
   let large: Team;
+  let medium: Team;
+
+  /** The first `rows` of the files. Half of them are in 25 folders. */
+  const insertFiles = (team: Team, rows: number) =>
+    env.DB.prepare(
+      `insert into files (id, team_id, original_name, name_key, status, file_type, folder, reference, tags,
+         reserved_bytes, size_bytes, processed_at, created_at, updated_at)
+       with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1),
+         named as (select i, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end as name from n)
+       select printf('%012x%012x', ${FIRST_MILLISECOND} + i, i), ?2, name, name, ${status}, ${type},
+         iif(i % 2, '', printf('shows/%02d', i % 50)), iif(i % 100 = 1, 'r', null), iif(i % 10, '[]', '["t"]'),
+         1, 1, ${processedAt}, 1, 1 from named`,
+    ).bind(rows, team.teamId);
+  // States and types are spread evenly. There are no video files.
+  const status = `case i % 200 when 0 then 'failed' when 1 then 'pending' when 2 then 'processing' else 'completed' end`;
+  const type = `case i % 100 when 0 then 'text file' when 50 then 'image file' else 'audio file' end`;
+  const processedAt = "case when i % 200 in (1, 2) then null else 1 end";
 
   beforeAll(async () => {
     large = await newTeam();
+    medium = await newTeam();
     const numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)";
     // One row per millisecond.
     const id = `printf('%012x%012x', ${FIRST_MILLISECOND} + i, i)`;
-    // States and types are spread evenly. There are no video files.
-    const status = `case i % 200 when 0 then 'failed' when 1 then 'pending' when 2 then 'processing' else 'completed' end`;
-    const type = `case i % 100 when 0 then 'text file' when 50 then 'image file' else 'audio file' end`;
-    const processedAt = "case when i % 200 in (1, 2) then null else 1 end";
     await env.DB.batch([
-      env.DB.prepare(
-        `insert into files
-           (id, team_id, original_name, status, file_type, reserved_bytes, size_bytes, processed_at, created_at, updated_at)
-         ${numbers} select ${id}, ?2, case i % 50 when 7 then 'take.mp3' else printf('%02d-%06d.mp3', i % 50, i) end, ${status}, ${type}, 1, 1, ${processedAt}, 1, 1 from n`,
-      ).bind(ROWS, large.teamId),
+      insertFiles(large, ROWS),
+      insertFiles(medium, ROWS / 10),
       env.DB.prepare(
         `insert into users (id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
          ${numbers} select ${id}, ?2, printf('User %02d', i % 50), i / 10000, i || '@b.de', i || '@b.de', '', 'admin', 1, 1 from n`,
@@ -471,9 +517,9 @@ describe("With 100,000 files, users and events in a team", () => {
   });
 
   /** Requests one page of a list. @returns its number of items, its cost and its next page */
-  const pageAt = async (path: string) => {
+  const pageAt = async (path: string, { token } = large) => {
     const { response, byResponse } = await send(`GET ${path.replace(/^https:..[^/]+/, "").split("?")[0]}`, path, {
-      token: large.token,
+      token,
     });
     expect(response.status).toBe(200);
     expect(byResponse.trips).toBe(1);
@@ -506,6 +552,41 @@ describe("With 100,000 files, users and events in a team", () => {
       expect(rowsRead).toBeLessThanOrEqual(PAGE_ROWS + CREDENTIAL_ROWS);
     }
     expect(numbered.rowsRead).toBeLessThanOrEqual((number - 1) * 20 + PAGE_ROWS + CREDENTIAL_ROWS);
+  });
+
+  test.each([
+    ["folder=shows/10", 20, 50],
+    ["folder=shows/10&sort=name", 20, 50],
+    ["folder=shows/10&name=10", 20, 50],
+    ["tag=t", 20, 50],
+    ["reference=r", 20, 50],
+    ["sort=name", 20, 50],
+    ["under=shows", 20, 100],
+    ["folder=", 20, 100],
+    ["tag=t&folder=shows/10", 20, 300],
+    ["tag=t&under=shows/10&status=failed", 0, 1000],
+    ["reference=r&status=failed", 0, 1000],
+    ["under=shows/10&sort=name&status=failed", 0, 1000],
+    ["search=nothing", 0, 5000],
+    ["search=00&sort=-createdAt", 10, 1000],
+    ["search=nothing&folder=shows/10&tag=t", 0, 1000],
+  ])(
+    "GET /docs/v1/uploads?%s returns %i files and reads at most %i rows of any number of files",
+    async (query, count, rows) => {
+      const path = `/docs/v1/uploads?limit=20&${query}`;
+      const [of100000, of10000] = [await pageAt(path), await pageAt(path, medium)];
+      expect(of100000.count).toBe(count);
+      expect(of100000.rowsRead).toBeLessThanOrEqual(rows + SCAN_CREDENTIAL_ROWS);
+      expect(of10000.rowsRead).toBeLessThanOrEqual(of100000.rowsRead);
+      expect((await pageAt(of100000.link)).rowsRead).toBeLessThanOrEqual(rows + SCAN_CREDENTIAL_ROWS);
+    },
+  );
+
+  test("GET /docs/v1/folders reads three rows for each folder, however many files are in it", async () => {
+    const path = "/docs/v1/folders?under=shows";
+    const [of100000, of10000] = [await pageAt(path), await pageAt(path, medium)];
+    expect([of100000.count, of10000]).toEqual([25, of100000]);
+    expect(of100000.rowsRead).toBeLessThanOrEqual(3 * 25 + 10);
   });
 
   test.each([
@@ -621,7 +702,7 @@ describe("With 100,000 files, users and events in a team", () => {
     ["PATCH /auth/v1/users/{id}", 8],
     ["DELETE /auth/v1/users/{id}", 11],
   ])("%s reads the credential and at most %i rows", async (route, rows) => {
-    const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_000));
+    const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_003));
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;
     const { response, inTotal } = await send(route, path, { token: large.token, json });
     expect(response.status).toBe(200);
@@ -667,7 +748,9 @@ describe("Every query of the service", () => {
 // A LIMIT bounds the rows of `examined`, `matching` and `last`, which are parts of a list with filters. `page` is the one row
 // of a purge's aggregate. `oldest` are the rows that it checks, which a LIMIT bounds as well.
 const isExpensive = (step: string) =>
-  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|matching|last)|USE TEMP B-TREE/.test(step);
+  /^SCAN (?!CONSTANT ROW|json_each|one$|page$|oldest$|examined|found$|tagged$|team$|child$|matching|last)|USE TEMP B-TREE/.test(
+    step,
+  );
 
 async function explain(sql: string, parameters: unknown[]): Promise<string[]> {
   const { results } = await env.DB.prepare(`explain query plan ${sql}`)

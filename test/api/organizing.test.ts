@@ -343,9 +343,9 @@ describe("Folders", () => {
 });
 
 describe("A search", () => {
-  test("continues by Link after 5,000 names", async () => {
+  test("continues by Link after 2,440 names", async () => {
     const team = await newTeam();
-    await fill(team, "files", 5003);
+    await fill(team, "files", 2600);
     await env.DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
     const id = await upload(team, "zz needle.txt", "text");
     const first = await team.call("GET", `${UPLOADS}?search=NEEDLE`);
@@ -354,8 +354,6 @@ describe("A search", () => {
     const { body, headers } = await team.call("GET", next);
     expect(body.data.map(({ _id }: { _id: string }) => _id)).toEqual([id]);
     expect(headers.has("Link")).toBe(false);
-    const page = () => team.call("GET", `${UPLOADS}?search=NEEDLE&page=2`);
-    await rejected(team, 400, "invalid_input", page, ["page"]);
   });
 
   test("is limited to 120 a minute and team, whatever its tokens", async () => {

@@ -21,7 +21,7 @@ import {
   scan,
   splitScan,
 } from "../paging.ts";
-import { LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
+import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { folderKey } from "./folders.ts";
 import {
   type FileFilters,
@@ -40,8 +40,8 @@ import { nameKey } from "./names.ts";
  * filters.
  */
 
-/** Index rows of names that a search examines in a request. A row takes about 60 bytes. */
-export const SEARCHED_ROWS = 5000;
+/** Names that a search examines in a request. It may read each twice: with the files of a page, less than 5,000 rows. */
+export const SEARCHED_NAMES = 2440;
 
 /** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
 const columns = Object.fromEntries(
@@ -104,7 +104,7 @@ const READS = Object.fromEntries(
   Object.entries(INDEXES).map(([name, index]) => [name, readsBy(index)]),
 ) as unknown as Record<IndexName, ReturnType<typeof readsBy>>;
 
-/** Examines index rows once, without their files, and reads the files that match. The last examined row follows them. */
+/** Examines names in an index alone, and reads only the files that match and the last examined one. */
 const searchBy = (index: Index) =>
   teamRead(
     files.teamId,
@@ -117,24 +117,15 @@ const searchBy = (index: Index) =>
           key: sql`${files.nameKey}`.as("key"),
         })
         .from(index.from)
-        .orderBy(...by)
-        .limit(SEARCHED_ROWS);
+        .orderBy(...by);
       return { query: query.$dynamic(), where };
     },
     (rows, db, param) => {
-      const examined = rows.as("examined");
-      const { fileId, team, key } = examined;
-      const number = sql<number>`row_number() over ()`.as("number");
-      const numbered = db.select({ fileId, team, key, number }).from(examined).as("numbered");
-      const isFound = sql`(instr(${numbered.key}, ${param("search")}) > 0 and ${isListed})`;
-      const isLast = sql`${numbered.number} = ${SEARCHED_ROWS}`;
+      const isFound = ({ key }: ReturnType<typeof rows.as>) => sql`instr(${key}, ${param("search")}) > 0`;
+      const found = sql`(${scan(rows, db, param, isFound, SEARCHED_NAMES)}) found`;
       return db
-        .select({ ...columns, isFound: sql<0 | 1>`${isFound}`.as("isFound"), isEnd: sql<0 | 1>`${isLast}`.as("isEnd") })
-        .from(
-          sql`${numbered} cross join ${files} on ${files.teamId} = ${numbered.team} and ${files.id} = ${numbered.fileId}`,
-        )
-        .where(or(isFound, isLast))
-        .limit(param("limit"));
+        .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
+        .from(sql`${found} cross join ${files} on ${files.teamId} = found.team and ${files.id} = found.fileId`);
     },
   );
 const SEARCHES: Partial<Record<IndexName, ReturnType<typeof searchBy>>> = {
@@ -180,7 +171,9 @@ export async function listFiles(
   const nameOf = order === "name" ? (row: ListedRow) => row.nameKey : undefined;
   /** `end` is the last examined row, if there are more. */
   const pageOf = (rows: ListedRow[], end?: ListedRow): Page<StoredFile> => {
-    const { items, next } = cutPage(list, request, rows, (row) => toStoredFile(deps, row), nameOf);
+    const { items: found, next } = cutPage(list, request, rows, (row) => toStoredFile(deps, row), nameOf);
+    // A search also finds hidden files.
+    const items = found.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
     return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
   };
 
@@ -190,17 +183,9 @@ export async function listFiles(
   if (unserved.length === 0) {
     return pageOf(await authorizeRead(deps, credential, READS[index].page(values)));
   }
-  const searchNames = SEARCHES[index];
-  if (searchNames && unserved.every(([filter]) => filter === "search")) {
-    if (request.page > 1) throw invalidPage("A search can't be paged by number. Follow the Link header.");
-    const rows = await authorizeRead(deps, credential, searchNames(values));
-    const found = rows.filter(({ isFound }) => isFound === 1);
-    return pageOf(
-      found,
-      rows.find(({ isEnd }) => isEnd === 1),
-    );
-  }
-  const rows = await authorizeRead(deps, credential, READS[index].scan(values));
+  const isSearch = unserved.every(([filter]) => filter === "search");
+  const read = (isSearch && SEARCHES[index]) || READS[index].scan;
+  const rows = await authorizeRead(deps, credential, read(values));
   const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
     throw invalidPage(

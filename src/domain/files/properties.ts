@@ -80,7 +80,7 @@ type ChangeValues = FileKey & { updatedAt: number; versions: string | null; name
 const given = (param: Param<ChangeValues>, field: Field) => sql`(select value from json_each(${param(field)}))`;
 const tagsWith = (param: Param<ChangeValues>) => sql`(select json_group_array(value) from (
   select value from json_each(${files.tags}) union all
-  select value from json_each(${param("addedTags")}) where value not in (select value from json_each(${files.tags}))))`;
+  select value from json_each(${param("addedTags")}) where value not in (select value from json_each(${files.tags}))) tagged)`;
 const tagsWithout = (param: Param<ChangeValues>) =>
   sql`(select json_group_array(value) from json_each(${files.tags}) where value not in ${given(param, "removedTags")})`;
 const mergedMetadata = (param: Param<ChangeValues>) => sql`json_patch(${files.metadata}, ${param("metadata")})`;
