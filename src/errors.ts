@@ -11,6 +11,7 @@ export const MESSAGES = {
   file_missing: "The form has no file. Send the file in a part named `file` with a file name.",
   file_empty: "The file is empty. Choose a file with content.",
   too_many_files: "The form has more than one file. Send one file per request.",
+  digest_mismatch: "The bytes do not match their digest. Send them again.",
   token_missing: "The Authorization header is missing. Send `Authorization: Bearer <ACCESS_TOKEN>`.",
   token_invalid: "The token is invalid, revoked, or expired.",
   login_failed: "Incorrect team ID, email, or password.",

@@ -13,6 +13,7 @@ export const STATUS = {
   file_missing: 400,
   file_empty: 400,
   too_many_files: 400,
+  digest_mismatch: 400,
   token_missing: 401,
   token_invalid: 401,
   login_failed: 401,

@@ -2,6 +2,7 @@ import * as z from "zod";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { uploadFile } from "../domain/files/upload.ts";
 import { AppError, invalidField } from "../errors.ts";
+import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "./digests.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
@@ -27,6 +28,8 @@ export const upload = writeOperation(
     takesFile: true,
     query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
     requestHeaders: {
+      "Content-Digest": CONTENT_DIGEST,
+      "Repr-Digest": REPR_DIGEST,
       "Idempotency-Key": {
         description: `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
         schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
@@ -44,6 +47,7 @@ export const upload = writeOperation(
     errorCodes: [
       "invalid_input",
       "malformed_multipart",
+      "digest_mismatch",
       "file_missing",
       "file_empty",
       "too_many_files",
@@ -80,7 +84,8 @@ export const upload = writeOperation(
     }
     const maxBytes = Math.min(contentLength ?? maxUploadBytes, maxUploadBytes);
     // A Content-Length that is too small must not bypass the quota, so no more than the reserved bytes are accepted.
-    const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds };
+    const digests = { body: new DigestCheck(c, "Content-Digest"), file: new DigestCheck(c, "Repr-Digest") };
+    const limits = { maxFileBytes: maxBytes, idleMilliseconds: uploadIdleMilliseconds, digests };
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {

@@ -94,7 +94,7 @@ const respondToPreflight = cors({
   allowHeaders: [
     ...["Authorization", "Content-Type", "Idempotency-Key", "If-Match", "X-HTTP-Method-Override"],
     ...["Tus-Resumable", "Upload-Length", "Upload-Offset", "Upload-Metadata", "Upload-Defer-Length", "Upload-Concat"],
-    ...["X-Requested-With", "X-Request-ID"],
+    ...["Content-Digest", "Repr-Digest", "X-Requested-With", "X-Request-ID"],
   ],
   maxAge: 86_400,
 });

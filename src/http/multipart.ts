@@ -1,11 +1,14 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { AppError, type Code } from "../errors.ts";
 import { BodyReader } from "./body-reader.ts";
+import type { DigestCheck } from "./digests.ts";
 
 export interface MultipartLimits {
   maxFileBytes: number;
   /** The longest pause of a client, and the longest delay behind a rate of 8 KiB a second. */
   idleMilliseconds: number;
+  /** The digests of the body and of the file. */
+  digests?: { body: DigestCheck; file: DigestCheck };
 }
 
 /** The bytes of a body besides the file: its boundaries, headers, text parts, preamble and epilogue. */
@@ -37,7 +40,7 @@ const MAX_BOUNDARY_CHARACTERS = 70;
  * and does not read it after `upload_timeout`.
  *
  * @throws AppError `malformed_multipart`, `invalid_input` for `properties`, `file_missing`, `file_empty`, `too_many_files`, `file_too_large`,
- * `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`
+ * `body_too_large` (64 KiB over `maxFileBytes`), `upload_timeout`, `digest_mismatch`
  */
 export async function readMultipartFile<T>(
   body: ReadableStream<Uint8Array> | null,
@@ -49,17 +52,26 @@ export async function readMultipartFile<T>(
   const reader = new BodyReader(body, limits.idleMilliseconds, (cause) =>
     malformed("The body ended early. Send it again.", cause),
   );
+  const { digests } = limits;
   let failure: unknown;
   try {
     const form = new FormParser(boundaryOf(contentType), limits.maxFileBytes);
     const pull = async () => {
       const chunk = await reader.read();
-      if (chunk) form.write(chunk);
-      else form.end();
+      if (!chunk) return form.end();
+      digests?.body.update(chunk);
+      form.write(chunk);
     };
     async function* fileBytes() {
       try {
-        for (; !form.hasEnded; await pull()) yield* form.chunks.splice(0);
+        for (; !form.hasEnded; await pull()) {
+          for (const chunk of form.chunks.splice(0)) {
+            digests?.file.update(chunk);
+            yield chunk;
+          }
+        }
+        digests?.body.end();
+        digests?.file.end();
       } catch (error) {
         failure = error;
         throw error;

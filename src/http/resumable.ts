@@ -17,9 +17,8 @@ import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, readOperation, writeOperation } from "./operation.ts";
 import {
   BYTES_TYPE,
+  CREATION_HEADERS,
   checkType,
-  MAX_METADATA_CHARACTERS,
-  METADATA_PATTERN,
   numberIn,
   parseNewUpload,
   parseUploadUrl,
@@ -46,7 +45,8 @@ const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or 
 const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
-const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat"];
+/** A part of a body may be stored before all of it has arrived, so its digest can't be checked first. */
+const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
@@ -114,19 +114,7 @@ export const create = tus(
       `An unfinished upload expires ${EXPIRY}. Revoking the key that created it cancels it.`,
     takesBytes: BYTES_TYPE,
     isBodyOptional: true,
-    requestHeaders: {
-      "Upload-Length": {
-        required: true,
-        description: "The size of the file in bytes.",
-        schema: { ...wholeNumber(1), example: 482_113 },
-      },
-      "Upload-Metadata": {
-        description:
-          "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
-          "with the stored bytes. `properties` is JSON as in a form upload. Keys must be unique. Others have no effect.",
-        schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
-      },
-    },
+    requestHeaders: CREATION_HEADERS,
     success: {
       statuses: [201],
       description: "The upload was created.",

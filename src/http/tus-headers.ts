@@ -2,13 +2,15 @@ import type { Context } from "hono";
 import { parseSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
+import { REPR_DIGEST, statedSha256 } from "./digests.ts";
+import type { HeaderContract } from "./operation.ts";
 import { parseProperties } from "./properties.ts";
 
 /* The request headers of tus (https://tus.io/protocols/resumable-upload). */
 
 export const BYTES_TYPE = "application/offset+octet-stream";
 /** Enough for properties of 8 KiB in base64 and a file name, and below Node's limit of 16 KiB for all headers. */
-export const MAX_METADATA_CHARACTERS = 12 * 1024;
+const MAX_METADATA_CHARACTERS = 12 * 1024;
 
 const MAX_DIGITS = 15;
 /** The OpenAPI schema of such a header. */
@@ -33,6 +35,22 @@ const BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQ
 const PAIR = ` *[!-+\\--~]+( +${BASE64})? *`;
 /** Upload-Metadata in OpenAPI. */
 export const METADATA_PATTERN = `^(${PAIR}(,${PAIR})*)?$`;
+
+/** The request headers of a creation. */
+export const CREATION_HEADERS: Record<string, HeaderContract> = {
+  "Upload-Length": {
+    required: true,
+    description: "The size of the file in bytes.",
+    schema: { ...wholeNumber(1), example: 482_113 },
+  },
+  "Upload-Metadata": {
+    description:
+      "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
+      "with the stored bytes. `properties` is JSON as in a form upload. Keys must be unique. Others have no effect.",
+    schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
+  },
+  "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },
+};
 
 /** The keys and values of Upload-Metadata (tus creation extension). */
 export function parseMetadata(header: string): Map<string, string> {
@@ -62,10 +80,13 @@ export function parseNewUpload(c: Context<AppEnv>, maxFileBytes: number) {
   }
   const metadata = c.req.header("Upload-Metadata") ?? "";
   const values = parseMetadata(metadata);
-  const sha256 = values.get("sha256")?.toLowerCase() ?? null;
+  const digest = statedSha256(c, "Repr-Digest");
+  const sha256 = values.get("sha256")?.toLowerCase() ?? digest;
   if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
     throw invalidField("Upload-Metadata", "The sha256 must be 64 hex digits.");
   }
+  if (digest !== null && sha256 !== digest)
+    throw invalidField("Repr-Digest", "Differs from the sha256 in the metadata.");
   const properties = parseProperties(values.get("properties"));
   return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256, properties };
 }

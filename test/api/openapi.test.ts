@@ -62,7 +62,7 @@ const PARAMETERS: Record<string, string[]> = {
   ],
   "GET /docs/v1/folders": ["limit", "cursor", "under"],
   "PATCH /docs/v1/uploads/{id}": ["If-Match"],
-  "POST /docs/v1/uploads": ["limit", "Idempotency-Key"],
+  "POST /docs/v1/uploads": ["limit", "Content-Digest", "Repr-Digest", "Idempotency-Key"],
   "GET /docs/v1/uploads/{id}": ["expiresIn"],
 };
 

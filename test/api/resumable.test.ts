@@ -28,6 +28,7 @@ import { ask, create, head, idOf, locationOf, metadataOf, offsetOf, patch, RESUM
 
 const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
+const digestOf = (bytes: Uint8Array) => `sha-256=:${createHash("sha256").update(bytes).digest("base64")}:`;
 const patternOf = (size: number) => Uint8Array.from({ length: size }, (_, i) => (i * i) % 251);
 const NOT_FOUND = '{"status":false,"message":"Not found.","code":"not_found","requestId":"-"}';
 const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, '"requestId":"-"');
@@ -176,10 +177,14 @@ describe("An upload", () => {
     const team = await newTeam(queueing);
     const right = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(3)).toUpperCase() });
     const wrong = await create(team.call, 3, { filename: "a", sha256: sha256(new Uint8Array(4)) });
-    for (const created of [right, wrong]) await patch(team.call, locationOf(created), 0, new Uint8Array(3));
+    const header = { "Upload-Length": "3", "Repr-Digest": digestOf(new Uint8Array(4)) };
+    const wrongHeader = await ask(team.call, "POST", RESUMABLE, header);
+    for (const { headers } of [right, wrong, wrongHeader])
+      await patch(team.call, headers.get("Location") ?? "", 0, new Uint8Array(3));
     expect(await processed(team, idOf(right))).toMatchObject({ status: "completed" });
     const altered = { status: "failed", failure: { code: "bytes_altered" }, sha256: null };
     expect(await processed(team, idOf(wrong))).toMatchObject(altered);
+    expect(await processed(team, idOf(wrongHeader))).toMatchObject(altered);
     await team.call("POST", `/docs/v1/uploads/${idOf(wrong)}/reprocess`);
     expect(await processed(team, idOf(wrong))).toMatchObject(altered);
   });
@@ -423,6 +428,17 @@ describe("The resumable upload API", () => {
       400,
       "invalid_input",
       { ...length, "Upload-Metadata": `a ${"YWFh".repeat(3250)}` },
+    ],
+    ["with Content-Digest", 400, "invalid_input", { ...length, "Content-Digest": digestOf(new Uint8Array(3)) }],
+    [
+      "with two digests of the file",
+      400,
+      "invalid_input",
+      {
+        ...length,
+        "Upload-Metadata": metadataOf({ sha256: sha256(new Uint8Array(3)) }),
+        "Repr-Digest": digestOf(new Uint8Array(4)),
+      },
     ],
     ["with a malformed sha256", 400, "invalid_input", { ...length, "Upload-Metadata": metadataOf({ sha256: "abc" }) }],
   ])("rejects a creation %s with %i, and stores nothing", async (_, status, code, headers) => {

@@ -93,6 +93,36 @@ describe("Uploading a file", () => {
     expect(sha256(new Uint8Array(await object!.arrayBuffer()))).toBe(sha256(bytes));
   });
 
+  describe("with digest fields", () => {
+    const content = "hello".repeat(100_000);
+    const body = filePart(content) + END;
+    const digest = (text: string, algorithm = "sha-256") =>
+      `${algorithm}=:${createHash("sha256").update(text).digest("base64")}:`;
+    const send = (team: Team, headers: Record<string, string>) =>
+      team.call("POST", UPLOADS, { body, headers: { ...formOf(body).headers, ...headers } });
+
+    test("stores the file if they match, and ignores other algorithms", async () => {
+      const team = await newTeam();
+      const headers = { "Content-Digest": digest(body), "Repr-Digest": digest(content) };
+      expect((await send(team, headers)).status).toBe(200);
+      const other = { "Content-Digest": digest("other", "sha-512"), "Repr-Digest": `md5=:AA==:, ${digest(content)}` };
+      expect((await send(team, other)).status).toBe(200);
+      expect((await send(team, { "Content-Digest": digest("other", "sha-512") })).status).toBe(200);
+    });
+
+    test.each([
+      ["digest_mismatch", { "Content-Digest": digest(content) }],
+      ["digest_mismatch", { "Repr-Digest": digest(body) }],
+      ["digest_mismatch", { "Content-Digest": digest(body), "Repr-Digest": digest("other"), "Idempotency-Key": "a" }],
+      ["invalid_input", { "Repr-Digest": "sha-256=:AAAA:" }],
+      ["invalid_input", { "Content-Digest": "sha-256=abc" }],
+    ])("rejects it with %s and stores nothing: %j", async (code, headers) => {
+      const team = await newTeam();
+      const paths = code === "invalid_input" ? Object.keys(headers) : undefined;
+      await rejected(team, 400, code, () => send(team, headers as unknown as Record<string, string>), paths);
+    });
+  });
+
   test("ignores up to ten text parts of 1 KiB, and rejects more", async () => {
     const team = await newTeam();
     const more = textParts(10, "x".repeat(1024)).join("");
