@@ -67,14 +67,14 @@ export function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential)
  */
 export async function withCredential<A extends Access, T>(
   c: Context<AppEnv>,
-  access: A,
+  { access, graceMilliseconds }: { access: A; graceMilliseconds?: number | undefined },
   run: (credential: Credential<A>) => Promise<T>,
 ): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
   let credential: Credential<A> | undefined;
   try {
-    credential = readCredential(c.var.deps, bearerToken(c), access);
+    credential = readCredential(c.var.deps, bearerToken(c), access, graceMilliseconds);
     const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
     if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });

@@ -48,6 +48,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   takesFile?: true;
   /** The body is bytes of this type; the operation reads it as a stream. */
   takesBytes?: string;
+  /** How long a public key may still run the operation after its expiry. */
+  graceMilliseconds?: number;
   /** Replaces 429 and 503, on which its clients would start over. */
   retryableFailureCode?: Code;
   requestHeaders?: Record<string, HeaderContract>;
@@ -101,7 +103,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
     ...contract,
     access,
     answer: (c) =>
-      withCredential(c, access, async (credential) => {
+      withCredential(c, { ...contract, access }, async (credential) => {
         try {
           const query = readQuery(c, contract.query as Q);
           return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
@@ -129,7 +131,7 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, access, (credential) =>
+      withCredential(c, { ...contract, access }, (credential) =>
         authorizeWrite(c.var.deps, credential, async ({ actor, deps }) => {
           c.set("deps", deps);
           // At once, because the operation may take minutes.

@@ -48,6 +48,9 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
 /** A part of a body may be stored before all of it has arrived, so its digest can't be checked first. */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
 
+/** Expiry of a public key stops new uploads only: whoever has an upload URL may finish that upload. */
+const OF_UPLOAD = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
+
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
 
@@ -155,6 +158,7 @@ export const create = tus(
 const headOnce = tus(
   readOperation<"files:upload", z.ZodType>,
   {
+    ...OF_UPLOAD,
     tag: "Resumable uploads",
     summary: "Get the progress of a resumable upload",
     retryableFailureCode: "upload_locked",
@@ -203,6 +207,7 @@ export const head: Operation = {
 const appendOnce = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
+    ...OF_UPLOAD,
     tag: "Resumable uploads",
     summary: "Append to a resumable upload",
     description:
@@ -246,6 +251,7 @@ export const append: Operation = {
 export const remove = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
+    ...OF_UPLOAD,
     tag: "Resumable uploads",
     summary: "Cancel a resumable upload",
     success: {

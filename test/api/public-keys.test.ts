@@ -21,6 +21,7 @@ import { ask, create, idOf, locationOf, patch } from "../support/tus.ts";
 
 /* What the holder of a public key can upload, by a form and by a resumable upload. */
 
+const DAY = 24 * 60 * 60 * 1000;
 const UPLOADS = "/docs/v1/uploads";
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 /** The first bytes of a video container, which could also hold audio only. */
@@ -149,6 +150,15 @@ describe.each([
     expect((await read(other)).status).toBe(404);
     const own = await upload(team, "own.txt", "not its own");
     expect((await call("GET", `${UPLOADS}/${own}/status`, { token: key.token })).status).toBe(404);
+  });
+
+  test("finishes an upload after its expiry, and begins no other", async () => {
+    const team = await newTeam();
+    const key = await newKey(team);
+    const expiry = Date.now() - 5 * DAY;
+    const expire = () => env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(expiry, key.id).run();
+    expect((await transport.pause(key, expire)).status).toEqual(succeeded);
+    expect((await transport.send(key, "text")).code).toBe("token_invalid");
   });
 
   test("stores nothing that it was sending when it was revoked", async () => {

@@ -89,6 +89,7 @@ describe("A team read", () => {
   const credentialOf = (team: Team): Credential => ({
     access: "users:read",
     needed: SCOPES["users:read"],
+    graceMilliseconds: 0,
     tokenHash: fingerprint(team.token),
     actor: null,
     scopes: 0,

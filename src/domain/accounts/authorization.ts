@@ -60,6 +60,8 @@ export interface Credential<A extends Access = Access> {
   readonly access: A;
   /** The mask of the scopes that a token of a team needs. */
   needed: number;
+  /** How long a public key may still run the operation after its expiry. */
+  readonly graceMilliseconds: number;
   /** SHA-256 of the token in hex. Null for the operator token, which needs no database. */
   readonly tokenHash: string | null;
   /** The caller, once authenticated, even if access is denied. */
@@ -69,9 +71,14 @@ export interface Credential<A extends Access = Access> {
 }
 
 /** @throws `token_missing`, or `token_invalid` if the token can't be valid */
-export function readCredential<A extends Access>(deps: Deps, token: string | undefined, access: A): Credential<A> {
+export function readCredential<A extends Access>(
+  deps: Deps,
+  token: string | undefined,
+  access: A,
+  graceMilliseconds = 0,
+): Credential<A> {
   if (!token) throw new AppError("token_missing");
-  const caller = { access, needed: maskFor(access), actor: null, scopes: 0 };
+  const caller = { access, needed: maskFor(access), graceMilliseconds, actor: null, scopes: 0 };
   if (isTokenShaped(token)) return { ...caller, tokenHash: fingerprint(token) };
   const { operatorToken } = deps.settings;
   if (operatorToken === null || !sameSecret(token, operatorToken)) throw new AppError("token_invalid");
@@ -82,6 +89,7 @@ type TokenValues = {
   tokenHash: string;
   now: number;
   needed: number;
+  graceMilliseconds: number;
   /** The team that the operator named. */
   namedTeam: string | null;
 };
@@ -95,8 +103,10 @@ export const presentScopes = (db: Db) => {
   return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
 
-const isLive = (param: Param<TokenValues>) =>
-  and(eq(apiKeys.tokenHash, param("tokenHash")), gt(apiKeys.expiresAt, param("now")));
+const isLive = (param: Param<TokenValues>) => {
+  const grace = sql`iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
+  return and(eq(apiKeys.tokenHash, param("tokenHash")), gt(apiKeys.expiresAt, sql`${param("now")} - ${grace}`));
+};
 
 /** The row of the token, if the caller may run the operation. Must agree with `admit`. */
 const isAdmitted = (db: Db, param: Param<TokenValues>) =>
@@ -135,11 +145,12 @@ export function teamRead<V extends object, B extends SQLiteSelect, Whole extends
   return (values) => (team) => prepared({ ...values, ...team });
 }
 
-const tokenValues = ({ system }: Deps, { tokenHash, needed }: Credential): TokenValues => ({
+const tokenValues = ({ system }: Deps, { tokenHash, needed, graceMilliseconds }: Credential): TokenValues => ({
   // No key has an empty hash, so the operator finds nothing without a named team.
   tokenHash: tokenHash ?? "",
   now: system.now(),
   needed,
+  graceMilliseconds,
   namedTeam: null,
 });
 
