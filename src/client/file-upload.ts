@@ -27,7 +27,10 @@ export interface UploadOptions extends CallOptions {
   sha256?: string;
   /** Name, folder, reference, tags and metadata of the file. */
   properties?: FileProperties | undefined;
-  /** For form uploads: the same key and bytes within 24 hours store one file. Default: random. */
+  /**
+   * A form upload: the same key and bytes within 24 hours store one file. A resumable upload: a repeated creation replaces
+   * the unfinished one. Default: random.
+   */
   idempotencyKey?: string;
   /**
    * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
@@ -86,7 +89,7 @@ async function sendResumable(
   connection: Connection,
   file: Source,
   name: string,
-  { onProgress, sha256, properties, resumeUrl, onResumeUrl, signal }: UploadOptions,
+  { onProgress, sha256, properties, idempotencyKey = randomKey(), resumeUrl, onResumeUrl, signal }: UploadOptions,
 ): Promise<string> {
   const { Upload } = await import("tus-js-client");
   // The signal may have aborted during the import, before anything listened to it.
@@ -147,7 +150,8 @@ async function sendResumable(
     const upload = new Upload(new Blob() as File, {
       endpoint: url,
       uploadUrl: resumeUrl === undefined ? null : connection.url + pathOf(resumeUrl),
-      headers: connection.headers,
+      // A creation whose response is lost is repeated, and replaces the first one.
+      headers: { ...connection.headers, "Idempotency-Key": idempotencyKey },
       metadata: {
         filename: name,
         ...(sha256 !== undefined && { sha256 }),

@@ -213,13 +213,10 @@ export const status = readOperation(
     },
     errorCodes: ["forbidden", "insufficient_scope"],
   },
-  async ({ deps, credential, id }) => {
-    const { status, failure } = await fetchStatus(deps, credential, id);
-    return {
-      message: "File found.",
-      data: { _id: id, status: status as z.input<typeof fileSchema>["status"], failure },
-    };
-  },
+  async ({ deps, credential, id }) => ({
+    message: "File found.",
+    data: { _id: id, ...(await fetchStatus(deps, credential, id)) },
+  }),
 );
 
 export const remove = writeOperation(

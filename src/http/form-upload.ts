@@ -1,7 +1,9 @@
+import type { Context } from "hono";
 import * as z from "zod";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { uploadFile } from "../domain/files/upload.ts";
 import { AppError, invalidField } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
 import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "./digests.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { inHours } from "./introduction.ts";
@@ -11,6 +13,20 @@ import { parseProperties } from "./properties.ts";
 
 /** Printable ASCII. HTTP removes white space at both ends. */
 const IDEMPOTENCY_KEY = /^[!-~]([ -~]*[!-~])?$/;
+
+export const idempotencyHeader = (description: string) => ({
+  "Idempotency-Key": {
+    description,
+    schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
+  },
+});
+
+/** @throws `invalid_input` */
+export function idempotencyKeyOf(c: Context<AppEnv>): string | undefined {
+  const key = c.req.header("Idempotency-Key");
+  if (key === undefined || (IDEMPOTENCY_KEY.test(key) && key.length <= 255)) return key;
+  throw invalidField("Idempotency-Key", "Must have 1 to 255 characters of printable ASCII.");
+}
 
 function contentLengthOf(header = ""): number | null {
   return /^\d+$/.test(header) ? Number(header) : null;
@@ -30,10 +46,9 @@ export const upload = writeOperation(
     requestHeaders: {
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,
-      "Idempotency-Key": {
-        description: `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
-        schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
-      },
+      ...idempotencyHeader(
+        `Uploads with the same key and bytes within ${inHours(IDEMPOTENCY_MILLISECONDS)} store one file and return it.`,
+      ),
     },
     success: {
       description: "The file is stored.",
@@ -71,10 +86,7 @@ export const upload = writeOperation(
         message: "Send the file with Content-Type: multipart/form-data.",
       });
     }
-    const idempotencyKey = c.req.header("Idempotency-Key");
-    if (idempotencyKey !== undefined && !(IDEMPOTENCY_KEY.test(idempotencyKey) && idempotencyKey.length <= 255)) {
-      throw invalidField("Idempotency-Key", "Must have 1 to 255 characters of printable ASCII.");
-    }
+    const idempotencyKey = idempotencyKeyOf(c);
     const { maxUploadBytes, uploadIdleMilliseconds } = deps.settings;
     const contentLength = contentLengthOf(c.req.header("Content-Length"));
     if ((contentLength ?? 0) > maxUploadBytes + MAX_OVERHEAD_BYTES) {

@@ -13,6 +13,7 @@ import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
+import { idempotencyKeyOf } from "./form-upload.ts";
 import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, readOperation, writeOperation } from "./operation.ts";
 import {
@@ -141,7 +142,7 @@ export const create = tus(
     ],
   },
   async ({ c, deps, actor }) => {
-    const input = parseNewUpload(c, deps.settings.maxFileBytes);
+    const input = { ...parseNewUpload(c, deps.settings.maxFileBytes), idempotencyKey: idempotencyKeyOf(c) };
     const { sizeBytes } = input;
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;

@@ -3,6 +3,7 @@ import { parseSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { REPR_DIGEST, statedSha256 } from "./digests.ts";
+import { idempotencyHeader } from "./form-upload.ts";
 import type { HeaderContract } from "./operation.ts";
 import { parseProperties } from "./properties.ts";
 
@@ -38,6 +39,9 @@ export const METADATA_PATTERN = `^(${PAIR}(,${PAIR})*)?$`;
 
 /** The request headers of a creation. */
 export const CREATION_HEADERS: Record<string, HeaderContract> = {
+  ...idempotencyHeader(
+    "A creation with the same key replaces the earlier upload if that is unfinished, so a lost response reserves no quota.",
+  ),
   "Upload-Length": {
     required: true,
     description: "The size of the file in bytes.",

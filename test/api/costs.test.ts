@@ -233,6 +233,11 @@ describe("Until its response", () => {
   test.each<[string, () => Promise<Resumable>, Partial<Counts>]>([
     ["OPTIONS /docs/v1/uploads/resumable", async () => ({}), { trips: 0 }],
     ["POST /docs/v1/uploads/resumable", async () => ({ headers: { "Upload-Length": "9" } }), { trips: 1 }],
+    [
+      "POST /docs/v1/uploads/resumable",
+      async () => ({ headers: { "Upload-Length": "9", "Idempotency-Key": "k" } }),
+      { trips: 1 },
+    ],
     ["HEAD /docs/v1/uploads/resumable/{upload}", () => createdUpload(9), { trips: 1 }],
     ["PATCH /docs/v1/uploads/resumable/{upload}", () => createdUpload(9, 4), { trips: 2, r2: ["put"] }],
     [

@@ -386,6 +386,25 @@ describe("The unfinished uploads of a team", () => {
     expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
   });
 
+  test("are replaced by a creation with the same Idempotency-Key, but not once complete", async () => {
+    const team = await newTeam();
+    const page = await newKey(team, true);
+    const begin = async ({ token }: { token: string }) => {
+      const headers = { "Upload-Length": "5", "Idempotency-Key": "k" };
+      return locationOf(await ask(call, "POST", RESUMABLE, headers, { token }));
+    };
+    const [lost, others] = [await begin(team), await begin(page)];
+    await patch(team.call, lost, 0, new Uint8Array(2));
+    const path = await begin(team);
+    const statuses = await Promise.all([lost, others, path].map(async (url) => (await head(team.call, url)).status));
+    expect(statuses).toEqual([404, 200, 200]);
+    expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 10 });
+    await patch(team.call, path, 0, new Uint8Array(5));
+    await begin(team);
+    expect((await team.call("GET", "/docs/v1/uploads")).body.data).toHaveLength(1);
+    expect(await usageOf(team)).toMatchObject({ files: 3, bytes: 15 });
+  });
+
   test("keep their expiry if requests bring no bytes", async () => {
     const created = await create(team.call, 2);
     const [path, fileId] = [locationOf(created), idOf(created)];

@@ -173,6 +173,20 @@ describe("files", () => {
     await line.close();
   });
 
+  test("a resumable upload whose creation loses its response leaves no reservation", async () => {
+    const { key, stowage } = await newTeam();
+    const line = await Line.open(url, (connection) =>
+      connection === 0 ? { fault: "drop the answer", afterBytes: 1 } : { fault: "none", afterBytes: 0 },
+    );
+    const file = new File([bytesOf(1000)], "once.bin");
+    const { id } = await new Stowage({ url: line.url, key }).files.upload(file, { resumableFromBytes: 0 });
+    expect(line.faults).toBe(1);
+    expect(await collect(stowage.uploads.list())).toEqual([]);
+    expect((await collect(stowage.files.list())).map((stored) => stored._id)).toEqual([id]);
+    expect(await stowage.usage()).toMatchObject({ files: 1, bytes: 1000 });
+    await line.close();
+  });
+
   test("a resumable upload survives disconnects", async () => {
     const { key, stowage } = await newTeam();
     const bytes = bytesOf(20 * MEBIBYTE);

@@ -36,7 +36,7 @@ interface Scenario<S, R> {
   prepare(world: World, team: Team): Promise<S>;
   act(world: World, team: Team, state: S, bindings: ProxiedBindings): Promise<R>;
   /** Checks the end state in addition to the invariants. */
-  verify(rows: Row[], run: Run<S, R>): void;
+  verify(rows: Row[], run: Run<S, R>): void | Promise<void>;
   /** A fault in every run. Only the calls after it get another fault. */
   firstFault?(calls: string[]): Fault;
   /** The scenario changes rows of every team, so each run is settled before the next one starts. */
@@ -87,7 +87,7 @@ async function settle<S, R>(scenario: Scenario<S, R>, world: World, runs: Run<S,
       expect(reappeared, "a hidden file stays hidden").toEqual([]);
       const { body } = await team.call("GET", "/docs/v1/uploads?limit=100");
       expect(body.data.map(({ _id }: { _id: string }) => _id).sort()).toEqual(rows.map(({ id }) => id));
-      scenario.verify(rows, run);
+      await scenario.verify(rows, run);
     } catch (error) {
       throw new Error(`${where}: ${(error as Error).message}`, { cause: error });
     } finally {
@@ -173,6 +173,22 @@ function uploading(
     verify: (rows, run) => verifyUpload(rows, run.state.digest, run.result, isLostCommit(run)),
   };
 }
+
+/** Whatever dies, the key counts the files that it stored. */
+const uploadingWithLimits: Scenario<Prepared & { page: Team }, RequestOutcome> = {
+  async prepare(world, team) {
+    const json = { name: "page", isPublic: true, limits: { maxFiles: 2 } };
+    const { body } = await must(world.ask("POST", "/auth/v1/apikeys", { token: team.token, json }));
+    const page = { ...team, token: body.data.key, keyId: body.data._id };
+    return { page, form: await encodeForm("tone.m4a", tone), digest: await sha256(tone) };
+  },
+  act: (world, _, { page, form }, bindings) => world.upload(page, form, {}, { bindings }),
+  async verify(rows, run) {
+    verifyUpload(rows, run.state.digest, run.result, isLostCommit(run));
+    const key = env.DB.prepare("select upload_count as files from api_keys where id = ?").bind(run.state.page.keyId);
+    expect(await key.first()).toEqual({ files: rows.length });
+  },
+};
 
 /** The response is this rejection or reports the fault, and no file exists. */
 function rejected(prepare: () => Promise<Form>, answer: number, change?: Change): Scenario<Form, RequestOutcome> {
@@ -429,6 +445,7 @@ const lostCommit: Scenario<Prepared, RequestOutcome> = {
 const scenarios: [string, Scenario<any, any>][] = [
   ["a small upload", uploading(tone)],
   ["an upload in parts", uploading(zeros)],
+  ["an upload with a limited public key", uploadingWithLimits],
   ["an upload with an Idempotency-Key and its retry", withKey],
   ["the rollback of an upload whose commit got no response", lostCommit],
   ["an upload whose body ends early", rejected(truncatedForm, 400)],

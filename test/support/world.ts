@@ -323,6 +323,7 @@ export interface Row {
   original_name: string;
   status: string;
   reserved_bytes: number;
+  public_key_id: string | null;
   size_bytes: number | null;
   sha256: string | null;
   etag: string | null;
@@ -396,7 +397,7 @@ export async function expectSound(
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of("select files, bytes from teams where id = ?"),
+      of("select files, bytes, public_bytes from teams where id = ?"),
       ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
@@ -412,7 +413,13 @@ export async function expectSound(
   ).toEqual([]);
   const bytes = rows.reduce((sum, row) => sum + row.reserved_bytes, 0);
   const counted = rows.filter((row) => row.reserved_bytes > 0).length;
-  expect(usage ?? { files: 0, bytes: 0 }, "the team's usage is the sum of the rows").toEqual({ files: counted, bytes });
+  const ofPublicKeys = rows.filter((row) => row.status === "receiving" && row.public_key_id !== null);
+  const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
+  expect(usage ?? { files: 0, bytes: 0, public_bytes: 0 }, "the team's usage is the sum of the rows").toEqual({
+    files: counted,
+    bytes,
+    public_bytes: publicBytes,
+  });
   expectOneEventPerChange(rows, eventLog);
   if (isDelivered) expectDelivered(eventLog);
   for (const row of rows) {

@@ -1,4 +1,4 @@
-import { and, eq, gt, ne, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, ne, notInArray, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
@@ -103,10 +103,8 @@ export const presentScopes = (db: Db) => {
   return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
 
-const isLive = (param: Param<TokenValues>) => {
-  const grace = sql`iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
-  return and(eq(apiKeys.tokenHash, param("tokenHash")), gt(apiKeys.expiresAt, sql`${param("now")} - ${grace}`));
-};
+const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param("tokenHash")}
+  and ${apiKeys.expiresAt} > ${param("now")} - iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
 
 /** The row of the token, if the caller may run the operation. Must agree with `admit`. */
 const isAdmitted = (db: Db, param: Param<TokenValues>) =>

@@ -43,6 +43,7 @@ export type FailureCode = (typeof FAILURE_CODES)[number];
 
 /** The states in which a file exists for its team. */
 export const LISTED_STATES = ["pending", "processing", "completed", "failed"] as const;
+type ListedStatus = (typeof LISTED_STATES)[number];
 
 export type FileRow = typeof files.$inferSelect;
 
@@ -172,14 +173,14 @@ export async function fetchStatus(
   deps: Deps,
   credential: Credential<"none">,
   id: string,
-): Promise<Pick<FileMetadata, "status" | "failure">> {
+): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
   const [row] = await authorizeRead(deps, credential, statusById({ id }));
   const { actor, scopes } = credential;
   const isReader = (scopes & SCOPES["files:read"]) !== 0;
   if (!actor || actor.kind === "operator") throw new AppError("forbidden");
   if (actor.kind !== "public" && !isReader) throw insufficientScope("files:read");
   if (!row || !(isReader || row.publicKeyId === actor.keyId)) throw new AppError("not_found");
-  return { status: row.status, failure: failureOf(row) };
+  return { status: row.status as ListedStatus, failure: failureOf(row) };
 }
 
 const failureOf = ({ failureCode, failureMessage }: Pick<FileRow, "failureCode" | "failureMessage">) =>

@@ -2,14 +2,14 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { insertWhere, type Param, preparedQuery, type RowsOf, read, rowOf, write } from "../../platform/db.ts";
 import { files, uploads } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./appending.ts";
 import { deleteFile } from "./deletion.ts";
-import { uploadState } from "./idempotency.ts";
+import { scopedKey, uploadState } from "./idempotency.ts";
 import { cleanName } from "./names.ts";
 import type { FileProperties } from "./properties.ts";
 import { quotaError } from "./quota.ts";
@@ -25,7 +25,7 @@ import {
   toResumableUpload,
 } from "./resumable-rows.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "./secret-url.ts";
-import { canBegin, tooManyUnfinished, unfinishedCounts } from "./unfinished.ts";
+import { canBegin, replaceUpload, tooManyUnfinished, unfinishedCounts } from "./unfinished.ts";
 import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
 
 /*
@@ -74,6 +74,8 @@ interface NewUpload {
   metadata: string;
   sha256: string | null;
   properties: FileProperties;
+  /** A repeated creation replaces the earlier upload, whose URL its client never got. */
+  idempotencyKey: string | undefined;
   /** The first bytes, if the creating request has a body. */
   body?: Omit<AppendInput, "offsetBytes">;
 }
@@ -118,13 +120,15 @@ async function insertResumable(
   input: Omit<NewUpload, "body">,
 ): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
   const { teamId, keyId, kind } = actor;
-  const { sizeBytes, metadata, sha256 } = input;
+  const { sizeBytes, metadata, sha256, idempotencyKey: key } = input;
   const id = newId(deps.system);
   const secret = newSecret(deps.system);
   const file = { id, teamId, originalName: cleanName(input.name) };
   const bytes = { minBytes: sizeBytes, reservedBytes: sizeBytes };
   const inserted = uploadValues(deps, actor, file, bytes, MAX_RESUMABLE_MILLISECONDS, input.properties);
-  const values = { ...inserted, statedSha256: sha256 };
+  // Line breaks separate it from the keys of form uploads.
+  const idempotencyKey = key === undefined ? null : `resumable\n${scopedKey(actor, key)}`;
+  const values = { ...inserted, statedSha256: sha256, idempotencyKey };
   const row: ResumableRow = {
     fileId: id,
     teamId,
@@ -153,7 +157,9 @@ async function insertResumable(
     uploadState({ id, teamId }),
     unfinishedCounts({ teamId }),
   ] as const;
-  const [, , [created], [counts]] = await write(deps, queries, { isIdempotent: true });
+  const replaced = idempotencyKey === null ? [] : replaceUpload({ id, teamId, idempotencyKey, now: values.now });
+  const rows = await write(deps, [...replaced, ...queries], { isIdempotent: true });
+  const [, , [created], [counts]] = rows.slice(replaced.length) as unknown as RowsOf<typeof queries>;
   if (!created) throw (counts && tooManyUnfinished(row.isPublic, counts)) ?? (await quotaError(deps, values));
   return { url: { id, secret }, upload: toResumableUpload(row) };
 }

@@ -1,4 +1,5 @@
-import { and, eq, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, lt, ne, type SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
@@ -121,3 +122,37 @@ export function uploadCancellation<V extends { teamId: string }>(keyIds: (db: Db
   );
   return ({ system }: Deps, target: V): readonly BoundQuery<unknown>[] => cancel({ ...target, now: system.now() });
 }
+
+type ReplacementValues = { id: string; teamId: string; idempotencyKey: string; now: number };
+const hideReplaced = preparedQuery((db, param: Param<ReplacementValues>) => {
+  const ifUnfinished = (value: SQL | string, column: SQLiteColumn) =>
+    sql`iif(${files.status} = 'receiving', ${value}, ${column})`;
+  return db
+    .update(files)
+    .set({
+      idempotencyKey: null,
+      status: ifUnfinished("deleting", files.status),
+      dueAt: ifUnfinished(sql`${param("now")}`, files.dueAt),
+      reservedBytes: ifUnfinished(sql`0`, files.reservedBytes),
+    })
+    .where(
+      and(
+        eq(files.teamId, param("teamId")),
+        eq(files.idempotencyKey, param("idempotencyKey")),
+        ne(files.id, param("id")),
+      ),
+    );
+});
+const endHidden = preparedQuery((db, param: Param<ReplacementValues>) => {
+  const hiddenFile = db
+    .select({ one: sql`1` })
+    .from(files)
+    .where(and(isFileOfUpload, eq(files.status, "deleting")));
+  return db
+    .update(uploads)
+    .set(endedUpload(param))
+    .where(and(isOfTeam(param), exists(hiddenFile)));
+});
+
+/** Part of the batch that creates the upload `id`. Takes the key from an earlier upload, and cancels an unfinished one. */
+export const replaceUpload = (values: ReplacementValues) => [hideReplaced(values), endHidden(values)];
