@@ -41,7 +41,7 @@ const AGAIN = "Then run `npm run deploy` again. It continues where it stopped, a
 /** What to do about errors of Cloudflare that a first deployment often meets. */
 const REMEDIES: [RegExp, string][] = [
   [
-    /not authenticated|not logged in|CLOUDFLARE_API_TOKEN environment variable|code: (10000|10001|9109)\]/i,
+    /not authenticated|not logged in|CLOUDFLARE_API_TOKEN environment variable|code: (10000|10001|7403|9106|9109)\]/i,
     "Run `npx wrangler login`, or set CLOUDFLARE_API_TOKEN to a token with the permissions in src/OPERATIONS.md.",
   ],
   [/code: 10042\]|enable R2/i, "Subscribe to R2 in the dashboard (https://dash.cloudflare.com/?to=/:account/r2)."],
