@@ -52,6 +52,8 @@ export interface Deps {
   guard?: Guard;
   /** The callers that this isolate has authenticated, by the hash of their token. */
   identities: Lru<TeamActor>;
+  /** When this isolate last stored that a key was used, by the key's id, see domain/accounts/last-use.ts. */
+  notedUses: Lru<number>;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
@@ -70,6 +72,8 @@ type IsolateDeps = Omit<Deps, "after" | "requestId" | "guard">;
 
 /** About 2 MB. A forgotten caller only costs the next write a round trip. */
 const MAX_IDENTITIES = 5000;
+/** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
+const MAX_NOTED_USES = 5000;
 
 /** R2's limit for one `put`: 5 GiB minus 5 MiB. Processing may rewrite an object with one. */
 const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
@@ -155,6 +159,7 @@ function isolateDeps(env: Env): IsolateDeps {
     system: realSystem,
     db: createDb(vars.DB),
     identities: new Lru<TeamActor>(MAX_IDENTITIES),
+    notedUses: new Lru<number>(MAX_NOTED_USES),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     webhookJobs: createJobs(vars.WEBHOOKS),

@@ -6,6 +6,7 @@ import {
   ensureAuthorized,
   readCredential,
 } from "../domain/accounts/authorization.ts";
+import { noteUse } from "../domain/accounts/last-use.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
@@ -80,6 +81,7 @@ export async function withCredential<A extends Access, T>(
     if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
     noteCaller(c, credential);
+    if (credential.actor && credential.actor.kind !== "operator") noteUse(c.var.deps, credential.actor);
     return result;
   } catch (error) {
     const isUnauthenticated =

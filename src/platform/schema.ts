@@ -29,7 +29,7 @@ export const apiKeys = sqliteTable(
     createdByKeyId: text("created_by_key_id"),
     /** The user whose session it is, or whose session created it, directly or through other keys. */
     userId: text("user_id"),
-    /** Accurate to `LAST_USED_PRECISION_MILLISECONDS`. Null if it was never used. */
+    /** Accurate to an hour, see domain/accounts/last-use.ts. In no index. Null if it was never used. */
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),

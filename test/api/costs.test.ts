@@ -46,7 +46,9 @@ async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Wo
   const ctx = createExecutionContext();
   const isolate = bindings.wrap({ ...env, JOBS: sink, WEBHOOKS: sink, ...change });
   if (prepare) {
-    await prepare(isolate, ctx);
+    const first = createExecutionContext();
+    await prepare(isolate, first);
+    await waitOnExecutionContext(first);
     Object.assign(bindings.effects, { trips: 0, rowsRead: 0, rowsWritten: 0, r2: [], messages: 0 });
   }
   const result = await work(isolate, ctx);

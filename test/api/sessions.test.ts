@@ -1,6 +1,9 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
 import { MAX_KEY_SESSIONS } from "../../src/domain/accounts/sessions.ts";
+import { Lru } from "../../src/platform/lru.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
+import { withBindings } from "../support/deps.ts";
 import {
   type Answer,
   atOnce,
@@ -10,6 +13,7 @@ import {
   OPERATOR,
   PASSWORD,
   rejected,
+  startWorker,
   type Team,
   tally,
 } from "../support/harness.ts";
@@ -159,5 +163,63 @@ describe("Ending a session", () => {
     for (const token of [team.token, OPERATOR]) {
       await rejected(team, 403, "forbidden", () => call("POST", "/auth/v1/logout", { token }));
     }
+  });
+});
+
+describe("The last use of a session or key", () => {
+  const lastUses = async (team: Team) => {
+    const { results } = await env.DB.prepare(
+      "select kind, last_used_at as at from api_keys where team_id = ? order by id",
+    )
+      .bind(team.teamId)
+      .all<{ kind: string; at: number | null }>();
+    return Object.fromEntries(results.map(({ kind, at }) => [kind, at]));
+  };
+  /** A Worker with a clock of its own, whose calls to D1 are counted. */
+  function workerAt(now: () => number) {
+    const bindings = new ProxiedBindings();
+    const { DB, BUCKET, JOBS } = env;
+    const wrapped = bindings.wrap({ DB, BUCKET, JOBS });
+    const { call } = startWorker((deps) =>
+      withBindings({ ...deps, system: { ...deps.system, now }, notedUses }, wrapped),
+    );
+    const notedUses = new Lru<number>(2);
+    return { bindings, call };
+  }
+
+  test("is stored once an hour, by one statement after the response, and not for rejected requests", async () => {
+    const team = await newTeam();
+    const start = Date.now();
+    let now = start;
+    const { call, bindings } = workerAt(() => now);
+    const { key: token } = await newSession(team.token);
+    const used = await lastUses(team);
+    expect(used.secret).toBeGreaterThanOrEqual(start);
+    expect(used.session).toBeNull();
+
+    expect((await call("GET", "/docs/v1/uploads/none", { token })).status).toBe(404);
+    expect((await lastUses(team)).session).toBeNull();
+    const use = async (at: number) => {
+      now = at;
+      const before = bindings.effects.rowsWritten;
+      expect((await call("GET", "/docs/v1/usage", { token })).status).toBe(200);
+      return bindings.effects.rowsWritten - before;
+    };
+    expect([await use(start), await use(start + HOUR - 1), await use(start + HOUR)]).toEqual([1, 0, 1]);
+    expect((await lastUses(team)).session).toBe(start + HOUR);
+    const [session] = (await team.call("GET", SESSIONS)).body.data;
+    expect(session.lastUsedAt).toBe(new Date(start + HOUR).toISOString());
+  });
+
+  test("neither fails nor changes a request if it can't be stored", async () => {
+    const team = await newTeam();
+    const { key: token } = await newSession(team.token);
+    const failing = new ProxiedBindings({ binding: "D1", call: 2, moment: "before", failure: "outage" });
+    const { DB, BUCKET, JOBS } = env;
+    const wrapped = failing.wrap({ DB, BUCKET, JOBS });
+    const { call } = startWorker((deps) => withBindings({ ...deps, notedUses: new Lru<number>(2) }, wrapped));
+    expect((await call("GET", "/docs/v1/usage", { token })).status).toBe(200);
+    expect(failing.isBroken).toBe(true);
+    expect((await lastUses(team)).session).toBeNull();
   });
 });
