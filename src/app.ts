@@ -38,6 +38,7 @@ export const api = {
   createApiKey: ["POST /auth/v1/apikeys", keys.create],
   listApiKeys: ["GET /auth/v1/apikeys", keys.list],
   getApiKey: ["GET /auth/v1/apikeys/{id}", keys.get],
+  rotateApiKey: ["POST /auth/v1/apikeys/{id}/rotate", keys.rotate],
   deleteApiKey: ["DELETE /auth/v1/apikeys/{id}", keys.remove],
 
   createTeam: ["POST /auth/v1/teams", teams.create],

@@ -60,7 +60,15 @@ export class Keys {
     return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, signal });
   }
 
-  /** Revokes an API key immediately. */
+  /** Creates a key in its place. The old one works for `overlapSeconds` more (a day by default). @returns the new key */
+  async rotate(
+    id: string,
+    { signal, ...options }: Api["POST /auth/v1/apikeys/{id}/rotate"]["body"] & CallOptions = {},
+  ): Promise<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/apikeys/{id}/rotate", { id, body: options, signal });
+  }
+
+  /** Revokes an API key with its sessions immediately. */
   async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
     await this.#connection.call("DELETE /auth/v1/apikeys/{id}", { id, signal });
   }

@@ -4,6 +4,7 @@ const SAMPLES: Record<string, string> = {
   createApiKey: 'const { key } = await stowage.keys.create({ name: "Web player", isPublic: true });',
   listApiKeys: "for await (const key of stowage.keys.list()) console.log(key.name);",
   getApiKey: "const key = await stowage.keys.get(id);",
+  rotateApiKey: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
   deleteApiKey: "await stowage.keys.delete(id);",
   createSession: "const { key } = await stowage.sessions.create();",
   listSessions: "for await (const session of stowage.sessions.list()) console.log(session.userId, session.lastUsedAt);",

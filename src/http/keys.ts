@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS, rotateKey } from "../domain/accounts/key-rotation.ts";
 import {
   type ApiKey,
   createKey,
@@ -154,4 +155,36 @@ export const remove = writeOperation(
     },
   },
   async ({ deps, actor, id }) => ({ message: "API key deleted.", data: render(await deleteKey(deps, actor, id)) }),
+);
+
+const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
+
+export const rotate = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Rotate an API key",
+    description:
+      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
+    body: z.strictObject({
+      overlapSeconds: z
+        .int()
+        .min(0)
+        .max(MAX_OVERLAP_SECONDS)
+        .default(DEFAULT_OVERLAP_SECONDS)
+        .meta({ description: "How long the old key still works." }),
+    }),
+    isBodyOptional: true,
+    bodyExample: { overlapSeconds: 3600 },
+    success: {
+      description: "The new key.",
+      schema: one,
+      example: { message: "API key rotated.", data: { ...example, _id: NEW_ID, id: NEW_ID } },
+    },
+    errorCodes: ["conflict", "quota_exceeded"],
+  },
+  async ({ deps, actor, id, body }) => ({
+    message: "API key rotated.",
+    data: render(await rotateKey(deps, actor, id, body.overlapSeconds)),
+  }),
 );

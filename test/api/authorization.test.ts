@@ -227,7 +227,7 @@ const NEEDED_SCOPES: Record<string, string[]> = {
   "users:read": ["listUsers", "getUser"],
   "users:write": ["createUser", "updateUser", "deleteUser"],
   "keys:read": ["listApiKeys", "getApiKey", "listSessions"],
-  "keys:write": ["createApiKey", "deleteApiKey", "revokeSession"],
+  "keys:write": ["createApiKey", "rotateApiKey", "deleteApiKey", "revokeSession"],
   "events:read": ["listEvents", "getEvent"],
   "webhooks:read": ["listWebhooks", "getWebhook", "listDeliveries"],
   "webhooks:write": [
@@ -238,7 +238,7 @@ const NEEDED_SCOPES: Record<string, string[]> = {
 const ALL = Object.keys(NEEDED_SCOPES);
 /** Any scope is too little. */
 const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam"];
-const OPERATOR_MAY = /^(list|get|create|delete)ApiKeys?$|^(listEvents|getEvent)$|Teams?$/;
+const OPERATOR_MAY = /^(list|get|create|rotate|delete)ApiKeys?$|^(listEvents|getEvent)$|Teams?$/;
 /** They need no token or any, or run another operation. */
 const WITHOUT_SCOPE = [
   "logIn",

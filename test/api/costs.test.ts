@@ -168,6 +168,7 @@ describe("Until its response", () => {
     ["GET /auth/v1/events", { trips: 1 }],
     ["GET /auth/v1/events/{id}", { trips: 1 }],
     ["POST /auth/v1/apikeys", { trips: 1 }],
+    ["POST /auth/v1/apikeys/{id}/rotate", { trips: 2 }],
     ["DELETE /auth/v1/apikeys/{id}", { trips: 1 }],
     ["POST /auth/v1/users", { trips: AUTHORIZED_FIRST }],
     ["PATCH /auth/v1/users/{id}", { trips: 1 }],
@@ -680,22 +681,23 @@ describe("With 100,000 files, users and events in a team", () => {
 
   test("the list of all users reads each row once, and even 100,000 users take few of an invocation's queries", async () => {
     const crowd = await newTeam();
+    const headers = { Authorization: `Bearer ${crowd.token}` };
+    const introduce: Work<unknown> = async (bindings, ctx) =>
+      worker.fetch(new Request("https://stowage.test/docs/v1/usage", { headers }), bindings, ctx);
     const count = 3 * STEP_ROWS;
     await fill(crowd, "users", count);
     const before = queries.length;
-    const { result, inTotal } = await watched(async (bindings, ctx) => {
-      const headers = { Authorization: `Bearer ${crowd.token}` };
-      const response = await worker.fetch(
-        new Request("https://stowage.test/auth/v1/users", { headers }),
-        bindings,
-        ctx,
-      );
+    const list: Work<number> = async (bindings, ctx) => {
+      const request = new Request("https://stowage.test/auth/v1/users", { headers });
+      const response = await worker.fetch(request, bindings, ctx);
       return ((await response.json()) as unknown[]).length;
-    });
+    };
+    const { result, inTotal } = await watched(list, {}, introduce);
     expect(result).toBe(count);
     expect(inTotal.trips).toBe(3);
     expect(inTotal.rowsRead).toBeLessThanOrEqual(count + inTotal.trips * (1 + CREDENTIAL_ROWS));
-    const sent = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
+    // The first three introduce the token.
+    const [, , , ...sent] = queries.slice(before).filter(({ parameters }) => parameters.length > 0);
     const queriesPerUser = sent.length / count;
     expect(queriesPerUser * MAX_TEAM_USERS).toBeLessThanOrEqual(MAX_INVOCATION_QUERIES / 5);
   });

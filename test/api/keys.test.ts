@@ -206,6 +206,94 @@ describe("A key", () => {
   });
 });
 
+describe("Rotating a key", () => {
+  const rotate = (team: Team, id: string, json: object = {}, token = team.token) =>
+    call("POST", `/auth/v1/apikeys/${id}/rotate`, { token, json });
+  const isValid = async (token: string) => (await call("GET", "/docs/v1/usage", { token })).status === 200;
+  const fetchKey = async (team: Team, id: string) => (await team.call("GET", `/auth/v1/apikeys/${id}`)).body.data;
+  const rowOf = (id: string) =>
+    env.DB.prepare("select kind, scopes, limits, upload_count, lifetime, user_id from api_keys where id = ?")
+      .bind(id)
+      .first();
+
+  test("creates a key like it that lives as long from now, and ends the old one after a day", async () => {
+    const team = await newTeam();
+    const created = Date.now();
+    const old = await newKey(team, { name: "partner", isPublic: true, limits: { maxFiles: 5 } });
+    await env.DB.prepare("update api_keys set created_at = 1, upload_count = 3 where id = ?").bind(old.id).run();
+    const { status, body } = await rotate(team, old.id, undefined);
+    expect([status, fieldsOf(body)]).toEqual([200, ["data", "message"]]);
+    expect(body.data).toMatchObject({ name: "partner", isPublic: true, limits: { maxFiles: 5 }, teamId: team.teamId });
+    expect(body.data.key).toMatch(/^stow_pk_/);
+    expect(await rowOf(body.data.id)).toEqual(await rowOf(old.id));
+    const lifetime = Date.parse(body.data.expiresAt) - Date.parse(body.data.createdAt);
+    expect(lifetime).toBe(365 * DAY_MILLISECONDS);
+    const { expiresAt } = await fetchKey(team, old.id);
+    expect(Date.parse(expiresAt)).toBeGreaterThanOrEqual(created + DAY_MILLISECONDS);
+    expect(Date.parse(expiresAt)).toBeLessThanOrEqual(Date.now() + DAY_MILLISECONDS);
+    const { body: log } = await team.call("GET", "/auth/v1/events?limit=1");
+    expect(log.data).toMatchObject([
+      { type: "apikey.rotated", subject: { kind: "apikey", id: old.id }, data: { newKeyId: body.data.id } },
+    ]);
+  });
+
+  test("without overlap ends the old key and its sessions with the next request, also of the calling key", async () => {
+    const team = await newTeam();
+    const session = (await team.call("POST", "/auth/v1/sessions")).body.data.key;
+    const { body } = await rotate(team, team.keyId, { overlapSeconds: 0 });
+    const valid = [await isValid(team.token), await isValid(session), await isValid(body.data.key)];
+    expect(valid).toEqual([false, false, true]);
+    expect((await rotate(team, team.keyId, {}, body.data.key)).code).toBe("conflict");
+  });
+
+  test("never prolongs the old key or its sessions", async () => {
+    const team = await newTeam();
+    const expiresAt = new Date(Date.now() + 60_000).toISOString();
+    const old = await newKey(team, { expiresAt });
+    const session = (await call("POST", "/auth/v1/sessions", { token: old.key })).body.data;
+    expect((await rotate(team, old.id, { overlapSeconds: 2_592_000 })).status).toBe(200);
+    expect((await fetchKey(team, old.id)).expiresAt).toBe(expiresAt);
+    const { body } = await team.call("GET", "/auth/v1/sessions");
+    expect(body.data).toMatchObject([{ _id: session.id, expiresAt }]);
+  });
+
+  test("needs every scope of the key, and passes on no more", async () => {
+    const team = await newTeam();
+    const [wide, narrow] = [await newKey(team), await newKey(team)];
+    const keysWrite = 1 << 8;
+    await env.DB.prepare("update api_keys set scopes = ? where id = ?").bind(keysWrite, narrow.id).run();
+    const answer = await rejected(team, 403, "insufficient_scope", () => rotate(team, wide.id, {}, narrow.key));
+    expect(answer.headers.get("WWW-Authenticate")).toContain('scope="files:upload"');
+    const { body } = await rotate(team, narrow.id, {}, narrow.key);
+    expect(await isValid(body.data.key)).toBe(false);
+    expect((await rowOf(body.data.id))?.scopes).toBe(keysWrite);
+  });
+
+  test("finds no session and no key of another team, except for the operator", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const session = (await other.call("POST", "/auth/v1/sessions")).body.data;
+    for (const id of [other.keyId, session.id]) {
+      await rejected(other, 404, "not_found", () => rotate(team, id));
+    }
+    await rejected(other, 404, "not_found", () => rotate(team, session.id, {}, OPERATOR));
+    const { status, body } = await rotate(team, other.keyId, {}, OPERATOR);
+    expect([status, body.data.teamId]).toEqual([200, other.teamId]);
+  });
+
+  test("respects the number of keys, also if a key is rotated many times at once", async () => {
+    const team = await newTeam();
+    await fill(team, "api_keys", 997);
+    const answers = await atOnce(5, () => rotate(team, team.keyId));
+    expect(tally(answers)).toEqual({ 200: 2, quota_exceeded: 3 });
+  });
+
+  test.each([-1, 1.5, 2_592_001, "60"])("rejects an overlap of %j seconds", async (overlapSeconds) => {
+    const team = await newTeam();
+    const reject = () => rotate(team, team.keyId, { overlapSeconds });
+    await rejected(team, 400, "invalid_input", reject, ["overlapSeconds"]);
+  });
+});
+
 describe("Parallel deletions of a key", () => {
   test("find it once out of twenty", async () => {
     const team = await newTeam();

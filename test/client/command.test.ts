@@ -17,10 +17,11 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, inject, test, vi } from "vitest";
 import { Journal } from "../../src/client/command/journal.ts";
 import { openFile } from "../../src/client/command/local-files.ts";
 import { Progress } from "../../src/client/command/progress.ts";
+import { Stowage } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
@@ -66,6 +67,7 @@ describe("every command", () => {
     ["completion", () => ["completion", "bash"]],
     ["keys", () => ["keys"]],
     ["keys create", () => ["keys", "create", "Player", "--public"]],
+    ["sessions", () => ["sessions"]],
     ["users", () => ["users"]],
     ["events", () => ["events", "--limit", "2"]],
     ["events --follow", ({ event = "" }) => ["events", "--follow", "--after", event, "--limit", "1"]],
@@ -84,6 +86,7 @@ describe("every command", () => {
       url: "http://127.0.0.1:9/",
       types: ["user.created"],
     });
+    await team.stowage.sessions.create();
     const event = (await collect(team.stowage.events.list({ order: "asc" })))[0]?._id ?? "";
     // Creates the one delivery in the list.
     await team.stowage.users.create({ email: "bob@example.com", password: "correct horse battery" });
@@ -106,6 +109,27 @@ describe("every command", () => {
       expect(linesOf(json.stdout).length, name).toBeGreaterThan(0);
       for (const line of linesOf(json.stdout)) expect(JSON.parse(line), name).toBeTypeOf("object");
     }
+  });
+
+  test("creates, suspends, resumes, and deletes teams for the operator", async () => {
+    const machine = new Machine(inject("operatorToken"));
+    const json = async (args: string[], input = "") => {
+      const { code, stdout, stderr } = await machine.run([...args, "--json"], { input });
+      return { code, stderr, ...(stdout && JSON.parse(stdout)) };
+    };
+    const name = `Radio ${crypto.randomUUID()}`;
+    const { _id: id, key } = await json(["teams", "create", name, "--max-bytes", "1000"]);
+    expect(await json(["teams", "--name", name])).toMatchObject({ _id: id, maxBytes: 1000 });
+    expect(await json(["teams", "suspend", id])).toMatchObject({ status: "suspended" });
+    await expect(new Stowage({ url, key }).usage()).rejects.toMatchObject({ code: "team_suspended" });
+    expect(await json(["teams", "resume", id])).toMatchObject({ status: "active" });
+    expect(await json(["teams", "rm", id], "Radio\n")).toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("not the"),
+    });
+    expect(await json(["teams", "show", id])).toMatchObject({ status: "active" });
+    expect(await json(["teams", "rm", id], `${name}\n`)).toMatchObject({ code: 0, status: "deleting" });
+    await expect(new Stowage({ url, key }).usage()).rejects.toMatchObject({ code: "token_invalid" });
   });
 
   test("creates, edits, and deletes users, keys, and webhooks", async () => {
@@ -139,7 +163,13 @@ describe("every command", () => {
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
     const made = await json(["keys", "create", "Player", "--public", "--expires", expires]);
     expect(made).toMatchObject({ isPublic: true, expiresAt: `${expires}T00:00:00.000Z`, key: expect.any(String) });
-    await json(["keys", "rm", made.id]);
+    const rotated = await json(["keys", "rotate", made.id, "--overlap", "60"]);
+    expect(rotated).toMatchObject({ name: "Player", isPublic: true, key: expect.stringMatching(/^stow_pk_/) });
+    for (const { id } of [made, rotated]) await json(["keys", "rm", id]);
+    const { id: session } = await stowage.sessions.create();
+    expect(await json(["sessions"])).toMatchObject({ _id: session });
+    await json(["sessions", "rm", session]);
+    expect(await collect(stowage.sessions.list())).toEqual([]);
     expect(await collect(stowage.keys.list())).toHaveLength(1);
   });
 
@@ -215,7 +245,9 @@ describe("every command", () => {
     // They are special in zsh.
     expect(zsh.stdout).not.toMatch(/\b(path|words)=/);
     const fish = await new Machine().run(["completion", "fish"]);
-    expect(fish.stdout).toContain("__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create rm");
+    expect(fish.stdout).toContain(
+      "__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create rotate rm",
+    );
   });
 
   test("lists files after the end and before the start of a day", async () => {

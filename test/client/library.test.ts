@@ -377,6 +377,17 @@ describe("users, keys, and events", () => {
     expect(await collect(stowage.users.list())).toEqual([]);
   });
 
+  test("a session has its key's name, and ends by logging out", async () => {
+    const { stowage } = await newTeam();
+    const { id, key, name } = await stowage.sessions.create();
+    expect(name).toBe("test");
+    expect(await collect(stowage.sessions.list())).toMatchObject([{ _id: id }]);
+    const session = new Stowage({ url, key });
+    await session.logOut();
+    await expect(session.usage()).rejects.toMatchObject({ code: "token_invalid" });
+    await expect(stowage.logOut()).rejects.toMatchObject({ code: "forbidden" });
+  });
+
   test("a key is created, listed, and rejected after its deletion", async () => {
     const { stowage } = await newTeam();
     const { id, key } = await stowage.keys.create({ name: "Player", isPublic: true });
@@ -819,6 +830,7 @@ describe("an abort", () => {
       "": {
         usage: () => stowage.usage(options),
         logIn: () => stowage.logIn({ teamId: "", email: "", password: "" }, options),
+        logOut: () => stowage.logOut(options),
       },
       files: {
         upload: () => files.upload(small, options),
@@ -854,7 +866,20 @@ describe("an abort", () => {
         create: () => keys.create({ name: "" }, options),
         list: () => collect(keys.list({}, options)),
         get: () => keys.get("1", options),
+        rotate: () => keys.rotate("1", options),
         delete: () => keys.delete("1", options),
+      },
+      sessions: {
+        create: () => stowage.sessions.create(options),
+        list: () => collect(stowage.sessions.list(options)),
+        delete: () => stowage.sessions.delete("1", options),
+      },
+      teams: {
+        create: () => stowage.teams.create({ name: "" }, options),
+        list: () => collect(stowage.teams.list({}, options)),
+        get: () => stowage.teams.get("1", options),
+        update: () => stowage.teams.update("1", {}, options),
+        delete: () => stowage.teams.delete("1", options),
       },
       events: {
         list: () => collect(events.list({}, options)),

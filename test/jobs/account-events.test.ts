@@ -41,6 +41,10 @@ const changes: Record<string, Change> = {
       return { path: `${KEYS}/${_id}` };
     },
   },
+  "rotates a key": {
+    method: "POST",
+    prepare: async (_, { keyId }) => ({ path: `${KEYS}/${keyId}/rotate`, options: { json: {} } }),
+  },
   "creates a session": { method: "POST", prepare: async () => ({ path: SESSIONS }) },
   "ends a session": {
     method: "DELETE",

@@ -19,6 +19,8 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
        select subject_id, type from events where team_id = ?1
        union all
        select value, 'apikey.revoked' from events, json_each(data, '$.revokedKeyIds') where team_id = ?1
+       union all
+       select data ->> 'newKeyId', 'apikey.created' from events where team_id = ?1 and type = 'apikey.rotated'
      ) group by 1, 2`,
     "select id, version from users where team_id = ?",
     "select id, 0 as version from api_keys where team_id = ? and kind <> 'session' and length(token_hash) = 64",

@@ -1,9 +1,11 @@
 import type { Command } from "commander";
-import type { ApiKey, User } from "../stowage.ts";
-import { askPassword, type Define, IDS, LIMIT, limited, parseStart, removeEach } from "./command.ts";
+import type { ApiKey, Session, User } from "../stowage.ts";
+import { askPassword, type Define, IDS, LIMIT, limited, parseCount, parseStart, removeEach } from "./command.ts";
 import type { Context } from "./context.ts";
+import { failureAbout } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
+const SESSION_WIDTHS = [24, 29, 24];
 const USER_WIDTHS = [24, 30];
 
 /** Lists don't show tokens, which would stay in the terminal's history. */
@@ -12,13 +14,20 @@ function printKey({ results }: Context, { key, ...rest }: ApiKey): void {
   results.print(rest, [id, isPublic ? "public" : "secret", expiresAt, name], KEY_WIDTHS);
 }
 
+function printSession({ results }: Context, session: Session): void {
+  const { _id, userId, createdBy, expiresAt, lastUsedAt } = session;
+  const owner = createdBy ? `key ${createdBy.keyId}` : `user ${userId}`;
+  results.print(session, [_id, owner, expiresAt, lastUsedAt ?? "never used"], SESSION_WIDTHS);
+}
+
 /** Nobody can use the password hash here. */
 function printUser({ results }: Context, { password, ...rest }: Omit<User, "__v">): void {
   results.print(rest, [rest._id, rest.email, `${rest.firstName} ${rest.lastName}`.trim()], USER_WIDTHS);
 }
 
 export function addAccountCommands(program: Command, define: Define): void {
-  addKeyCommands(program.command("keys").description("List, create, and revoke API keys."), define);
+  addKeyCommands(program.command("keys").description("List, create, rotate, and revoke API keys."), define);
+  addSessionCommands(program.command("sessions").description("List and end sessions."), define);
   addUserCommands(program.command("users").description("List, create, edit, and delete users."), define);
 }
 
@@ -44,9 +53,40 @@ function addKeyCommands(keys: Command, define: Define): void {
       context.results.printRecord(await stowage.keys.create({ name, isPublic, expiresAt: expires }, context));
     },
   );
+  define<{ overlap?: number }>(
+    keys
+      .command("rotate")
+      .argument("<id>", "ID of the key")
+      .option("--overlap <seconds>", "how long the old key still works (default: 86400)", parseCount),
+    {
+      summary: "Create a key in place of another and show it once",
+      examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
+    },
+    async (context, [id = ""], { overlap }) => {
+      const { keys } = await context.connect();
+      const options = { signal: context.signal, ...(overlap !== undefined && { overlapSeconds: overlap }) };
+      context.results.printRecord(await keys.rotate(id, options).catch(failureAbout(id)));
+    },
+  );
   define(keys.command("rm").argument(...IDS), { summary: "Revoke API keys" }, async (context, ids) => {
     const stowage = await context.connect();
     await removeEach(context, ids, (id) => stowage.keys.delete(id, context), "revoked");
+  });
+}
+
+function addSessionCommands(sessions: Command, define: Define): void {
+  sessions.addHelpText("after", "\nExamples:\n  stowage sessions\n  stowage sessions rm 0193477c4f1b6a2d8e0c3b57");
+  define<{ limit?: number }>(
+    sessions.command("ls", { isDefault: true }).option(...LIMIT),
+    { summary: "List sessions, newest first" },
+    async (context, _, { limit }) => {
+      const stowage = await context.connect();
+      for await (const session of limited(limit, stowage.sessions.list(context))) printSession(context, session);
+    },
+  );
+  define(sessions.command("rm").argument(...IDS), { summary: "End sessions" }, async (context, ids) => {
+    const stowage = await context.connect();
+    await removeEach(context, ids, (id) => stowage.sessions.delete(id, context).catch(failureAbout(id)), "ended");
   });
 }
 

@@ -11,6 +11,7 @@ import { addGetCommand } from "./get.ts";
 import { addLinkCommands } from "./links.ts";
 import { addLoginCommands } from "./login.ts";
 import { complain, plain } from "./output.ts";
+import { addTeamCommands } from "./teams.ts";
 import { addUploadCommands } from "./upload.ts";
 import { addUnfinishedCommands } from "./uploads.ts";
 import { addWebhookCommands } from "./webhooks.ts";
@@ -88,6 +89,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
   addUnfinishedCommands(program, define);
   addLoginCommands(program, define);
   addAccountCommands(program, define);
+  addTeamCommands(program, define);
   addEventCommands(program, define);
   addWebhookCommands(program, define);
   addCompletionCommand(program, define);

@@ -12,7 +12,8 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-export const isForbidden = (error: unknown) => error instanceof StowageError && error.code === "forbidden";
+export const isForbidden = (error: unknown) =>
+  error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
 export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 

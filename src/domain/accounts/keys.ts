@@ -171,11 +171,16 @@ export async function createKey(
   const queries = [...insertTeam, insert, keyExists(key)];
   const stored = (await writeWithEvent(deps, event, queries, { isIdempotent: true })).at(-1) as unknown[];
   if (stored.length > 0) return key;
+  throw await keyInsertError(deps, actor, key);
+}
+
+/** Says why a key was not inserted. It costs a separate read, so that creating keys does not pay for it. */
+export async function keyInsertError(deps: Deps, { kind }: Actor, key: { teamId: string }): Promise<AppError> {
   const [[team]] = await read(deps, [keyCount(key)]);
-  if (!team && actor.kind === "operator") throw new AppError("not_found", { message: "No team has this `teamId`." });
-  if (!team || team.count < MAX_TEAM_KEYS) throw new AppError("token_invalid");
+  if (!team && kind === "operator") return new AppError("not_found", { message: "No team has this `teamId`." });
+  if (!team || team.count < MAX_TEAM_KEYS) return new AppError("token_invalid");
   const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
-  throw new AppError("quota_exceeded", { message });
+  return new AppError("quota_exceeded", { message });
 }
 
 const pageOfKeys = (db: Db, param: Param<KeysetValues>) => {

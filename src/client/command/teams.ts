@@ -1,0 +1,89 @@
+import { type Command, InvalidArgumentError } from "commander";
+import type { Team } from "../stowage.ts";
+import { type Define, LIMIT, limited, parseCount } from "./command.ts";
+import type { Context } from "./context.ts";
+import { Failure, failureAbout } from "./failures.ts";
+import { formatBytes } from "./output.ts";
+import { Questions } from "./questions.ts";
+
+const WIDTHS = [24, 9, 10, 10];
+const TEAM = ["<id>", "ID of the team"] as const;
+const STATES = ["active", "suspended", "deleting"] as const;
+
+const parseState = (text: string): Team["status"] => {
+  const state = STATES.find((one) => one === text);
+  if (state) return state;
+  throw new InvalidArgumentError(`It must be ${STATES.join(", ")}.`);
+};
+
+function printTeam({ results }: Context, team: Team): void {
+  const { _id, status, usage, name } = team;
+  results.print(team, [_id, status, `${usage.files} files`, formatBytes(usage.bytes), name], WIDTHS);
+}
+
+interface ListOptions {
+  name?: string;
+  status?: Team["status"];
+  limit?: number;
+}
+
+/** Commands of the operator: their key is the operator token. */
+export function addTeamCommands(program: Command, define: Define): void {
+  const teams = program.command("teams").description("List, create, suspend, and delete teams (operator token).");
+  teams.addHelpText(
+    "after",
+    '\nExamples:\n  stowage teams --status suspended\n  stowage teams create "Radio Lovelace"',
+  );
+  define<ListOptions>(
+    teams
+      .command("ls", { isDefault: true })
+      .option("--name <prefix>", "start of the name")
+      .option("--status <status>", `only teams that are ${STATES.join(", ")}`, parseState)
+      .option(...LIMIT),
+    { summary: "List teams" },
+    async (context, _, { name, status, limit }) => {
+      const stowage = await context.connect();
+      for await (const team of limited(limit, stowage.teams.list({ name, status }, context))) printTeam(context, team);
+    },
+  );
+  define<{ maxBytes?: number; maxFiles?: number }>(
+    teams
+      .command("create")
+      .argument("<name>", "name of the team and of its first key")
+      .option("--max-bytes <n>", "storage quota (default: the service's)", Number)
+      .option("--max-files <n>", "how many files the team can store (default: the service's)", parseCount),
+    { summary: "Create a team and show its first API key once" },
+    async (context, [name = ""], { maxBytes, maxFiles }) => {
+      const stowage = await context.connect();
+      const { team, apiKey } = await stowage.teams.create({ name, maxBytes, maxFiles }, context);
+      context.results.printRecord({ ...team, key: apiKey.key });
+    },
+  );
+  define(teams.command("show").argument(...TEAM), { summary: "Show a team" }, async (context, [id = ""]) => {
+    const stowage = await context.connect();
+    context.results.printRecord(await stowage.teams.get(id, context).catch(failureAbout(id)));
+  });
+  for (const [verb, status, summary] of [
+    ["suspend", "suspended", "Reject every token and link of a team until you resume it"],
+    ["resume", "active", "Accept the tokens and links of a suspended team again"],
+  ] as const) {
+    define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id = ""]) => {
+      const stowage = await context.connect();
+      printTeam(context, await stowage.teams.update(id, { status }, context).catch(failureAbout(id)));
+    });
+  }
+  define(
+    teams.command("rm").argument(...TEAM),
+    { summary: "Delete a team with everything that it has; asks for its name" },
+    async (context, [id = ""]) => {
+      const stowage = await context.connect();
+      const { name } = await stowage.teams.get(id, context).catch(failureAbout(id));
+      const questions = new Questions(context.io);
+      const answer = await questions
+        .ask(`Type the team's name to delete it ("${name}")`)
+        .finally(() => questions.close());
+      if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
+      printTeam(context, await stowage.teams.delete(id, context));
+    },
+  );
+}
