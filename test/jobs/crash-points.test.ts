@@ -355,6 +355,59 @@ const reprocessing: Scenario<string, RequestOutcome> = {
   },
 };
 
+/** Three files with tags. */
+async function taggedFiles(world: World, team: Team): Promise<string[]> {
+  const ids: string[] = [];
+  for (const tags of [["a"], ["a", "b"], []]) {
+    const id = await world.store(team, "note.txt", "note");
+    expect((await team.call("PATCH", `/docs/v1/uploads/${id}`, { json: { folder: "", tags } })).status).toBe(200);
+    ids.push(id);
+  }
+  await world.drain();
+  return ids;
+}
+const batchOf = (world: World, team: Team, ids: string[], action: object, bindings?: ProxiedBindings) =>
+  world.ask("POST", "/docs/v1/uploads/batch", { token: team.token, json: { ids, ...action } }, { bindings });
+const tagRows = async ({ teamId }: Team) =>
+  (await env.DB.prepare("select tag, file_id as id from file_tags where team_id = ?").bind(teamId).all()).results;
+
+/** The client repeats the batch until it succeeds. */
+const tagging: Scenario<string[], { rows: object[]; first: RequestOutcome; events: unknown }> = {
+  prepare: taggedFiles,
+  async act(world, team, ids, bindings) {
+    const action = { action: "tag", tags: ["b"] };
+    const first = await batchOf(world, team, ids, action, bindings);
+    const again = await must(batchOf(world, team, ids, action));
+    expect(again.body.data).toEqual(ids.map((_id) => ({ _id, ok: true })));
+    const events = await env.DB.prepare("select count(*) n from events where team_id = ? and type = 'file.updated'")
+      .bind(team.teamId)
+      .first("n");
+    return { rows: await tagRows(team), first, events };
+  },
+  verify(rows, { state, result, fault }) {
+    expect([200, ...failureStatuses(fault)]).toContain(status(result.first));
+    const tags = rows.map((row) => (row as Row & { tags: string }).tags);
+    expect(tags.sort()).toEqual(['["a","b"]', '["a","b"]', '["b"]']);
+    expect(result.rows).toHaveLength(5);
+    expect(result.rows).toContainEqual({ tag: "b", id: state[2] });
+    // Two files got tags when they were prepared, and two by the batch.
+    expect(result.events, "one event for each change").toBe(4);
+  },
+};
+
+const deletingMany: Scenario<string[], { first: RequestOutcome; rows: object[] }> = {
+  prepare: taggedFiles,
+  async act(world, team, ids, bindings) {
+    const first = await batchOf(world, team, ids, { action: "delete" }, bindings);
+    return { first, rows: await tagRows(team) };
+  },
+  verify(rows, { result: { first, rows: tags }, fault, listed }) {
+    expectDeleted(rows, first, fault);
+    expect([0, 3], "all or none").toContain(listed.length);
+    expect(tags, "a hidden file has no tags").toHaveLength(listed.length);
+  },
+};
+
 /** The client always retries with the same key. */
 const withKey: Scenario<Prepared, { first: RequestOutcome; second: Answer }> = {
   prepare: uploading(tone).prepare,
@@ -460,6 +513,8 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["the replacement of a waveform", settingWaveform],
   ["a delete of a file with a waveform", deletingWithWaveform],
   ["reprocessing", reprocessing],
+  ["a batch that tags files, and its retry", tagging],
+  ["a batch that deletes files", deletingMany],
   ["the recovery job", recovering],
 ];
 

@@ -91,17 +91,39 @@ class Upload {
   }
 }
 
+/** What the team has set on a file. */
+interface Organized {
+  name: string;
+  folder: string;
+  tags: string[];
+}
+const AS_UPLOADED: Organized = { name: "file", folder: "", tags: [] };
+
+type Batch = { action: "tag" | "untag"; tags: string[] } | { action: "move"; folder: string } | { action: "delete" };
+
+function changedBy(file: Organized, batch: Batch): Organized {
+  if (batch.action === "tag") return { ...file, tags: [...new Set([...file.tags, ...batch.tags])] };
+  if (batch.action === "untag") return { ...file, tags: file.tags.filter((tag) => !batch.tags.includes(tag)) };
+  return batch.action === "move" ? { ...file, folder: batch.folder } : file;
+}
+
 /** The expected state of the team. `files` maps the id of each listed file to its content. */
 class Model {
   readonly files = new Map<string, number>();
   readonly deletedIds = new Set<string>();
   /** The first peak of each expected waveform, by file. */
   readonly waveforms = new Map<string, number>();
+  /** The files that the team has changed. */
+  readonly organized = new Map<string, Organized>();
   readonly keys = new Map<string, { id: string; content: number; at: number }>();
   readonly uploads: Upload[] = [];
 
   ids(): string[] {
     return [...this.files.keys()].sort().reverse();
+  }
+
+  organizedAs(id: string): Organized {
+    return this.organized.get(id) ?? AS_UPLOADED;
   }
 
   finish(upload: Upload): void {
@@ -113,6 +135,7 @@ class Model {
   remove(id: string): void {
     this.files.delete(id);
     this.waveforms.delete(id);
+    this.organized.delete(id);
     this.deletedIds.add(id);
     for (const [key, { id: named }] of this.keys) if (named === id) this.keys.delete(key);
   }
@@ -153,13 +176,31 @@ class Stage {
   }
 
   async listed(): Promise<string[]> {
+    return [...(await this.files()).keys()];
+  }
+
+  /** The listed files. */
+  async files(): Promise<Map<string, Organized>> {
     const { status, body } = await must(this.ask("GET", "?limit=100"));
     expect(status).toBe(200);
-    const ids: string[] = body.data.map(({ _id }: { _id: string }) => _id);
+    const files = new Map<string, Organized>(
+      body.data.map(({ _id, name, folder, tags }: Organized & { _id: string }) => [_id, { name, folder, tags }]),
+    );
+    const ids = [...files.keys()];
     for (const upload of this.model.uploads) {
       if (upload.mayBeFinished && ids.includes(upload.client.id)) this.model.finish(upload);
     }
-    return ids;
+    return files;
+  }
+
+  update(id: string, json: Partial<Organized>, bindings?: ProxiedBindings) {
+    const options = { token: this.#team.token, json };
+    return this.world.ask("PATCH", `/docs/v1/uploads/${id}`, options, { bindings });
+  }
+
+  batch(ids: string[], batch: Batch, bindings?: ProxiedBindings) {
+    const options = { token: this.#team.token, json: { ...batch, ids } };
+    return this.world.ask("POST", "/docs/v1/uploads/batch", options, { bindings });
   }
 
   /** A client that has not created its upload yet. */
@@ -211,7 +252,13 @@ class Stage {
   }
 
   async expectAgreement(): Promise<void> {
-    expect(await this.listed()).toEqual(this.model.ids());
+    const files = await this.files();
+    const { model } = this;
+    expect([...files.keys()]).toEqual(model.ids());
+    const expected = model.ids().map((id) => [id, model.organizedAs(id)]);
+    // A resumable upload of the model has no file name.
+    const found = [...files].map(([id, file]) => [id, file.name === "unnamed" ? { ...file, name: "file" } : file]);
+    expect(found).toEqual(expected);
   }
 
   /** The result of a dead Worker is visible at once, and permanent. */
@@ -348,6 +395,72 @@ const dyingSetWaveform = fc.record({ at: index, to: peak, fault: death }).map(({
     if (found !== undefined) waveforms.set(id, found);
   }),
 );
+
+const organized = fc.record(
+  {
+    name: fc.constantFrom("renamed", "Größe %_"),
+    folder: fc.constantFrom("", "a", "a/b"),
+    tags: fc.constantFrom<string[][]>([], ["x"], ["y", "x"]),
+  },
+  { requiredKeys: ["folder"] },
+);
+/** Without a fault, or with the death of the Worker. */
+const update = (deaths: fc.Arbitrary<Fault | null>) =>
+  fc.record({ at: index, to: organized, fault: deaths }).map(({ at, to, fault }) =>
+    step(`update ${at} to ${JSON.stringify(to)}${fault ? `, dead ${describeFault(fault)}` : ""}`, async (stage) => {
+      const { model } = stage;
+      const id = stage.pick(at) ?? "none";
+      const answer = await stage.update(id, to, new ProxiedBindings(...(fault ? [fault] : [])));
+      const isThere = model.files.has(id);
+      if (answer !== "dead") expect(answer.status).toBe(isThere ? 200 : 404);
+      if (!isThere) return;
+      const before = model.organizedAs(id);
+      const after = { ...before, ...to };
+      const found = { ...(await stage.files()).get(id) } as Organized;
+      if (found.name === "unnamed") found.name = AS_UPLOADED.name;
+      expect(answer === "dead" ? [before, after] : [after]).toContainEqual(found);
+      model.organized.set(id, found);
+    }),
+  );
+
+const batchOf = fc.oneof(
+  fc.record({ action: fc.constantFrom("tag", "untag"), tags: fc.constantFrom(["x"], ["y", "z"]) }),
+  fc.record({ action: fc.constant("move"), folder: fc.constantFrom("", "a") }),
+  fc.record({ action: fc.constant("delete") }),
+) as fc.Arbitrary<Batch>;
+const batch = (deaths: fc.Arbitrary<Fault | null>) =>
+  fc
+    .record({ at: fc.uniqueArray(index, { minLength: 1, maxLength: 3 }), what: batchOf, fault: deaths })
+    .map(({ at, what, fault }) =>
+      step(`batch ${JSON.stringify(what)} of ${at}${fault ? `, dead ${describeFault(fault)}` : ""}`, async (stage) => {
+        const { model } = stage;
+        const ids = [...new Set(at.map((one) => stage.pick(one) ?? "none"))];
+        const answer = await stage.batch(ids, what, new ProxiedBindings(...(fault ? [fault] : [])));
+        const there = ids.filter((id) => model.files.has(id));
+        const files = await stage.files();
+        const changed = new Map(there.map((id) => [id, changedBy(model.organizedAs(id), what)]));
+        const isDone = there.every((id) => {
+          if (what.action === "delete") return !files.has(id);
+          const file = files.get(id);
+          const name = file?.name === "unnamed" ? AS_UPLOADED.name : file?.name;
+          return JSON.stringify({ ...file, name }) === JSON.stringify(changed.get(id));
+        });
+        if (answer === "dead") {
+          if (!isDone) return;
+        } else {
+          expect([answer.status, isDone]).toEqual([200, true]);
+          const results = answer.body.data.map(({ _id, ok }: { _id: string; ok: boolean }) => [_id, ok]);
+          // A deletion that was interrupted can be repeated.
+          const isSure = ([id]: [string, boolean]) => what.action !== "delete" || there.includes(id);
+          const expected = ids.map((id): [string, boolean] => [id, there.includes(id)]);
+          expect(results.filter(isSure)).toEqual(expected.filter(isSure));
+        }
+        for (const [id, file] of changed) {
+          if (what.action === "delete") model.remove(id);
+          else model.organized.set(id, file);
+        }
+      }),
+    );
 
 /** Takes any message out of the queue, because queues do not guarantee an order. */
 const take = (stage: Stage, at: number): string | undefined =>
@@ -551,6 +664,10 @@ const steps = fc.array(
     { arbitrary: setWaveform, weight: 2 },
     dyingSetWaveform,
     askWaveform,
+    { arbitrary: update(fc.constant(null)), weight: 2 },
+    update(death),
+    { arbitrary: batch(fc.constant(null)), weight: 2 },
+    batch(death),
     { arbitrary: deliver, weight: 3 },
     dyingJob,
     twoWorkers,
