@@ -10,11 +10,16 @@ export type EventFilters = Omit<NonNullable<Api["GET /auth/v1/events"]["query"]>
 type Event = Schemas["Event"];
 type FileMetadata = Schemas["FileMetadata"];
 
+/** What a team sets on a file, except the reference, is not in its events. */
+type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "name" | "folder" | "tags" | "metadata";
+
 /** Its data is the file's metadata at the time of the event, without URLs and tags. */
 export interface FileEvent extends Event {
   type: Extract<Event["type"], `file.${string}`>;
-  data: Omit<FileMetadata, "path" | "hasWaveform" | "audio"> & {
+  data: Omit<FileMetadata, Absent> & {
     audio: Omit<NonNullable<FileMetadata["audio"]>, "tags"> | null;
+    /** The changed fields of `file.updated`. */
+    fields?: string[];
   };
 }
 

@@ -21,7 +21,7 @@ import { describe, expect, inject, test, vi } from "vitest";
 import { Journal } from "../../src/client/command/journal.ts";
 import { openFile } from "../../src/client/command/local-files.ts";
 import { Progress } from "../../src/client/command/progress.ts";
-import { Stowage } from "../../src/client/stowage.ts";
+import { RESUMABLE_BYTES, Stowage } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
@@ -41,7 +41,7 @@ async function storing(
 ) {
   let requests = 0;
   const service = await scripted((request, response) => {
-    const metadata = { _id: "1", originalName: name, size: bytes.length };
+    const metadata = { _id: "1", name, size: bytes.length };
     if (request.url?.endsWith("/metadata")) {
       response.end(JSON.stringify({ data: { ...metadata, sha256: requests++ === 0 ? digest : later } }));
     } else if (request.url === "/bytes") step ? step(request, response) : response.end(bytes);
@@ -57,6 +57,9 @@ describe("every command", () => {
     ["info", ({ file = "" }) => ["info", file]],
     ["get", ({ file = "" }) => ["get", file, "-o", "got.bin", "--force"]],
     ["sync", () => ["sync", "."]],
+    ["mv", ({ file = "" }) => ["mv", file, "--folder", "a/b"]],
+    ["tag", ({ file = "" }) => ["tag", "interview", file]],
+    ["untag", ({ file = "" }) => ["untag", "interview", file]],
     ["link", ({ file = "" }) => ["link", file, "--inline", "--name", "a.mp3"]],
     ["links", ({ file = "" }) => ["links", file]],
     ["presign", ({ file = "" }) => ["presign", file, "--expires-in", "60"]],
@@ -330,6 +333,71 @@ describe("stowage upload", () => {
       [machine.path("in/deeper/c.bin")]: true,
     });
     expect(await stored(team)).toHaveLength(4);
+  });
+
+  test("keeps folders, which get --folder restores, and sets properties", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    mkdirSync(machine.path("show/2026/ü"), { recursive: true });
+    for (const name of ["a.bin", "2026/a.bin", "2026/ü/b.bin"])
+      writeFileSync(machine.path(`show/${name}`), bytesOf(900));
+    writeFileSync(machine.path("large.bin"), bytesOf(RESUMABLE_BYTES));
+    const given = ["--folder", "/podcast/", "--tag", "x", "--tag", "y", "--metadata", '{"season":2}'];
+    expect(await machine.run(["upload", "show", ...given])).toMatchObject({ code: 0, stderr: "" });
+    expect(await machine.run(["upload", "large.bin", ...given, "--reference", "r"])).toMatchObject({ code: 0 });
+    const files = await stored(team);
+    expect(files.map(({ folder, name }) => `${folder}/${name}`).toSorted()).toEqual([
+      "podcast/large.bin",
+      "podcast/show/2026/a.bin",
+      "podcast/show/2026/ü/b.bin",
+      "podcast/show/a.bin",
+    ]);
+    expect(files.every(({ tags }) => tags.join() === "x,y")).toBe(true);
+    const [large] = await collect(team.stowage.files.list({ reference: "r" }));
+    expect((await team.stowage.files.get(large?._id ?? "")).metadata).toEqual({ season: 2 });
+
+    // The second file with a name in a folder gets its ID as well.
+    const id = await upload(team, "a.bin", "second");
+    await machine.run(["mv", id, "--folder", "podcast/show/2026"]);
+    expect(await machine.run(["get", "--folder", "podcast/show", "-o", "out"])).toMatchObject({ code: 0, stderr: "" });
+    for (const name of ["a.bin", "2026/a.bin", "2026/ü/b.bin"])
+      expect(readFileSync(machine.path(`out/show/${name}`))).toEqual(readFileSync(machine.path(`show/${name}`)));
+    expect(readFileSync(machine.path(`out/show/2026/${id}-a.bin`), "utf8")).toBe("second");
+    const again = await machine.run(["get", "--folder", "podcast/show", "-o", "out"]);
+    expect(linesOf(again.stdout).every((line) => line.endsWith("already there"))).toBe(true);
+    expect(await machine.run(["get", "--folder", "none"])).toMatchObject({ code: 4 });
+    for (const args of [["get"], ["get", id, "--folder", "a"], ["get", "--folder", "podcast", "-o", "-"]])
+      expect((await machine.run(args)).code, args.join(" ")).toBe(2);
+
+    writeFileSync(machine.path("show/2026/new.bin"), bytesOf(100));
+    expect(linesOf((await machine.run(["sync", "show", "--folder", "podcast"])).stdout)).toHaveLength(4);
+    const listed = await machine.run(["ls", "--under", "podcast/show/2026", "--sort", "name"]);
+    expect(linesOf(listed.stdout).map((line) => line.split("\t").at(-1))).toEqual([
+      "podcast/show/2026/a.bin",
+      "podcast/show/2026/a.bin",
+      "podcast/show/2026/ü/b.bin",
+      "podcast/show/2026/new.bin",
+    ]);
+  });
+
+  test("tags, moves and renames files, and reports those that it can't change", async () => {
+    const team = await newTeam();
+    const machine = new Machine(team.key);
+    const ids = [await upload(team, "a", "a"), await upload(team, "b", "b")];
+    const unknown = "0".repeat(24);
+    const tagged = await machine.run(["tag", "x", ...ids, unknown]);
+    expect(tagged).toMatchObject({ code: 4, stderr: `stowage: ${unknown}: Not found.\n` });
+    expect(linesOf(tagged.stdout)).toEqual(ids.map((id) => `${id}\ttagged`));
+    await machine.run(["untag", "x", ids[0] ?? ""]);
+    expect(await machine.run(["mv", ids[0] ?? "", "--name", "new name", "--folder", "f"])).toMatchObject({ code: 0 });
+    const listing = async (...args: string[]) =>
+      linesOf((await machine.run(["ls", ...args])).stdout).map((line) => line.split("\t").at(-1));
+    expect(await listing("--tag", "x")).toEqual(["b"]);
+    expect(await listing("--search", "NAME")).toEqual(["f/new name"]);
+    expect((await machine.run(["mv", ...ids])).code).toBe(2);
+    expect((await machine.run(["mv", ...ids, "--name", "c"])).code).toBe(2);
+    expect((await machine.run(["mv", ids[0] ?? "", "--name", ".."])).stderr).toContain("name: ");
+    expect((await machine.run(["upload", "a", "--metadata", "[]"])).code).toBe(2);
   });
 
   test("sends stdin under a name, and rejects empty input", async () => {
@@ -1178,7 +1246,8 @@ describe("a failure", () => {
         createdAt: "",
         status: "",
         fileType: "",
-        originalName: "\u001b]0;owned\u0007\u202e\u009b31m",
+        folder: "",
+        name: "\u001b]0;owned\u0007\u202e\u009b31m",
       };
       response.end(JSON.stringify({ data: [file] }));
     });
@@ -1189,7 +1258,7 @@ describe("a failure", () => {
     }
     const { stdout } = await new Machine("key", service.url).run(["ls", "--json"]);
     expect(stdout).toMatch(/^[\x20-\x7e]+\n$/);
-    expect(JSON.parse(stdout).originalName).toBe("\u001b]0;owned\u0007\u202e\u009b31m");
+    expect(JSON.parse(stdout).name).toBe("\u001b]0;owned\u0007\u202e\u009b31m");
     service.close();
   });
 });

@@ -84,6 +84,35 @@ describe("files", () => {
     }
   });
 
+  test("files are uploaded with properties, found by them, and changed one by one and in batches", async () => {
+    const { stowage } = await newTeam();
+    const { files } = stowage;
+    const properties = { folder: "a/b", reference: "r", tags: ["x", "é"], metadata: { n: 1 } };
+    const ids: string[] = [];
+    for (const resumableFromBytes of [1, 100]) {
+      ids.push((await files.upload(new File(["text"], "a.txt"), { properties, resumableFromBytes })).id);
+    }
+    const [first = "", second = ""] = ids;
+    expect(await files.get(first)).toMatchObject({ ...properties, name: "a.txt" });
+    expect((await collect(files.list({ folder: "a/b", tag: "é" }))).map(({ _id }) => _id)).toEqual([second, first]);
+    expect(await collect(files.folders())).toEqual(["a"]);
+    expect(await collect(files.folders({ under: "a" }))).toEqual(["a/b"]);
+
+    const { name, __v: version } = await files.update(first, { name: "B.txt", reference: null });
+    expect(name).toBe("B.txt");
+    expect((await files.list({ search: "b.T" }).toArray({ limit: 5 })).map(({ _id }) => _id)).toEqual([first]);
+    expect(await files.update(first, { folder: "c" }, { version })).toMatchObject({ folder: "c", reference: null });
+    await expect(files.update(first, { folder: "d" }, { version })).rejects.toMatchObject({ code: "version_mismatch" });
+
+    const unknown = "0".repeat(24);
+    expect(await files.batch({ action: "move", ids: [second, unknown], folder: "c" })).toEqual([
+      { _id: second, ok: true },
+      { _id: unknown, ok: false, code: "not_found" },
+    ]);
+    expect(await collect(files.folders())).toEqual(["c"]);
+    expect(await files.batch({ action: "delete", ids })).toEqual(ids.map((_id) => ({ _id, ok: true })));
+  });
+
   test("a list can be iterated twice", async () => {
     const { stowage } = await newTeam();
     await stowage.files.upload(new File(["text"], "a.txt"));
@@ -837,6 +866,9 @@ describe("an abort", () => {
         "upload of many bytes": () => files.upload(small, { resumableFromBytes: 1, ...options }),
         list: () => collect(files.list({}, options)),
         get: () => files.get("1", options),
+        update: () => files.update("1", { folder: "" }, options),
+        batch: () => files.batch({ action: "delete", ids: ["1"] }, options),
+        folders: () => collect(files.folders(options)),
         waitUntilProcessed: () => files.waitUntilProcessed("1", options),
         createSignedUrl: () => files.createSignedUrl("1", options),
         download: () => files.download("1", options),

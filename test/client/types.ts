@@ -15,6 +15,10 @@ export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
   stowage.events.follow({ type: "file.renamed" });
   // @ts-expect-error: the URL is required.
   await stowage.webhooks.create({ types: ["file.completed"] });
+  // @ts-expect-error: the action needs a folder.
+  await stowage.files.batch({ action: "move", ids: ["0193477c0a5e2b7f4d1c8e90"] });
+  // @ts-expect-error: files don't have this property.
+  await stowage.files.upload(new Blob(), { properties: { owner: "ada" } });
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");
   // @ts-expect-error: metadata doesn't have this field.
   file.sizeInBytes;

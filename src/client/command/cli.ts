@@ -10,6 +10,7 @@ import { addFileCommands } from "./files.ts";
 import { addGetCommand } from "./get.ts";
 import { addLinkCommands } from "./links.ts";
 import { addLoginCommands } from "./login.ts";
+import { addOrganizingCommands } from "./organizing.ts";
 import { complain, plain } from "./output.ts";
 import { addTeamCommands } from "./teams.ts";
 import { addUploadCommands } from "./upload.ts";
@@ -84,6 +85,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
     .addHelpText("after", FOOTER);
   addUploadCommands(program, define);
   addFileCommands(program, define);
+  addOrganizingCommands(program, define);
   addGetCommand(program, define);
   addLinkCommands(program, define);
   addUnfinishedCommands(program, define);

@@ -20,6 +20,20 @@ export function parseCount(text: string): number {
   throw new InvalidArgumentError("It must be a whole number.");
 }
 
+/** For an option that can be repeated. */
+export const collect = (text: string, earlier: string[] = []): string[] => [...earlier, text];
+
+/** A folder without slashes at its ends. */
+export const parseFolder = (text: string): string => text.replace(/^\/+|\/+$/g, "");
+
+export function parseObject(text: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (value !== null && typeof value === "object" && !Array.isArray(value)) return value as Record<string, unknown>;
+  } catch {}
+  throw new InvalidArgumentError('It must be a JSON object such as {"season":2}.');
+}
+
 const MAX_PARALLEL = 64;
 
 export function parseParallel(text: string): number {

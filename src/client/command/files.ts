@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { FileFilters } from "../stowage.ts";
-import { type Define, IDS, LIMIT, limited, parseEnd, parseStart, removeEach } from "./command.ts";
+import { type Define, IDS, LIMIT, limited, parseEnd, parseFolder, parseStart, removeEach } from "./command.ts";
 import { failureAbout } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 
@@ -12,15 +12,20 @@ interface ListOptions {
   name?: string;
   after?: string;
   before?: string;
+  folder?: string;
+  under?: string;
+  tag?: string;
+  reference?: string;
+  search?: string;
+  sort?: FileFilters["sort"];
   limit?: number;
 }
 
-function filtersOf({ status, type, name, after, before }: ListOptions): FileFilters {
+function filtersOf({ type, after, before, limit: _, ...filters }: ListOptions): FileFilters {
   const fileType = type === undefined || type.endsWith(" file") ? type : `${type} file`;
   return {
-    status,
+    ...filters,
     fileType: fileType as FileFilters["fileType"],
-    name,
     createdAfter: after,
     createdBefore: before,
   };
@@ -33,6 +38,12 @@ export function addFileCommands(program: Command, define: Define): void {
       .option("--status <status>", "pending, processing, completed, or failed")
       .option("--type <type>", "audio, video, image, document, text, archive, or other")
       .option("--name <prefix>", "start of the name; sorts by name")
+      .option("--search <text>", "part of the name; sorts by name")
+      .option("--folder <folder>", "in this folder", parseFolder)
+      .option("--under <folder>", "in this folder and below it", parseFolder)
+      .option("--tag <tag>", "with this tag")
+      .option("--reference <reference>", "with your own ID")
+      .option("--sort <order>", "name or -createdAt")
       .option("--after <date>", "uploaded after that day or time (UTC)", parseEnd)
       .option("--before <date>", "uploaded before that day or time (UTC)", parseStart)
       .option(...LIMIT),
@@ -43,8 +54,9 @@ export function addFileCommands(program: Command, define: Define): void {
     async (context, _, options) => {
       const { files } = await context.connect();
       for await (const file of limited(options.limit, files.list(filtersOf(options), context))) {
-        const { _id, createdAt, status, fileType, originalName } = file;
-        const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), originalName];
+        const { _id, createdAt, status, fileType, folder, name } = file;
+        const path = folder === "" ? name : `${folder}/${name}`;
+        const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), path];
         context.results.print(file, texts, FILE_WIDTHS);
       }
     },

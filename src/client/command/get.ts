@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
+import { link, lstat, mkdir, open, rename, stat, unlink } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import type { FileMetadata, Stowage } from "../stowage.ts";
-import { type Define, parseParallel } from "./command.ts";
+import type { FileMetadata, StoredFile, Stowage } from "../stowage.ts";
+import { type Define, parseFolder, parseParallel } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
@@ -31,7 +31,7 @@ function localNameOf(name: string): string {
 
 /** Paths are shown as given, relative to the working folder. */
 async function destinationOf(cwd: string, output: string | undefined, file: FileMetadata): Promise<string> {
-  const name = localNameOf(file.originalName);
+  const name = localNameOf(file.name);
   if (output === undefined) return name;
   return (await isFolder(cwd, output)) ? join(output, name) : output;
 }
@@ -77,6 +77,7 @@ function stdoutTarget(stdout: Writable): Target & { sha256(): string } {
 
 interface GetOptions {
   output?: string;
+  folder?: string;
   force?: boolean;
   parallel: number;
 }
@@ -164,7 +165,7 @@ async function getOne(
   stowage: Stowage,
   progress: Progress,
   file: FileMetadata,
-  { output, force = false }: GetOptions,
+  { output, force = false }: { output: string | undefined; force?: boolean },
   signal: AbortSignal,
 ): Promise<void> {
   const { io, results } = context;
@@ -184,7 +185,7 @@ async function getOne(
   // It can't be the beginning of this file.
   if ((await target.size()) > file.size) await unlink(partial);
   progress.expect(file.size);
-  const bar = progress.begin(file.originalName, file.size);
+  const bar = progress.begin(file.name, file.size);
   bar.resumeAt(await target.size());
   let isDone = false;
   try {
@@ -201,7 +202,60 @@ async function getOne(
   progress.above(() => results.print({ ...row, skipped: false }, [name]));
 }
 
-async function get(context: Context, ids: string[], options: GetOptions): Promise<void> {
+/** The files in a folder and below it, oldest first. */
+async function filesBelow(stowage: Stowage, folder: string, signal: AbortSignal): Promise<StoredFile[]> {
+  const found: StoredFile[] = [];
+  for await (const file of stowage.files.list({ folder }, { signal })) found.push(file);
+  for await (const below of stowage.files.folders({ under: folder, signal })) {
+    found.push(...(await filesBelow(stowage, below, signal)));
+  }
+  return found.sort((one, other) => (one._id < other._id ? -1 : 1));
+}
+
+/**
+ * Chooses where to write the files of a folder: below its name, as `upload` took them. Of files with one name in one
+ * folder, the oldest keeps it.
+ */
+async function placesOf(
+  context: Context,
+  files: StoredFile[],
+  root: string,
+  output = ".",
+): Promise<Map<string, string>> {
+  const above = root.lastIndexOf("/") + 1;
+  const places = new Map<string, string>();
+  const taken = new Set<string>();
+  for (const { _id, folder, name } of files) {
+    const path = join(output, ...folder.slice(above).split("/").filter(Boolean).map(localNameOf));
+    await mkdir(resolve(context.io.cwd, path), { recursive: true });
+    const local = [name, `${_id}-${name}`].map((one) => join(path, localNameOf(one)));
+    // Some file systems ignore case.
+    const place = local.find((one) => !taken.has(one.toLowerCase())) ?? "";
+    taken.add(place.toLowerCase());
+    places.set(_id, place);
+  }
+  return places;
+}
+
+async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
+  const { folder, output } = options;
+  if ((folder === undefined) === (given.length === 0))
+    throw new Failure("usage", "Give IDs, or a folder with --folder.");
+  if (folder === undefined) return getAll(context, given, options, () => output);
+  if (output === "-") throw new Failure("usage", "A folder can't be written to stdout.");
+  const stowage = await context.connect();
+  const files = await filesBelow(stowage, folder, context.signal);
+  if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`);
+  const places = await placesOf(context, files, folder, output);
+  await getAll(context, [...places.keys()], { ...options, output: "." }, (id) => places.get(id));
+}
+
+async function getAll(
+  context: Context,
+  ids: string[],
+  options: GetOptions,
+  outputOf: (id: string) => string | undefined,
+): Promise<void> {
   const { io, signal } = context;
   const { output, force = false } = options;
   if (output === "-" && io.stdout.isTTY && !force)
@@ -228,7 +282,7 @@ async function get(context: Context, ids: string[], options: GetOptions): Promis
   const work = async () => {
     for (const id of queue) {
       either.throwIfAborted();
-      await getOne(context, stowage, progress, await find(id), options, either);
+      await getOne(context, stowage, progress, await find(id), { ...options, output: outputOf(id) }, either);
     }
   };
   // The first failure stops the other downloads, which a repeated command resumes.
@@ -241,13 +295,18 @@ export function addGetCommand(program: Command, define: Define): void {
   define<GetOptions>(
     program
       .command("get")
-      .argument("<ids...>", "one or more IDs")
+      .argument("[ids...]", "one or more IDs")
+      .option("--folder <folder>", "all files in this folder and below it", parseFolder)
       .option("-o, --output <path>", "file or folder to write to, or - for stdout")
       .option("--force", "replace an existing file")
       .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL),
     {
       summary: "Download files; resumes interrupted downloads and checks their checksums",
-      examples: ["stowage get 0193477c0a5e2b7f4d1c8e90", "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -"],
+      examples: [
+        "stowage get 0193477c0a5e2b7f4d1c8e90",
+        "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -",
+        "stowage get --folder podcast/2026 -o archive/",
+      ],
       isResumable: true,
     },
     get,

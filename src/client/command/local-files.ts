@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { openAsBlob } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
-import { join, resolve } from "node:path";
+import { dirname, join, relative, resolve, sep } from "node:path";
 import { RESUMABLE_BYTES } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureOf } from "./failures.ts";
@@ -13,7 +13,17 @@ export interface LocalFile {
   size: number;
   /** Milliseconds since the epoch. */
   changedAt: number;
+  /** Its folder, from the name of the given folder on. Absent for a file that was given itself. */
+  folder?: string;
 }
+
+/** The service rejects control and text-direction characters. */
+const folderOf = (path: string): string =>
+  path
+    .split(sep)
+    .filter(Boolean)
+    .map((name) => name.replaceAll(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "_"))
+    .join("/");
 
 type Walk = Pick<Context, "complain" | "signal"> & { cwd: string; onFailure(failure: Failure): void };
 
@@ -30,17 +40,25 @@ async function* walkFolder(folder: string, walk: Walk): AsyncGenerator<string> {
   }
 }
 
-/** Finds the named files, and the files below the named folders. Reports what it can't read to `onFailure`. */
+/**
+ * Finds the named files, and the files below the named folders, which keep their place. Reports what it can't read to
+ * `onFailure`.
+ */
 export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();
-  const add = async (path: string, given: string) => {
+  /** Adds a file, or the files below a folder. `root` is the folder whose name starts their path in the service. */
+  const add = async (path: string, given: string, root?: string) => {
     walk.signal.throwIfAborted();
     try {
       const kind = await stat(path);
       if (kind.isDirectory()) {
-        for await (const below of walkFolder(path, walk)) await add(below, below);
-      } else if (kind.isFile()) found.set(path, { path, size: kind.size, changedAt: kind.mtimeMs });
-      else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
+        // Of the working folder, only the content is meant.
+        const parent = path === resolve(walk.cwd) ? path : dirname(path);
+        for await (const below of walkFolder(path, walk)) await add(below, below, parent);
+      } else if (kind.isFile()) {
+        const folder = root === undefined ? "" : folderOf(relative(root, dirname(path)));
+        if (!found.has(path)) found.set(path, { path, size: kind.size, changedAt: kind.mtimeMs, folder });
+      } else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
     } catch (error) {
       walk.signal.throwIfAborted();
       walk.onFailure(failureOf(error, given));

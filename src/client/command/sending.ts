@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { basename, relative } from "node:path";
-import { RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
+import { type FileProperties, RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import type { Entry, Journal } from "./journal.ts";
@@ -21,7 +21,16 @@ export interface Run {
   journal: Journal;
   progress: Progress;
   verifier: Verifier;
+  /** What every file gets. Files of folders are below its `folder`. */
+  properties: FileProperties;
   signal: AbortSignal;
+}
+
+/** The properties of a file; undefined if there are none. */
+export function propertiesOf({ properties }: Pick<Run, "properties">, file: LocalFile): FileProperties | undefined {
+  const folder = [properties.folder, file.folder].filter(Boolean).join("/");
+  const given = { ...properties, ...(folder !== "" && { folder }) };
+  return Object.keys(given).length === 0 ? undefined : given;
 }
 
 const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
@@ -89,6 +98,7 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   try {
     const { id } = await stowage.files.upload(blob, {
       name: nameOf(file.path),
+      properties: propertiesOf(run, file),
       ...(idempotencyKey !== undefined && { idempotencyKey }),
       sha256,
       resumeUrl: uploadUrl,

@@ -1,14 +1,14 @@
 import { relative } from "node:path";
 import type { Command } from "commander";
-import { isServerError, StowageError } from "../stowage.ts";
-import { type Define, parseParallel } from "./command.ts";
+import { type FileProperties, isServerError, StowageError } from "../stowage.ts";
+import { collect, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { stateFolder } from "./config.ts";
 import type { Client, Context } from "./context.ts";
 import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile } from "./local-files.ts";
 import { Progress } from "./progress.ts";
-import { checkSent, type Run, type Sent, sendFile } from "./sending.ts";
+import { checkSent, propertiesOf, type Run, type Sent, sendFile } from "./sending.ts";
 import { withStdinFile } from "./stdin.ts";
 import { isAltered, isForbidden, Verifier } from "./verifier.ts";
 
@@ -22,9 +22,20 @@ interface UploadCommandOptions {
   parallel: number;
   wait?: boolean;
   name?: string;
+  folder?: string;
+  tag?: string[];
+  reference?: string;
+  metadata?: Record<string, unknown>;
   /** False with `--no-check`. */
   check: boolean;
 }
+
+const propertiesGiven = ({ folder, tag: tags, reference, metadata }: UploadCommandOptions): FileProperties => ({
+  ...(folder && { folder }),
+  ...(tags && { tags }),
+  ...(reference !== undefined && { reference }),
+  ...(metadata && { metadata }),
+});
 
 /** Returns what the journal is for: the team, whatever its key. A public key can't read its team. */
 async function scopeOf(stowage: Client, signal: AbortSignal): Promise<string> {
@@ -100,7 +111,8 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
   );
   context.above = (print) => progress.above(print);
   const verifier = new Verifier(stowage, signal, files.length);
-  const run: Run = { context, stowage, journal, progress, verifier, signal };
+  const properties = propertiesGiven(options);
+  const run: Run = { context, stowage, journal, progress, verifier, properties, signal };
 
   const print = (file: LocalFile, { id, sha256, isSkipped }: Sent, problem: string | null) => {
     const path = relative(io.cwd, file.path) || file.path;
@@ -151,7 +163,8 @@ async function uploadStdin(context: Context, paths: string[], options: UploadCom
   const stowage = await context.connect();
   const { signal } = context;
   await withStdinFile(context.io, async (file, sha256) => {
-    const { id } = await stowage.files.upload(file.path, { name, sha256, signal });
+    const properties = propertiesOf({ properties: propertiesGiven(options) }, file);
+    const { id } = await stowage.files.upload(file.path, { name, sha256, properties, signal });
     const verifier = new Verifier(stowage, signal, 1);
     if (check) await checkSent({ verifier }, file, { id, sha256, isSkipped: false });
     const problem = wait ? await waitForProcessing({ context, stowage, signal }, { id }) : null;
@@ -180,6 +193,9 @@ async function waitForProcessing(
 const withOptions = (command: Command) =>
   command
     .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
+    .option("--folder <folder>", "folder in the service, such as podcast/2026", parseFolder)
+    .option("--tag <tag>", "tag of the files; can be repeated", collect)
+    .option("--metadata <json>", 'your own fields, such as {"season":2}', parseObject)
     .option("--wait", "wait until each file is processed, and report failures")
     .option("--no-check", "don't compare checksums with the stored files");
 
@@ -189,13 +205,14 @@ export function addUploadCommands(program: Command, define: Define): void {
       program
         .command("upload")
         .argument("<paths...>", "files and folders, or - for stdin")
-        .option("--name <name>", "name of the file that stdin becomes"),
+        .option("--name <name>", "name of the file that stdin becomes")
+        .option("--reference <reference>", "your own ID of the file"),
     ),
     {
-      summary: "Upload files and folders; resumes interrupted uploads and skips finished ones",
+      summary: "Upload files and folders; keeps folders, resumes interrupted uploads, and skips finished ones",
       examples: [
         "stowage upload interview.mp3",
-        "stowage upload recordings/ --parallel 4",
+        "stowage upload recordings/ --folder podcast --tag interview",
         "ffmpeg -i a.wav -f mp3 - | stowage upload - --name a.mp3",
       ],
       isResumable: true,
