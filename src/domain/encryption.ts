@@ -31,8 +31,8 @@ interface EncryptedRows<Row> {
 }
 
 /**
- * Re-encrypts up to `limit` rows of each older master key, so that the key can be retired. A value that can't be decrypted
- * is logged once. @returns how many were re-encrypted
+ * Re-encrypts up to `limit` rows of the older master keys, so that these can be retired. A value that can't be decrypted is
+ * logged once. @returns how many were re-encrypted
  */
 export async function reencryptRows<Row>(
   deps: Deps,
@@ -41,7 +41,7 @@ export async function reencryptRows<Row>(
 ): Promise<number> {
   const { olderKeyIds, currentKeyId } = deps.secrets;
   const queries = olderKeyIds.map((keyId) => select({ keyId, limit }));
-  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat();
+  const rows = queries.length === 0 ? [] : (await read(deps, queries)).flat().slice(0, limit);
   if (rows.length === 0) return 0;
   let count = 0;
   const updates = rows.map((row) => {

@@ -57,7 +57,7 @@ const NOTHING_RECOVERED = {
   teamsDeleted: 0,
   /** Files whose bytes and row were deleted. */
   filesDeleted: 0,
-  /** Expired login keys. */
+  /** Expired sessions. */
   sessionsRemoved: 0,
   /** API keys that expired 30 days ago. */
   keysRemoved: 0,
@@ -111,7 +111,7 @@ function cleanUpSteps(deps: Deps): Step[] {
   const leftovers = { queries: 3, calls: LEFTOVER_ROWS * CALLS_PER_LEFTOVER, rows: LEFTOVER_ROWS };
   const purge = { queries: 2 };
   const keys = deps.secrets.olderKeyIds.length;
-  const reencrypt = { queries: keys * (1 + REENCRYPT_ROWS), rows: keys * REENCRYPT_ROWS };
+  const reencrypt = { queries: keys + REENCRYPT_ROWS, rows: keys * REENCRYPT_ROWS };
   return [
     newStep("team_files", "teamFilesHidden", 1, HIDING_COST, () => hideFilesOfDeletedTeams(deps)),
     newStep("expired_uploads", "uploadsExpired", UPLOAD_ROWS, { queries: 2 }, () => expireUploads(deps)),

@@ -469,6 +469,19 @@ describe("keys", () => {
     expect(body.data.key).toBe(keys[0]?.token);
   });
 
+  test("and signing secrets are re-encrypted if there are four older master keys", async () => {
+    const { world, team } = await setUp();
+    const [key] = await insertKey(team);
+    const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://example.com/hook" } });
+    const older = ["b", "c", "d"].map((fill) => btoa(fill.repeat(32)));
+    world.secrets = loadSecrets([btoa("a".repeat(32)), ...older, env.MASTER_KEY].join(), realSystem);
+    await world.recover();
+    const encryptedWith = (table: string, id: string) =>
+      env.DB.prepare(`select encrypted_with from ${table} where id = ?`).bind(id).first("encrypted_with");
+    expect(await encryptedWith("api_keys", key?.id ?? "")).toBe(world.secrets.currentKeyId);
+    expect(await encryptedWith("webhooks", body.data._id)).toBe(world.secrets.currentKeyId);
+  });
+
   test("that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
     const { world, team } = await setUp();
     const [damaged, intact] = await insertKey(team, {}, 2);
