@@ -5,7 +5,18 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Effects } from "../support/bindings.ts";
 import { type Call, type Load, repeat } from "./load.ts";
 import { type Bill, billOf, sumBills } from "./prices.ts";
-import { formUpload, get, headers, json, ROOT, type Server, seededId, type Team, uploadInChunks } from "./server.ts";
+import {
+  createLink,
+  formUpload,
+  get,
+  headers,
+  json,
+  ROOT,
+  type Server,
+  seededId,
+  type Team,
+  uploadInChunks,
+} from "./server.ts";
 
 /** How much to measure, and where to report progress. */
 export interface Scope {
@@ -126,6 +137,31 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
     ours: { work: () => uploadInChunks(load, recording, mebibytes * MEBIBYTE, idle) },
   });
 
+  const song = Buffer.alloc(5 * MEGABYTE, 7);
+  const linked = await createLink(load, song, idle);
+  /** Each part of the song by its link, in turn, as a player that seeks. */
+  const download = (name: string, bytes: number, connections = CONNECTIONS): Operation => {
+    let offset = 0;
+    const next = (call: (offset: number) => Call): Side => ({
+      work: () => {
+        offset = (offset + bytes) % song.length;
+        return load.send(call(offset), false);
+      },
+    });
+    const range = (first: number) => ({ Range: `bytes=${first}-${first + bytes - 1}` });
+    return {
+      name,
+      goal: 0.8,
+      connections,
+      bare: next((first) => get(`/bare/download?key=${linked.key}&offset=${first}&length=${bytes}`, team)),
+      ours: next((first) => ({
+        ...get(linked.path, idle),
+        headers: { ...headers(idle), ...range(first) },
+        status: 206,
+      })),
+    };
+  };
+
   return [
     {
       name: "no-op",
@@ -140,6 +176,8 @@ async function overheadOperations(server: Server, isQuick: boolean): Promise<Ope
       bare: repeating(get(`/bare/list?team=${team.teamId}`, team)),
       ours: repeating(get("/docs/v1/uploads", team)),
     },
+    download("download 100 KB of 5 MB by link", 100_000),
+    download("download 5 MB by link", song.length, 4),
     {
       name: "upload 64 KB",
       goal: 0.6,

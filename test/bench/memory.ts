@@ -1,6 +1,15 @@
 import { type Call, repeat } from "./load.ts";
 import { MEGABYTE, type Scope, SMALL_FILE } from "./measures.ts";
-import { appendChunk, createResumable, formUpload, get, type Server, startServer, type Team } from "./server.ts";
+import {
+  appendChunk,
+  createLink,
+  createResumable,
+  formUpload,
+  get,
+  type Server,
+  startServer,
+  type Team,
+} from "./server.ts";
 
 const LARGE_FILE = Buffer.alloc(95 * MEGABYTE, 7);
 /** Zeros, because the bucket that drops bytes returns zeros when a chunk is read back. */
@@ -89,7 +98,23 @@ const slowResumables = (count: number) => async (server: Server) => {
   return sendSlowly(server, calls, SLOW_FILE);
 };
 
+const DOWNLOADS = 50;
+let linkPath = "";
+
 const CASES: Case[] = [
+  {
+    name: `${DOWNLOADS} downloads of 95 MB by link`,
+    goalMegabytes: 64,
+    isQuick: true,
+    prepare: async ({ load }, team) => {
+      linkPath = (await createLink(load, LARGE_FILE, dropping(team))).path;
+    },
+    work: send(DOWNLOADS, (team) => get(linkPath, dropping(team))),
+  },
+  {
+    name: `${DOWNLOADS} bare downloads of 95 MB`,
+    work: send(DOWNLOADS, (team) => get(`/bare/zeros?bytes=${LARGE_FILE.length}`, team)),
+  },
   {
     name: "8 form uploads of 95 MB",
     goalMegabytes: 64,

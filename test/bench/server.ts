@@ -112,6 +112,14 @@ export function formUpload(bytes: Uint8Array, team: Team): Call {
   };
 }
 
+/** Uploads a file, and creates a link to it. @returns the link's path, and the key of the object */
+export async function createLink(load: Load, bytes: Uint8Array, team: Team): Promise<{ path: string; key: string }> {
+  const { location } = await load.send(formUpload(bytes, team));
+  const { text } = await load.send(json("POST", `${location}/links`, {}, team));
+  const key = `${team.teamId}/${location.split("/").at(-1)}-a.mp3`;
+  return { path: new URL(JSON.parse(text).data.url).pathname, key };
+}
+
 /** Creates a resumable upload; its URL is in the reply's `location`. */
 export function createResumable(sizeBytes: number, team: Team): Call {
   const metadata = metadataOf({ filename: "a.wav" });

@@ -43,6 +43,16 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Stored." });
   },
 
+  /** Sends bytes of a stored object. */
+  download: async (_, env, url) => {
+    const { key = "", offset, length } = Object.fromEntries(url.searchParams);
+    const object = await env.BUCKET.get(key, { range: { offset: Number(offset), length: Number(length) } });
+    return new Response(object?.body);
+  },
+
+  /** Sends zeros. */
+  zeros: async (_, __, url) => new Response(zeros(Number(url.searchParams.get("bytes")))),
+
   /** Creates a multipart upload. */
   begin: async (_, env) => {
     const { key, uploadId } = await env.BUCKET.createMultipartUpload(`bare/${newId()}`);
