@@ -23,7 +23,7 @@ export async function countExpensiveCall(
 
 /** Counts a search of a team. @throws `rate_limited` */
 export async function countSearch(c: Context<AppEnv>, { tokenHash }: Credential): Promise<void> {
-  if (!(await c.var.deps.limiter.search(tokenHash ?? OPERATOR_SUBJECT))) {
+  if (!(await c.var.deps.limiter.search(tokenHash ?? OPERATOR_COUNTER))) {
     throw new AppError("rate_limited", { limit: "search" });
   }
 }
@@ -45,12 +45,12 @@ function bearerToken(c: Context<AppEnv>): string | undefined {
   return /^Bearer +(\S+)$/i.exec(c.req.header("Authorization")?.trim() ?? "")?.[1];
 }
 
-/** Returns the subject that a caller's requests count for. Visitors with public keys can't use up the limit of secret keys. */
-function limitSubject(actor: Actor): string {
-  if (actor.kind === "operator") return OPERATOR_SUBJECT;
+/** Returns the counter that a caller's requests count for. Visitors with public keys can't use up the limit of secret keys. */
+function counterOf(actor: Actor): string {
+  if (actor.kind === "operator") return OPERATOR_COUNTER;
   return actor.kind === "public" ? `${actor.teamId}/public` : actor.teamId;
 }
-const OPERATOR_SUBJECT = "operator";
+const OPERATOR_COUNTER = "operator";
 
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
@@ -58,7 +58,7 @@ const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 export function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
   if (!actor) return;
   c.set("actor", actor);
-  c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_SUBJECT, limitSubject(actor));
+  c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_COUNTER, counterOf(actor));
 }
 
 /**
@@ -76,7 +76,7 @@ export async function withCredential<A extends Access, T>(
   let credential: Credential<A> | undefined;
   try {
     credential = readCredential(c.var.deps, bearerToken(c), access, graceMilliseconds);
-    const tokenHash = credential.tokenHash ?? OPERATOR_SUBJECT;
+    const tokenHash = credential.tokenHash ?? OPERATOR_COUNTER;
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
     if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
@@ -97,16 +97,16 @@ export async function withCredential<A extends Access, T>(
 
 /**
  * Runs a request that needs no token but may fail to open something secret. Failures count against the client IP,
- * successes do not. A `subject` that was opened recently stays available from a blocked IP.
+ * successes do not. A `resource` that was opened recently stays available from a blocked IP.
  * @throws `rate_limited`, and what `run` throws
  */
-export async function limitFailures<T>(c: Context<AppEnv>, subject: string, run: () => Promise<T>): Promise<T> {
+export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run: () => Promise<T>): Promise<T> {
   const { limiter } = c.var.deps;
   const clientIp = clientIpOf(c);
-  if (limiter.isBlocked(clientIp, subject)) throw blocked();
+  if (limiter.isBlocked(clientIp, resource)) throw blocked();
   try {
     const result = await run();
-    limiter.authenticated(subject, subject);
+    limiter.authenticated(resource, resource);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";

@@ -43,7 +43,7 @@ const apiKeySchema = z
     teamId: id,
     uuid: z.uuid(),
     isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
-    limits: limitsSchema.nullable().meta({ description: "What a public key may upload. Null: no limits of its own." }),
+    limits: limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
     createdAt: timestamp,
     expiresAt: timestamp,
   })

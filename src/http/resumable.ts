@@ -49,7 +49,7 @@ const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once t
 /** A part of a body may be stored before all of it has arrived, so its digest can't be checked first. */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
 
-/** Expiry of a public key stops new uploads only: whoever has an upload URL may finish that upload. */
+/** The expiry of a public key stops new uploads only. An upload URL works until its upload expires. */
 const OF_UPLOAD = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];

@@ -67,8 +67,8 @@ export const login = publicOperation(
     errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
   async ({ c, deps, body }) => {
-    const subjects = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
-    const answers = await Promise.all(subjects.map((subject) => deps.limiter.login(subject)));
+    const counters = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
+    const answers = await Promise.all(counters.map((counter) => deps.limiter.login(counter)));
     if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
     return { message: "Logged in.", data: renderKey(await logIn(deps, body)) };
   },

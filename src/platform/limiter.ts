@@ -13,16 +13,16 @@ export interface Limiter {
    * 15 minutes still works: others may share its client IP.
    */
   isBlocked(clientIp: string, tokenHash: string): boolean;
-  /** `subject` is what the token's requests count for: its team. */
-  authenticated(tokenHash: string, subject: string): void;
+  /** `counter` is what the token's requests count for: its team. */
+  authenticated(tokenHash: string, counter: string): void;
   /** From now on, the token's requests no longer count for a team. */
   rejected(tokenHash: string): void;
   /** Counts a login by its client IP or its account. */
-  login(subject: string): Promise<boolean>;
+  login(counter: string): Promise<boolean>;
   /** Counts a new password of the team. It has to be hashed. */
   passwordHash(teamId: string): Promise<boolean>;
   /** Counts an expensive operation of a team, which is limited like logins. */
-  expensiveCall(subject: string): Promise<boolean>;
+  expensiveCall(counter: string): Promise<boolean>;
   /** Counts a search, by the token's team or its hash like `token`. */
   search(tokenHash: string): Promise<boolean>;
 }
@@ -39,13 +39,13 @@ interface RateLimitBindings {
 export const REQUESTS_PER_PERMIT = 10;
 /** The period of all limits in wrangler.toml. */
 const LIMIT_PERIOD_SECONDS = 60;
-/** About 2 MB. Anyone can make up tokens to fill the memory. A forgotten subject only asks for a permit again. */
-const MAX_SUBJECTS = 10_000;
+/** About 2 MB. Anyone can make up tokens to fill the memory. A forgotten counter only asks for a permit again. */
+const MAX_COUNTERS = 10_000;
 
 /** A token that worked recently is not locked out by others behind the same client IP. */
 const AUTHENTICATED_MINUTES = 15;
 
-/** Remembers a value per subject for some minutes. When it is full, it forgets the subject that was set least recently. */
+/** Remembers a value per counter for some minutes. When it is full, it forgets the counter that was set least recently. */
 class MinuteMemory<T> {
   readonly #system: System;
   readonly #minutes: number;
@@ -60,20 +60,20 @@ class MinuteMemory<T> {
     return Math.floor(this.#system.now() / (LIMIT_PERIOD_SECONDS * 1000));
   }
 
-  get(subject: string): T | undefined {
-    const found = this.#entries.get(subject);
+  get(counter: string): T | undefined {
+    const found = this.#entries.get(counter);
     return found && this.window - found.window < this.#minutes ? found.value : undefined;
   }
 
-  set(subject: string, value: T): void {
-    this.#entries.delete(subject);
-    this.#entries.set(subject, { value, window: this.window });
+  set(counter: string, value: T): void {
+    this.#entries.delete(counter);
+    this.#entries.set(counter, { value, window: this.window });
     const [oldest] = this.#entries.keys();
-    if (this.#entries.size > MAX_SUBJECTS && oldest !== undefined) this.#entries.delete(oldest);
+    if (this.#entries.size > MAX_COUNTERS && oldest !== undefined) this.#entries.delete(oldest);
   }
 
-  delete(subject: string): void {
-    this.#entries.delete(subject);
+  delete(counter: string): void {
+    this.#entries.delete(counter);
   }
 }
 
@@ -81,7 +81,7 @@ class MinuteMemory<T> {
 class Limit {
   readonly #binding: RateLimit;
   readonly #requestsPerPermit: number;
-  /** Requests that are paid for. 0 if the binding rejected the subject. */
+  /** Requests that are paid for. 0 if the binding rejected the counter. */
   readonly #memory: MinuteMemory<number>;
   readonly #log: Log;
 
@@ -92,32 +92,32 @@ class Limit {
     this.#log = log;
   }
 
-  isBlocked(subject: string): boolean {
-    return this.#memory.get(subject) === 0;
+  isBlocked(counter: string): boolean {
+    return this.#memory.get(counter) === 0;
   }
 
-  /** @returns false if the binding rejected the subject in this minute */
-  async count(subject: string): Promise<boolean> {
-    if (this.isBlocked(subject)) return false;
-    if (this.#spend(subject)) return true;
+  /** @returns false if the binding rejected the counter in this minute */
+  async count(counter: string): Promise<boolean> {
+    if (this.isBlocked(counter)) return false;
+    if (this.#spend(counter)) return true;
     const { window } = this.#memory;
-    const isGranted = await this.#requestPermit(subject);
+    const isGranted = await this.#requestPermit(counter);
     // Don't carry permits into the next minute.
     if (window !== this.#memory.window) return isGranted;
     if (isGranted) {
-      const paidFor = (this.#memory.get(subject) ?? 0) + this.#requestsPerPermit - 1;
-      if (paidFor > 0) this.#memory.set(subject, paidFor);
-    } else if (!this.#spend(subject)) {
-      this.#memory.set(subject, 0);
+      const paidFor = (this.#memory.get(counter) ?? 0) + this.#requestsPerPermit - 1;
+      if (paidFor > 0) this.#memory.set(counter, paidFor);
+    } else if (!this.#spend(counter)) {
+      this.#memory.set(counter, 0);
       return false;
     }
     return true;
   }
 
-  #spend(subject: string): boolean {
-    const paidFor = this.#memory.get(subject) ?? 0;
-    if (paidFor > 1) this.#memory.set(subject, paidFor - 1);
-    if (paidFor === 1) this.#memory.delete(subject);
+  #spend(counter: string): boolean {
+    const paidFor = this.#memory.get(counter) ?? 0;
+    if (paidFor > 1) this.#memory.set(counter, paidFor - 1);
+    if (paidFor === 1) this.#memory.delete(counter);
     return paidFor > 0;
   }
 
@@ -138,18 +138,18 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
   const hashes = new Limit(bindings.HASH_LIMIT, 1, system, log);
   const searches = new Limit(bindings.SEARCH_LIMIT, 1, system, log);
-  /** The subject that each authenticated token counts for. */
+  /** The counter that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   return {
     token: (tokenHash) => tokens.count(authenticated.get(tokenHash) ?? tokenHash),
     clientIp: (clientIp) => clientIps.count(clientIp),
     isBlocked: (clientIp, tokenHash) => clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
-    authenticated: (tokenHash, subject) => authenticated.set(tokenHash, subject),
+    authenticated: (tokenHash, counter) => authenticated.set(tokenHash, counter),
     rejected: (tokenHash) => authenticated.delete(tokenHash),
-    // Hashed, because the subject of an account contains an email.
-    login: (subject) => logins.count(fingerprint(subject)),
+    // Hashed, because the counter of an account contains an email.
+    login: (counter) => logins.count(fingerprint(counter)),
     passwordHash: (teamId) => hashes.count(teamId),
     search: (tokenHash) => searches.count(authenticated.get(tokenHash) ?? tokenHash),
-    expensiveCall: (subject) => logins.count(fingerprint(`expensive/${subject}`)),
+    expensiveCall: (counter) => logins.count(fingerprint(`expensive/${counter}`)),
   };
 }

@@ -19,7 +19,7 @@ import {
 import { BOUNDARY, END } from "../support/raw-form.ts";
 import { ask, create, idOf, locationOf, patch } from "../support/tus.ts";
 
-/* What the holder of a public key can upload, by a form and by a resumable upload. */
+/* The limits of public keys, for form uploads and for resumable uploads. */
 
 const DAY = 24 * 60 * 60 * 1000;
 const UPLOADS = "/docs/v1/uploads";
@@ -139,7 +139,7 @@ describe.each([
     expect(await processed(team, id)).toMatchObject({ status: "failed", failure: { code: "type_not_allowed" } });
   });
 
-  test("sees the status of its own files only", async () => {
+  test("reads the status of the files that it uploaded, and of no others", async () => {
     const team = await newTeam();
     const [key, other] = [await newKey(team), await newKey(team)];
     const { id } = await transport.send(key, "text");

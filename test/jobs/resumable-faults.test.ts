@@ -798,8 +798,8 @@ describe("Two requests for one upload", () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), large);
     await must(client.create());
-    // The third call to D1 saves. The pause is before its retry.
-    const unanswered: Fault = { binding: "D1", call: 3, moment: "after", failure: "transient" };
+    // The second call to D1 saves. The pause is before its retry.
+    const unanswered: Fault = { binding: "D1", call: 2, moment: "after", failure: "transient" };
     let pauses = 0;
     const sleep = async () => {
       pauses += 1;

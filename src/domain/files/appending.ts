@@ -35,7 +35,7 @@ export interface AppendInput {
   bytes: AsyncIterable<Uint8Array>;
   /** Null if the client did not announce it. */
   sizeBytes: number | null;
-  /** Called with what `bytes` threw. */
+  /** Called with the error that `bytes` threw. */
   onInterrupted?(cause: unknown): void;
 }
 

@@ -7,7 +7,7 @@ import { authorizeRead, type Credential, teamRead } from "../accounts/authorizat
 import type { KeyLimits } from "../accounts/keys.ts";
 import { isExistingTeam } from "../accounts/teams.ts";
 
-/* The usage and quota of a team. A team without a quota of its own has that of the settings. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
+/* The usage and quota of a team. The settings have the default quota. The insert of an upload enforces them (`insertReceiving` in upload.ts). */
 
 export interface Usage {
   files: number;
@@ -46,7 +46,7 @@ export async function fetchUsage(deps: Deps, credential: Credential<"files:read"
 /** Anyone who sees a web page can use its public key, so public keys can reserve only a fifth of the storage quota. */
 const PUBLIC_QUOTA_DIVISOR = 5;
 
-/** What an upload would take from the quota of its team and from the limits of its key. */
+/** An upload as it counts against the quota of its team and the limits of its key. */
 export interface Reservation {
   teamId: string;
   /** The public key that uploads. Null for any other token. */
@@ -54,7 +54,7 @@ export interface Reservation {
   /** The file has at least `minBytes`, and takes at most `reservedBytes`. */
   minBytes: number;
   reservedBytes: number;
-  /** The quota of teams that have none of their own. */
+  /** The default quota. */
   maxTeamFiles: number;
   maxTeamBytes: number;
 }

@@ -27,7 +27,7 @@ export function canBegin(db: Db, param: Param<{ teamId: string; isPublic: boolea
   return sql`${db.select({ isBelow }).from(uploads).where(isOfTeam(param))}`;
 }
 
-/** What `canBegin` decided by. */
+/** The counts that `canBegin` compares. */
 export const unfinishedCounts = preparedQuery((db, param: Param<{ teamId: string }>) =>
   db.select(COUNTS).from(uploads).where(isOfTeam(param)),
 );

@@ -171,15 +171,17 @@ async function* limitBytes(bytes: AsyncIterable<Uint8Array>, maxBytes: number) {
 async function storeBytes(
   deps: Deps,
   upload: Named,
-  { bytes, minBytes, idempotencyKey }: IncomingFile,
+  { minBytes, idempotencyKey, ...file }: IncomingFile,
   { reservedBytes: maxBytes, allowedTypes }: Pick<UploadState, "reservedBytes" | "allowedTypes">,
 ): Promise<StoredObject> {
+  // The transport enforces `file.maxBytes`. A public key may have a lower limit.
+  const bytes = maxBytes < file.maxBytes ? limitBytes(file.bytes, maxBytes) : file.bytes;
   const isSmall = minBytes !== null && minBytes <= SINGLE_PUT_BYTES;
-  const digest = createHash("sha256");
+  const sha256 = createHash("sha256");
   const parts: StoredPart[] = [];
   let sizeBytes = 0;
   const writer = new ObjectWriter(deps, upload, {
-    sha256: digest,
+    sha256,
     allowedTypes,
     partSpec: (number) => ({
       bytes: isSmall ? SINGLE_PUT_BYTES : PART_BYTES,
@@ -191,22 +193,21 @@ async function storeBytes(
       parts.push(part);
     },
   });
-  const stored = async (etag: string | null): Promise<StoredObject> => {
-    const { type } = writer.progress;
-    if (etag === null) throw new Error("The key of a new file is in use.");
-    if (!type) throw new Error("The media type was not detected.");
-    return { ...type, sizeBytes, etag, sha256: digest.digest("hex") };
+  const finish = async () => {
+    const { multipartId } = writer.progress;
+    if (multipartId !== null) {
+      await writer.sendPart();
+      return deps.bytes.complete(objectKey(upload), multipartId, parts);
+    }
+    sizeBytes = writer.part.sizeBytes;
+    return writer.putObject();
   };
   try {
-    const limited = limitBytes(bytes, maxBytes);
-    await writer.write(idempotencyKey === undefined ? limited : reportProgress(deps, upload, limited));
-    const { multipartId } = writer.progress;
-    if (multipartId === null) {
-      sizeBytes = writer.part.sizeBytes;
-      return await stored(await writer.putObject());
-    }
-    await writer.sendPart();
-    return await stored(await deps.bytes.complete(objectKey(upload), multipartId, parts));
+    await writer.write(idempotencyKey === undefined ? bytes : reportProgress(deps, upload, bytes));
+    const etag = await finish();
+    const { type } = writer.progress;
+    if (etag === null || !type) throw new Error("The key of a new file is in use, or its type was not detected.");
+    return { ...type, sizeBytes, etag, sha256: sha256.digest("hex") };
   } catch (error) {
     await writer.abort();
     throw error;
