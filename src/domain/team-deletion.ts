@@ -95,8 +95,8 @@ const deleteUsers = deletion((db) =>
 
 const oldestEvents = (columns: SQL) => sql`${ofDeletedTeams(columns, events, events.teamId)} limit ${DELETED_ROWS}`;
 /**
- * Deliveries have no index by team. Their webhooks exist, or were deleted: then they are deleted before the event that
- * says so, which is later than all of them.
+ * Deliveries have no index by team, so they are found by their webhooks. A deleted webhook is known by the event of its
+ * deletion, which is later than its deliveries, so that event is deleted after them.
  */
 const nextDeliveries = sql`select d.webhook_id, d.seq from
   (${ofDeletedTeams(sql`${webhooks.id} as webhook_id`, webhooks, webhooks.teamId)} union all

@@ -175,7 +175,7 @@ describe("The last use of a session or key", () => {
       .all<{ kind: string; at: number | null }>();
     return Object.fromEntries(results.map(({ kind, at }) => [kind, at]));
   };
-  /** A Worker with a clock of its own, whose calls to D1 are counted. */
+  /** Starts a Worker with a separate clock, and counts its calls to D1. */
   function workerAt(now: () => number) {
     const bindings = new ProxiedBindings();
     const { DB, BUCKET, JOBS } = env;

@@ -580,7 +580,7 @@ describe("A fault at any call of a team's deletion", () => {
     const before = await snapshot(other.teamId);
     const faultless = new ProxiedBindings();
     await deleteWith(faultless);
-    // Calls that change nothing have no fault of their own here: the scenario of the recovery job has them.
+    // Faults of calls that change nothing are covered by the scenario of the recovery job.
     const faults = selectFaults(faultless).filter(({ call }) => !faultless.idle.has(call));
     for (const fault of faults) await deleteWith(new ProxiedBindings(fault));
     await annotate(`crash points: ${faults.length} of ${faultless.calls.join(", ")}`);

@@ -6,7 +6,7 @@ import { DAY } from "../../platform/system.ts";
 import { reencryptRows } from "../encryption.ts";
 import { decryptToken, encryptToken } from "./keys.ts";
 
-/* What the recovery job does with keys and sessions: it re-encrypts their tokens, and removes expired ones. */
+/* Keys and sessions in the recovery job: re-encrypts their tokens, and removes expired ones. */
 
 /** Time to see why a client is rejected. */
 const EXPIRED_KEY_DAYS = 30;

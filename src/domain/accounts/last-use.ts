@@ -5,7 +5,7 @@ import { apiKeys } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import type { TeamActor } from "./authorization.ts";
 
-/** Precise enough to find what nobody uses. A more precise time would cost a row written for every request. */
+/** Precise enough to find unused keys. A more precise time would cost a row written for every request. */
 const LAST_USED_PRECISION_MILLISECONDS = HOUR;
 
 const storeUse = preparedQuery((db, param: Param<{ keyId: string; teamId: string; lastUsedAt: number }>) =>
