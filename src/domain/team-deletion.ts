@@ -21,7 +21,7 @@ import { endedUpload, MAX_FENCED_MILLISECONDS } from "./files/resumable-rows.ts"
  * slowest client would be done: its Worker may be about to store the bytes.
  */
 
-/** A trigger deletes up to 100 links with each file, so this bounds a statement to 20,000 rows. */
+/** Triggers delete up to 100 links and 20 tags with each file, so this bounds a statement to 24,000 rows. */
 const HIDDEN_FILES = 200;
 export const HIDING_COST = { queries: 2 };
 /** Rows of a statement that deletes, each with a few index rows. D1 runs one statement at a time. */

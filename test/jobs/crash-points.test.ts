@@ -544,6 +544,7 @@ describe("A fault at any call of a team's deletion", () => {
     await must(world.ask("POST", "/auth/v1/users", user, { change: withoutHashing }));
     const id = await withWaveform(world, team);
     await post(`/docs/v1/uploads/${id}/links`, {});
+    await team.call("PATCH", `/docs/v1/uploads/${id}`, { json: { tags: ["radio"] } });
     for (const state of ["receiving", "pending", "processing", "deleting"]) {
       await world.storeInterrupted(team, state, DAY);
     }

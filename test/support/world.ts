@@ -466,7 +466,7 @@ export async function expectSettled(
 
 /** Asserts that nothing is left of a deleted team: no row, no object, and no multipart upload. */
 export async function expectErased(teamId: string, world: World): Promise<void> {
-  const tables = "api_keys deliveries events files links uploads users webhooks".split(" ");
+  const tables = "api_keys deliveries events file_tags files links uploads users webhooks".split(" ");
   const [team, parts, ...others] = await env.DB.batch([
     env.DB.prepare("select * from teams where id = ?").bind(teamId),
     env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
