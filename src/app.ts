@@ -13,6 +13,7 @@ import { upload } from "./http/form-upload.ts";
 import { health } from "./http/health.ts";
 import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
+import * as me from "./http/me.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
 import { describeApi } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
@@ -38,6 +39,7 @@ export const api = {
   createApiKey: ["POST /auth/v1/apikeys", keys.create],
   listApiKeys: ["GET /auth/v1/apikeys", keys.list],
   getApiKey: ["GET /auth/v1/apikeys/{id}", keys.get],
+  updateApiKey: ["PATCH /auth/v1/apikeys/{id}", keys.update],
   rotateApiKey: ["POST /auth/v1/apikeys/{id}/rotate", keys.rotate],
   deleteApiKey: ["DELETE /auth/v1/apikeys/{id}", keys.remove],
 
@@ -46,6 +48,9 @@ export const api = {
   getTeam: ["GET /auth/v1/teams/{id}", teams.get],
   updateTeam: ["PATCH /auth/v1/teams/{id}", teams.update],
   deleteTeam: ["DELETE /auth/v1/teams/{id}", teams.remove],
+
+  getMe: ["GET /auth/v1/me", me.get],
+  changePassword: ["POST /auth/v1/me/password", me.changePassword],
 
   createUser: ["POST /auth/v1/users", users.create],
   listUsers: ["GET /auth/v1/users", users.list],

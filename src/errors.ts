@@ -23,6 +23,7 @@ export const MESSAGES = {
   method_not_allowed: "Method not allowed.",
   upload_timeout: "The request body stalled and timed out. Send it again.",
   email_taken: "A user with this email already exists.",
+  last_admin: "This is the last admin of the team. Make another user an admin, or use a secret key.",
   idempotency_conflict: "This Idempotency-Key was used for a different file. Use a new key.",
   idempotency_in_progress: "The first upload with this Idempotency-Key is still in progress. Retry shortly.",
   conflict: "Another request changed this record at the same time. Retry.",

@@ -35,8 +35,10 @@ export class Users {
     return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, signal, ...ifMatch(version) });
   }
 
-  async delete(id: string, { version, signal }: IfMatch = {}): Promise<void> {
-    await this.#connection.call("DELETE /auth/v1/users/{id}", { id, signal, ...ifMatch(version) });
+  /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. */
+  async delete(id: string, { version, keepKeys, signal }: IfMatch & { keepKeys?: boolean } = {}): Promise<void> {
+    const query = keepKeys ? { keepKeys: "true" as const } : {};
+    await this.#connection.call("DELETE /auth/v1/users/{id}", { id, query, signal, ...ifMatch(version) });
   }
 }
 
@@ -58,6 +60,15 @@ export class Keys {
 
   async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
     return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, signal });
+  }
+
+  /** Renames an API key, removes scopes, or shortens its lifetime. */
+  async update(
+    id: string,
+    changes: Api["PATCH /auth/v1/apikeys/{id}"]["body"],
+    { signal }: CallOptions = {},
+  ): Promise<Schemas["ApiKey"]> {
+    return this.#connection.data("PATCH /auth/v1/apikeys/{id}", { id, body: changes, signal });
   }
 
   /** Creates a key in its place. The old one works for `overlapSeconds` more (a day by default). @returns the new key */

@@ -20,6 +20,7 @@ export type Delivery = Schemas["Delivery"];
 export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
 export type Link = Schemas["Link"];
+export type Me = Schemas["Me"];
 export type StoredFile = Schemas["File"];
 export type Session = Schemas["Session"];
 export type Team = Schemas["Team"];
@@ -60,6 +61,19 @@ export class Stowage {
   /** Returns the team's storage usage and quota. */
   async usage({ signal }: CallOptions = {}): Promise<Usage> {
     return this.#connection.data("GET /docs/v1/usage", { signal });
+  }
+
+  /** Returns the kind and scopes of the token that this client uses. */
+  async me({ signal }: CallOptions = {}): Promise<Me> {
+    return this.#connection.data("GET /auth/v1/me", { signal });
+  }
+
+  /** Changes the password of the user whose session this client uses. */
+  async changePassword(
+    passwords: Api["POST /auth/v1/me/password"]["body"],
+    { signal }: CallOptions = {},
+  ): Promise<void> {
+    await this.#connection.call("POST /auth/v1/me/password", { body: passwords, signal });
   }
 
   /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */

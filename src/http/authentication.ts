@@ -1,12 +1,7 @@
 import type { Context } from "hono";
-import {
-  type Access,
-  type Actor,
-  type Credential,
-  ensureAuthorized,
-  readCredential,
-} from "../domain/accounts/authorization.ts";
+import { type Access, type Actor, type Credential, readCredential } from "../domain/accounts/authorization.ts";
 import { noteUse } from "../domain/accounts/last-use.ts";
+import { ensureAuthorized } from "../domain/accounts/write-authorization.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 

@@ -1,9 +1,11 @@
 /** How the typed client does what an operation does, by its id. Tests hold them against the client. */
 const SAMPLES: Record<string, string> = {
   logIn: "const { key } = await stowage.logIn({ teamId, email, password });",
-  createApiKey: 'const { key } = await stowage.keys.create({ name: "Web player", isPublic: true });',
+  createApiKey:
+    'const { key } = await stowage.keys.create({ name: "Importer", scopes: ["files:upload", "files:read"] });',
   listApiKeys: "for await (const key of stowage.keys.list()) console.log(key.name);",
   getApiKey: "const key = await stowage.keys.get(id);",
+  updateApiKey: 'const key = await stowage.keys.update(id, { scopes: ["files:read"] });',
   rotateApiKey: "const { key } = await stowage.keys.rotate(id, { overlapSeconds: 3600 });",
   deleteApiKey: "await stowage.keys.delete(id);",
   createSession: "const { key } = await stowage.sessions.create();",
@@ -15,7 +17,9 @@ const SAMPLES: Record<string, string> = {
   getTeam: "const { usage } = await stowage.teams.get(id);",
   updateTeam: 'const team = await stowage.teams.update(id, { status: "suspended" });',
   deleteTeam: "await stowage.teams.delete(id);",
-  createUser: "const user = await stowage.users.create({ email, password });",
+  getMe: "const { kind, scopes } = await stowage.me();",
+  changePassword: "await stowage.changePassword({ currentPassword, newPassword });",
+  createUser: 'const user = await stowage.users.create({ email, password, role: "member" });',
   listUsers: 'for await (const user of stowage.users.list({ name: "Ada" })) console.log(user.email);',
   getUser: "const user = await stowage.users.get(id);",
   updateUser: 'const user = await stowage.users.update(id, { lastName: "King" }, { version: 0 });',

@@ -26,6 +26,7 @@ export const STATUS = {
   method_not_allowed: 405,
   upload_timeout: 408,
   email_taken: 409,
+  last_admin: 409,
   idempotency_conflict: 409,
   idempotency_in_progress: 409,
   conflict: 409,

@@ -122,6 +122,7 @@ const TAGS = {
   "API keys": "Tokens of a team. A secret key has scopes; a public key uploads, and may ship in a web page.",
   Sessions: "Tokens of people for 12 hours, by email and password or with a secret key.",
   Teams: "The tenants of the service, which the operator manages.",
+  Me: "The caller: what its token may do, and the password of its user.",
   Users: "People in a team, who sign in with an email and password.",
   Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
   Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",

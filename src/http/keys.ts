@@ -1,14 +1,15 @@
 import * as z from "zod";
+import { deleteKey, updateKey } from "../domain/accounts/key-changes.ts";
 import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS, rotateKey } from "../domain/accounts/key-rotation.ts";
 import {
   type ApiKey,
   createKey,
-  deleteKey,
   fetchKey,
   KEY_LIFETIME_DAYS,
   listKeys,
   MAX_KEY_LIFETIME_DAYS,
 } from "../domain/accounts/keys.ts";
+import { SCOPE_NAMES } from "../domain/accounts/scopes.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { readOperation, writeOperation } from "./operation.ts";
@@ -32,25 +33,40 @@ const limitsSchema = z
   })
   .meta({ id: "KeyLimits" });
 
+const scopes = z
+  .array(z.enum(SCOPE_NAMES))
+  .min(1)
+  .max(SCOPE_NAMES.length)
+  .refine((all) => new Set(all).size === all.length, "Must not repeat a value.")
+  .meta({ uniqueItems: true });
+
 const apiKeySchema = z
   .strictObject({
     _id: id,
     id,
     key: z.string().meta({
-      description: "The token. Empty in a list or deletion if it can't be decrypted.",
+      description:
+        "The token, or a masked form (`stow_sk_ab12…wxyz`) if the key has scopes that you lack. Empty in a list or deletion if it can't be decrypted.",
     }),
     name: z.string(),
     teamId: id,
     uuid: z.uuid(),
     isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
+    scopes: z.array(z.enum(SCOPE_NAMES)),
     limits: limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
+    createdBy: z
+      .strictObject({ keyId: id, userId: id.nullable() })
+      .nullable()
+      .meta({ description: "The key or session that created it. Null if the operator did." }),
+    lastUsedAt: timestamp.nullable().meta({ description: "Accurate to an hour." }),
     createdAt: timestamp,
     expiresAt: timestamp,
   })
   .meta({ id: "ApiKey" });
 
-function render({ id, createdAt, expiresAt, ...rest }: ApiKey): z.input<typeof apiKeySchema> {
-  return { _id: id, id, ...rest, createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
+function render({ id, lastUsedAt, createdAt, expiresAt, ...rest }: ApiKey): z.input<typeof apiKeySchema> {
+  const times = { createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
+  return { _id: id, id, ...rest, lastUsedAt: lastUsedAt === null ? null : iso(lastUsedAt), ...times };
 }
 
 const example: z.input<typeof apiKeySchema> = {
@@ -61,7 +77,10 @@ const example: z.input<typeof apiKeySchema> = {
   teamId: "0193477be89f4d2e6b8a0c13",
   uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
   isPublic: false,
+  scopes: ["files:upload", "files:read", "files:download"],
   limits: null,
+  createdBy: { keyId: "0193477be8a01f9c3ad5e700", userId: null },
+  lastUsedAt: null,
   createdAt: "2026-11-20T09:30:00.000Z",
   expiresAt: "2027-11-20T09:30:00.000Z",
 };
@@ -80,6 +99,9 @@ export const create = writeOperation(
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
+      scopes: scopes.optional().meta({
+        description: "Default: your own. You can only grant scopes that you have. A public key has `files:upload`.",
+      }),
       limits: limitsSchema.optional().meta({
         description:
           "For a public key: how many files, of what size and types, it may upload. A failed or canceled upload does not count.",
@@ -89,7 +111,7 @@ export const create = writeOperation(
         .meta({ description: `Default ${KEY_LIFETIME_DAYS} days from now, at most ${MAX_KEY_LIFETIME_DAYS}.` }),
       teamId: id.optional().meta({ description: "Only the operator can send it." }),
     }),
-    bodyExample: { name: "Web player", isPublic: false },
+    bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
     success: {
       description: "The new key.",
       schema: one,
@@ -97,13 +119,13 @@ export const create = writeOperation(
     },
     errorCodes: ["quota_exceeded", "not_found"],
   },
-  async ({ deps, actor, body }) => {
+  async ({ deps, actor, credential, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
     const newKey = { ...body, expiresAt };
     const isForNewTeam = actor.kind === "operator" && body.teamId === undefined;
     const key = isForNewTeam
-      ? (await createTeam(deps, actor, { name: body.name }, newKey)).key
-      : await createKey(deps, actor, newKey);
+      ? (await createTeam(deps, actor, credential, { name: body.name }, newKey)).key
+      : await createKey(deps, actor, credential, newKey);
     return { message: "API key created.", data: render(key) };
   },
 );
@@ -141,20 +163,49 @@ export const get = readOperation(
   }),
 );
 
+export const update = writeOperation(
+  "keys:write or operator",
+  {
+    tag: "API keys",
+    summary: "Update an API key",
+    description:
+      "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
+    body: z
+      .strictObject({
+        name: name(1),
+        scopes: scopes.meta({ description: "The scopes that the key keeps." }),
+        expiresAt: timestamp.meta({ description: "In the future, and not later than the key expires now." }),
+      })
+      .partial()
+      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
+      .meta({ minProperties: 1 }),
+    bodyExample: { name: "Old web player" },
+    success: { description: "The updated key.", schema: one, example: { message: "API key updated.", data: example } },
+  },
+  async ({ deps, actor, credential, id, body }) => {
+    const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
+    const key = await updateKey(deps, actor, credential, id, { ...body, expiresAt });
+    return { message: "API key updated.", data: render(key) };
+  },
+);
+
 export const remove = writeOperation(
   "keys:write or operator",
   {
     tag: "API keys",
     summary: "Delete an API key",
     description:
-      "The key and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself.",
+      "The key and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
     success: {
       description: "The deleted key.",
       schema: one,
       example: { message: "API key deleted.", data: example },
     },
   },
-  async ({ deps, actor, id }) => ({ message: "API key deleted.", data: render(await deleteKey(deps, actor, id)) }),
+  async ({ deps, actor, credential, id }) => ({
+    message: "API key deleted.",
+    data: render(await deleteKey(deps, actor, credential, id)),
+  }),
 );
 
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
@@ -183,8 +234,8 @@ export const rotate = writeOperation(
     },
     errorCodes: ["conflict", "quota_exceeded"],
   },
-  async ({ deps, actor, id, body }) => ({
+  async ({ deps, actor, credential, id, body }) => ({
     message: "API key rotated.",
-    data: render(await rotateKey(deps, actor, id, body.overlapSeconds)),
+    data: render(await rotateKey(deps, actor, credential, id, body.overlapSeconds)),
   }),
 );

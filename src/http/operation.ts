@@ -1,13 +1,8 @@
 import type { Context, Hono } from "hono";
 import type * as z from "zod";
 import type { Deps } from "../deps.ts";
-import {
-  type Access,
-  type ActorWith,
-  authorize,
-  authorizeWrite,
-  type Credential,
-} from "../domain/accounts/authorization.ts";
+import { type Access, type ActorWith, authorize, type Credential } from "../domain/accounts/authorization.ts";
+import { authorizeWrite } from "../domain/accounts/write-authorization.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { noteCaller, withCredential } from "./authentication.ts";

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { requireScopes } from "../domain/accounts/authorization.ts";
+import { requireScopes } from "../domain/accounts/write-authorization.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { changeFiles, MAX_BATCH_FILES } from "../domain/files/batches.ts";
 import { LISTED_STATES } from "../domain/files/files.ts";

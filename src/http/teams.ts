@@ -72,8 +72,8 @@ export const create = writeOperation(
       example: { message: "Team created.", data: example, apiKey: { ...apiKeyExample, name: "Radio Lovelace" } },
     },
   },
-  async ({ deps, actor, body }) => {
-    const { team, key } = await createTeam(deps, actor, body);
+  async ({ deps, actor, credential, body }) => {
+    const { team, key } = await createTeam(deps, actor, credential, body);
     return { message: "Team created.", data: render(team), apiKey: renderKey(key) };
   },
 );

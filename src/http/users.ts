@@ -1,6 +1,8 @@
 import * as z from "zod";
+import { ROLE_NAMES } from "../domain/accounts/scopes.ts";
+import { deleteUser } from "../domain/accounts/user-deletion.ts";
 import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
-import { createUser, deleteUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
+import { createUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
@@ -15,13 +17,14 @@ const created = z.strictObject({
   lastName: z.string(),
   email: z.string(),
   password: z.string().meta({ description: "A hash. The submitted password is never returned." }),
+  role: z.enum(ROLE_NAMES),
   createdAt: timestamp,
   updatedAt: timestamp,
 });
 const userSchema = created.extend({ __v: z.int().nonnegative() }).meta({ id: "User" });
 
 function render(user: User): z.input<typeof userSchema> {
-  const { version, id, teamId, firstName, lastName, email, password, createdAt, updatedAt } = user;
+  const { version, id, teamId, firstName, lastName, email, password, role, createdAt, updatedAt } = user;
   return {
     _id: id,
     teamId,
@@ -29,6 +32,7 @@ function render(user: User): z.input<typeof userSchema> {
     lastName,
     email,
     password,
+    role,
     createdAt: iso(createdAt),
     updatedAt: iso(updatedAt),
     __v: version,
@@ -42,6 +46,7 @@ const createdExample: z.input<typeof created> = {
   lastName: "Lovelace",
   email: "ada@example.com",
   password: PASSWORD_HASH,
+  role: "admin",
   createdAt: "2026-11-20T09:31:00.000Z",
   updatedAt: "2026-11-20T09:31:00.000Z",
 };
@@ -56,7 +61,8 @@ const email = z
   .max(254, "Must have at most 254 characters.")
   .regex(new RegExp(`^(?=[^@]{1,64}@)${LOCAL}@(?:${LABEL}\\.)+${LABEL}$`, "u"), "Must be an email address.")
   .meta({ format: "email" });
-const password = text(8, 256);
+export const password = text(8, 256);
+const role = z.enum(ROLE_NAMES);
 /** Two names of 100 characters and a space. */
 const MAX_FULL_NAME_LENGTH = 201;
 
@@ -65,8 +71,14 @@ export const create = writeOperation(
   {
     tag: "Users",
     summary: "Create a user",
-    description: "A team can have at most 100,000 users.",
-    body: z.strictObject({ firstName: name(0).default(""), lastName: name(0).default(""), email, password }),
+    description: "A team can have at most 100,000 users. Your scopes must cover those of the role.",
+    body: z.strictObject({
+      firstName: name(0).default(""),
+      lastName: name(0).default(""),
+      email,
+      password,
+      role: role.optional().meta({ description: "Default: the role with the most scopes that you cover." }),
+    }),
     bodyExample: {
       firstName: "Ada",
       lastName: "Lovelace",
@@ -81,8 +93,8 @@ export const create = writeOperation(
     },
     errorCodes: ["email_taken", "quota_exceeded"],
   },
-  async ({ c, deps, actor, body }) => {
-    const user = await createUser(deps, actor, body);
+  async ({ c, deps, actor, credential, body }) => {
+    const user = await createUser(deps, actor, credential, body);
     const { __v: _, ...data } = render(user);
     return c.json({ message: "User created.", data }, 200, etag(user));
   },
@@ -171,7 +183,8 @@ export const update = writeOperation(
   {
     tag: "Users",
     summary: "Update a user",
-    description: "A new password revokes the user's logins.",
+    description:
+      "A new password revokes the user's sessions. A new role applies to them from the next request. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
     body: z
       .strictObject({
         firstname: name(0),
@@ -180,6 +193,7 @@ export const update = writeOperation(
         lastName: name(0),
         email,
         password,
+        role,
       })
       .partial()
       .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
@@ -203,16 +217,16 @@ export const update = writeOperation(
       example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
       headers: versionHeaders,
     },
-    errorCodes: ["email_taken", "version_mismatch"],
+    errorCodes: ["email_taken", "last_admin", "version_mismatch"],
   },
-  async ({ c, deps, actor, id, body }) => {
+  async ({ c, deps, actor, credential, id, body }) => {
     const { firstname, lastname, ...rest } = body;
     const changes = {
       ...rest,
       ...(firstname === undefined ? {} : { firstName: firstname }),
       ...(lastname === undefined ? {} : { lastName: lastname }),
     };
-    const user = await updateUser(deps, actor, id, changes, expectedVersions(c.req.header("If-Match")));
+    const user = await updateUser(deps, actor, credential, id, changes, expectedVersions(c.req.header("If-Match")));
     return c.json(render(user), 200, etag(user));
   },
 );
@@ -223,17 +237,24 @@ export const remove = writeOperation(
     tag: "Users",
     summary: "Delete a user",
     description:
-      "Also deletes the user's logins and the API keys created with them, and cancels the unfinished uploads of these keys.",
+      "Also ends the user's sessions, and revokes the API keys created with them unless `keepKeys` is true. Cancels the unfinished uploads of both. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+    query: z.object({
+      keepKeys: z
+        .enum(["true", "false"])
+        .optional()
+        .meta({ description: "Keeps the API keys that the user created. Default `false`." }),
+    }),
     requestHeaders: ifMatch,
     success: {
       description: "The user was deleted.",
       schema: z.strictObject({ message: z.string() }),
       example: { message: "User deleted." },
     },
-    errorCodes: ["version_mismatch"],
+    errorCodes: ["last_admin", "version_mismatch"],
   },
-  async ({ c, deps, actor, id }) => {
-    await deleteUser(deps, actor, id, expectedVersions(c.req.header("If-Match")));
+  async ({ c, deps, actor, credential, id, query }) => {
+    const versions = expectedVersions(c.req.header("If-Match"));
+    await deleteUser(deps, actor, credential, id, { versions, keepKeys: query.keepKeys === "true" });
     return { message: "User deleted." };
   },
 );

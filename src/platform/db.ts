@@ -57,6 +57,8 @@ export type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuer
 export interface Guard {
   /** Null once a batch has succeeded. */
   query: BoundQuery<unknown> | null;
+  /** Called with the rows of the query when that batch has succeeded. */
+  onPassed(rows: unknown): void;
 }
 
 interface Database {
@@ -74,8 +76,11 @@ async function runBatch<Q extends Queries>(
   const bound = [...guards, ...queries].map((query) => query.bindTo(db));
   const batch = () => db.$client.batch(bound.map(({ statement }) => statement));
   const results = await (isIdempotent ? retrying(system, batch) : once(batch));
-  if (guard) guard.query = null;
-  return bound.map(({ rows }, i) => rows(results[i] as D1Result)).slice(guards.length) as unknown as RowsOf<Q>;
+  const [guardRows, ...rest] = bound.map(({ rows }, i) => rows(results[i] as D1Result));
+  if (!guard || guards.length === 0) return [guardRows, ...rest] as unknown as RowsOf<Q>;
+  guard.query = null;
+  guard.onPassed(guardRows);
+  return rest as unknown as RowsOf<Q>;
 }
 
 /** Runs read queries in one round trip, and returns the rows of each. */

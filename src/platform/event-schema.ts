@@ -15,6 +15,7 @@ export const EVENT_TYPES = [
   "user.deleted",
   "user.logged_in",
   "apikey.created",
+  "apikey.updated",
   "apikey.rotated",
   "apikey.revoked",
   "session.created",

@@ -44,6 +44,9 @@ const SERVICE_FIELDS = [
 const DOCUMENTED: Record<string, string[]> = {
   // keys.test.ts tests that a team's key can't name a team.
   "POST /auth/v1/apikeys": ["isPublic", "expiresAt", "teamId"],
+  "PATCH /auth/v1/apikeys/{id}": ["expiresAt"],
+  "POST /auth/v1/users": ["role"],
+  "PATCH /auth/v1/users/{id}": ["role"],
   "POST /auth/v1/login": ["teamId"],
   "POST /docs/v1/uploads/{id}/links": ["expiresAt"],
 };

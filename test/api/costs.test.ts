@@ -9,7 +9,7 @@ import worker from "../../src/index.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { buildRequest } from "../support/client.ts";
 import { sink } from "../support/deps.ts";
-import { type CallOptions, fill, newTeam, OPERATOR, type Team } from "../support/harness.ts";
+import { type CallOptions, fill, newSession, newTeam, OPERATOR, type Team } from "../support/harness.ts";
 import { newRecord, pathTo, requestFor, routeNamed, tokenFor } from "../support/routes.ts";
 import { create, locationOf, tusHeaders } from "../support/tus.ts";
 
@@ -168,8 +168,10 @@ describe("Until its response", () => {
     ["GET /auth/v1/events", { trips: 1 }],
     ["GET /auth/v1/events/{id}", { trips: 1 }],
     ["POST /auth/v1/apikeys", { trips: 1 }],
+    ["PATCH /auth/v1/apikeys/{id}", { trips: 1 }],
     ["POST /auth/v1/apikeys/{id}/rotate", { trips: 2 }],
     ["DELETE /auth/v1/apikeys/{id}", { trips: 1 }],
+    ["GET /auth/v1/me", { trips: 1 }],
     ["POST /auth/v1/users", { trips: AUTHORIZED_FIRST }],
     ["PATCH /auth/v1/users/{id}", { trips: 1 }],
     ["DELETE /auth/v1/users/{id}", { trips: 1 }],
@@ -402,7 +404,8 @@ describe("An event", () => {
     const [none, single, all] = costs.map(({ rowsRead, rowsWritten }) => ({ rowsRead, rowsWritten }));
     // Seven rows for the key and its indexes, one for the team's count, and one for the event.
     expect(none).toMatchObject({ rowsWritten: 9 });
-    expect(none!.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 8);
+    // The scopes of the caller are read for the key.
+    expect(none!.rowsRead).toBeLessThanOrEqual(CREDENTIAL_ROWS + 10);
     expect(single!.rowsWritten - none!.rowsWritten).toBe(2);
     expect(all!.rowsWritten - none!.rowsWritten).toBe(20);
     expect(all!.rowsRead - none!.rowsRead).toBeLessThanOrEqual(45);
@@ -708,8 +711,9 @@ describe("With 100,000 files, users and events in a team", () => {
     ["GET /docs/v1/uploads/{id}/metadata", 1],
     ["GET /docs/v1/usage", 3],
     ["DELETE /docs/v1/uploads/{id}", 10],
-    ["PATCH /auth/v1/users/{id}", 8],
-    ["DELETE /auth/v1/users/{id}", 11],
+    // They read the caller's scopes, too: once, and for the event and the deletion.
+    ["PATCH /auth/v1/users/{id}", 9],
+    ["DELETE /auth/v1/users/{id}", 14],
   ])("%s reads the credential and at most %i rows", async (route, rows) => {
     const path = (route.split(" ")[1] ?? "").replace("{id}", idAt(50_003));
     const json = route.startsWith("PATCH") ? { firstName: "Ada" } : undefined;
@@ -792,6 +796,9 @@ async function sendRemainingQueries() {
   const MASTER_KEY = `${btoa("another".padEnd(32, "."))},${env.MASTER_KEY}`;
   const login = { json: { ...json, teamId: team.teamId } };
   await send("POST /auth/v1/login", "/auth/v1/login", login, { MASTER_KEY });
+  const token = await newSession(team, user);
+  const passwords = { currentPassword: json.password, newPassword: "staple horse battery" };
+  await send("POST /auth/v1/me/password", "/auth/v1/me/password", { token, json: passwords });
   await env.DB.prepare("update api_keys set expires_at = 1 where user_id = ?").bind(user).run();
   await send("DELETE /auth/v1/users/{id}", path, ifMatch);
 

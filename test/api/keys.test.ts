@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { crc32 } from "node:zlib";
 import { describe, expect, test } from "vitest";
+import { SCOPES } from "../../src/domain/accounts/scopes.ts";
 import { fingerprint, loadSecrets } from "../../src/platform/secrets.ts";
 import {
   atOnce,
@@ -17,7 +18,10 @@ import {
   tally,
 } from "../support/harness.ts";
 
-const FIELDS = ["_id", "createdAt", "expiresAt", "id", "isPublic", "key", "limits", "name", "teamId", "uuid"];
+const FIELDS = [
+  ...["_id", "createdAt", "createdBy", "expiresAt", "id", "isPublic", "key", "lastUsedAt", "limits", "name"],
+  ...["scopes", "teamId", "uuid"],
+];
 const DAY_MILLISECONDS = 24 * 60 * 60 * 1000;
 
 const create = (team: Team, json: object) => team.call("POST", "/auth/v1/apikeys", { json });
@@ -291,6 +295,117 @@ describe("Rotating a key", () => {
     const team = await newTeam();
     const reject = () => rotate(team, team.keyId, { overlapSeconds });
     await rejected(team, 400, "invalid_input", reject, ["overlapSeconds"]);
+  });
+});
+
+describe("The scopes of a key", () => {
+  const ALL = Object.keys(SCOPES);
+  const READING = ["files:read", "keys:read", "keys:write"];
+
+  test("are those of its creator by default, and files:upload for a public key", async () => {
+    const team = await newTeam();
+    expect((await newKey(team)).scopes).toEqual(ALL);
+    const narrow = await newKey(team, { scopes: READING });
+    expect(narrow).toMatchObject({ scopes: READING, createdBy: { keyId: team.keyId, userId: null } });
+    const { body } = await team.call("POST", "/auth/v1/apikeys", { token: narrow.key, json: { name: "child" } });
+    expect(body.data).toMatchObject({ scopes: READING, createdBy: { keyId: narrow.id, userId: null } });
+    expect((await newKey(team, { isPublic: true })).scopes).toEqual(["files:upload"]);
+  });
+
+  test.each<[string, unknown]>([
+    ["empty", []],
+    ["unknown", ["files:everything"]],
+    ["repeated", ["files:read", "files:read"]],
+    ["not a list", "files:read"],
+  ])("are rejected if they are %s", async (_, scopes) => {
+    const team = await newTeam();
+    const { status, body } = await create(team, { name: "a", scopes });
+    expect([status, body.code]).toEqual([400, "invalid_input"]);
+    expect(body.errors[0].path).toMatch(/^scopes/);
+  });
+
+  test("of a public key can't be any others", async () => {
+    const team = await newTeam();
+    const wide = { name: "page", isPublic: true, scopes: ["files:upload", "files:read"] };
+    await rejected(team, 400, "invalid_input", () => create(team, wide), ["scopes"]);
+    expect((await newKey(team, { isPublic: true, scopes: ["files:upload"] })).scopes).toEqual(["files:upload"]);
+  });
+
+  test("must be covered by the caller, who otherwise can't create, update or delete the key, and sees it masked", async () => {
+    const team = await newTeam();
+    const wide = await newKey(team, { scopes: ["files:delete"] });
+    const { key: token } = await newKey(team, { scopes: READING });
+    const path = `/auth/v1/apikeys/${wide.id}`;
+    for (const [method, at, json] of [
+      ["POST", "/auth/v1/apikeys", { name: "a", scopes: ["files:read", "files:delete"] }],
+      ["PATCH", path, { name: "renamed" }],
+      ["DELETE", path, undefined],
+    ] as const) {
+      const act = () => team.call(method, at, { token, ...(json && { json }) });
+      const { headers } = await rejected(team, 403, "insufficient_scope", act);
+      expect(headers.get("WWW-Authenticate")).toBe('Bearer error="insufficient_scope", scope="files:delete"');
+    }
+    await rejected(team, 403, "insufficient_scope", () =>
+      team.call("POST", "/auth/v1/apikeys", { token, json: { name: "page", isPublic: true } }),
+    );
+    const masked = `${wide.key.slice(0, 12)}…${wide.key.slice(-4)}`;
+    expect((await team.call("GET", path, { token })).body.data).toEqual({ ...wide, key: masked });
+    const { body } = await team.call("GET", "/auth/v1/apikeys", { token });
+    const keys = body.data.map(({ key }: { key: string }) => key);
+    expect(keys).toContain(token);
+    expect(keys).toContain(masked);
+    expect(keys).not.toContain(team.token);
+  });
+});
+
+describe("Updating a key", () => {
+  const update = (team: Team, id: string, json: object) => team.call("PATCH", `/auth/v1/apikeys/${id}`, { json });
+
+  test("renames it, removes scopes and shortens its lifetime, from the next request on", async () => {
+    const team = await newTeam();
+    const key = await newKey(team, { scopes: ["files:read", "users:read"] });
+    const expiresAt = new Date(Date.now() + DAY_MILLISECONDS).toISOString();
+    const changes = { name: "new", scopes: ["files:read"], expiresAt };
+    expect((await call("GET", "/auth/v1/users?limit=1", { token: key.key })).status).toBe(200);
+    const { status, body } = await update(team, key.id, changes);
+    expect([status, body.data]).toEqual([200, { ...key, ...changes, lastUsedAt: expect.any(String) }]);
+    expect((await call("GET", "/auth/v1/users", { token: key.key })).code).toBe("insufficient_scope");
+    const [event] = (await team.call("GET", "/auth/v1/events?type=apikey.updated")).body.data;
+    expect(event.data).toEqual({ _id: key.id, fields: ["name", "scopes", "expiresAt"] });
+  });
+
+  test("narrows the sessions that the key created, too", async () => {
+    const team = await newTeam();
+    const key = await newKey(team);
+    const session = (await call("POST", "/auth/v1/sessions", { token: key.key })).body.data.key;
+    const expiresAt = new Date(Date.now() + 3_600_000).toISOString();
+    await update(team, key.id, { scopes: ["files:read"], expiresAt });
+    const { data } = (await call("GET", "/auth/v1/me", { token: session })).body;
+    expect(data).toMatchObject({ kind: "session", scopes: ["files:read"], expiresAt });
+  });
+
+  test.each<[string, object, string]>([
+    ["add a scope", { scopes: ["files:read", "files:write"] }, "scopes"],
+    ["prolong it", { expiresAt: "2036-01-01T00:00:00.000Z" }, "expiresAt"],
+    ["end it in the past", { expiresAt: "2020-01-01T00:00:00.000Z" }, "expiresAt"],
+    ["remove all scopes", { scopes: [] }, "scopes"],
+    ["change nothing", {}, ""],
+  ])("can't %s", async (_, changes, path) => {
+    const team = await newTeam();
+    const key = await newKey(team, { scopes: ["files:read"] });
+    await rejected(team, 400, "invalid_input", () => update(team, key.id, changes), [path]);
+  });
+
+  test("finds no session, and no key of another team", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
+    const session = (await team.call("POST", "/auth/v1/sessions")).body.data.id;
+    for (const id of [session, other.keyId]) expect((await update(team, id, { name: "mine" })).status).toBe(404);
+  });
+
+  test("is possible for the operator in any team", async () => {
+    const team = await newTeam();
+    const { body } = await asOperator("PATCH", `/auth/v1/apikeys/${team.keyId}`, { scopes: ["files:read"] });
+    expect(body.data).toMatchObject({ scopes: ["files:read"], key: team.token });
   });
 });
 

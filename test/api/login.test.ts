@@ -61,7 +61,10 @@ describe("Logging in", () => {
     const { status, body } = await logIn(right(team), { call });
     expect(status).toBe(200);
     expect(fieldsOf(body)).toEqual(["data", "message"]);
-    const fields = ["_id", "createdAt", "expiresAt", "id", "isPublic", "key", "limits", "name", "teamId", "uuid"];
+    const fields = [
+      ...["_id", "createdAt", "createdBy", "expiresAt", "id", "isPublic", "key", "lastUsedAt", "limits", "name"],
+      ...["scopes", "teamId", "uuid"],
+    ];
     expect(fieldsOf(body.data)).toEqual(fields);
     expect(body.data).toMatchObject({ name: "Ada Lovelace", teamId: team.teamId, isPublic: false });
     expect(Date.parse(body.data.expiresAt) - Date.parse(body.data.createdAt)).toBe(12 * HOUR_MILLISECONDS);

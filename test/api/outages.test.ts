@@ -23,6 +23,7 @@ import {
 
 /** Writes that must not be repeated. A second attempt would return `email_taken` or `not_found`. */
 const UNREPEATABLE = [
+  "PATCH /auth/v1/apikeys/{id}",
   "PATCH /auth/v1/webhooks/{id}",
   "DELETE /auth/v1/webhooks/{id}",
   "POST /auth/v1/webhooks/{id}/replay",

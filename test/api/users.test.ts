@@ -20,7 +20,17 @@ import {
 } from "../support/harness.ts";
 import { must, World } from "../support/world.ts";
 
-const CREATED_FIELDS = ["_id", "createdAt", "email", "firstName", "lastName", "password", "teamId", "updatedAt"];
+const CREATED_FIELDS = [
+  "_id",
+  "createdAt",
+  "email",
+  "firstName",
+  "lastName",
+  "password",
+  "role",
+  "teamId",
+  "updatedAt",
+];
 const FIELDS = ["__v", ...CREATED_FIELDS];
 const PHC = /^\$scrypt\$ln=14,r=8,p=5(,keyid=[0-9a-f]+)?\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
 

@@ -173,6 +173,11 @@ describe("every command", () => {
     expect(await json(["sessions"])).toMatchObject({ _id: session });
     await json(["sessions", "rm", session]);
     expect(await collect(stowage.sessions.list())).toEqual([]);
+    const scoped = await json(["keys", "create", "Reader", "--scopes", "files:read, files:download"]);
+    expect(scoped).toMatchObject({ scopes: ["files:read", "files:download"] });
+    const narrowed = await json(["keys", "update", scoped.id, "--scopes", "files:read", "--name", "Lister"]);
+    expect(narrowed).toMatchObject({ name: "Lister", scopes: ["files:read"] });
+    await json(["keys", "rm", scoped.id]);
     expect(await collect(stowage.keys.list())).toHaveLength(1);
   });
 
@@ -204,11 +209,12 @@ describe("every command", () => {
     const machine = new Machine(other.key);
     const whoami = async (...args: string[]) => JSON.parse((await machine.run(["whoami", "--json", ...args])).stdout);
     await machine.run(["login", url, "--profile", "radio"], { input: `${key}\n` });
-    expect(await whoami()).toEqual({ url, kind: "secret", teamId: other.teamId });
-    expect(await whoami("--profile", "radio")).toEqual({ url, kind: "secret", teamId });
+    const me = { url, kind: "secret", role: null, scopes: expect.any(Array), expiresAt: expect.any(String) };
+    expect(await whoami()).toEqual({ ...me, teamId: other.teamId });
+    expect(await whoami("--profile", "radio")).toEqual({ ...me, teamId });
     expect(await whoami("--url", url, "--key", key)).toMatchObject({ teamId });
     const { key: publicKey } = await stowage.keys.create({ name: "public", isPublic: true });
-    expect(await whoami("--key", publicKey)).toEqual({ url, kind: "public", teamId: null });
+    expect(await whoami("--key", publicKey)).toEqual({ ...me, kind: "public", teamId, scopes: ["files:upload"] });
     const thief = await scripted(hangUp);
     expect(await machine.run(["ls", "--url", thief.url])).toMatchObject({ code: 2 });
     expect(thief.requests).toEqual([]);

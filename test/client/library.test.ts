@@ -422,6 +422,8 @@ describe("users, keys, and events", () => {
     const { id, key } = await stowage.keys.create({ name: "Player", isPublic: true });
     expect((await collect(stowage.keys.list())).map(({ name }) => name)).toEqual(["Player", "test"]);
     expect(await stowage.keys.get(id)).toMatchObject({ isPublic: true });
+    expect(await new Stowage({ url, key }).me()).toMatchObject({ kind: "public", scopes: ["files:upload"] });
+    expect(await stowage.keys.update(id, { name: "Web player" })).toMatchObject({ name: "Web player", key });
     await stowage.keys.delete(id);
     const refused = new Stowage({ url, key }).files.upload(new File(["x"], "x.txt"));
     await expect(refused).rejects.toMatchObject({ code: "token_invalid" });

@@ -3,8 +3,8 @@ import { isFileEvent, type Stowage } from "../../src/client/stowage.ts";
 /* `npm run check` compiles this file. Nothing runs it. */
 
 export async function wrongFieldsDoNotCompile(stowage: Stowage): Promise<void> {
-  // @ts-expect-error: users don't have this field.
-  await stowage.users.create({ email: "ada@example.com", password: "correct horse", role: "admin" });
+  // @ts-expect-error: the role does not exist.
+  await stowage.users.create({ email: "ada@example.com", password: "correct horse", role: "owner" });
   // @ts-expect-error: a password is required.
   await stowage.users.create({ email: "ada@example.com" });
   // @ts-expect-error: the status does not exist.

@@ -2,6 +2,8 @@ import { createExecutionContext, waitOnExecutionContext } from "cloudflare:test"
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { fingerprint } from "../../src/platform/secrets.ts";
+import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { type Answer, type Call, createCall, foundTeam, type Send, type Team } from "./client.ts";
 import { type Change, readDeps, withoutJobs } from "./deps.ts";
 import { PASSWORD } from "./routes.ts";
@@ -87,6 +89,18 @@ export async function newUser(team: Team, fields: Record<string, string> = {}) {
   const { status, body, text } = await team.call("POST", "/auth/v1/users", { json });
   expect(status, text).toBe(200);
   return body.data;
+}
+
+/** Inserts a session of the user, without the password check of a login. @returns its token */
+export async function newSession({ teamId }: Team, userId: string): Promise<string> {
+  const token = newToken(realSystem, false);
+  await env.DB.prepare(
+    `insert into api_keys (id, team_id, uuid, name, kind, token_hash, user_id, lifetime, created_at, expires_at)
+     values (?1, ?2, ?3, 'session', 'session', ?4, ?5, 1, 1, 4e12)`,
+  )
+    .bind(newId(realSystem), teamId, crypto.randomUUID(), fingerprint(token), userId)
+    .run();
+  return token;
 }
 
 /**

@@ -15,10 +15,13 @@ export interface Route {
   operation: Operation;
 }
 
-/** Operations of tus need its headers, opening a link no token, and logging out a session. They have their own tests. */
+/**
+ * Operations of tus need its headers, opening a link no token, and logging out and changing the own password a session. They
+ * have their own tests.
+ */
 const isOfOthers = ({ method, path }: { method: string; path: string }) =>
   path.startsWith("/docs/v1/links/{link}/") ||
-  path === "/auth/v1/logout" ||
+  ["/auth/v1/logout", "/auth/v1/me/password"].includes(path) ||
   (path.startsWith("/docs/v1/uploads/resumable") && !(method === "GET" && path === "/docs/v1/uploads/resumable"));
 
 export const routes: readonly Route[] = Object.values(api)

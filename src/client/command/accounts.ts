@@ -6,7 +6,7 @@ import { failureAbout } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
 const SESSION_WIDTHS = [24, 29, 24];
-const USER_WIDTHS = [24, 30];
+const USER_WIDTHS = [24, 6, 30];
 
 /** Lists don't show tokens, which would stay in the terminal's history. */
 function printKey({ results }: Context, { key, ...rest }: ApiKey): void {
@@ -22,14 +22,23 @@ function printSession({ results }: Context, session: Session): void {
 
 /** Nobody can use the password hash here. */
 function printUser({ results }: Context, { password, ...rest }: Omit<User, "__v">): void {
-  results.print(rest, [rest._id, rest.email, `${rest.firstName} ${rest.lastName}`.trim()], USER_WIDTHS);
+  results.print(rest, [rest._id, rest.role, rest.email, `${rest.firstName} ${rest.lastName}`.trim()], USER_WIDTHS);
 }
 
 export function addAccountCommands(program: Command, define: Define): void {
-  addKeyCommands(program.command("keys").description("List, create, rotate, and revoke API keys."), define);
+  addKeyCommands(program.command("keys").description("List, create, update, rotate, and revoke API keys."), define);
   addSessionCommands(program.command("sessions").description("List and end sessions."), define);
   addUserCommands(program.command("users").description("List, create, edit, and delete users."), define);
 }
+
+type KeyScopes = ApiKey["scopes"];
+/** The service checks the names. */
+const parseScopes = (text: string) => text.split(",").map((scope) => scope.trim()) as KeyScopes;
+const SCOPES: [string, string, typeof parseScopes] = [
+  "--scopes <list>",
+  "what the key may do, comma-separated, such as files:read,files:download",
+  parseScopes,
+];
 
 function addKeyCommands(keys: Command, define: Define): void {
   keys.addHelpText("after", '\nExamples:\n  stowage keys\n  stowage keys create "Web player" --public');
@@ -41,16 +50,30 @@ function addKeyCommands(keys: Command, define: Define): void {
       for await (const key of limited(limit, stowage.keys.list({}, context))) printKey(context, key);
     },
   );
-  define<{ public?: boolean; expires?: string }>(
+  define<{ public?: boolean; scopes?: KeyScopes; expires?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
+      .option(...SCOPES)
       .option("--public", "the key can only upload, and is safe in browser code")
       .option("--expires <date>", "when the key expires (UTC)", parseStart),
     { summary: "Create an API key and show it once", examples: ['stowage keys create "Web player" --public'] },
-    async (context, [name = ""], { public: isPublic = false, expires }) => {
+    async (context, [name = ""], { public: isPublic = false, scopes, expires }) => {
       const stowage = await context.connect();
-      context.results.printRecord(await stowage.keys.create({ name, isPublic, expiresAt: expires }, context));
+      context.results.printRecord(await stowage.keys.create({ name, isPublic, scopes, expiresAt: expires }, context));
+    },
+  );
+  define<{ name?: string; scopes?: KeyScopes; expires?: string }>(
+    keys
+      .command("update")
+      .argument("<id>", "ID of the key")
+      .option("--name <name>", "new label")
+      .option(...SCOPES)
+      .option("--expires <date>", "when the key expires (UTC), earlier than before", parseStart),
+    { summary: "Rename an API key, or reduce what it may do" },
+    async (context, [id = ""], { name, scopes, expires }) => {
+      const stowage = await context.connect();
+      printKey(context, await stowage.keys.update(id, { name, scopes, expiresAt: expires }, context));
     },
   );
   define<{ overlap?: number }>(
@@ -95,7 +118,13 @@ interface UserOptions {
   first?: string;
   last?: string;
   password?: boolean;
+  role?: User["role"];
 }
+
+const ROLE: [string, string] = [
+  "--role <role>",
+  "admin, member (files and events), or viewer (reads files and events)",
+];
 
 function addUserCommands(users: Command, define: Define): void {
   users.addHelpText(
@@ -120,12 +149,14 @@ function addUserCommands(users: Command, define: Define): void {
       .command("create")
       .argument("<email>", "email address")
       .option("--first <name>", "first name")
-      .option("--last <name>", "last name"),
+      .option("--last <name>", "last name")
+      .option(...ROLE),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
-    async (context, [email = ""], { first, last }) => {
+    async (context, [email = ""], { first, last, role }) => {
       const stowage = await context.connect();
       const password = await askPassword(context);
-      printUser(context, await stowage.users.create({ email, password, firstName: first, lastName: last }, context));
+      const user = { email, password, firstName: first, lastName: last, role };
+      printUser(context, await stowage.users.create(user, context));
     },
   );
   define<UserOptions>(
@@ -135,12 +166,13 @@ function addUserCommands(users: Command, define: Define): void {
       .option("--email <email>", "new email address")
       .option("--first <name>", "new first name")
       .option("--last <name>", "new last name")
+      .option(...ROLE)
       .option("--password", "prompt for a new password, or read it from stdin"),
     { summary: "Edit a user" },
-    async (context, [id = ""], { email, first, last, password: isPasswordNew }) => {
+    async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {
       const stowage = await context.connect();
       const password = isPasswordNew ? await askPassword(context) : undefined;
-      const changes = { email, password, firstName: first, lastName: last };
+      const changes = { email, password, firstName: first, lastName: last, role };
       printUser(context, await stowage.users.update(id, changes, context));
     },
   );

@@ -6,20 +6,10 @@ import { configFile, readConfig, saveConfig, validateKey, validateUrl } from "./
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { Questions } from "./questions.ts";
-import { isForbidden } from "./verifier.ts";
 
 interface LoginOptions {
   team?: string;
   email?: string;
-}
-
-/** Public keys and the operator token may not read the usage, but are valid. */
-async function checkKey(url: string, key: string, signal: AbortSignal): Promise<void> {
-  try {
-    await new Stowage({ url, key }).usage({ signal });
-  } catch (error) {
-    if (!isForbidden(error)) throw error;
-  }
 }
 
 function isUnencrypted(url: string): boolean {
@@ -43,7 +33,7 @@ async function logIn(context: Context, [given]: string[], { team: teamId, email 
       ({ key, id: sessionId } = await new Stowage({ url }).logIn({ teamId, email, password }, { signal }));
     } else {
       key = validateKey(options.key ?? (await questions.ask("API key", { isSecret: true })));
-      await checkKey(url, key, signal);
+      await new Stowage({ url, key }).me({ signal });
     }
     const file = await saveConfig(io.env, { url, key, ...(sessionId !== undefined && { sessionId }) }, options.profile);
     results.print({ url, file }, [`Saved URL and key in ${file}`]);
@@ -67,20 +57,10 @@ async function logOut({ io, signal, results, options }: Context): Promise<void> 
   results.print({ url, file, revoked: sessionId !== undefined }, [`Deleted URL and key from ${file}`]);
 }
 
-/** Returns undefined if the key may not do this. */
-const ifAllowed = <T>(call: Promise<T>): Promise<T | undefined> =>
-  call.catch((error) => {
-    if (isForbidden(error)) return undefined;
-    throw error;
-  });
-
 async function showIdentity(context: Context): Promise<void> {
   const stowage = await context.connect();
-  const page = await ifAllowed(stowage.keys.list({ limit: 1 }, context).page());
-  // The operator may list keys, but belongs to no team and so has no usage.
-  const used = await ifAllowed(stowage.usage(context));
-  const kind = used ? "secret" : page ? "operator" : "public";
-  context.results.printRecord({ url: stowage.url, kind, teamId: (used && page?.items[0]?.teamId) ?? null });
+  const { kind, teamId, role, scopes, expiresAt } = await stowage.me(context);
+  context.results.printRecord({ url: stowage.url, kind, teamId, role, scopes, expiresAt });
 }
 
 export function addLoginCommands(program: Command, define: Define): void {
@@ -106,7 +86,7 @@ export function addLoginCommands(program: Command, define: Define): void {
   );
   define(
     program.command("whoami"),
-    { summary: "Show the URL, the kind of key, and its team", examples: ["stowage whoami --json"] },
+    { summary: "Show the URL, and what your key may do", examples: ["stowage whoami --json"] },
     showIdentity,
   );
 }

@@ -15,6 +15,7 @@ export const EVENT_LABELS: Record<EventType, string> = {
   "user.deleted": "User deleted",
   "user.logged_in": "User signed in",
   "apikey.created": "API key created",
+  "apikey.updated": "API key updated",
   "apikey.rotated": "API key rotated",
   "apikey.revoked": "API key revoked",
   "session.created": "Session created",

@@ -1,4 +1,4 @@
-import { and, eq, ne, notInArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteSelect } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
@@ -6,7 +6,6 @@ import {
   type BoundQuery,
   type Builder,
   type Db,
-  type Guard,
   type Param,
   preparedQuery,
   type RowsOf,
@@ -15,7 +14,7 @@ import {
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { fingerprint, sameSecret } from "../../platform/secrets.ts";
 import { isTokenShaped } from "../../platform/system.ts";
-import { ALL_SCOPES, lacking, maskOf, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
+import { ALL_SCOPES, lacking, maskOfRole, SCOPES, type Scope } from "./scopes.ts";
 
 /** An authenticated caller: a token of a team, or the operator, who manages teams and the keys of any team. */
 export type Actor = Operator | TeamActor;
@@ -85,7 +84,7 @@ export function readCredential<A extends Access>(
   return { ...caller, tokenHash: null };
 }
 
-type TokenValues = {
+export type TokenValues = {
   tokenHash: string;
   now: number;
   needed: number;
@@ -103,11 +102,29 @@ export const presentScopes = (db: Db) => {
   return sql<number>`coalesce(${apiKeys.scopes}, ${ofRole}, 0)`;
 };
 
+/**
+ * Whether the scopes that the caller has now include the mask. It is for the WHERE of a write whose target has scopes: a
+ * caller can change only what its own scopes cover. The operator, whose `callerKeyId` is null, covers everything.
+ */
+export function isCovered(db: Db, param: Param<{ callerKeyId: string | null }>, mask: SQL) {
+  const ofCaller = db
+    .select({ scopes: presentScopes(db) })
+    .from(apiKeys)
+    .where(eq(apiKeys.id, param("callerKeyId")));
+  return sql`(${param("callerKeyId")} is null or (${mask} & ~coalesce(${ofCaller}, 0)) = 0)`;
+}
+
+/** @throws `insufficient_scope` unless the caller, who is authorized, covers the mask */
+export function checkCovered({ scopes }: Credential, mask: number): void {
+  const [missing] = lacking(mask, scopes);
+  if (missing) throw insufficientScope(missing);
+}
+
 const isLive = (param: Param<TokenValues>) => sql`${apiKeys.tokenHash} = ${param("tokenHash")}
   and ${apiKeys.expiresAt} > ${param("now")} - iif(${apiKeys.kind} = 'public', ${param("graceMilliseconds")}, 0)`;
 
 /** The row of the token, if the caller may run the operation. Must agree with `admit`. */
-const isAdmitted = (db: Db, param: Param<TokenValues>) =>
+export const isAdmitted = (db: Db, param: Param<TokenValues>) =>
   and(isLive(param), sql`(${presentScopes(db)} & ${param("needed")}) = ${param("needed")}`);
 
 /** Finds nothing if the team is being deleted. */
@@ -143,7 +160,7 @@ export function teamRead<V extends object, B extends SQLiteSelect, Whole extends
   return (values) => (team) => prepared({ ...values, ...team });
 }
 
-const tokenValues = ({ system }: Deps, { tokenHash, needed, graceMilliseconds }: Credential): TokenValues => ({
+export const tokenValues = ({ system }: Deps, { tokenHash, needed, graceMilliseconds }: Credential): TokenValues => ({
   // No key has an empty hash, so the operator finds nothing without a named team.
   tokenHash: tokenHash ?? "",
   now: system.now(),
@@ -164,64 +181,6 @@ export async function authorize<A extends Access>(
   if (credential.tokenHash === null) return admitOperator(credential);
   const [[row]] = await read(deps, [callerByToken(tokenValues(deps, credential))]);
   return admit(deps, credential, row);
-}
-
-/** In D1, the path of JSON is checked when the query runs, and the error quotes it. */
-const REJECTION = "caller_rejected";
-
-/** Fails its batch unless the token is admitted. Reads the same rows as `callerByToken`. */
-const guardByToken = preparedQuery((db, param: Param<TokenValues>) =>
-  db
-    .select({ passed: sql`json_extract('{}', iif(count(*) > 0, '$', ${REJECTION}))` })
-    .from(apiKeys)
-    // Without an equation of the status, the team is found by its primary key, which reads one row less.
-    .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), notInArray(teams.status, ["suspended", "deleting"])))
-    .where(isAdmitted(db, param)),
-);
-
-/** A caller and the dependencies of a write. */
-interface Writer<A extends Access> {
-  actor: ActorWith<A>;
-  deps: Deps;
-}
-
-/**
- * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: whom a token
- * identifies never changes. Whether it is still live and what it may do are conditions of that batch, which otherwise
- * fails as a whole. So `write` must do nothing that matters before its first batch, except after `ensureAuthorized`.
- *
- * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
- */
-export async function authorizeWrite<A extends Access, T>(
-  deps: Deps,
-  credential: Credential<A>,
-  write: (writer: Writer<A>) => Promise<T>,
-): Promise<T> {
-  const { tokenHash, access } = credential;
-  const known = tokenHash === null ? undefined : deps.identities.get(tokenHash);
-  if (tokenHash === null || known === undefined || access === "operator") {
-    return write({ actor: await authorize(deps, credential), deps });
-  }
-  const guard: Guard = { query: guardByToken(tokenValues(deps, credential)) };
-  try {
-    const result = await write({ actor: known as ActorWith<A>, deps: { ...deps, guard } });
-    if (guard.query) await authorize(deps, credential);
-    return result;
-  } catch (error) {
-    const isUnavailable = error instanceof AppError && error.code === "unavailable";
-    if (guard.query && !isUnavailable) await authorize(deps, credential);
-    // The token was admitted again in the meantime: a role has changed twice, for example.
-    throw isRejection(error) ? new AppError("conflict") : error;
-  } finally {
-    if (!guard.query) credential.actor ??= known;
-  }
-}
-
-const isRejection = (error: unknown) => error instanceof Error && error.message.includes(REJECTION);
-
-/** Authorizes the caller of a write now, before anything expensive. Costs a round trip if it is not done yet. */
-export async function ensureAuthorized(deps: Deps): Promise<void> {
-  if (deps.guard?.query) await read(deps, []);
 }
 
 /** Like `authorize`, with a read in the same round trip. The operator reads the named team. @returns the rows */
@@ -254,27 +213,18 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 export const insufficientScope = (scope: Scope) =>
   new AppError("insufficient_scope", { message: `This token lacks the scope ${scope}.`, scope });
 
-function checkScopes({ needed, scopes }: Credential): void {
-  const [missing] = lacking(needed, scopes);
-  if (missing) throw insufficientScope(missing);
-}
-
-/**
- * Requires scopes besides the one of the operation. In a write, call it before the first batch.
- * @throws `insufficient_scope`, now or in that batch
- */
-export function requireScopes(deps: Deps, credential: Credential, scopes: readonly Scope[]): void {
-  credential.needed |= maskOf(scopes);
-  if (deps.guard?.query) deps.guard.query = guardByToken(tokenValues(deps, credential));
-  else checkScopes(credential);
-}
-
 function admitOperator<A extends Access>(credential: Credential<A>): ActorWith<A> {
   const actor: Operator = { kind: "operator" };
   credential.actor = actor;
   credential.scopes = ALL_SCOPES;
   if (!admitsOperator(credential.access)) throw new AppError("forbidden");
   return actor as ActorWith<A>;
+}
+
+/** Names the scope of the operation first, and then those of its input. @throws `insufficient_scope` */
+export function checkNeeded(credential: Credential): void {
+  checkCovered(credential, maskFor(credential.access));
+  checkCovered(credential, credential.needed);
 }
 
 /** The checks of a caller, in the order in which they are documented. Must agree with `isAdmitted`. */
@@ -294,6 +244,6 @@ function admit<A extends Access>(
   credential.scopes = scopes;
   if (teamStatus === "suspended") throw new AppError("team_suspended");
   if (credential.access === "operator") throw new AppError("forbidden");
-  checkScopes(credential);
+  checkNeeded(credential);
   return actor as ActorWith<A>;
 }

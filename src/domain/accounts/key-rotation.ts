@@ -1,11 +1,11 @@
-import { and, eq, exists, getTableColumns, gt, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, gt, lt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, isApiKey, isSession, teams } from "../../platform/schema.ts";
 import { DAY, SECOND } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
-import { type Actor, insufficientScope, presentScopes } from "./authorization.ts";
+import { type Actor, type Credential, checkCovered, isCovered } from "./authorization.ts";
 import {
   type ApiKey,
   encryptToken,
@@ -13,9 +13,9 @@ import {
   keyInsertError,
   MAX_TEAM_KEYS,
   newHashedKey,
+  newRow,
   viewKey,
 } from "./keys.ts";
-import { lacking } from "./scopes.ts";
 import { isExistingTeam } from "./teams.ts";
 
 /*
@@ -35,26 +35,14 @@ const isTarget = (param: Param<TargetValues>) =>
     isApiKey,
     sql`coalesce(${param("callerTeamId")}, ${apiKeys.teamId}) = ${apiKeys.teamId}`,
   );
-const callerScopes = (db: Db, param: Param<TargetValues>) =>
-  sql<number | null>`${db
-    .select({ scopes: presentScopes(db) })
-    .from(apiKeys)
-    .where(eq(apiKeys.id, param("callerKeyId")))}`;
-
-const targetRow = preparedQuery((db, param: Param<TargetValues>) =>
-  db
-    .select({ ...getTableColumns(apiKeys), callerScopes: callerScopes(db, param) })
-    .from(apiKeys)
-    .where(isTarget(param)),
-);
+const targetRow = preparedQuery((db, param: Param<TargetValues>) => db.select().from(apiKeys).where(isTarget(param)));
 
 type NewRow = KeyRow & TargetValues;
 
 /** Copies what may change in the meantime from the old key, which must still be live, and covered by the caller. */
 const insertNewKey = preparedQuery((db, param: Param<NewRow>) => {
   const ofOld = (column: SQL) => sql`(select ${column} from ${apiKeys} where ${isTarget(param)})`;
-  const isCovered = sql`(${param("callerKeyId")} is null
-    or (${ofOld(sql`${apiKeys.scopes}`)} & ~coalesce(${callerScopes(db, param)}, 0)) = 0)`;
+  const covered = isCovered(db, param, ofOld(sql`${apiKeys.scopes}`));
   const live = db
     .select({ one: sql`1` })
     .from(apiKeys)
@@ -70,7 +58,7 @@ const insertNewKey = preparedQuery((db, param: Param<NewRow>) => {
     limits: ofOld(sql`${apiKeys.limits}`),
     uploadCount: ofOld(sql`${apiKeys.uploadCount}`),
   };
-  return insertWhere(db, apiKeys, row, sql`${exists(live)} and ${exists(teamWithRoom)} and ${isCovered}`);
+  return insertWhere(db, apiKeys, row, sql`${exists(live)} and ${exists(teamWithRoom)} and ${covered}`);
 });
 
 type OverlapValues = TargetValues & { id: string; endsAt: number };
@@ -85,26 +73,24 @@ const endAfterOverlap = (isSelected: (param: Param<OverlapValues>) => SQL | unde
 const endOldKey = endAfterOverlap(isTarget);
 const endItsSessions = endAfterOverlap((param) => and(isSession, eq(apiKeys.createdByKeyId, param("oldId"))));
 
-const rowById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db
-    .select()
-    .from(apiKeys)
-    .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")))),
-);
-
 /**
  * Creates a key with the name, scopes, limits, and upload count of the old one, which expires after the overlap. The new
  * key lives as long as the old one was created for.
  * @throws `not_found`, `insufficient_scope` unless the caller covers the key's scopes, `conflict` if the key has expired,
  *   `quota_exceeded`
  */
-export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlapSeconds: number): Promise<ApiKey> {
+export async function rotateKey(
+  deps: Deps,
+  actor: Actor,
+  credential: Credential,
+  oldId: string,
+  overlapSeconds: number,
+): Promise<ApiKey> {
   const caller = actor.kind === "operator" ? null : actor;
   const target = { oldId, callerTeamId: caller?.teamId ?? null, callerKeyId: caller?.keyId ?? null };
   const [[old]] = await read(deps, [targetRow(target)]);
   if (!old) throw new AppError("not_found");
-  const [missing] = caller ? lacking(old.scopes ?? 0, old.callerScopes ?? 0) : [];
-  if (missing) throw insufficientScope(missing);
+  checkCovered(credential, old.scopes ?? 0);
   const now = deps.system.now();
   if (old.expiresAt <= now) throw new AppError("conflict", { message: "The key has expired. Create a new one." });
 
@@ -117,7 +103,7 @@ export async function rotateKey(deps: Deps, actor: Actor, oldId: string, overlap
   const overlap = { ...target, id: row.id, endsAt: now + overlapSeconds * SECOND };
   const event = newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id });
   const insert = insertNewKey({ ...row, ...encrypted, ...target });
-  const queries = [insert, endOldKey(overlap), endItsSessions(overlap), rowById(row)] as const;
+  const queries = [insert, endOldKey(overlap), endItsSessions(overlap), newRow(row)] as const;
   const [, , , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!stored) throw await keyInsertError(deps, actor, row);
   return viewKey(stored, made.key);

@@ -2,25 +2,26 @@ import { and, eq, exists, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { type BoundQuery, type Db, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
-import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
+import { apiKeys, isApiKey, teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import type { FileType } from "../audio/media-type.ts";
 import { decryptOrLog } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
-import { uploadCancellation } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
 import {
   type Actor,
   authorize,
   authorizeRead,
   type Credential,
+  presentScopes,
   refuseNamedTeam,
   teamNotAllowed,
   teamRead,
 } from "./authorization.ts";
-import { ALL_SCOPES, PUBLIC_SCOPES } from "./scopes.ts";
+import { ALL_SCOPES, lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "./scopes.ts";
 import { isExistingTeam } from "./teams.ts";
+import { requireScopes } from "./write-authorization.ts";
 
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
@@ -37,13 +38,17 @@ export interface KeyLimits {
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
   id: string;
-  /** The token. Empty in a list or deletion if it can't be decrypted. */
+  /** The token, masked if its scopes exceed those of the caller. Empty in a list or deletion if it can't be decrypted. */
   key: string;
   name: string;
   teamId: string;
   uuid: string;
   isPublic: boolean;
+  scopes: Scope[];
   limits: KeyLimits | null;
+  /** Null if the operator created it. */
+  createdBy: { keyId: string; userId: string | null } | null;
+  lastUsedAt: number | null;
   createdAt: number;
   expiresAt: number;
 }
@@ -51,24 +56,40 @@ export interface ApiKey {
 export type KeyRow = typeof apiKeys.$inferSelect;
 const encryptionContext = ({ id, teamId }: { id: string; teamId: string }) => `api-key/${id}/${teamId}`;
 
-export function viewKey({ id, name, teamId, uuid, kind, limits, createdAt, expiresAt }: KeyRow, key: string): ApiKey {
-  const isPublic = kind === "public";
-  return { id, key, name, teamId, uuid, isPublic, limits: limits && JSON.parse(limits), createdAt, expiresAt };
+export function viewKey(row: KeyRow, key: string): ApiKey {
+  const { id, name, teamId, uuid, kind, scopes, limits, createdByKeyId, userId, lastUsedAt, createdAt, expiresAt } =
+    row;
+  return {
+    ...{ id, key, name, teamId, uuid },
+    isPublic: kind === "public",
+    scopes: scopesIn(scopes ?? 0),
+    limits: limits && JSON.parse(limits),
+    createdBy: createdByKeyId === null ? null : { keyId: createdByKeyId, userId },
+    ...{ lastUsedAt, createdAt, expiresAt },
+  };
 }
 
-function decryptKey(deps: Deps, row: KeyRow): ApiKey {
-  const { encryptedToken } = row;
-  return viewKey(row, encryptedToken === null ? "" : deps.secrets.decrypt(encryptedToken, encryptionContext(row)));
+/** The characters of a token's start and end that a masked one shows: its prefix and four of 32 random ones, and four of its checksum. */
+const SHOWN_START = "stow_sk_".length + 4;
+const SHOWN_END = 4;
+
+/** Views a key for a caller, who sees the whole token only if its own scopes cover those of the key. */
+function viewFor({ scopes }: Credential, row: KeyRow, token: string): ApiKey {
+  const isCovered = lacking(row.scopes ?? 0, scopes).length === 0;
+  const masked = `${token.slice(0, SHOWN_START)}…${token.slice(-SHOWN_END)}`;
+  return viewKey(row, isCovered || token === "" ? token : masked);
 }
+
+/** @throws DecryptionError */
+export const showKey = (deps: Deps, credential: Credential, row: KeyRow): ApiKey =>
+  viewFor(credential, row, deps.secrets.decrypt(row.encryptedToken ?? "", encryptionContext(row)));
 
 export const decryptToken = (deps: Deps, row: KeyRow, encrypted: string): string | null =>
   decryptOrLog(deps, encrypted, encryptionContext(row), "token_unreadable", { keyId: row.id, teamId: row.teamId });
 
 /** Leaves a token that can't be decrypted empty, because it must not block a list or a deletion. */
-function decryptKeyOrBlank(deps: Deps, row: KeyRow): ApiKey {
-  const { encryptedToken } = row;
-  return viewKey(row, (encryptedToken !== null && decryptToken(deps, row, encryptedToken)) || "");
-}
+export const showKeyOrBlank = (deps: Deps, credential: Credential, row: KeyRow): ApiKey =>
+  viewFor(credential, row, decryptToken(deps, row, row.encryptedToken ?? "") ?? "");
 
 export const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
   deps.secrets.encrypt(token, encryptionContext(key));
@@ -76,8 +97,10 @@ export const encryptToken = (deps: Deps, key: { id: string; teamId: string }, to
 type KeyFields = Pick<KeyRow, "name" | "teamId" | "kind" | "scopes" | "createdByKeyId" | "userId" | "lifetime">;
 
 /** Makes a key or session and its row, which holds the token as a hash only. */
-export function newHashedKey({ system }: Deps, fields: KeyFields & Partial<Pick<KeyRow, "limits">>): [ApiKey, KeyRow] {
-  const createdAt = system.now();
+export function newHashedKey(
+  { system }: Deps,
+  { createdAt = system.now(), ...fields }: KeyFields & Partial<Pick<KeyRow, "limits" | "createdAt">>,
+): [ApiKey, KeyRow] {
   const token = newToken(system, fields.kind === "public");
   const row: KeyRow = {
     id: newId(system),
@@ -98,6 +121,8 @@ export function newHashedKey({ system }: Deps, fields: KeyFields & Partial<Pick<
 export interface NewKey {
   name: string;
   isPublic: boolean;
+  /** By default those of the caller. A public key always has `PUBLIC_SCOPES`. */
+  scopes?: Scope[] | undefined;
   /** Only a public key has limits. */
   limits?: KeyLimits | undefined;
   expiresAt?: number | undefined;
@@ -114,6 +139,11 @@ const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
  * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
  */
 const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
+  const ofCreator = db
+    .select({ scopes: presentScopes(db) })
+    .from(apiKeys)
+    .where(eq(apiKeys.id, param("createdByKeyId")));
+  const scopes = sql`coalesce(${param("scopes")}, ${ofCreator})`;
   const teamWithRoom = db
     .select({ one: sql`1` })
     .from(teams)
@@ -123,54 +153,63 @@ const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
     .from(users)
     .where(and(eq(users.id, param("userId")), eq(users.teamId, param("teamId"))));
   const hasCreator = sql`(${param("userId")} is null or ${exists(creator)})`;
-  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(teamWithRoom)} and ${hasCreator}`);
+  const condition = sql`${exists(teamWithRoom)} and ${hasCreator} and ${scopes} is not null`;
+  return insertWhere(db, apiKeys, { ...rowOf(apiKeys, param), scopes }, condition);
 });
 
-export const keyExists = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+/** The row of a new key or session. */
+export const newRow = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
   db
-    .select({ id: apiKeys.id })
+    .select()
     .from(apiKeys)
     .where(and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")))),
 );
 
 /**
- * A key that a login creates belongs to its user, and so do the keys that this key creates. `insertTeam` creates the key's
+ * The caller must cover the scopes of the key. A key that a login creates belongs to its user, and so do the keys that this key creates. `insertTeam` creates the key's
  * team in the same batch.
- * @throws `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
+ * @throws `insufficient_scope`; `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
  *   `quota_exceeded`; `not_found` if the operator names an unknown team; `token_invalid` if the caller's team, or the user
  *   of its login, was just deleted
  */
 export async function createKey(
   deps: Deps,
   actor: Actor,
-  { name, isPublic, limits, expiresAt, teamId }: NewKey,
+  credential: Credential,
+  { name, isPublic, scopes, limits, expiresAt, teamId }: NewKey,
   insertTeam: BoundQuery<unknown>[] = [],
 ): Promise<ApiKey> {
   const now = deps.system.now();
   if (actor.kind !== "operator" && teamId !== undefined) throw teamNotAllowed();
+  if (isPublic && scopes && maskOf(scopes) !== PUBLIC_SCOPES) {
+    throw invalidField("scopes", `A public key has ${scopesIn(PUBLIC_SCOPES).join(", ")} only.`);
+  }
   if (limits && !isPublic) throw invalidField("limits", "Only a public key has limits.");
   if (expiresAt !== undefined && (expiresAt <= now || expiresAt > now + MAX_KEY_LIFETIME_DAYS * DAY)) {
     const message = `Must be in the future, at most ${MAX_KEY_LIFETIME_DAYS} days from now.`;
     throw invalidField("expiresAt", message);
   }
+  const given = isPublic ? scopesIn(PUBLIC_SCOPES) : scopes;
+  if (given) requireScopes(deps, credential, given);
   const creator = actor.kind === "operator" ? null : actor;
   const [key, row] = newHashedKey(deps, {
     name,
     kind: isPublic ? "public" : "secret",
     limits: limits && Object.keys(limits).length > 0 ? JSON.stringify(limits) : null,
-    scopes: isPublic ? PUBLIC_SCOPES : ALL_SCOPES,
+    scopes: given ? maskOf(given) : creator ? null : ALL_SCOPES,
     // No team has an empty id.
     teamId: creator?.teamId ?? teamId ?? "",
     createdByKeyId: creator?.keyId ?? null,
     userId: creator?.userId ?? null,
+    createdAt: now,
     lifetime: expiresAt === undefined ? KEY_LIFETIME_DAYS * DAY : expiresAt - now,
   });
   const encryptedToken = encryptToken(deps, key, key.key);
   const insert = insertKey({ ...row, encryptedToken, encryptedWith: deps.secrets.currentKeyId });
   const event = newEvent(deps, "apikey.created", actor, key);
-  const queries = [...insertTeam, insert, keyExists(key)];
-  const stored = (await writeWithEvent(deps, event, queries, { isIdempotent: true })).at(-1) as unknown[];
-  if (stored.length > 0) return key;
+  const queries = [...insertTeam, insert, newRow(key)];
+  const [stored] = (await writeWithEvent(deps, event, queries, { isIdempotent: true })).at(-1) as KeyRow[];
+  if (stored) return viewKey(stored, key.key);
   throw await keyInsertError(deps, actor, key);
 }
 
@@ -211,7 +250,7 @@ export async function listKeys(
     credential.tokenHash === null && teamId === undefined
       ? await readAsOperator(deps, credential, allKeys(values))
       : await authorizeRead(deps, credential, teamKeys(values), teamId);
-  return cutPage(list, request, rows, (row) => decryptKeyOrBlank(deps, row));
+  return cutPage(list, request, rows, (row) => showKeyOrBlank(deps, credential, row));
 }
 
 async function readAsOperator<T>(
@@ -224,12 +263,14 @@ async function readAsOperator<T>(
   return rows;
 }
 
-const hasId = (param: Param<{ id: string }>) => and(eq(apiKeys.id, param("id")), isApiKey);
+export const hasId = (param: Param<{ id: string }>) => and(eq(apiKeys.id, param("id")), isApiKey);
 const teamKeyById = teamRead(apiKeys.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select().from(apiKeys).$dynamic(),
   where: hasId(param),
 }));
-const anyKeyById = preparedQuery((db, param: Param<{ id: string }>) => db.select().from(apiKeys).where(hasId(param)));
+export const anyKeyById = preparedQuery((db, param: Param<{ id: string }>) =>
+  db.select().from(apiKeys).where(hasId(param)),
+);
 
 /** @throws `not_found` */
 export async function fetchKey(
@@ -242,42 +283,5 @@ export async function fetchKey(
       ? await readAsOperator(deps, credential, anyKeyById({ id }))
       : await authorizeRead(deps, credential, teamKeyById({ id }));
   if (!row) throw new AppError("not_found");
-  return decryptKey(deps, row);
-}
-
-const deleteKeyById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db
-    .delete(apiKeys)
-    .where(and(hasId(param), eq(apiKeys.teamId, param("teamId"))))
-    .returning(),
-);
-
-/** The sessions that the key created, once it is deleted. */
-const isSessionOfDeleted = (param: Param<{ id: string; teamId: string }>) =>
-  sql`${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and ${isDeleted(param)}`;
-const isDeleted = (param: Param<{ id: string }>) =>
-  sql`not exists (select 1 from ${apiKeys} deleted where deleted.id = ${param("id")})`;
-const cancelUploadsOfDeleted = uploadCancellation(
-  (_, param: Param<{ id: string; teamId: string }>) =>
-    sql`(select ${param("id")} where ${isDeleted(param)} union all
-      select ${apiKeys.id} from ${apiKeys} where ${isSessionOfDeleted(param)})`,
-);
-const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db.delete(apiKeys).where(and(eq(apiKeys.teamId, param("teamId")), isSessionOfDeleted(param))),
-);
-
-/**
- * Revokes the key and the sessions that it created, immediately, and cancels their unfinished uploads.
- * @returns the deleted key
- * @throws `not_found`
- */
-export async function deleteKey(deps: Deps, actor: Actor, id: string): Promise<ApiKey> {
-  const [[found]] = actor.kind === "operator" ? await read(deps, [anyKeyById({ id })]) : [[actor]];
-  if (!found) throw new AppError("not_found");
-  const key = { id, teamId: found.teamId };
-  const event = newEvent(deps, "apikey.revoked", actor, key);
-  const queries = [deleteKeyById(key), ...cancelUploadsOfDeleted(deps, key), endSessionsOfDeleted(key)] as const;
-  const [[row]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (!row) throw new AppError("not_found");
-  return decryptKeyOrBlank(deps, row);
+  return showKey(deps, credential, row);
 }

@@ -4,8 +4,9 @@ import { AppError } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
-import { type ApiKey, keyExists, newHashedKey } from "./keys.ts";
+import { type ApiKey, newHashedKey, newRow, viewKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
+import { maskOf, ROLES } from "./scopes.ts";
 import { SESSION_MILLISECONDS } from "./sessions.ts";
 import { isExistingTeam } from "./teams.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
@@ -69,8 +70,8 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
   const initiator = { kind: "user" as const, keyId: key.id, userId: user.id };
   const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: key.id });
-  const [, stored] = await writeWithEvent(deps, event, [insert, keyExists(key)], { isIdempotent: true });
-  return stored.length > 0 ? key : null;
+  const [, [stored]] = await writeWithEvent(deps, event, [insert, newRow(key)], { isIdempotent: true });
+  return stored ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]) }, key.key) : null;
 }
 
 type HashValues = { id: string; before: string; password: string; updatedAt: number };

@@ -1,6 +1,6 @@
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { ensureAuthorized } from "./authorization.ts";
+import { ensureAuthorized } from "./write-authorization.ts";
 
 /*
  * Only this file hashes passwords. A hash takes 0.1 s of CPU and blocks the isolate. The queue of an isolate limits the

@@ -33,7 +33,7 @@ export const ALL_SCOPES = maskOf(SCOPE_NAMES);
 /** A public key may ship in a web page, so it only uploads. */
 export const PUBLIC_SCOPES = SCOPES["files:upload"];
 
-/** The scopes of a user's sessions. A change of the role applies from the next request. */
+/** The scopes of a user's sessions, the role with the most scopes first. A change of the role applies from the next request. */
 export const ROLES = {
   admin: SCOPE_NAMES,
   member: ["files:upload", "files:read", "files:download", "files:write", "files:delete", "events:read"],
@@ -42,6 +42,10 @@ export const ROLES = {
 
 export type Role = keyof typeof ROLES;
 export const ROLE_NAMES = Object.keys(ROLES) as [Role, ...Role[]];
+
+/** The role with the most scopes that the mask covers. */
+export const highestRole = (mask: number): Role | undefined =>
+  ROLE_NAMES.find((role) => lacking(maskOf(ROLES[role]), mask).length === 0);
 
 /** The scopes of the first mask that the second one lacks. */
 export const lacking = (wanted: number, present: number): Scope[] => scopesIn(wanted & ~present);

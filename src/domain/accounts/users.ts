@@ -1,7 +1,8 @@
-import { and, eq, exists, lt, notExists, sql } from "drizzle-orm";
+import { and, eq, exists, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
+  type BoundQuery,
   columnsFrom,
   type Db,
   insertWhere,
@@ -11,7 +12,7 @@ import {
   type StoredRow,
 } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
-import { apiKeys, isApiKey, isSession, teams, users } from "../../platform/schema.ts";
+import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import {
   type EventValues,
@@ -24,9 +25,11 @@ import {
 } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "../versions.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
+import { authorizeRead, type Credential, checkCovered, isCovered, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
+import { highestRole, maskOf, maskOfRole, ROLES, type Role } from "./scopes.ts";
 import { isExistingTeam } from "./teams.ts";
+import { ensureAuthorized, requireScopes } from "./write-authorization.ts";
 
 export type UserRow = StoredRow<typeof users>;
 
@@ -42,25 +45,68 @@ export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastNam
 
 export const viewUser = ({ emailKey: _, ...user }: UserRow): User => user;
 
-type TargetValues = { id: string; teamId: string; versions: string | null };
+export type TargetValues = {
+  id: string;
+  teamId: string;
+  versions: string | null;
+  callerKeyId: string;
+  /** The new role. Null if it doesn't change, and `DELETED` for a deletion. */
+  role: Role | typeof DELETED | null;
+  isSecretKey: boolean;
+};
+export const DELETED = "deleted";
 
-const targetOf = (actor: TeamActor, id: string, versions: ExpectedVersions): TargetValues => ({
-  id,
-  teamId: actor.teamId,
+export const targetOf = (
+  { teamId, keyId, kind }: TeamActor,
+  id: string,
+  versions: ExpectedVersions,
+  role: TargetValues["role"],
+): TargetValues => ({
+  ...{ id, teamId, role, callerKeyId: keyId },
   versions: versionsParameter(versions),
+  isSecretKey: kind === "secret",
 });
-const isTarget = (param: Param<TargetValues>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
-const isExpected = (param: Param<TargetValues>) => hasExpectedVersion(users.version, param("versions"));
+const isTarget = (param: Param<{ id: string; teamId: string }>) =>
+  and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
 
-const targetExists = preparedQuery((db, param: Param<TargetValues>) =>
-  db.select({ id: users.id }).from(users).where(isTarget(param)),
+/** The conditions of every change, which `changeError` checks in turn to find the one that failed. */
+export function isChangeable(db: Db, param: Param<TargetValues>) {
+  const admins = db
+    .select({ admins: teams.admins })
+    .from(teams)
+    .where(eq(teams.id, param("teamId")));
+  const staysAdmin = sql`coalesce(${param("role")}, ${users.role}) = 'admin'`;
+  const leavesAdmin = sql`(${users.role} <> 'admin' or ${staysAdmin} or ${param("isSecretKey")} or ${admins} > 1)`;
+  return and(
+    isTarget(param),
+    hasExpectedVersion(users.version, param("versions")),
+    isCovered(db, param, maskOfRole(users.role)),
+    leavesAdmin,
+  );
+}
+
+export const targetState = preparedQuery((db, param: Param<TargetValues>) =>
+  db.select({ version: users.version, role: users.role }).from(users).where(isTarget(param)),
 );
+
+/** Says why a user was not changed. */
+export function changeError(
+  credential: Credential,
+  versions: ExpectedVersions,
+  state: { version: number; role: Role } | undefined,
+): AppError {
+  if (!state) return new AppError("not_found");
+  checkCovered(credential, maskOf(ROLES[state.role]));
+  return new AppError(versions && !versions.includes(state.version) ? "version_mismatch" : "last_admin");
+}
 
 export interface NewUser {
   email: string;
   password: string;
   firstName: string;
   lastName: string;
+  /** By default the role with the most scopes that the caller covers. */
+  role?: Role | undefined;
 }
 
 /** Bounds what a team can store, and the length of the whole list. */
@@ -82,15 +128,23 @@ const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: st
     .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
 );
 
-/** @throws `email_taken`, `quota_exceeded`, `rate_limited` */
-export async function createUser(deps: Deps, actor: TeamActor, { password, ...fields }: NewUser): Promise<User> {
+/** @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited` */
+export async function createUser(
+  deps: Deps,
+  actor: TeamActor,
+  credential: Credential,
+  { password, role: given, ...fields }: NewUser,
+): Promise<User> {
+  await ensureAuthorized(deps);
+  const role = given ?? highestRole(credential.scopes) ?? "viewer";
+  checkCovered(credential, maskOf(ROLES[role]));
   const now = deps.system.now();
   const user: User = {
     id: newId(deps.system),
     teamId: actor.teamId,
     ...fields,
     password: await hashPassword(deps, actor.teamId, password),
-    role: "admin",
+    role,
     createdAt: now,
     updatedAt: now,
     version: 0,
@@ -118,7 +172,7 @@ export async function fetchUser(deps: Deps, credential: Credential<"users:read">
 }
 
 /** The new values. Null leaves a field unchanged. `password` is a hash. */
-type ChangeValues = { [F in "firstName" | "lastName" | "email" | "emailKey" | "password"]: string | null };
+type ChangeValues = { [F in "firstName" | "lastName" | "email" | "emailKey" | "password" | "role"]: string | null };
 
 const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues & { updatedAt: number }>) => {
   const changed = (name: keyof ChangeValues) => sql`coalesce(${param(name)}, ${users[name]})`;
@@ -130,31 +184,40 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
       email: changed("email"),
       emailKey: changed("emailKey"),
       password: changed("password"),
+      role: changed("role"),
       ...columnsFrom(param, "updatedAt"),
       version: sql`${users.version} + 1`,
     })
-    .where(and(isTarget(param), isExpected(param)))
+    .where(isChangeable(db, param))
     .returning();
 });
 
-const isKeyOfUser = (param: Param<TargetValues>) =>
+export const isKeyOfUser = (param: Param<{ id: string; teamId: string }>) =>
   and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
 
-/** The user's sessions, once the password has changed. The salt makes a new hash unique. */
-const isEndedSession = (db: Db, param: Param<TargetValues & { password: string }>) => {
+type EndingValues = { id: string; teamId: string; password: string; keptKeyId: string | null };
+
+/** The user's sessions, except the kept one, once the password has changed. The salt makes a new hash unique. */
+const isEndedSession = (db: Db, param: Param<EndingValues>) => {
   const changed = db
     .select({ id: users.id })
     .from(users)
     .where(and(isTarget(param), eq(users.password, param("password"))));
-  return and(isKeyOfUser(param), isSession, exists(changed));
+  return and(isKeyOfUser(param), isSession, sql`${apiKeys.id} is not ${param("keptKeyId")}`, exists(changed));
 };
-const cancelUploadsOfSessions = uploadCancellation((db, param: Param<TargetValues & { password: string }>) => {
+const cancelUploadsOfEnded = uploadCancellation((db, param: Param<EndingValues>) => {
   const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(isEndedSession(db, param));
   return sql`${ids}`;
 });
-const endSessions = preparedQuery((db, param: Param<TargetValues & { password: string }>) =>
+const deleteEnded = preparedQuery((db, param: Param<EndingValues>) =>
   db.delete(apiKeys).where(isEndedSession(db, param)),
 );
+
+/** Ends the user's sessions and cancels their unfinished uploads, after an update to that password in the same batch. */
+export const endSessions = (deps: Deps, ended: EndingValues): BoundQuery<unknown>[] => [
+  ...cancelUploadsOfEnded(deps, ended),
+  deleteEnded(ended),
+];
 
 const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
   const version = sql`(select version from users where id = ${param("subjectId")})`;
@@ -176,15 +239,21 @@ export function updatedEvent(
   };
 }
 
-/** A new password ends the user's sessions and cancels their unfinished uploads. @throws `not_found`, `version_mismatch`, `email_taken`, `rate_limited` */
+/**
+ * A new password ends the user's sessions and cancels their unfinished uploads.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
+ *   `version_mismatch`, `email_taken`, `rate_limited`
+ */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,
+  credential: Credential,
   id: string,
-  { firstName, lastName, email, password }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
+  { firstName, lastName, email, password, role }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
   versions?: ExpectedVersions,
 ): Promise<User> {
-  const target = targetOf(actor, id, versions);
+  const target = targetOf(actor, id, versions, role ?? null);
+  if (role !== undefined) requireScopes(deps, credential, ROLES[role]);
   const hash = password === undefined ? null : await hashPassword(deps, actor.teamId, password);
   const update = updateTarget({
     ...target,
@@ -195,74 +264,12 @@ export async function updateUser(
     password: hash,
     updatedAt: deps.system.now(),
   });
-  const changed = { ...target, password: hash ?? "" };
-  const revokeSessions = hash === null ? [] : [...cancelUploadsOfSessions(deps, changed), endSessions(changed)];
-  const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password });
-  const queries = [update, targetExists(target), ...revokeSessions] as const;
-  const [[user], existing] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
+  const revokeSessions = hash === null ? [] : endSessions(deps, { ...target, password: hash, keptKeyId: null });
+  const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password, role });
+  const queries = [update, targetState(target), ...revokeSessions] as const;
+  const [[user], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
-  if (existing.length === 0) throw new AppError("not_found");
-  if (!user) throw new AppError("version_mismatch");
+  if (!user) throw changeError(credential, versions, state);
   return viewUser(user);
-}
-
-const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
-  db
-    .delete(users)
-    .where(and(isTarget(param), isExpected(param)))
-    .returning({ id: users.id }),
-);
-
-/** Once the user is deleted, the keys that are left. */
-const keysOfDeleted = (db: Db, param: Param<TargetValues>) => {
-  const remaining = db
-    .select({ id: users.id })
-    .from(users)
-    .where(eq(users.id, param("id")));
-  return and(isKeyOfUser(param), notExists(remaining));
-};
-const cancelUploadsOfDeleted = uploadCancellation((db, param: Param<TargetValues>) => {
-  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(keysOfDeleted(db, param));
-  return sql`${ids}`;
-});
-const revokeKeysOfDeleted = preparedQuery((db, param: Param<TargetValues>) =>
-  db.delete(apiKeys).where(keysOfDeleted(db, param)),
-);
-
-/**
- * Inserted before the deletion under the same condition, because it needs the version and the keys. A team has at most
- * `MAX_TEAM_KEYS` API keys, so their ids take less than 30 KB.
- */
-const insertDeletedEvent = preparedQuery(
-  (db, param: Param<TargetValues & Omit<EventValues, "subjectVersion" | "data">>) => {
-    const keyIds = db
-      .select({ ids: sql`json_group_array(${apiKeys.id})` })
-      .from(apiKeys)
-      .where(and(isKeyOfUser(param), isApiKey));
-    return insertEvent(
-      db,
-      param,
-      {
-        subjectVersion: sql`${users.version}`,
-        data: sql`json_object('_id', ${param("id")}, 'revokedKeyIds', json(${keyIds}))`,
-      },
-      sql`from ${users} where ${and(isTarget(param), isExpected(param))}`,
-    );
-  },
-);
-
-/**
- * Deletes the user with their logins and the keys that these created, and cancels the unfinished uploads of both.
- * @throws `not_found`, `version_mismatch`
- */
-export async function deleteUser(deps: Deps, actor: TeamActor, id: string, versions?: ExpectedVersions): Promise<void> {
-  const target = targetOf(actor, id, versions);
-  const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target) });
-  const event = { teamId: actor.teamId, isBefore: true, insert };
-  const endKeys = [...cancelUploadsOfDeleted(deps, target), revokeKeysOfDeleted(target)];
-  const queries = [deleteTarget(target), targetExists(target), ...endKeys] as const;
-  const [deleted, remaining] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (deleted.length > 0) return;
-  throw new AppError(remaining.length > 0 ? "version_mismatch" : "not_found");
 }

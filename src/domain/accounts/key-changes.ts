@@ -1,0 +1,149 @@
+import { and, eq, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError, invalidField } from "../../errors.ts";
+import { type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { apiKeys, isSession } from "../../platform/schema.ts";
+import { newEvent, writeWithEvent } from "../events/events.ts";
+import { uploadCancellation } from "../files/unfinished.ts";
+import { type Actor, type Credential, checkCovered, isCovered } from "./authorization.ts";
+import { type ApiKey, anyKeyById, hasId, showKey, showKeyOrBlank } from "./keys.ts";
+import { lacking, maskOf, type Scope } from "./scopes.ts";
+
+/* Updates and deletions of API keys. An update only ever narrows what a key may do. A caller must cover the key's scopes. */
+
+export interface KeyChanges {
+  name?: string | undefined;
+  scopes?: Scope[] | undefined;
+  expiresAt?: number | undefined;
+}
+
+/** Null leaves a field unchanged. */
+interface UpdateValues {
+  id: string;
+  teamId: string;
+  callerKeyId: string | null;
+  name: string | null;
+  scopes: number | null;
+  expiresAt: number | null;
+}
+
+type Target = Pick<UpdateValues, "id" | "teamId" | "callerKeyId">;
+
+/** The operator changes keys of any team. @throws `not_found` */
+async function targetOf(deps: Deps, actor: Actor, id: string): Promise<Target> {
+  if (actor.kind !== "operator") return { id, teamId: actor.teamId, callerKeyId: actor.keyId };
+  const [[row]] = await read(deps, [anyKeyById({ id })]);
+  if (!row) throw new AppError("not_found");
+  return { id, teamId: row.teamId, callerKeyId: null };
+}
+
+const isTarget = (param: Param<Target>) => and(hasId(param), eq(apiKeys.teamId, param("teamId")));
+
+/** `updateError` checks the conditions in turn to find the one that failed. */
+const narrowKey = preparedQuery((db, param: Param<UpdateValues>) => {
+  const changed = (name: "name" | "scopes" | "expiresAt") => sql`coalesce(${param(name)}, ${apiKeys[name]})`;
+  return db
+    .update(apiKeys)
+    .set({ name: changed("name"), scopes: changed("scopes"), expiresAt: changed("expiresAt") })
+    .where(
+      and(
+        isTarget(param),
+        isCovered(db, param, sql`${apiKeys.scopes}`),
+        sql`(coalesce(${param("scopes")}, 0) & ~${apiKeys.scopes}) = 0`,
+        sql`coalesce(${param("expiresAt")}, 0) <= ${apiKeys.expiresAt}`,
+      ),
+    )
+    .returning();
+});
+
+const keyState = preparedQuery((db, param: Param<Target>) => db.select().from(apiKeys).where(isTarget(param)));
+
+/** Narrows the sessions that the key created to the key as it is now. */
+const narrowSessions = preparedQuery((db, param: Param<UpdateValues>) => {
+  const ofKey = (db: Db, name: "scopes" | "expiresAt") =>
+    sql`${db.select({ value: apiKeys[name] }).from(apiKeys).where(isTarget(param))}`;
+  const [scopes, expiresAt] = [ofKey(db, "scopes"), ofKey(db, "expiresAt")];
+  const isWider = sql`((${apiKeys.scopes} & ~${scopes}) <> 0 or ${apiKeys.expiresAt} > ${expiresAt})`;
+  return db
+    .update(apiKeys)
+    .set({ scopes: sql`${apiKeys.scopes} & ${scopes}`, expiresAt: sql`min(${apiKeys.expiresAt}, ${expiresAt})` })
+    .where(and(eq(apiKeys.createdByKeyId, param("id")), eq(apiKeys.teamId, param("teamId")), isSession, isWider));
+});
+
+/**
+ * Renames the key, or narrows its scopes or lifetime, and those of the sessions that it created.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the key, `invalid_input` if a change would widen it
+ */
+export async function updateKey(
+  deps: Deps,
+  actor: Actor,
+  credential: Credential,
+  id: string,
+  changes: KeyChanges,
+): Promise<ApiKey> {
+  if (changes.expiresAt !== undefined && changes.expiresAt <= deps.system.now()) {
+    throw invalidField("expiresAt", "Must be in the future. To end the key now, delete it.");
+  }
+  const values: UpdateValues = {
+    ...(await targetOf(deps, actor, id)),
+    name: changes.name ?? null,
+    scopes: changes.scopes ? maskOf(changes.scopes) : null,
+    expiresAt: changes.expiresAt ?? null,
+  };
+  const fields = Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+  const event = newEvent(deps, "apikey.updated", actor, values, { fields });
+  const queries = [narrowKey(values), keyState(values), narrowSessions(values)] as const;
+  const [[updated], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!state) throw new AppError("not_found");
+  if (!updated) throw updateError(credential, values, state.scopes ?? 0);
+  return showKey(deps, credential, updated);
+}
+
+function updateError(credential: Credential, { scopes }: UpdateValues, present: number): AppError {
+  checkCovered(credential, present);
+  const added = lacking(scopes ?? 0, present);
+  if (added.length > 0)
+    return invalidField("scopes", `The key doesn't have ${added.join(", ")}. Scopes can only be removed.`);
+  return invalidField("expiresAt", "The key expires earlier. A lifetime can only be shortened.");
+}
+
+const deleteKeyById = preparedQuery((db, param: Param<Target>) =>
+  db
+    .delete(apiKeys)
+    .where(and(isTarget(param), isCovered(db, param, sql`${apiKeys.scopes}`)))
+    .returning(),
+);
+
+/** The sessions that the key created, once it is deleted. */
+const isSessionOfDeleted = (param: Param<{ id: string; teamId: string }>) =>
+  sql`${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and ${isDeleted(param)}`;
+const isDeleted = (param: Param<{ id: string }>) =>
+  sql`not exists (select 1 from ${apiKeys} deleted where deleted.id = ${param("id")})`;
+const cancelUploadsOfDeleted = uploadCancellation(
+  (_, param: Param<{ id: string; teamId: string }>) =>
+    sql`(select ${param("id")} where ${isDeleted(param)} union all
+      select ${apiKeys.id} from ${apiKeys} where ${isSessionOfDeleted(param)})`,
+);
+const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db.delete(apiKeys).where(and(eq(apiKeys.teamId, param("teamId")), isSessionOfDeleted(param))),
+);
+
+/**
+ * Revokes the key and the sessions that it created, immediately, and cancels their unfinished uploads.
+ * @returns the deleted key
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the key
+ */
+export async function deleteKey(deps: Deps, actor: Actor, credential: Credential, id: string): Promise<ApiKey> {
+  const key = await targetOf(deps, actor, id);
+  const event = newEvent(deps, "apikey.revoked", actor, key);
+  const queries = [
+    deleteKeyById(key),
+    keyState(key),
+    ...cancelUploadsOfDeleted(deps, key),
+    endSessionsOfDeleted(key),
+  ] as const;
+  const [[row], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (row) return showKeyOrBlank(deps, credential, row);
+  if (state) checkCovered(credential, state.scopes ?? 0);
+  throw new AppError("not_found");
+}

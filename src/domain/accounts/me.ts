@@ -1,0 +1,93 @@
+import { and, eq, isNull, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError, invalidField } from "../../errors.ts";
+import { columnsFrom, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { apiKeys, users } from "../../platform/schema.ts";
+import { writeWithEvent } from "../events/events.ts";
+import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
+import { hashPassword, verifyPassword } from "./passwords.ts";
+import { type Role, type Scope, scopesIn } from "./scopes.ts";
+import { endSessions, updatedEvent } from "./users.ts";
+import { ensureAuthorized } from "./write-authorization.ts";
+
+/* What a caller can do for itself, whatever its scopes are. */
+
+/** The caller. What does not apply to its kind is null. */
+export interface Me {
+  kind: Actor["kind"];
+  teamId: string | null;
+  keyId: string | null;
+  userId: string | null;
+  role: Role | null;
+  scopes: Scope[] | null;
+  expiresAt: number | null;
+}
+
+const ownRow = teamRead(apiKeys.teamId, (db, param: Param<{ tokenHash: string }>) => ({
+  query: db
+    .select({ expiresAt: apiKeys.expiresAt, role: users.role })
+    .from(apiKeys)
+    .leftJoin(users, and(eq(users.id, apiKeys.userId), isNull(apiKeys.scopes)))
+    .$dynamic(),
+  where: eq(apiKeys.tokenHash, param("tokenHash")),
+}));
+
+export async function fetchMe(deps: Deps, credential: Credential<"none">): Promise<Me> {
+  const { tokenHash } = credential;
+  const nobody = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
+  if (tokenHash === null) return { ...nobody, ...(await authorize(deps, credential)) };
+  const [row] = await authorizeRead(deps, credential, ownRow({ tokenHash }));
+  return { kind: "secret", ...nobody, ...credential.actor, ...row, scopes: scopesIn(credential.scopes) };
+}
+
+type PasswordValues = {
+  id: string;
+  teamId: string;
+  before: string;
+  password: string;
+  updatedAt: number;
+};
+const isUser = (param: Param<PasswordValues>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
+
+const userById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+  db
+    .select({ password: users.password })
+    .from(users)
+    .where(and(eq(users.id, param("id")), eq(users.teamId, param("teamId")))),
+);
+/** Replaces the password only if it is still the verified one. */
+const replacePassword = preparedQuery((db, param: Param<PasswordValues>) =>
+  db
+    .update(users)
+    .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
+    .where(and(isUser(param), eq(users.password, param("before"))))
+    .returning({ id: users.id }),
+);
+/**
+ * Changes the password of the user whose session calls, and ends the user's other sessions.
+ * @throws `forbidden` unless a user's session calls; `invalid_input` if the current password is wrong; `rate_limited`;
+ *   `conflict` if the password was changed at the same time
+ */
+export async function changeOwnPassword(
+  deps: Deps,
+  actor: Actor,
+  { currentPassword, newPassword }: { currentPassword: string; newPassword: string },
+): Promise<void> {
+  if (actor.kind !== "session" || actor.userId === null) {
+    throw new AppError("forbidden", { message: "Only the session of a user can change the user's password." });
+  }
+  const { teamId, userId: id, keyId } = actor;
+  await ensureAuthorized(deps);
+  // A stolen session must not become a way to guess the password.
+  if (!(await deps.limiter.login(`password/${id}`))) throw new AppError("rate_limited", { limit: "login" });
+  const [[user]] = await read(deps, [userById({ id, teamId })]);
+  if (!(await verifyPassword(deps, teamId, currentPassword, user?.password ?? null)) || !user) {
+    throw invalidField("currentPassword", "Incorrect password.");
+  }
+  const password = await hashPassword(deps, teamId, newPassword);
+  const values = { id, teamId, before: user.password, password, updatedAt: deps.system.now() };
+  const event = updatedEvent(deps, actor, { id, teamId }, { password });
+  const queries = [replacePassword(values), ...endSessions(deps, { ...values, keptKeyId: keyId })] as const;
+  const [[changed]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!changed) throw new AppError("conflict");
+}

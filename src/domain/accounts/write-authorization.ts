@@ -1,0 +1,98 @@
+import { and, eq, notInArray, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { type Guard, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { apiKeys, teams } from "../../platform/schema.ts";
+import {
+  type Access,
+  type ActorWith,
+  authorize,
+  type Credential,
+  checkNeeded,
+  isAdmitted,
+  presentScopes,
+  type TokenValues,
+  tokenValues,
+} from "./authorization.ts";
+import { maskOf, type Scope } from "./scopes.ts";
+
+/* The authorization of writes, in the round trip of the write itself. */
+
+/** In D1, the path of JSON is checked when the query runs, and the error quotes it. */
+const REJECTION = "caller_rejected";
+
+/** Fails its batch unless the token is admitted. Reads the same rows as `callerByToken`. */
+const guardByToken = preparedQuery((db, param: Param<TokenValues>) =>
+  db
+    .select({
+      passed: sql`json_extract('{}', iif(count(*) > 0, '$', ${REJECTION}))`,
+      scopes: sql<number>`max(${presentScopes(db)})`,
+    })
+    .from(apiKeys)
+    // Without an equation of the status, the team is found by its primary key, which reads one row less.
+    .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), notInArray(teams.status, ["suspended", "deleting"])))
+    .where(isAdmitted(db, param)),
+);
+
+/** A caller and the dependencies of a write. */
+interface Writer<A extends Access> {
+  actor: ActorWith<A>;
+  deps: Deps;
+}
+
+/**
+ * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: whom a token
+ * identifies never changes. Whether it is still live and what it may do are conditions of that batch, which otherwise
+ * fails as a whole. So `write` must do nothing that matters before its first batch, except after `ensureAuthorized`.
+ *
+ * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
+ */
+export async function authorizeWrite<A extends Access, T>(
+  deps: Deps,
+  credential: Credential<A>,
+  write: (writer: Writer<A>) => Promise<T>,
+): Promise<T> {
+  const { tokenHash, access } = credential;
+  const known = tokenHash === null ? undefined : deps.identities.get(tokenHash);
+  if (tokenHash === null || known === undefined || access === "operator") {
+    return write({ actor: await authorize(deps, credential), deps });
+  }
+  const guard: Guard = {
+    query: guardByToken(tokenValues(deps, credential)),
+    onPassed(rows) {
+      const [caller] = rows as { scopes: number }[];
+      credential.actor = known;
+      credential.scopes = caller?.scopes ?? 0;
+    },
+  };
+  try {
+    const result = await write({ actor: known as ActorWith<A>, deps: { ...deps, guard } });
+    if (guard.query) await authorize(deps, credential);
+    return result;
+  } catch (error) {
+    const isUnavailable = error instanceof AppError && error.code === "unavailable";
+    if (guard.query && !isUnavailable) await authorize(deps, credential);
+    // The token was admitted again in the meantime: a role has changed twice, for example.
+    throw isRejection(error) ? new AppError("conflict") : error;
+  }
+}
+
+const isRejection = (error: unknown) => error instanceof Error && error.message.includes(REJECTION);
+
+/**
+ * Authorizes the caller of a write now, before anything expensive, or because the caller's scopes are needed. Costs a round
+ * trip if it is not done yet.
+ */
+export async function ensureAuthorized(deps: Deps): Promise<void> {
+  if (deps.guard?.query) await read(deps, []);
+}
+
+/**
+ * Requires scopes besides the one of the operation. In a write, call it before the first batch.
+ * @throws `insufficient_scope`, now or in that batch
+ */
+export function requireScopes(deps: Deps, credential: Credential, scopes: readonly Scope[]): void {
+  credential.needed |= maskOf(scopes);
+  if (deps.guard?.query) deps.guard.query = guardByToken(tokenValues(deps, credential));
+  else checkNeeded(credential);
+}

@@ -1,0 +1,69 @@
+import * as z from "zod";
+import { changeOwnPassword, fetchMe } from "../domain/accounts/me.ts";
+import { ROLE_NAMES, SCOPE_NAMES } from "../domain/accounts/scopes.ts";
+import { readOperation, writeOperation } from "./operation.ts";
+import { password } from "./users.ts";
+import { id, iso, text, timestamp } from "./validation.ts";
+
+const meSchema = z
+  .strictObject({
+    kind: z.enum(["secret", "public", "session", "operator"]),
+    teamId: id.nullable(),
+    keyId: id.nullable().meta({ description: "The API key or session." }),
+    userId: id.nullable().meta({ description: "The user whose session it is, or whose session created the key." }),
+    role: z.enum(ROLE_NAMES).nullable().meta({ description: "Only for a user's session." }),
+    scopes: z.array(z.enum(SCOPE_NAMES)).nullable().meta({ description: "Null for the operator." }),
+    expiresAt: timestamp.nullable(),
+  })
+  .meta({ id: "Me" });
+
+export const get = readOperation(
+  "none",
+  {
+    tag: "Me",
+    summary: "Get the caller",
+    description: "What does not apply to the kind of token is null.",
+    success: {
+      description: "The caller.",
+      schema: z.strictObject({ message: z.string(), data: meSchema }),
+      example: {
+        message: "You use a session.",
+        data: {
+          kind: "session",
+          teamId: "0193477be89f4d2e6b8a0c13",
+          keyId: "0193477be8a01f9c3ad5e7b2",
+          userId: "0193477bf1c07e5d9a0b4c28",
+          role: "viewer",
+          scopes: ["files:read", "files:download", "events:read"],
+          expiresAt: "2026-11-20T21:30:00.000Z",
+        },
+      },
+    },
+  },
+  async ({ deps, credential }) => {
+    const { expiresAt, ...me } = await fetchMe(deps, credential);
+    const message = `You use a ${me.kind === "session" ? "session" : `${me.kind} ${me.keyId ? "key" : "token"}`}.`;
+    return { message, data: { ...me, expiresAt: expiresAt === null ? null : iso(expiresAt) } };
+  },
+);
+
+export const changePassword = writeOperation(
+  "none",
+  {
+    tag: "Me",
+    summary: "Change your password",
+    description: "For the session of a user, at most 10 a minute. Ends the user's other sessions.",
+    body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
+    bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
+    success: {
+      description: "The password was changed.",
+      schema: z.strictObject({ message: z.string() }),
+      example: { message: "Password changed." },
+    },
+    errorCodes: ["forbidden", "conflict"],
+  },
+  async ({ deps, actor, body }) => {
+    await changeOwnPassword(deps, actor, body);
+    return { message: "Password changed." };
+  },
+);
