@@ -1,6 +1,6 @@
-import { effect, signal } from "@preact/signals";
+import { computed, effect, signal } from "@preact/signals";
 import type { Event } from "../client/stowage.ts";
-import { isExpired, noteFailure, session } from "./session.ts";
+import { can, isExpired, me, noteFailure, refreshMe, session } from "./session.ts";
 
 type Listener = (event: Event) => void;
 
@@ -19,6 +19,9 @@ export const isLost = signal(false);
 export const gaps = signal(0);
 /** Incremented when the connection returns: whatever failed to load is loaded again. */
 export const reconnects = signal(0);
+
+/** Whether the session may read events. Without them, pages show what they loaded. */
+export const canFollow = computed(() => can("events:read"));
 
 let position: { teamId: string; eventId: string | undefined } | undefined;
 /** Whether something was loaded before the position was known. */
@@ -46,7 +49,7 @@ export function onEvent(listener: Listener): () => void {
  */
 export async function waitForPosition(): Promise<void> {
   const teamId = session.peek()?.team?.id;
-  if (!teamId || position?.teamId === teamId) return;
+  if (!teamId || !canFollow.peek() || position?.teamId === teamId) return;
   await new Promise<void>((resolve) => {
     waiting.push(resolve);
     setTimeout(resolve, MAX_POSITION_WAIT_MILLISECONDS);
@@ -73,7 +76,7 @@ export function followEvents(): void {
   });
   effect(() => {
     const current = session.value;
-    if (!current?.team || isExpired.value || !isVisible.value) return;
+    if (!current?.team || !canFollow.value || isExpired.value || !isVisible.value) return;
     const { client, team } = current;
     if (position?.teamId !== team.id) position = undefined;
     const stop = new AbortController();
@@ -95,6 +98,8 @@ export function followEvents(): void {
           for await (const event of client.events.follow({ after: position?.eventId }, { signal })) {
             position = { teamId: team.id, eventId: event._id };
             for (const listener of listeners) notify(listener, event);
+            // The user's role may have changed.
+            if (event.type === "user.updated" && event.subject.id === me.peek()?.userId) await refreshMe();
           }
         } catch (error) {
           if (signal.aborted) return;

@@ -1,18 +1,17 @@
-import { computed, effect, signal } from "@preact/signals";
-import { type ApiKey, Stowage, StowageError } from "../client/stowage.ts";
+import { batch, computed, effect, signal } from "@preact/signals";
+import { type ApiKey, type Me, Stowage, StowageError } from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
 import { checkToken, readSession, type SavedSession, saveSession } from "./token.ts";
 import { UserError } from "./user-error.ts";
 
+export type Scope = NonNullable<Me["scopes"]>[number];
+
 interface Session {
   client: Stowage;
-  /** Null for the operator, who manages the keys of all teams and can read nothing else. */
+  /** Null for the operator, who manages all teams and their keys, and can read nothing else. */
   team: SavedSession | null;
 }
 
-const LIFETIME_MILLISECONDS = 12 * 3_600_000;
-/** Clocks that are synchronized over a network differ by less. */
-const CLOCK_SKEW_MILLISECONDS = 5 * 60_000;
 /** The longest delay that browsers accept for a timer. */
 const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
@@ -25,50 +24,59 @@ export const isExpired = signal(false);
 /** The client of the current session. */
 export const client = computed(() => session.value?.client ?? clientFor());
 
+/** What the session may do. It changes with the user's role. Null for the operator, and while signed out. */
+export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
+/** Whether the session may use operations that need the scope. The API decides; this only hides what it would reject. */
+export const can = (scope: Scope): boolean =>
+  session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
+
 function restoreSession(): Session | null {
   const team = readSession();
   return team && { client: clientFor(team.key), team };
 }
 
-const lifetimeOf = ({ createdAt, expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.parse(createdAt);
-
-/** Creates a key that expires in 12 hours by the service's clock, even if the browser's clock is wrong. */
-async function createSessionKey({ keys }: Stowage): Promise<ApiKey> {
-  const name = "Console";
-  const expiryFrom = (now: number) => new Date(now + LIFETIME_MILLISECONDS).toISOString();
-  const created = await keys.create({ name, expiresAt: expiryFrom(Date.now()) }).catch((error) => {
-    if (!(error instanceof StowageError && error.code === "invalid_input")) throw error;
-    // By the service's clock this expiry is in the past or years ahead. The response contains the correct time.
-    return keys.create({ name });
-  });
-  if (Math.abs(lifetimeOf(created) - LIFETIME_MILLISECONDS) < CLOCK_SKEW_MILLISECONDS) return created;
-  await keys.delete(created.id);
-  return keys.create({ name, expiresAt: expiryFrom(Date.parse(created.createdAt)) });
+/** Reads again what the session may do. */
+export async function refreshMe(): Promise<void> {
+  const current = session.peek();
+  if (!current?.team) return;
+  const refreshed = await current.client.me();
+  if (session.peek() !== current) return;
+  me.value = refreshed;
+  saveSession({ ...current.team, me: refreshed });
 }
+
+const lifetimeOf = ({ createdAt, expiresAt }: ApiKey) => Date.parse(expiresAt) - Date.parse(createdAt);
 
 /** @param credential identifies the user across sign-ins, so that only the same user resumes the uploads */
 async function startSession(created: ApiKey, credential: string): Promise<void> {
-  const { id, key, teamId } = created;
+  const { id, key, name, teamId } = created;
+  const client = clientFor(key);
   // Without a secure connection browsers provide no digest, and each session has its own uploads.
   const digest = await crypto.subtle?.digest("SHA-256", new TextEncoder().encode(credential));
   const owner = digest ? btoa(String.fromCharCode(...new Uint8Array(digest))) : id;
   const expiresAt = new Date(Date.now() + lifetimeOf(created)).toISOString();
-  const team = { id: teamId, key, keyId: id, owner, expiresAt };
+  const team = { id: teamId, key, keyId: id, name, owner, expiresAt, me: await client.me() };
   saveSession(team);
-  session.value = { client: clientFor(key), team };
-  isExpired.value = false;
+  batch(() => {
+    me.value = team.me;
+    session.value = { client, team };
+    isExpired.value = false;
+  });
 }
 
-/** Signs in with a secret key or the operator token. They differ in form, so no request fails on purpose. */
+/** Signs in with a secret key, which makes a session, or with the operator token. They differ in form. */
 export async function signInWithKey(token: string): Promise<void> {
   checkToken(token);
   if (token.startsWith("stow_pk_"))
     throw new UserError("Public keys can only upload files. Sign in with a secret key.");
   const client = clientFor(token);
-  if (token.startsWith("stow_sk_")) return startSession(await createSessionKey(client), token);
-  await client.keys.list({ limit: 1 }).page();
-  session.value = { client, team: null };
-  isExpired.value = false;
+  if (token.startsWith("stow_sk_")) return startSession(await client.sessions.create(), token);
+  await client.me();
+  batch(() => {
+    me.value = null;
+    session.value = { client, team: null };
+    isExpired.value = false;
+  });
 }
 
 interface Credentials {
@@ -88,23 +96,18 @@ export async function signOut(): Promise<void> {
   saveSession(null);
   session.value = null;
   isExpired.value = false;
-  if (!ended?.team) return;
-  const { client, team } = ended;
-  await client.logOut().catch((error) => {
-    // The console created an API key, because the user signed in with one.
-    if (error instanceof StowageError && error.code === "forbidden") return client.keys.delete(team.keyId);
-    throw error;
-  });
+  if (ended?.team) await ended.client.logOut();
 }
 
 /**
  * Handles the failure of a request. A rejected key expires the session, unless the request came from an earlier session.
- * A defect is reported to the browser's console.
+ * After a missing scope, the session's scopes are read again. A defect is reported to the browser's console.
  */
 export function noteFailure(error: unknown, caller: Stowage): void {
   if (isDefect(error)) reportError(error);
-  else if (caller === session.peek()?.client && error instanceof StowageError && error.status === 401)
-    isExpired.value = true;
+  else if (caller !== session.peek()?.client || !(error instanceof StowageError)) return;
+  else if (error.status === 401) isExpired.value = true;
+  else if (error.code === "insufficient_scope") void refreshMe().catch(() => {});
 }
 
 effect(() => {

@@ -1,21 +1,24 @@
 import type { ComponentChildren, ComponentType } from "preact";
 import { useEffect, useErrorBoundary } from "preact/hooks";
 import { leave } from "./leaving.tsx";
-import { isLive, isLost } from "./live.ts";
+import { canFollow, isLive, isLost } from "./live.ts";
 import { Files } from "./pages/files.tsx";
 import { NotFound } from "./pages/not-found.tsx";
 import { SignIn } from "./pages/sign-in.tsx";
+import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { ConfirmDialog } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
 import { lazyPage, preloadPages } from "./parts/lazy.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
-import { isExpired, session } from "./session.ts";
+import { can, isExpired, me, type Scope, session } from "./session.ts";
 import { PlayerBar } from "./sound/player.tsx";
+import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
+const Account = lazyPage(() => import("./pages/account.tsx"), "Account");
 const FilePage = lazyPage(() => import("./pages/file.tsx"), "FilePage");
 const Keys = lazyPage(() => import("./pages/keys.tsx"), "Keys");
 const Users = lazyPage(() => import("./pages/users.tsx"), "Users");
@@ -28,23 +31,27 @@ const Usage = lazyPage(() => import("./pages/usage.tsx"), "Usage");
 
 interface Section {
   label: string;
+  /** Sessions without it don't see the section. */
+  scope?: Scope;
   /** The pages by the number of further path segments: the list, and one of its records. */
   pages: ComponentType<{ id: string }>[];
 }
 
 /** The sections by the first segment of the path. */
 const TEAM_SECTIONS: Record<string, Section> = {
-  files: { label: "Files", pages: [Files, FilePage] },
-  keys: { label: "Keys", pages: [Keys] },
-  users: { label: "Users", pages: [Users] },
-  events: { label: "Events", pages: [Events, EventPage] },
-  webhooks: { label: "Webhooks", pages: [Webhooks, WebhookPage] },
-  usage: { label: "Usage", pages: [Usage] },
+  files: { label: "Files", scope: "files:read", pages: [Files, FilePage] },
+  keys: { label: "Keys", scope: "keys:read", pages: [Keys] },
+  users: { label: "Users", scope: "users:read", pages: [Users] },
+  events: { label: "Events", scope: "events:read", pages: [Events, EventPage] },
+  webhooks: { label: "Webhooks", scope: "webhooks:read", pages: [Webhooks, WebhookPage] },
+  usage: { label: "Usage", scope: "files:read", pages: [Usage] },
 };
 const OPERATOR_SECTIONS: Record<string, Section> = {
   teams: { label: "Teams", pages: [Teams] },
   keys: { label: "Keys", pages: [Keys] },
 };
+/** Linked from the name of the user. */
+const ACCOUNT: Section = { label: "Your session", pages: [Account] };
 
 export function Shell() {
   const current = session.value;
@@ -55,7 +62,7 @@ export function Shell() {
         Skip to content
       </a>
       {isSignedIn ? (
-        <Workspace sections={current.team ? TEAM_SECTIONS : OPERATOR_SECTIONS} team={current.team?.id} />
+        <Workspace sections={current.team ? TEAM_SECTIONS : OPERATOR_SECTIONS} team={current.team} />
       ) : (
         <>
           <header class="bar">
@@ -90,18 +97,33 @@ function ErrorBoundary({ children }: { children: ComponentChildren }) {
   );
 }
 
-function Workspace({ sections, team }: { sections: Record<string, Section>; team: string | undefined }) {
-  const [first = Object.keys(sections)[0] ?? "", ...rest] = steps.value;
+/** A section that the session's scopes exclude. The API would reject its requests. */
+const NoAccess = ({ scope }: { scope: Scope }) => (
+  <Page title="No access">
+    <MissingScopes scopes={[scope]} />
+  </Page>
+);
+
+interface WorkspaceProps {
+  sections: Record<string, Section>;
+  /** Null for the operator. */
+  team: SavedSession | null;
+}
+
+function Workspace({ sections, team }: WorkspaceProps) {
+  const visible = Object.entries(sections).filter(([, { scope }]) => !scope || can(scope));
+  const [first = visible[0]?.[0] ?? "session", ...rest] = steps.value;
   useEffect(preloadPages, []);
-  const isOffline = team !== undefined && isLost.value;
-  const Shown = (Object.hasOwn(sections, first) && sections[first]?.pages[rest.length]) || NotFound;
+  const isOffline = team !== null && isLost.value;
+  const section = team && first === "session" ? ACCOUNT : Object.hasOwn(sections, first) ? sections[first] : undefined;
+  const Shown = section?.pages[rest.length] ?? NotFound;
   return (
     <div class="workspace">
       <header class="bar">
         <Brand />
         <nav aria-label="Sections">
           <ul>
-            {Object.entries(sections).map(([step, { label }]) => (
+            {visible.map(([step, { label }]) => (
               <li key={step}>
                 <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
                   {label}
@@ -113,7 +135,10 @@ function Workspace({ sections, team }: { sections: Record<string, Section>; team
         <div class="account">
           {team ? (
             <p>
-              Team <code>{team}</code>
+              <a href={href("/session")} aria-current={first === "session" ? "page" : undefined}>
+                <bdi>{team.name}</bdi>
+              </a>
+              {me.value?.role && ` · ${ROLE_LABELS[me.value.role]}`}
             </p>
           ) : (
             <p>Operator</p>
@@ -128,16 +153,16 @@ function Workspace({ sections, team }: { sections: Record<string, Section>; team
           <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
             {isOffline
               ? "You're offline. Changes will appear when you reconnect."
-              : team && !isLive.value && "Connecting…"}
+              : team && canFollow.value && !isLive.value && "Connecting…"}
           </p>
           <ErrorBoundary key={steps.value.join("/")}>
-            <Shown id={rest.join("/")} />
+            {section?.scope && !can(section.scope) ? <NoAccess scope={section.scope} /> : <Shown id={rest.join("/")} />}
           </ErrorBoundary>
         </main>
         {team && <PlayerBar />}
       </div>
       {team && <UploadCard />}
-      {team && <DropZone />}
+      {team && can("files:upload") && <DropZone />}
     </div>
   );
 }

@@ -1,15 +1,19 @@
+import type { Me } from "../client/stowage.ts";
 import { UserError } from "./user-error.ts";
 
-/** The session of a tab. Its key was created for the console and expires on its own. */
+/** The session of a tab. */
 export interface SavedSession {
   /** The team's id. */
   id: string;
   key: string;
   keyId: string;
+  /** The name of the user, or of the key that created the session. */
+  name: string;
   /** Identifies the user: a digest of the pasted key, or of team and email. */
   owner: string;
   /** By the browser's clock. */
   expiresAt: string;
+  me: Me;
 }
 
 const STORAGE_KEY = "stowage.session";
@@ -18,7 +22,7 @@ const STORAGE_KEY = "stowage.session";
 export function readSession(): SavedSession | null {
   try {
     const saved: SavedSession | null = JSON.parse(sessionStorage.getItem(STORAGE_KEY) ?? "null");
-    return saved?.owner && Date.parse(saved.expiresAt) > Date.now() ? saved : null;
+    return saved?.me && Date.parse(saved.expiresAt) > Date.now() ? saved : null;
   } catch {
     return null;
   }

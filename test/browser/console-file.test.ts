@@ -142,7 +142,7 @@ describe("File page", () => {
 
     await page.reload();
     const listed = share.getByRole("list", { name: "Links" }).getByRole("listitem");
-    await expect(listed).toHaveText(/Plays in the browser · expires in 24 hours.*by Console/);
+    await expect(listed).toHaveText(/Plays in the browser · expires in 24 hours.*by test/);
     await expect(page.getByText(link)).toHaveCount(0);
     await expectGoodLooks(page, "file-links");
     await listed.getByRole("button", { name: "Revoke link" }).click();

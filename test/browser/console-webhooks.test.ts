@@ -21,7 +21,11 @@ const verify = (message: Received | undefined, secret: string) =>
 /** Creates a webhook and opens its page. */
 async function openWebhook(openPage: Parameters<typeof openConsole>[0], url: string, existing?: Team) {
   const team = existing ?? (await newTeam());
-  const webhook = await team.stowage.webhooks.create({ url, types: ["apikey.created"], description: "" });
+  const webhook = await team.stowage.webhooks.create({
+    url,
+    types: ["apikey.created", "session.created"],
+    description: "",
+  });
   const { page } = await openConsole(openPage, { path: `/webhooks/${webhook._id}`, team });
   await expect(heading(page, new URL(url).host)).toBeVisible();
   const { webhooks } = team.stowage;
@@ -170,17 +174,17 @@ describe("Delivery log", () => {
   test("shows each delivery with its attempts, polls pending ones, and resends", async ({ openPage }) => {
     const endpoint = await openEndpoint();
     endpoint.response = { status: 500, body: "out of order" };
-    // Signing in creates a key, which is the event of this webhook.
+    // Signing in creates a session, which is the event of this webhook.
     const { page, team } = await openWebhook(openPage, endpoint.url);
     await expect(deliveries(page)).toHaveCount(1);
-    await expect(deliveries(page)).toContainText(/API key created Pending 1 attempt · next/);
+    await expect(deliveries(page)).toContainText(/Session created Pending 1 attempt · next/);
     endpoint.response = { status: 200, body: "thanks" };
-    await expect(deliveries(page)).toContainText("API key created Succeeded 2 attempts");
+    await expect(deliveries(page)).toContainText("Session created Succeeded 2 attempts");
 
     await tabTo(deliveries(page).locator("summary"));
     await page.keyboard.press("Enter");
     await expect(deliveries(page)).toContainText(/500 · .*200 · /s);
-    const [event] = (await team.stowage.events.list({ type: "apikey.created", limit: 1 }).page()).items;
+    const [event] = (await team.stowage.events.list({ type: "session.created", limit: 1 }).page()).items;
     await expect(deliveries(page).getByRole("link")).toHaveAttribute("href", `/console/events/${event?._id}`);
 
     expect(endpoint.received).toHaveLength(2);
@@ -202,7 +206,7 @@ describe("Delivery log", () => {
     await expect(button(page, "Resend")).toHaveCount(1);
 
     await deliveries(page).getByRole("link").click();
-    await expect(heading(page, "API key created")).toBeFocused();
+    await expect(heading(page, "Session created")).toBeFocused();
   });
 
   test("replays failed deliveries after a disabled webhook is enabled again", async ({ openPage, problems }) => {

@@ -13,7 +13,7 @@ import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 
 export type Attempt = Delivery["attempts"][number];
 
@@ -116,9 +116,11 @@ export function Deliveries({ id }: { id: string }) {
     <section class="stack" aria-labelledby="deliveries">
       <header class="page-header">
         <h2 id="deliveries">Deliveries</h2>
-        <button type="button" class="button" onClick={() => setReplayAfter("")}>
-          Replay events
-        </button>
+        {can("webhooks:write") && (
+          <button type="button" class="button" onClick={() => setReplayAfter("")}>
+            Replay events
+          </button>
+        )}
       </header>
       <SuccessRate deliveries={items ?? []} />
       <Failure error={deliveries.error} onRetry={reload} />
@@ -179,7 +181,7 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
               <AttemptFacts attempt={attempt} />
             </div>
           ))}
-          {isOpen && <DeliveryRequest eventId={eventId} attempt={attempts.at(-1)} />}
+          {isOpen && can("events:read") && <DeliveryRequest eventId={eventId} attempt={attempts.at(-1)} />}
           <p class="quiet">
             Event ID:{" "}
             <a href={href(`/events/${eventId}`)}>
@@ -187,14 +189,16 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
             </a>
           </p>
           <Failure error={error} />
-          <div class="actions">
-            <button type="button" class="button small" aria-disabled={isRunning} onClick={redeliver}>
-              Resend
-            </button>
-            <button type="button" class="button small" onClick={() => onReplay(eventId)}>
-              Replay from here
-            </button>
-          </div>
+          {can("webhooks:write") && (
+            <div class="actions">
+              <button type="button" class="button small" aria-disabled={isRunning} onClick={redeliver}>
+                Resend
+              </button>
+              <button type="button" class="button small" onClick={() => onReplay(eventId)}>
+                Replay from here
+              </button>
+            </div>
+          )}
         </div>
       </details>
     </li>

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
 import { StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
+import { can } from "../session.ts";
 import { PlayButton } from "../sound/player.tsx";
 import { setQuery } from "./file-filters.tsx";
 import type { FileList, FileRow } from "./file-rows.ts";
@@ -101,12 +102,12 @@ export function Row({ file, folder, selected, isRenaming, onRenamed, onRenameClo
   };
   const recording = [title, artist].filter(Boolean).join(" – ");
   return (
-    <tr draggable={!isRenaming} onDragStart={(event) => onDragStart(event, file)}>
+    <tr draggable={!isRenaming && can("files:write")} onDragStart={(event) => onDragStart(event, file)}>
       <td class="files-choice">
         <input type="checkbox" aria-label={`Select ${name}`} checked={isSelected} onChange={toggle} />
       </td>
       <th scope="row">
-        {isPlayable && <PlayButton file={file} class="small" />}
+        {isPlayable && can("files:download") && <PlayButton file={file} class="small" />}
         {isRenaming ? (
           <Rename file={file} onRenamed={onRenamed} onClose={onRenameClosed} />
         ) : (

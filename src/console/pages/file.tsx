@@ -1,5 +1,6 @@
 import { useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
+import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { Actor, useNames } from "../parts/event.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
@@ -13,7 +14,7 @@ import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { lastList, navigate } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 import { FilePlayer } from "../sound/player.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { folderUrl, MoveDialog } from "./folders.tsx";
@@ -71,25 +72,33 @@ function Actions({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
     });
   return (
     <>
-      <button type="button" class="button primary" aria-disabled={isRunning} onClick={download}>
-        Download
-      </button>
-      <button
-        type="button"
-        class="button"
-        aria-disabled={isRunning || !isSettled}
-        onClick={() => isSettled && reprocess()}
-      >
-        Reprocess
-      </button>
-      {(["rename", "move", "tag"] as const).map((name) => (
-        <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
-          {ORGANIZE_LABELS[name]}
+      {can("files:download") && (
+        <button type="button" class="button primary" aria-disabled={isRunning} onClick={download}>
+          Download
         </button>
-      ))}
-      <button type="button" class="button danger" onClick={() => setDialog("delete")}>
-        Delete file
-      </button>
+      )}
+      {can("files:write") && (
+        <>
+          <button
+            type="button"
+            class="button"
+            aria-disabled={isRunning || !isSettled}
+            onClick={() => isSettled && reprocess()}
+          >
+            Reprocess
+          </button>
+          {(["rename", "move", "tag"] as const).map((name) => (
+            <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
+              {ORGANIZE_LABELS[name]}
+            </button>
+          ))}
+        </>
+      )}
+      {can("files:delete") && (
+        <button type="button" class="button danger" onClick={() => setDialog("delete")}>
+          Delete file
+        </button>
+      )}
       <Failure error={error} />
       {dialog === "rename" && <Rename file={file} onRenamed={onChanged} onClose={close} />}
       {dialog === "move" && <MoveDialog files={[file]} folders={[]} onMoved={onChanged} onClose={close} />}
@@ -123,7 +132,8 @@ function Details({ file }: { file: FileMetadata }) {
           </p>
         </div>
       )}
-      {isPlayable && <FilePlayer file={file} />}
+      <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
+      {isPlayable && can("files:download") && <FilePlayer file={file} />}
       <div class="columns file-columns">
         <div class="stack">
           <FactCard
@@ -148,8 +158,8 @@ function Details({ file }: { file: FileMetadata }) {
           />
         </div>
         <div class="stack">
-          <Sharing file={file} />
-          <Activity id={file._id} />
+          {can("files:download") && <Sharing file={file} />}
+          {can("events:read") && <Activity id={file._id} />}
         </div>
         <div class="stack">
           {audio && (

@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { MissingScopes } from "../parts/access.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { focusRow } from "../parts/focus.ts";
 import { countOf } from "../parts/format.ts";
@@ -8,7 +9,7 @@ import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { href, lastList, query } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
 import { ClearFilters, Filters, setQuery } from "./file-filters.tsx";
@@ -91,15 +92,18 @@ export function Files() {
       back={folder && <Breadcrumbs folder={folder} onMoved={reloadAll} />}
       call={{ path: "/docs/v1/uploads", query: { ...filters } }}
       actions={
-        <>
-          <UploadFilesButton />
-          <UploadFolderButton />
-          <button type="button" class="button" onClick={act("folder")}>
-            New folder
-          </button>
-        </>
+        can("files:upload") && (
+          <>
+            <UploadFilesButton />
+            <UploadFolderButton />
+            <button type="button" class="button" onClick={act("folder")}>
+              New folder
+            </button>
+          </>
+        )
       }
     >
+      <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
       {(isFiltered || wasFiltered || !isEmpty) && <Filters isFiltered={isFiltered} />}
       <Failure error={error ?? folders.error} onRetry={reloadAll} />
       {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reloadAll} />}
@@ -113,20 +117,26 @@ export function Files() {
             sort={sort}
             actions={
               <>
-                <button type="button" class="button small" onClick={act("move")}>
-                  Move
-                </button>
-                <button type="button" class="button small" onClick={act("tag")}>
-                  Tags
-                </button>
-                {chosen.length === 1 && (
-                  <button type="button" class="button small" onClick={act("rename")}>
-                    Rename
+                {can("files:write") && (
+                  <>
+                    <button type="button" class="button small" onClick={act("move")}>
+                      Move
+                    </button>
+                    <button type="button" class="button small" onClick={act("tag")}>
+                      Tags
+                    </button>
+                    {chosen.length === 1 && (
+                      <button type="button" class="button small" onClick={act("rename")}>
+                        Rename
+                      </button>
+                    )}
+                  </>
+                )}
+                {can("files:delete") && (
+                  <button type="button" class="button danger small" onClick={act("delete")}>
+                    Delete {countOf(chosen.length, "file")}
                   </button>
                 )}
-                <button type="button" class="button danger small" onClick={act("delete")}>
-                  Delete {countOf(chosen.length, "file")}
-                </button>
               </>
             }
           />
@@ -183,8 +193,12 @@ function NoFiles({ isFiltered, folder }: { isFiltered: boolean; folder: string }
     </Empty>
   ) : (
     <Empty title={folder ? "This folder is empty" : "No files yet"}>
-      <p>Drag files here, or choose them.</p>
-      <UploadFilesButton />
+      {can("files:upload") && (
+        <>
+          <p>Drag files here, or choose them.</p>
+          <UploadFilesButton />
+        </>
+      )}
     </Empty>
   );
 }

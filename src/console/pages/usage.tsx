@@ -3,15 +3,14 @@ import { StowageError, type UnfinishedUpload } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
-import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatPercent } from "../parts/format.ts";
 import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
-import { Copyable, Time } from "../parts/values.tsx";
-import { client, session } from "../session.ts";
+import { Time } from "../parts/values.tsx";
+import { can, client } from "../session.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
@@ -31,11 +30,8 @@ export function Usage() {
           <Bar label="Files" used={usage.files} limit={usage.maxFiles} format={formatCount} />
         </div>
       )}
-      <UsageChart />
+      {can("events:read") && <UsageChart />}
       <UnfinishedUploads onCanceled={reload} />
-      <section class="card">
-        <Facts facts={{ "Team ID": <Copyable text={session.value?.team?.id ?? ""} label="team ID" /> }} />
-      </section>
     </Page>
   );
 }
@@ -111,14 +107,16 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
                   <Time at={upload.expiresAt} isRelative />
                 </td>
                 <td class="number">
-                  <button
-                    type="button"
-                    class="button small danger"
-                    onClick={() => cancel(upload)}
-                    aria-label={`Cancel ${upload.name}`}
-                  >
-                    Cancel
-                  </button>
+                  {can("files:delete") && (
+                    <button
+                      type="button"
+                      class="button small danger"
+                      onClick={() => cancel(upload)}
+                      aria-label={`Cancel ${upload.name}`}
+                    >
+                      Cancel
+                    </button>
+                  )}
                 </td>
               </tr>
             ))}

@@ -1,16 +1,23 @@
 import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
+import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, SelectField, TextField, textOf } from "../parts/form.tsx";
 import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { href, navigate, query } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
+
+const ROLES: Record<Role, string> = {
+  admin: "Admin: everything, including users and keys",
+  member: "Member: all actions on files, and events",
+  viewer: "Viewer: view and download files, and view events",
+};
 
 const nameOf = ({ firstName, lastName, email }: User): string => `${firstName} ${lastName}`.trim() || email;
 
@@ -34,13 +41,14 @@ export function Users() {
     });
   const filter = (form: HTMLFormElement) =>
     navigate(href("/users", { name: textOf(form, "name"), email: textOf(form, "email") }), { replace: true });
-  const create = (
+  const create = can("users:write") && (
     <button type="button" class="button primary" onClick={() => setEdited(null)}>
       Create user
     </button>
   );
   return (
     <Page title="Users" actions={create} call={{ path: "/auth/v1/users", query: { name, email } }}>
+      <MissingScopes scopes={["users:write"]} />
       <FilterForm values={[name, email]} onFilter={filter}>
         <TextField label="Name starts with" name="name" type="search" defaultValue={name ?? ""} />
         <TextField label="Email" name="email" type="search" defaultValue={email ?? ""} />
@@ -62,7 +70,7 @@ export function Users() {
           </Empty>
         ))}
       {users.items && users.items.length > 0 && (
-        <Table columns={["Name", "Email", "Created"]} buttons="Actions">
+        <Table columns={["Name", "Email", "Role", "Created"]} buttons="Actions">
           {users.items.map((user) => (
             <tr key={user._id}>
               <th scope="row">
@@ -71,28 +79,31 @@ export function Users() {
               <td data-label="Email">
                 <bdi>{user.email}</bdi>
               </td>
+              <td data-label="Role">{ROLE_LABELS[user.role]}</td>
               <td data-label="Created">
                 <Time at={user.createdAt} />
               </td>
               <td class="number">
-                <div class="actions">
-                  <button
-                    type="button"
-                    class="button small"
-                    onClick={() => setEdited(user)}
-                    aria-label={`Edit ${nameOf(user)}`}
-                  >
-                    Edit
-                  </button>
-                  <button
-                    type="button"
-                    class="button small danger"
-                    onClick={() => remove(user)}
-                    aria-label={`Delete ${nameOf(user)}`}
-                  >
-                    Delete
-                  </button>
-                </div>
+                {can("users:write") && (
+                  <div class="actions">
+                    <button
+                      type="button"
+                      class="button small"
+                      onClick={() => setEdited(user)}
+                      aria-label={`Edit ${nameOf(user)}`}
+                    >
+                      Edit
+                    </button>
+                    <button
+                      type="button"
+                      class="button small danger"
+                      onClick={() => remove(user)}
+                      aria-label={`Delete ${nameOf(user)}`}
+                    >
+                      Delete
+                    </button>
+                  </div>
+                )}
               </td>
             </tr>
           ))}
@@ -114,12 +125,13 @@ interface UserFormProps {
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
   const save = async (form: HTMLFormElement) => {
     const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
+    const role = textOf(form, "role") as Role;
     const password = String(new FormData(form).get("password"));
     if (user) {
-      const changes = { firstName, lastName, email, ...(password && { password }) };
+      const changes = { firstName, lastName, email, role, ...(password && { password }) };
       await client.value.users.update(user._id, changes, { version: user.__v });
     } else {
-      await client.value.users.create({ firstName, lastName, email, password });
+      await client.value.users.create({ firstName, lastName, email, password, role });
     }
     announce(user ? "User updated" : `Created ${email}`);
     onSaved();
@@ -135,6 +147,13 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
       <TextField label="First name" name="firstName" defaultValue={user?.firstName ?? ""} maxLength={100} />
       <TextField label="Last name" name="lastName" defaultValue={user?.lastName ?? ""} maxLength={100} />
       <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
+      <SelectField label="Role" name="role">
+        {Object.entries(ROLES).map(([role, text]) => (
+          <option key={role} value={role} selected={role === (user?.role ?? "member")}>
+            {text}
+          </option>
+        ))}
+      </SelectField>
       <TextField
         label={user ? "New password" : "Password"}
         name="password"

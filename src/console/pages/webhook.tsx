@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
+import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { FactCard } from "../parts/facts.tsx";
@@ -12,7 +13,7 @@ import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 import { type Attempt, AttemptFacts, Deliveries } from "./deliveries.tsx";
 import { eventsOf, WebhookStatus } from "./webhooks.tsx";
 
@@ -33,7 +34,8 @@ export function WebhookPage({ id }: { id: string }) {
       call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
     >
       <Failure error={error} onRetry={reload} />
-      <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />
+      <MissingScopes scopes={["webhooks:write"]} />
+      {can("webhooks:write") && <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />}
       <FactCard
         title="Webhook"
         facts={{

@@ -1,5 +1,6 @@
 import { useState } from "preact/hooks";
 import type { Webhook } from "../../client/stowage.ts";
+import { MissingScopes } from "../parts/access.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { useEvents, useLoaded } from "../parts/loading.ts";
@@ -10,7 +11,7 @@ import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client } from "../session.ts";
 
 const REASONS = {
   requested: "Disabled",
@@ -31,13 +32,14 @@ export function Webhooks() {
   const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
   useEvents(({ subject }) => subject.kind === "webhook", webhooks.reload);
-  const create = (
+  const create = can("webhooks:write") && (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create webhook
     </button>
   );
   return (
     <Page title="Webhooks" actions={create} call={{ path: "/auth/v1/webhooks" }}>
+      <MissingScopes scopes={["webhooks:write"]} />
       <Failure error={webhooks.error} onRetry={webhooks.reload} />
       {webhooks.value?.length === 0 && (
         <Empty title="No webhooks yet">

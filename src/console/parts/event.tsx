@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { type Event, isFileEvent } from "../../client/stowage.ts";
 import { href } from "../router.ts";
-import { client } from "../session.ts";
+import { can, client, session } from "../session.ts";
 import { RequestId } from "./failure.tsx";
 import { useEvents, useLoaded } from "./loading.ts";
 import { CopyButton } from "./values.tsx";
@@ -9,21 +9,31 @@ import { CopyButton } from "./values.tsx";
 /** Key names and user emails by id, since events contain only ids. Deleted ones keep their name in this tab. */
 const names = signal<ReadonlyMap<string, string>>(new Map());
 
-/** Loads the names that a page of events needs. */
+/** Loads the names that a page of events needs, as far as the session may read them. */
 export function useNames(): void {
   const { reload } = useLoaded(async (signal) => {
-    const { keys, users } = client.value;
-    const [latestKeys, firstUsers] = await Promise.all([
-      keys.list({}, { signal }).page(),
-      users.list({}, { signal }).page(),
+    // The operator reads no names.
+    if (!session.value?.team) return;
+    const { keys, sessions, users } = client.value;
+    const none = { items: [] };
+    const [latestKeys, latestSessions, firstUsers] = await Promise.all([
+      can("keys:read") ? keys.list({}, { signal }).page() : none,
+      can("keys:read") ? sessions.list({ signal }).page() : none,
+      can("users:read") ? users.list({}, { signal }).page() : none,
     ]);
-    names.value = new Map([
+    const known = new Map([
       ...names.value,
       ...latestKeys.items.map(({ id, name }) => [id, name] as const),
       ...firstUsers.items.map(({ _id, email }) => [_id, email] as const),
     ]);
+    // A session has the name of its user, or of the key that created it.
+    for (const { _id, userId, createdBy } of latestSessions.items) {
+      const name = known.get(userId ?? createdBy?.keyId ?? "");
+      if (name) known.set(_id, name);
+    }
+    names.value = known;
   }, []);
-  useEvents(({ type }) => /^(apikey|user)\.(cre|upd)ated$/.test(type), reload);
+  useEvents(({ type }) => /^(apikey|session|user)\.(cre|upd)ated$|logged_in$/.test(type), reload);
 }
 
 /** The resource of an event, with a link if the console has a page for it. */

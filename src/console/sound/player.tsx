@@ -4,7 +4,7 @@ import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
 import { useTask } from "../parts/task.ts";
 import { href } from "../router.ts";
-import { client, noteFailure } from "../session.ts";
+import { can, client, noteFailure } from "../session.ts";
 import { UserError } from "../user-error.ts";
 import { measurability, measurePeaks } from "./peaks.ts";
 import {
@@ -247,7 +247,8 @@ function useWaveform(file: FileMetadata) {
       if (!peaks) return;
       setChannels(peaks);
       // The next visitor finds it stored. If that is not allowed, it is measured again.
-      await caller.files.setWaveform(_id, peaks).catch((failure) => noteFailure(failure, caller));
+      if (can("files:write"))
+        await caller.files.setWaveform(_id, peaks).catch((failure) => noteFailure(failure, caller));
     });
   useEffect(() => {
     if (measurable === "unasked" && file.status === "completed") void measure();

@@ -1,7 +1,7 @@
 import { effect } from "@preact/signals";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { isLive, onEvent } from "../live.ts";
-import { client, noteFailure } from "../session.ts";
+import { can, client, noteFailure } from "../session.ts";
 import { type AudioFacts, measurePeaks } from "../sound/peaks.ts";
 import { storedWaveform } from "../sound/waveform.ts";
 import { isProcessing } from "./summary.ts";
@@ -26,7 +26,7 @@ function update(upload: Upload, { _id, status, failure, audio, mimeType }: Proce
   if (status !== "completed" && status !== "failed") return;
   const { file } = upload;
   upload.file = undefined;
-  if (file && audio) void storePeaks(_id, file, { ...audio, mimeType });
+  if (file && audio && can("files:write")) void storePeaks(_id, file, { ...audio, mimeType });
 }
 
 /** Stores the waveform while the bytes are at hand, so that no page has to download and decode the file. */

@@ -1,0 +1,37 @@
+import { can, me, type Scope } from "../session.ts";
+
+/** What each scope allows, to follow "may". A scope that the API gains does not compile until it has a label. */
+export const SCOPE_LABELS: Record<Scope, string> = {
+  "files:upload": "upload files",
+  "files:read": "view files",
+  "files:download": "download and share files",
+  "files:write": "edit files",
+  "files:delete": "delete files",
+  "users:read": "view users",
+  "users:write": "manage users",
+  "keys:read": "view keys and sessions",
+  "keys:write": "manage keys and sessions",
+  "events:read": "view events",
+  "webhooks:read": "view webhooks",
+  "webhooks:write": "manage webhooks",
+};
+export const SCOPES = Object.keys(SCOPE_LABELS) as Scope[];
+
+export const ROLE_LABELS = { admin: "Admin", member: "Member", viewer: "Viewer" };
+export type Role = keyof typeof ROLE_LABELS;
+
+const inWords = new Intl.ListFormat("en", { type: "disjunction" });
+
+/** Why actions are hidden. Nothing if the session has all of the scopes. */
+export function MissingScopes({ scopes }: { scopes: Scope[] }) {
+  const missing = scopes.filter((scope) => !can(scope));
+  if (missing.length === 0) return null;
+  const role = me.value?.role;
+  const who = role ? `Your role (${ROLE_LABELS[role]})` : "The key of this session";
+  const labels = missing.map((scope) => SCOPE_LABELS[scope]);
+  return (
+    <p class="quiet">
+      {who} doesn't allow you to {inWords.format(labels)}.
+    </p>
+  );
+}

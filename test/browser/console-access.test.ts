@@ -1,0 +1,182 @@
+import type { Page } from "@playwright/test";
+import { describe } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
+import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
+import { expectGoodLooks } from "./appearance.ts";
+import { openConsole } from "./signed-in.ts";
+import { expect, type PageOptions, test } from "./support.ts";
+
+/* What a session may do decides what the console shows. The API decides for itself. */
+
+const PASSWORD = "correct horse battery";
+const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
+const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
+const dialog = (page: Page) => page.getByRole("dialog");
+const sections = (page: Page) => page.getByRole("navigation", { name: "Sections" }).getByRole("link");
+
+/** Creates a user with a role, and signs in as this user. */
+async function openAs(
+  openPage: (options: PageOptions) => Promise<Page>,
+  team: Team,
+  role: "member" | "viewer",
+  path: string,
+) {
+  const email = `${role}@example.com`;
+  const { _id } = await team.stowage.users.create({
+    firstName: "Ada",
+    lastName: role,
+    email,
+    password: PASSWORD,
+    role,
+  });
+  const page = await openPage({ path: `/console${path}?team=${team.teamId}` });
+  await page.getByRole("textbox", { name: "Email" }).fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+  await button(page, "Sign in").click();
+  await expect(button(page, "Sign out")).toBeVisible();
+  return { page, userId: _id };
+}
+
+/** A client with the token of the page's session. */
+async function clientOf(page: Page): Promise<Stowage> {
+  const key = await page.evaluate(() => JSON.parse(sessionStorage.getItem("stowage.session") ?? "{}").key as string);
+  return new Stowage({ url, key });
+}
+
+describe("Viewer", () => {
+  test("sees only what the role allows, with the reason, and the API rejects the rest", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "song.txt", "la la la");
+    const { page } = await openAs(openPage, team, "viewer", "/files");
+    await expect(sections(page)).toHaveText(["Files", "Events", "Usage"]);
+    await expect(
+      page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or delete"),
+    ).toBeVisible();
+    await expect(page.getByRole("link", { name: "song.txt" })).toBeVisible();
+    await expect(page.getByRole("main").getByRole("button", { name: /^Upload |folder/ })).toHaveCount(0);
+    await page.getByRole("checkbox", { name: "Select song.txt" }).check();
+    await expect(page.getByRole("main").getByRole("button", { name: /Move|Tags|Rename|Delete/ })).toHaveCount(0);
+    await expectGoodLooks(page, "files-viewer");
+    await page.getByRole("link", { name: "song.txt" }).click();
+    await expect(button(page, "Download")).toBeVisible();
+    await expect(button(page, "Create link")).toBeVisible();
+    await expect(page.getByRole("button", { name: /Reprocess|Rename|Delete/ })).toHaveCount(0);
+    // The names of keys are not the viewer's to read.
+    await expect(page.getByRole("region", { name: "Activity" })).toContainText("File uploaded by Key");
+
+    const viewer = await clientOf(page);
+    const rejected = { code: "insufficient_scope", status: 403 };
+    await expect(viewer.files.delete(id)).rejects.toMatchObject(rejected);
+    await expect(viewer.files.update(id, { name: "x" })).rejects.toMatchObject(rejected);
+    await expect(viewer.keys.list().page()).rejects.toMatchObject(rejected);
+    await expect(viewer.users.list().page()).rejects.toMatchObject(rejected);
+  });
+
+  test("sees no section by its URL without the scope, and more after a change of the role", async ({ openPage }) => {
+    const team = await newTeam();
+    const { page, userId } = await openAs(openPage, team, "viewer", "/users");
+    await expect(heading(page, "No access")).toBeVisible();
+    await expect(page.getByRole("main")).toContainText("Your role (Viewer) doesn't allow you to view users.");
+    await expect(page.getByText("Connecting…")).toHaveCount(0);
+    await team.stowage.users.update(userId, { role: "admin" });
+    await expect(heading(page, "Users")).toBeVisible();
+    await expect(page.getByRole("cell", { name: "Admin" })).toBeVisible();
+    await expect(sections(page)).toHaveCount(6);
+    await page.reload();
+    await expect(sections(page)).toHaveCount(6);
+  });
+});
+
+describe("Session page", () => {
+  test("shows whose session it is, changes the password, and lists other sessions to end them", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/status of 40[13]/);
+    const team = await newTeam();
+    const { page: member } = await openAs(openPage, team, "member", "/session");
+    await expect(heading(member, "Your session")).toBeVisible();
+    await expect(member.getByRole("main")).toContainText("As a user with the role Member");
+    await expect(member.getByRole("main")).toContainText("doesn't allow you to view keys and sessions");
+    await button(member, "Change password").click();
+    await dialog(member).getByLabel("Current password").fill(PASSWORD);
+    await dialog(member).getByLabel("New password").fill(`${PASSWORD} 2`);
+    await dialog(member).getByRole("button", { name: "Change password" }).click();
+    await expect(member.getByText("Password changed.")).toBeVisible();
+    await new Stowage({ url }).logIn({ teamId: team.teamId, email: "member@example.com", password: `${PASSWORD} 2` });
+
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    await page.getByRole("link", { name: "test" }).click();
+    await expect(heading(page, "Your session")).toBeFocused();
+    const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
+    await expect(rows.filter({ hasText: "This session" })).toContainText("test");
+    await expect(rows.filter({ hasText: "member@example.com" })).toHaveCount(2);
+    await expectGoodLooks(page, "session");
+    await rows.filter({ hasText: "member@example.com" }).last().getByRole("button", { name: "End session" }).click();
+    await dialog(page).getByRole("button", { name: "End session" }).click();
+    await expect(rows).toHaveCount(2);
+    await expect(heading(member, "Sign in")).toBeVisible();
+
+    await rows.filter({ hasText: "This session" }).getByRole("button", { name: "End session" }).click();
+    await expect(dialog(page)).toContainText("You'll be signed out.");
+    await dialog(page).getByRole("button", { name: "End session" }).click();
+    await expect(heading(page, "Sign in")).toBeFocused();
+    await expect.poll(async () => (await collect(team.stowage.sessions.list())).length).toBe(1);
+  });
+});
+
+describe("Keys", () => {
+  test("get chosen permissions, lose some, are rotated, and have limits if they are public", async ({ openPage }) => {
+    const { page, ...team } = await openConsole(openPage, { path: "/keys" });
+    const box = (name: string) => dialog(page).getByRole("checkbox", { name, exact: true });
+    const row = (name: string) => page.getByRole("row").filter({ hasText: name });
+    const find = async (name: string) => (await collect(team.stowage.keys.list())).find((key) => key.name === name);
+    const startKey = async (name: string, type: string) => {
+      await button(page, "Create key").click();
+      await dialog(page).getByLabel("Name").fill(name);
+      await dialog(page).getByLabel("Type").selectOption(type);
+    };
+    const finishKey = async () => {
+      await dialog(page).getByRole("button", { name: "Create key" }).click();
+      await button(page, "Done").click();
+    };
+    await startKey("Editor", "custom");
+    await dialog(page).getByRole("button", { name: "Create key" }).click();
+    await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
+    for (const name of ["view files", "download and share files", "edit files"]) await box(name).check();
+    await finishKey();
+    await expect(row("Editor")).toContainText("view files, download and share files, edit files");
+    expect(await find("Editor")).toMatchObject({ scopes: ["files:read", "files:download", "files:write"] });
+
+    await button(page, "Edit Editor").click();
+    await expect(dialog(page).getByRole("checkbox")).toHaveCount(3);
+    await box("edit files").uncheck();
+    await dialog(page).getByLabel("Name").fill("Reader");
+    await expectGoodLooks(page, "keys-edit");
+    await dialog(page).getByRole("button", { name: "Save" }).click();
+    await expect(row("Reader")).toContainText("View and download files");
+    expect(await find("Reader")).toMatchObject({ scopes: ["files:read", "files:download"] });
+
+    const { id: oldId } = (await find("Reader")) ?? { id: "" };
+    await button(page, "Rotate Reader").click();
+    await dialog(page).getByLabel("The old key stops working").selectOption("In 1 hour");
+    await dialog(page).getByRole("button", { name: "Rotate key" }).click();
+    await expect(dialog(page)).toContainText("The old key works until");
+    const rotated = (await dialog(page).getByRole("code").textContent()) ?? "";
+    await button(page, "Done").click();
+    await expect(row("Reader")).toHaveCount(2);
+    await new Stowage({ url, key: rotated }).files.list().page();
+    const left = Date.parse((await team.stowage.keys.get(oldId)).expiresAt) - Date.now();
+    expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
+
+    await startKey("Contest", "public");
+    await dialog(page).getByLabel("Most files").fill("2");
+    await dialog(page).getByLabel("Largest file in MB").fill("1.5");
+    await box("Audio").check();
+    await expectGoodLooks(page, "keys-public");
+    await finishKey();
+    await expect(row("Contest")).toContainText("Public, limited");
+    const limits = { maxFiles: 2, maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
+    expect(await find("Contest")).toMatchObject({ limits });
+  });
+});
