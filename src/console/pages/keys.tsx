@@ -1,38 +1,40 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { leave } from "../leaving.tsx";
+import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst } from "../parts/dialog.tsx";
+import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { FilterForm, TextField, textOf } from "../parts/form.tsx";
 import { mask } from "../parts/format.ts";
 import { useEvents, useListing } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { Secret } from "../parts/secret.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { href, linkedTeam, navigate, query } from "../router.ts";
-import { client, session } from "../session.ts";
+import { href, navigate, query } from "../router.ts";
+import { can, client, session } from "../session.ts";
+import { accessOf, EditKey, NewKey, RotateKey } from "./key-forms.tsx";
 
-const DAY_MILLISECONDS = 86_400_000;
-/** In days. The API allows at most ten years. */
-const LIFETIMES_DAYS = { "1 day": 1, "30 days": 30, "90 days": 90, "1 year": 365, "10 years": 3650 };
+type Dialog = { type: "create" } | { type: "edit" | "rotate"; apiKey: ApiKey };
 
 /** The team's keys. The operator sees the keys of all teams, or of the team in the URL. */
 export function Keys() {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
   const keys = useListing((signal) => client.value.keys.list({ teamId }, { signal }), [teamId]);
-  const [isCreating, setCreating] = useState(false);
+  const [dialog, setDialog] = useState<Dialog | null>(null);
+  const close = () => setDialog(null);
   useEvents(({ subject }) => subject.kind === "apikey", keys.reload);
-  const create = (
-    <button type="button" class="button primary" onClick={() => setCreating(true)}>
+  useNames();
+  const create = can("keys:write") && (
+    <button type="button" class="button primary" onClick={() => setDialog({ type: "create" })}>
       Create key
     </button>
   );
   return (
     <Page title="Keys" actions={create} call={{ path: "/auth/v1/apikeys", query: { teamId } }}>
+      <MissingScopes scopes={["keys:write"]} />
       {isOperator && (
         <FilterForm
           values={[teamId]}
@@ -48,140 +50,95 @@ export function Keys() {
       <Failure error={keys.error} onRetry={keys.reload} />
       {keys.items?.length === 0 && (
         <Empty title="No keys">
-          <p>Secret keys have full access to your team. Public keys can only upload and are safe in browser code.</p>
+          <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
           {create}
         </Empty>
       )}
       {keys.items && keys.items.length > 0 && (
         <Table
-          columns={["Name", "Type", "Key", ...(isOperator ? ["Team"] : []), "Created", "Expires"]}
+          columns={["Name", "Access", "Key", isOperator ? "Team" : "Created by", "Last used", "Expires"]}
           buttons="Actions"
         >
           {keys.items.map((key) => (
-            <Row key={key.id} apiKey={key} isOperator={isOperator} onRevoked={keys.reload} />
+            <Row key={key.id} apiKey={key} isOperator={isOperator} onDialog={setDialog} onRevoked={keys.reload} />
           ))}
         </Table>
       )}
       <More of={keys} />
-      {isCreating && (
-        <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={() => setCreating(false)} />
+      {dialog?.type === "create" && (
+        <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />
       )}
+      {dialog?.type === "edit" && <EditKey apiKey={dialog.apiKey} onChanged={keys.reload} onClose={close} />}
+      {dialog?.type === "rotate" && <RotateKey apiKey={dialog.apiKey} onChanged={keys.reload} onClose={close} />}
     </Page>
   );
 }
 
-function Row({ apiKey, isOperator, onRevoked }: { apiKey: ApiKey; isOperator: boolean; onRevoked: () => void }) {
-  const { id, name, key, isPublic, teamId, createdAt, expiresAt } = apiKey;
-  const isOwn = session.value?.team?.keyId === id;
+interface RowProps {
+  apiKey: ApiKey;
+  isOperator: boolean;
+  onDialog: (dialog: Dialog) => void;
+  onRevoked: () => void;
+}
+
+function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
+  const { id, name, key, teamId, createdAt, createdBy, lastUsedAt, expiresAt } = apiKey;
   const isExpired = Date.parse(expiresAt) <= Date.now();
-  const labels = { title: `Revoke “${name}”?`, action: "Revoke key" };
-  const revoke = () => {
-    if (isOwn)
-      return leave({
-        ...labels,
-        text: "You're signed in with this key. Revoking it signs you out and cancels its unfinished uploads.",
-      });
+  const revoke = () =>
     confirmFirst({
-      ...labels,
-      text: "Apps using this key stop working immediately, and its unfinished uploads are canceled. This can't be undone.",
+      title: `Revoke “${name}”?`,
+      text: "Apps and sessions using this key stop working immediately, and their unfinished uploads are canceled. This can't be undone.",
+      action: "Revoke key",
       onConfirm: async () => {
         await client.value.keys.delete(id);
         announce(`Revoked “${name}”`);
         onRevoked();
       },
     });
-  };
   return (
     <tr>
       <th scope="row">
-        <bdi>{name}</bdi> {isOwn && <span class="badge good">This session</span>}
+        <bdi>{name}</bdi>
       </th>
-      <td data-label="Type">{isPublic ? "Public" : "Secret"}</td>
+      <td data-label="Access">{accessOf(apiKey)}</td>
       <td data-label="Key">
         <code>{mask(key)}</code>
       </td>
-      {isOperator && (
-        <td data-label="Team ID">
+      {isOperator ? (
+        <td data-label="Team">
           <a href={href("/keys", { team: teamId })}>
             <code>{teamId}</code>
           </a>
         </td>
+      ) : (
+        <td data-label="Created by">
+          {createdBy ? <NameOf {...createdBy} /> : "Operator"} <Time at={createdAt} isRelative />
+        </td>
       )}
-      <td data-label="Created">
-        <Time at={createdAt} />
+      <td data-label="Last used">{lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "Never"}</td>
+      <td data-label="Expires">
+        {isExpired ? <span class="badge bad">Expired</span> : <Time at={expiresAt} isRelative />}
       </td>
-      <td data-label="Expires">{isExpired ? <span class="badge bad">Expired</span> : <Time at={expiresAt} />}</td>
       <td class="number">
-        <button type="button" class="button small danger" onClick={revoke} aria-label={`Revoke ${name}`}>
-          Revoke
-        </button>
+        {can("keys:write") && (
+          <div class="actions">
+            {(["edit", "rotate"] as const).map((type) => (
+              <button
+                key={type}
+                type="button"
+                class="button small"
+                onClick={() => onDialog({ type, apiKey })}
+                aria-label={`${type === "edit" ? "Edit" : "Rotate"} ${name}`}
+              >
+                {type === "edit" ? "Edit" : "Rotate"}
+              </button>
+            ))}
+            <button type="button" class="button small danger" onClick={revoke} aria-label={`Revoke ${name}`}>
+              Revoke
+            </button>
+          </div>
+        )}
       </td>
     </tr>
-  );
-}
-
-interface NewKeyProps {
-  teamId: string | undefined;
-  isOperator: boolean;
-  onCreated: () => void;
-  onClose: () => void;
-}
-
-function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) {
-  const [created, setCreatedKey] = useState<ApiKey | null>(null);
-  // A malicious link could make the operator create a key for the wrong team.
-  const isLinked = teamId !== undefined && teamId === linkedTeam;
-  const create = async (form: HTMLFormElement) => {
-    const days = Number(textOf(form, "expiresAt"));
-    const chosenTeam = isOperator ? textOf(form, "teamId") || undefined : undefined;
-    const key = await client.value.keys.create({
-      name: textOf(form, "name"),
-      isPublic: textOf(form, "type") === "public",
-      // One minute less, because clocks differ and ten years are the limit.
-      expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
-      teamId: chosenTeam,
-    });
-    setCreatedKey(key);
-    onCreated();
-  };
-  if (created) {
-    return (
-      <Secret title={`Key “${created.name}”`} noun="key" secret={created.key} onClose={onClose}>
-        {isOperator && (
-          <p>
-            Team ID: <code>{created.teamId}</code>
-          </p>
-        )}
-      </Secret>
-    );
-  }
-  return (
-    <TaskDialog title="Create key" action="Create key" onRun={create} onClose={onClose}>
-      <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
-      <SelectField label="Type" name="type">
-        <option value="secret">Secret: full access. Keep it on your server.</option>
-        <option value="public">Public: upload only. Safe to use in a browser.</option>
-      </SelectField>
-      <SelectField label="Expires in" name="expiresAt">
-        {Object.entries(LIFETIMES_DAYS).map(([label, days]) => (
-          <option key={label} value={days} selected={days === 365}>
-            {label}
-          </option>
-        ))}
-      </SelectField>
-      {isOperator && (
-        <TextField
-          label="Team ID"
-          name="teamId"
-          defaultValue={isLinked ? "" : teamId}
-          spellcheck={false}
-          hint={
-            isLinked
-              ? `Leave blank to create a new team. You followed a link for team ${teamId}. Make sure it's the right one.`
-              : "Leave blank to create a new team."
-          }
-        />
-      )}
-    </TaskDialog>
   );
 }

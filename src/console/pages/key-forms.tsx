@@ -1,0 +1,239 @@
+import { useState } from "preact/hooks";
+import type { ApiKey } from "../../client/stowage.ts";
+import { SCOPE_LABELS, SCOPES } from "../parts/access.tsx";
+import { announce } from "../parts/announce.tsx";
+import { TaskDialog } from "../parts/dialog.tsx";
+import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { TYPE_LABELS } from "../parts/format.ts";
+import { Secret } from "../parts/secret.tsx";
+import { Time } from "../parts/values.tsx";
+import { linkedTeam } from "../router.ts";
+import { can, client, type Scope } from "../session.ts";
+import { UserError } from "../user-error.ts";
+
+/* The forms that create, edit, and rotate API keys. */
+
+const DAY_MILLISECONDS = 86_400_000;
+const MEGABYTE = 1_000_000;
+/** In days. The API allows at most ten years. */
+const LIFETIMES_DAYS = { "1 day": 1, "30 days": 30, "90 days": 90, "1 year": 365, "10 years": 3650 };
+/** In seconds. */
+const OVERLAPS = { 0: "Immediately", 3600: "In 1 hour", 86400: "In 1 day", 604800: "In 7 days", 2592000: "In 30 days" };
+const DEFAULT_OVERLAP = "86400";
+
+/** The scopes of common keys. A key with all scopes of its creator sends none. */
+const PRESETS: Record<"files" | "read", Scope[]> = {
+  files: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
+  read: ["files:read", "files:download"],
+};
+const TYPES = {
+  full: "Secret: full access. Keep it on your server.",
+  files: "Secret: all actions on files",
+  read: "Secret: view and download files",
+  custom: "Secret: choose permissions",
+  public: "Public: upload only. Safe to use in a browser.",
+};
+
+/** What a key may do, in a few words. */
+export function accessOf({ isPublic, scopes, limits }: ApiKey): string {
+  if (isPublic) return limits ? "Public, limited" : "Public";
+  if (scopes.length === SCOPES.length) return "Full access";
+  const isSame = (preset: Scope[]) => preset.length === scopes.length && preset.every((one) => scopes.includes(one));
+  if (isSame(PRESETS.files)) return "All actions on files";
+  if (isSame(PRESETS.read)) return "View and download files";
+  return scopes.map((scope) => SCOPE_LABELS[scope]).join(", ");
+}
+
+/** A box for each scope. */
+function ScopeBoxes({ scopes, checked }: { scopes: Scope[]; checked: Scope[] }) {
+  return (
+    <fieldset class="choices">
+      <legend>The key may</legend>
+      {scopes.map((scope) => (
+        <label key={scope}>
+          <input type="checkbox" name="scopes" value={scope} defaultChecked={checked.includes(scope)} />{" "}
+          {SCOPE_LABELS[scope]}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+function chosenScopes(form: HTMLFormElement): Scope[] {
+  const scopes = new FormData(form).getAll("scopes") as Scope[];
+  if (scopes.length === 0) throw new UserError("Select at least one permission.");
+  return scopes;
+}
+
+function LimitFields() {
+  return (
+    <>
+      <TextField label="Most files" name="maxFiles" type="number" min={1} hint="Leave blank for no limit." />
+      <TextField
+        label="Largest file in MB"
+        name="maxFileBytes"
+        type="number"
+        min={0}
+        step="any"
+        hint="Leave blank for the limit of the service."
+      />
+      <fieldset class="choices">
+        <legend>File types (none for all)</legend>
+        {Object.entries(TYPE_LABELS).map(([type, label]) => (
+          <label key={type}>
+            <input type="checkbox" name="fileTypes" value={type} /> {label}
+          </label>
+        ))}
+      </fieldset>
+    </>
+  );
+}
+
+function chosenLimits(form: HTMLFormElement): ApiKey["limits"] | undefined {
+  const [files, megabytes] = [textOf(form, "maxFiles"), textOf(form, "maxFileBytes")];
+  const fileTypes = new FormData(form).getAll("fileTypes") as NonNullable<NonNullable<ApiKey["limits"]>["fileTypes"]>;
+  const limits = {
+    ...(files && { maxFiles: Number(files) }),
+    ...(megabytes && { maxFileBytes: Math.round(Number(megabytes) * MEGABYTE) }),
+    ...(fileTypes.length > 0 && { fileTypes }),
+  };
+  return Object.keys(limits).length > 0 ? limits : undefined;
+}
+
+interface NewKeyProps {
+  teamId: string | undefined;
+  isOperator: boolean;
+  onCreated: () => void;
+  onClose: () => void;
+}
+
+export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) {
+  const [type, setType] = useState<keyof typeof TYPES>("full");
+  const [created, setCreatedKey] = useState<ApiKey | null>(null);
+  // A malicious link could make the operator create a key for the wrong team.
+  const isLinked = teamId !== undefined && teamId === linkedTeam;
+  const allowed = SCOPES.filter(can);
+  const create = async (form: HTMLFormElement) => {
+    const days = Number(textOf(form, "expiresAt"));
+    const key = await client.value.keys.create({
+      name: textOf(form, "name"),
+      isPublic: type === "public",
+      scopes: type === "custom" ? chosenScopes(form) : type === "files" || type === "read" ? PRESETS[type] : undefined,
+      limits: type === "public" ? (chosenLimits(form) ?? undefined) : undefined,
+      // One minute less, because clocks differ and ten years are the limit.
+      expiresAt: new Date(Date.now() + days * DAY_MILLISECONDS - 60_000).toISOString(),
+      teamId: isOperator ? textOf(form, "teamId") || undefined : undefined,
+    });
+    setCreatedKey(key);
+    onCreated();
+  };
+  if (created) {
+    return (
+      <Secret title={`Key “${created.name}”`} noun="key" secret={created.key} onClose={onClose}>
+        {isOperator && (
+          <p>
+            Team ID: <code>{created.teamId}</code>
+          </p>
+        )}
+      </Secret>
+    );
+  }
+  return (
+    <TaskDialog title="Create key" action="Create key" onRun={create} onClose={onClose}>
+      <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
+      <SelectField label="Type" name="type" value={type} onChange={(chosen) => setType(chosen as keyof typeof TYPES)}>
+        {Object.entries(TYPES).map(([value, label]) => (
+          <option key={value} value={value}>
+            {label}
+          </option>
+        ))}
+      </SelectField>
+      {type === "custom" && <ScopeBoxes scopes={allowed} checked={[]} />}
+      {type === "public" && <LimitFields />}
+      <SelectField label="Expires in" name="expiresAt">
+        {Object.entries(LIFETIMES_DAYS).map(([label, days]) => (
+          <option key={label} value={days} selected={days === 365}>
+            {label}
+          </option>
+        ))}
+      </SelectField>
+      {isOperator && (
+        <TextField
+          label="Team ID"
+          name="teamId"
+          defaultValue={isLinked ? "" : teamId}
+          spellcheck={false}
+          hint={
+            isLinked
+              ? `Leave blank to create a new team. You followed a link for team ${teamId}. Make sure it's the right one.`
+              : "Leave blank to create a new team."
+          }
+        />
+      )}
+    </TaskDialog>
+  );
+}
+
+interface ExistingKeyProps {
+  apiKey: ApiKey;
+  onChanged: () => void;
+  onClose: () => void;
+}
+
+/** Renames a key, and removes permissions from it. */
+export function EditKey({ apiKey, onChanged, onClose }: ExistingKeyProps) {
+  const { id, isPublic, name, scopes } = apiKey;
+  const save = async (form: HTMLFormElement) => {
+    await client.value.keys.update(id, {
+      name: textOf(form, "name"),
+      ...(!isPublic && { scopes: chosenScopes(form) }),
+    });
+    announce("Key updated");
+    onChanged();
+    onClose();
+  };
+  return (
+    <TaskDialog title="Edit key" action="Save" onRun={save} onClose={onClose}>
+      <TextField label="Name" name="name" required maxLength={100} defaultValue={name} />
+      {!isPublic && (
+        <>
+          <ScopeBoxes scopes={scopes} checked={scopes} />
+          <p class="quiet">You can remove permissions. To add some, create another key.</p>
+        </>
+      )}
+    </TaskDialog>
+  );
+}
+
+/** Replaces a key with a new one. Both work until the old one expires. */
+export function RotateKey({ apiKey, onChanged, onClose }: ExistingKeyProps) {
+  const [rotated, setRotated] = useState<{ key: string; oldExpiresAt: string } | null>(null);
+  const rotate = async (form: HTMLFormElement) => {
+    const overlapSeconds = Number(textOf(form, "overlap"));
+    const end = new Date(Date.now() + overlapSeconds * 1000).toISOString();
+    const { key } = await client.value.keys.rotate(apiKey.id, { overlapSeconds });
+    setRotated({ key, oldExpiresAt: end < apiKey.expiresAt ? end : apiKey.expiresAt });
+    onChanged();
+  };
+  if (rotated) {
+    return (
+      <Secret title={`New key “${apiKey.name}”`} noun="key" secret={rotated.key} onClose={onClose}>
+        <p>
+          The old key works until <Time at={rotated.oldExpiresAt} />. Update your apps before then.
+        </p>
+      </Secret>
+    );
+  }
+  return (
+    <TaskDialog title={`Rotate “${apiKey.name}”?`} action="Rotate key" onRun={rotate} onClose={onClose}>
+      <p>Creates a new key with the same name, permissions, and limits.</p>
+      <SelectField label="The old key stops working" name="overlap">
+        {Object.entries(OVERLAPS).map(([seconds, label]) => (
+          <option key={seconds} value={seconds} selected={seconds === DEFAULT_OVERLAP}>
+            {label}
+          </option>
+        ))}
+      </SelectField>
+    </TaskDialog>
+  );
+}
