@@ -2,7 +2,7 @@
 export const RATE_LIMIT_SECONDS = 60;
 
 /**
- * Requests in that period, by what counts them: a team, a client IP without a valid token, and so on. The platform
+ * Requests in that period for each subject: a team, a client IP without a valid token, and so on. The platform
  * enforces the limits of `[[ratelimits]]` in wrangler.toml; a test compares them with these, which responses state.
  */
 export const RATE_LIMITS = {

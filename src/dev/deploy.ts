@@ -1,5 +1,5 @@
 /**
- * `npm run deploy` creates what is missing at Cloudflare, deploys, and prints URL and key. It needs only a login.
+ * `npm run deploy` creates missing resources at Cloudflare, deploys, and prints URL and key. It needs only a login.
  *
  *   --env NAME       deploys an environment, and adds it to wrangler.toml if it is missing
  *   --location HINT  where to create database and bucket: weur, eeur, apac, oc, wnam, or enam

@@ -8,11 +8,11 @@ import { ensureFirstKey, Refusal } from "./first-start.ts";
 import type { Wrangler, WranglerResult } from "./wrangler.ts";
 
 /*
- * A deployment in steps. Each step finds what an earlier run has done, so a run that failed can be repeated. Resources are
+ * A deployment in steps. Each step recognizes the work of an earlier run, so a run that failed can be repeated. Resources are
  * created by name, and their names are unique in an account, so nothing is created twice.
  */
 
-/** What a deployment needs from the machine it runs on. Tests replace it. */
+/** The machine that a deployment runs on. Tests replace it. */
 export interface Machine {
   /** The project's folder. */
   root: string;
@@ -38,7 +38,7 @@ const START_MILLISECONDS = 90_000;
 const POLL_MILLISECONDS = 2000;
 
 const AGAIN = "Then run `npm run deploy` again. It continues where it stopped, and creates nothing twice.";
-/** What to do about errors of Cloudflare that a first deployment often meets. */
+/** Remedies for errors of Cloudflare that a first deployment often meets. */
 const REMEDIES: [RegExp, string][] = [
   [
     /not authenticated|not logged in|CLOUDFLARE_API_TOKEN environment variable|code: (10000|10001|7403|9106|9109)\]/i,
@@ -145,7 +145,7 @@ function resourcesOf(
 async function printPlan({ home, print, wrangler }: Machine, config: DeployConfig, target: string[]): Promise<void> {
   for (const { kind, name } of resourcesOf(config)) print(`${kind} "${name}": create if it is missing`);
   print(`Secrets: generate if the Worker has none, into ${join(home, "ACCOUNT_ID", config.name, "secrets.json")}`);
-  print("Migrations: apply what is missing");
+  print("Migrations: apply the missing ones");
   const { code, output } = await wrangler(["deploy", "--dry-run", ...target]);
   if (code !== 0) throw failure("Building the Worker", output);
   print(`Worker "${config.name}": builds, deploy`);

@@ -30,7 +30,7 @@ interface ApiKey {
   expiresAt: string;
 }
 
-/** Of the first team, and of its key. */
+/** The name of the first team and of its key. */
 const FIRST_NAME = "First key";
 
 /**

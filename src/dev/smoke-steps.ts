@@ -15,7 +15,7 @@ export interface SmokeOptions {
   processingMilliseconds?: number;
 }
 
-/** Of the whole test, without cleanup. */
+/** The limit of the whole test, without cleanup. */
 const LIMIT_MILLISECONDS = 3 * 60 * 1000;
 const PROCESSING_MILLISECONDS = 60_000;
 const POLL_MILLISECONDS = 500;

@@ -249,6 +249,18 @@ describe("A signed URL without S3 credentials", () => {
     expect(await openWith(newKey)).toBe(404);
   });
 
+  test("can be played by the console", async () => {
+    const sourceWith = async (linkHost: string | null) => {
+      const pages = { fetch: async () => new Response("page") } as unknown as Fetcher;
+      const settings = (deps: Deps) => ({ ...deps.settings, storeOrigin: null, linkHost });
+      const { send } = startWorker((deps) => ({ ...deps, pages, settings: settings(deps) }));
+      const { headers } = await send(new Request("https://stowage.test/console"));
+      return /media-src ([^;]+)/.exec(headers.get("Content-Security-Policy") ?? "")?.[1];
+    };
+    expect(await sourceWith(null)).toBe("'self'");
+    expect(await sourceWith("links.stowage.test")).toBe("https://links.stowage.test");
+  });
+
   test("is on LINK_HOST if that is set", async () => {
     const withHost = startWorker((deps) => ({
       ...deps,

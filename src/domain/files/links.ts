@@ -85,7 +85,7 @@ const linkExists = preparedQuery((db, param: Param<{ id: string }>) =>
     .where(eq(links.id, param("id"))),
 );
 
-/** What identifies a link in its URL. */
+/** The parts of a link's URL. */
 export interface OpenableLink {
   /** Contains the secret or the signature. */
   token: string;
