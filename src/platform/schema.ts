@@ -170,11 +170,7 @@ export const files = sqliteTable(
 /** The files of each tag. Only triggers write it. A hidden file has no row. */
 export const fileTags = sqliteTable(
   "file_tags",
-  {
-    teamId: text("team_id").notNull(),
-    tag: text().notNull(),
-    fileId: text("file_id").notNull(),
-  },
+  { teamId: text("team_id").notNull(), tag: text().notNull(), fileId: text("file_id").notNull() },
   (t) => [primaryKey({ columns: [t.teamId, t.tag, t.fileId] })],
 );
 

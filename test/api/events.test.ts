@@ -149,7 +149,10 @@ describe("The events of a file", () => {
     expect(uploaded?.actor).toMatchObject({ kind: "secret", keyId: team.keyId });
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
-    const { path: _, hasWaveform: __, audio, ...shown } = metadata;
+    const { path: _, hasWaveform: __, audio, ...all } = metadata;
+    // Of the properties that the team sets, only the reference.
+    const { name, folder, tags, title, artist, metadata: ____, ...shown } = all;
+    expect([name, folder, tags, title, artist]).toEqual(["tone.mp3", "", [], null, null]);
     const { tags: ___, ...described } = audio;
     expect(completed?.data).toEqual({ ...shown, audio: described });
     expect(deleted?.data).toEqual(completed?.data);

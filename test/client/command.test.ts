@@ -372,6 +372,12 @@ describe("stowage upload", () => {
     const again = await machine.run(["get", "--folder", "podcast/show", "-o", "out"]);
     expect(linesOf(again.stdout).every((line) => line.endsWith("already there"))).toBe(true);
     expect(await machine.run(["get", "--folder", "none"])).toMatchObject({ code: 4 });
+    mkdirSync(machine.path("elsewhere"));
+    mkdirSync(machine.path("linked"));
+    symlinkSync(machine.path("elsewhere"), machine.path("linked/show"));
+    const linked = await machine.run(["get", "--folder", "podcast/show", "-o", "linked"]);
+    expect(linked).toMatchObject({ code: 1, stderr: expect.stringContaining("is not a folder") });
+    expect(readdirSync(machine.path("elsewhere"))).toEqual([]);
     for (const args of [["get"], ["get", id, "--folder", "a"], ["get", "--folder", "podcast", "-o", "-"]])
       expect((await machine.run(args)).code, args.join(" ")).toBe(2);
 

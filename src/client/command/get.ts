@@ -1,33 +1,21 @@
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
-import { link, lstat, mkdir, open, rename, stat, unlink } from "node:fs/promises";
+import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import type { FileMetadata, StoredFile, Stowage } from "../stowage.ts";
+import type { FileMetadata, Stowage } from "../stowage.ts";
 import { type Define, parseFolder, parseParallel } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
-import { plain } from "./output.ts";
+import { filesBelow, localNameOf, placesOf } from "./places.ts";
 import { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
 const isFolder = async (cwd: string, path: string): Promise<boolean> =>
   /[\\/]$/.test(path) || (await stat(resolve(cwd, path)).catch(() => undefined))?.isDirectory() === true;
-
-/**
- * Makes a name safe that anybody may have chosen: it can't leave the folder, is not reserved by Windows, and is not a
- * hidden file that programs read, such as `.bashrc`.
- */
-function localNameOf(name: string): string {
-  const base = plain(name)
-    .replaceAll(/[\\/:*?"<>|]/g, "_")
-    .replace(/[. ]+$/, "");
-  const isUnsafe = /^[.~-]|^$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
-  return isUnsafe ? `_${base}` : base;
-}
 
 /** Paths are shown as given, relative to the working folder. */
 async function destinationOf(cwd: string, output: string | undefined, file: FileMetadata): Promise<string> {
@@ -202,41 +190,6 @@ async function getOne(
   progress.above(() => results.print({ ...row, skipped: false }, [name]));
 }
 
-/** The files in a folder and below it, oldest first. */
-async function filesBelow(stowage: Stowage, folder: string, signal: AbortSignal): Promise<StoredFile[]> {
-  const found: StoredFile[] = [];
-  for await (const file of stowage.files.list({ folder }, { signal })) found.push(file);
-  for await (const below of stowage.files.folders({ under: folder, signal })) {
-    found.push(...(await filesBelow(stowage, below, signal)));
-  }
-  return found.sort((one, other) => (one._id < other._id ? -1 : 1));
-}
-
-/**
- * Chooses where to write the files of a folder: below its name, as `upload` took them. Of files with one name in one
- * folder, the oldest keeps it.
- */
-async function placesOf(
-  context: Context,
-  files: StoredFile[],
-  root: string,
-  output = ".",
-): Promise<Map<string, string>> {
-  const above = root.lastIndexOf("/") + 1;
-  const places = new Map<string, string>();
-  const taken = new Set<string>();
-  for (const { _id, folder, name } of files) {
-    const path = join(output, ...folder.slice(above).split("/").filter(Boolean).map(localNameOf));
-    await mkdir(resolve(context.io.cwd, path), { recursive: true });
-    const local = [name, `${_id}-${name}`].map((one) => join(path, localNameOf(one)));
-    // Some file systems ignore case.
-    const place = local.find((one) => !taken.has(one.toLowerCase())) ?? "";
-    taken.add(place.toLowerCase());
-    places.set(_id, place);
-  }
-  return places;
-}
-
 async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
   const { folder, output } = options;
   if ((folder === undefined) === (given.length === 0))
@@ -246,7 +199,7 @@ async function get(context: Context, given: string[], options: GetOptions): Prom
   const stowage = await context.connect();
   const files = await filesBelow(stowage, folder, context.signal);
   if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`);
-  const places = await placesOf(context, files, folder, output);
+  const places = await placesOf(context.io.cwd, files, folder, output);
   await getAll(context, [...places.keys()], { ...options, output: "." }, (id) => places.get(id));
 }
 

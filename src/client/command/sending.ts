@@ -21,7 +21,7 @@ export interface Run {
   journal: Journal;
   progress: Progress;
   verifier: Verifier;
-  /** What every file gets. Files of folders are below its `folder`. */
+  /** The properties of every file. Files of folders are below its `folder`. */
   properties: FileProperties;
   signal: AbortSignal;
 }
