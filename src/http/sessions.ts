@@ -115,11 +115,12 @@ export const remove = writeOperation(
   {
     tag: "Sessions",
     summary: "Revoke a session",
-    description: "The session ends immediately, and its unfinished uploads are canceled.",
+    description:
+      "The session ends immediately, and its unfinished uploads are canceled. The caller's scopes must cover the session's.",
     success: { description: "The session has ended.", schema: done, example: { message: "Session revoked." } },
   },
-  async ({ deps, actor, id }) => {
-    await revokeSession(deps, actor, id);
+  async ({ deps, actor, credential, id }) => {
+    await revokeSession(deps, actor, credential, id);
     return { message: "Session revoked." };
   },
 );
@@ -133,8 +134,8 @@ export const logout = writeOperation(
     success: { description: "The session has ended.", schema: done, example: { message: "Logged out." } },
     errorCodes: ["forbidden"],
   },
-  async ({ deps, actor }) => {
-    await logOut(deps, actor);
+  async ({ deps, actor, credential }) => {
+    await logOut(deps, actor, credential);
     return { message: "Logged out." };
   },
 );

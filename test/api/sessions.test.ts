@@ -158,6 +158,17 @@ describe("Ending a session", () => {
     expect((await unfinished(other)).length + (await unfinished(team)).length).toBe(2);
   });
 
+  test("needs every scope of the session", async () => {
+    const team = await newTeam();
+    const narrow = await newKey(team);
+    await env.DB.prepare("update api_keys set scopes = 256 where id = ?").bind(narrow.id).run();
+    const [wide, own] = [await newSession(team.token), await newSession(narrow.key)];
+    const revoke = (id: string) => call("DELETE", `${SESSIONS}/${id}`, { token: narrow.key });
+    await reserve(wide.key);
+    await rejected(team, 403, "insufficient_scope", () => revoke(wide.id));
+    expect([(await revoke(own.id)).status, (await unfinished(team)).length]).toEqual([200, 1]);
+  });
+
   test("by logging out is rejected for API keys and the operator", async () => {
     const team = await newTeam();
     for (const token of [team.token, OPERATOR]) {

@@ -7,7 +7,16 @@ import { HOUR } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
-import { type Actor, authorizeRead, type Credential, type TeamActor, teamRead } from "./authorization.ts";
+import {
+  type Actor,
+  authorizeRead,
+  type Credential,
+  checkCovered,
+  isCovered,
+  presentScopes,
+  type TeamActor,
+  teamRead,
+} from "./authorization.ts";
 import { type ApiKey, type KeyRow, newHashedKey, viewKey } from "./keys.ts";
 import { isExistingTeam } from "./teams.ts";
 
@@ -113,8 +122,18 @@ export async function listSessions(
   return cutPage("sessions", request, rows, (row): Session => row);
 }
 
-const deleteSession = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db.delete(apiKeys).where(isSessionOf(param)).returning({ id: apiKeys.id }),
+type TargetValues = { id: string; teamId: string; callerKeyId: string };
+const deleteSession = preparedQuery((db, param: Param<TargetValues>) =>
+  db
+    .delete(apiKeys)
+    .where(and(isSessionOf(param), isCovered(db, param, presentScopes(db))))
+    .returning({ id: apiKeys.id }),
+);
+const scopesOfSession = preparedQuery((db, param: Param<TargetValues>) =>
+  db
+    .select({ scopes: presentScopes(db) })
+    .from(apiKeys)
+    .where(isSessionOf(param)),
 );
 /** Nothing if the id is that of a key. */
 const cancelUploads = uploadCancellation(
@@ -122,19 +141,24 @@ const cancelUploads = uploadCancellation(
     sql`(select ${param("id")} where not exists (select 1 from ${apiKeys} where ${apiKeys.id} = ${param("id")}))`,
 );
 
-/** Ends the session immediately and cancels its unfinished uploads. @throws `not_found` */
-export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
-  const session = { id, teamId: actor.teamId };
+/**
+ * Ends the session immediately and cancels its unfinished uploads.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the session
+ */
+export async function revokeSession(deps: Deps, actor: TeamActor, credential: Credential, id: string): Promise<void> {
+  const session = { id, teamId: actor.teamId, callerKeyId: actor.keyId };
   const event = newEvent(deps, "session.revoked", actor, session);
-  const queries = [deleteSession(session), ...cancelUploads(deps, session)] as const;
-  const [deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (deleted.length === 0) throw new AppError("not_found");
+  const queries = [deleteSession(session), scopesOfSession(session), ...cancelUploads(deps, session)] as const;
+  const [deleted, [remaining]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (deleted.length > 0) return;
+  if (remaining) checkCovered(credential, remaining.scopes);
+  throw new AppError("not_found");
 }
 
 /** Ends the caller's own session. @throws `forbidden` unless the caller is a session */
-export async function logOut(deps: Deps, actor: Actor): Promise<void> {
+export async function logOut(deps: Deps, actor: Actor, credential: Credential): Promise<void> {
   if (actor.kind !== "session") {
     throw new AppError("forbidden", { message: "Only a session can log out. Delete an API key instead." });
   }
-  await revokeSession(deps, actor, actor.keyId);
+  await revokeSession(deps, actor, credential, actor.keyId);
 }
