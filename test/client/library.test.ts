@@ -874,6 +874,7 @@ describe("an abort", () => {
         waitUntilProcessed: () => files.waitUntilProcessed("1", options),
         createSignedUrl: () => files.createSignedUrl("1", options),
         download: () => files.download("1", options),
+        status: () => files.status("1", options),
         reprocess: () => files.reprocess("1", options),
         waveform: () => files.waveform("1", options),
         setWaveform: () => files.setWaveform("1", [], options),
