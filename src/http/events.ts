@@ -27,7 +27,8 @@ const eventSchema = z
     }),
     data: z.record(z.string(), z.unknown()).meta({
       description:
-        "For files, the metadata at that time, without `path` and `tags`. For other records, ids and the names of changed fields.",
+        "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; " +
+        "`file.updated` also names the changed `fields`. For other records, ids and the names of changed fields.",
     }),
   })
   .meta({ id: "Event" });

@@ -16,10 +16,7 @@ import { deleteUploads } from "./upload-recovery.ts";
  * them are one transaction: one round trip. A repetition finds the files changed, and changes nothing.
  */
 
-/**
- * A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. They take
- * D1 about 20 ms, in which no other query runs.
- */
+/** A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. */
 export const MAX_BATCH_FILES = 100;
 
 export type BatchAction =

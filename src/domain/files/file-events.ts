@@ -18,7 +18,7 @@ type UpdateEventValues = FileEventValues & { fields: string };
 
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
 
-/** The current metadata of a file, without `path` and `tags`. */
+/** The current metadata of a file, without `path`, the tags of the audio, and what the team has set except `reference`. */
 const METADATA = sql`json_object(
   '_id', ${files.id}, 'teamId', ${files.teamId}, 'originalName', ${files.originalName},
   'fileType', coalesce(${files.fileType}, 'other file'), 'status', ${files.status},
