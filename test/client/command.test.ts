@@ -255,7 +255,7 @@ describe("every command", () => {
     expect(zsh.stdout).not.toMatch(/\b(path|words)=/);
     const fish = await new Machine().run(["completion", "fish"]);
     expect(fish.stdout).toContain(
-      "__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create rotate rm",
+      "__fish_seen_subcommand_from keys; and not __fish_seen_subcommand_from ls create update rotate rm",
     );
   });
 

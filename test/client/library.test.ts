@@ -862,6 +862,8 @@ describe("an abort", () => {
         usage: () => stowage.usage(options),
         logIn: () => stowage.logIn({ teamId: "", email: "", password: "" }, options),
         logOut: () => stowage.logOut(options),
+        me: () => stowage.me(options),
+        changePassword: () => stowage.changePassword({ currentPassword: "", newPassword: "" }, options),
       },
       files: {
         upload: () => files.upload(small, options),
@@ -901,6 +903,7 @@ describe("an abort", () => {
         create: () => keys.create({ name: "" }, options),
         list: () => collect(keys.list({}, options)),
         get: () => keys.get("1", options),
+        update: () => keys.update("1", {}, options),
         rotate: () => keys.rotate("1", options),
         delete: () => keys.delete("1", options),
       },
