@@ -11,7 +11,7 @@ async function signOutAndAnnounce(): Promise<void> {
     await signOut();
     announce("Signed out");
   } catch (error) {
-    announce(`You're signed out, but this session's key couldn't be revoked: ${messageOf(error)}`);
+    announce(`You're signed out, but the session couldn't be ended: ${messageOf(error)}`);
   }
 }
 

@@ -57,6 +57,14 @@ export async function waitForPosition(): Promise<void> {
   hasGap ||= position?.teamId !== teamId;
 }
 
+/** Whether the user was updated, perhaps with another role. It stays true until the scopes have been read again. */
+let isRoleStale = false;
+
+async function refreshRole(): Promise<void> {
+  if (isRoleStale) await refreshMe();
+  isRoleStale = false;
+}
+
 function release(): void {
   for (const resolve of waiting) resolve();
   waiting = [];
@@ -92,14 +100,15 @@ export function followEvents(): void {
       while (!signal.aborted) {
         try {
           if (!position) await locate();
+          await refreshRole();
           if (isLost.peek()) reconnects.value = reconnects.peek() + 1;
           isLive.value = true;
           isLost.value = false;
           for await (const event of client.events.follow({ after: position?.eventId }, { signal })) {
             position = { teamId: team.id, eventId: event._id };
             for (const listener of listeners) notify(listener, event);
-            // The user's role may have changed.
-            if (event.type === "user.updated" && event.subject.id === me.peek()?.userId) await refreshMe();
+            isRoleStale ||= event.type === "user.updated" && event.subject.id === me.peek()?.userId;
+            await refreshRole();
           }
         } catch (error) {
           if (signal.aborted) return;

@@ -19,12 +19,12 @@ const clientFor = (key?: string) => new Stowage({ url: location.origin, key });
 
 /** Null while signed out. */
 export const session = signal<Session | null>(restoreSession());
-/** Whether the session's key was rejected: the user signs in again, and uploads in progress are kept. */
+/** Whether the session's token was rejected: the user signs in again, and uploads in progress are kept. */
 export const isExpired = signal(false);
 /** The client of the current session. */
 export const client = computed(() => session.value?.client ?? clientFor());
 
-/** What the session may do. It changes with the user's role. Null for the operator, and while signed out. */
+/** The session's scopes. They change with the user's role. Null for the operator, and while signed out. */
 export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
 /** Whether the session may use operations that need the scope. The API decides; this only hides what it would reject. */
 export const can = (scope: Scope): boolean =>

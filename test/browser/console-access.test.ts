@@ -6,7 +6,7 @@ import { expectGoodLooks } from "./appearance.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, type PageOptions, test } from "./support.ts";
 
-/* What a session may do decides what the console shows. The API decides for itself. */
+/* The console shows only actions that the session's scopes allow. The API checks each request itself. */
 
 const PASSWORD = "correct horse battery";
 const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
@@ -175,7 +175,7 @@ describe("Keys", () => {
     await box("Audio").check();
     await expectGoodLooks(page, "keys-public");
     await finishKey();
-    await expect(row("Contest")).toContainText("Public, limited");
+    await expect(row("Contest")).toContainText("Public: 2 files, 1.5 MB each, Audio");
     const limits = { maxFiles: 2, maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
     expect(await find("Contest")).toMatchObject({ limits });
   });

@@ -380,7 +380,7 @@ describe("Usage", () => {
   });
 });
 
-test("keys and users work by keyboard alone", async ({ openPage }) => {
+test("keys and users work by keyboard", async ({ openPage }) => {
   const { key, stowage } = await newTeam();
   const page = await openPage({ path: "/console" });
   await tabTo(page.getByLabel("Secret key"));

@@ -41,7 +41,7 @@ const fakeFiles = (count: number, first = 1) =>
 
 const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).items.map((file) => file.name);
 const row = (page: Page, name: string) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) });
-/** The names in the list, without what is below them. */
+/** The names in the list, without titles, tags, and folders. */
 const names = (page: Page) => page.getByRole("rowheader").getByRole("link");
 const dialog = (page: Page) => page.getByRole("dialog");
 

@@ -394,7 +394,7 @@ describe("Uploads", () => {
     expect((await usageOf(team)).bytes).toBe(bytes.length);
   });
 
-  test("starts over with the new session after the key was revoked", async ({ openPage, problems }) => {
+  test("starts over with a new session after the session was ended", async ({ openPage, problems }) => {
     problems.allow(/40[14]/, /Another host/, /ERR_/);
     const proxy = await openProxy(() => ({ fault: "stall", afterBytes: 6 * MEBIBYTE }));
     const { team, page, card } = await openFiles(openPage, { baseURL: proxy.url });
@@ -403,9 +403,8 @@ describe("Uploads", () => {
     await choose(page, { name: "long.bin", bytes });
     await expect.poll(() => proxy.faults).toBe(1);
     proxy.heal();
-    const [own] = (await collect(team.stowage.keys.list())).filter(({ name }) => name === "Console");
-    await team.stowage.keys.delete(own?.id ?? "");
-    await expect(page.getByText("If the session's key was revoked, they start over.")).toBeVisible();
+    for (const { _id } of await collect(team.stowage.sessions.list())) await team.stowage.sessions.delete(_id);
+    await expect(page.getByText("If the session was ended, they start over.")).toBeVisible();
     await signIn(page, team.key);
     await expectProcessed(card);
     // Revoking a key cancels its unfinished uploads.
@@ -449,7 +448,7 @@ describe("Uploads", () => {
     expect((await stored(team)).map(({ originalName }) => originalName).sort()).toEqual(["mine.bin", "theirs.txt"]);
   });
 
-  test("discards failed uploads at sign-out, also if the session key is revoked", async ({ openPage, problems }) => {
+  test("discards failed uploads at sign-out, also if the session is ended", async ({ openPage, problems }) => {
     problems.allow(/413/);
     const team = await newTeam();
     const page = await openPage({ path: "/console/files" });
@@ -468,12 +467,12 @@ describe("Uploads", () => {
     await choose(page, { name: "private.txt", bytes: Buffer.from("Private") });
     await expect(page.getByText("Storage quota exceeded.")).toBeVisible();
     await expect.poll(() => savedFilesOf(page)).toEqual(["private.txt"]);
-    await page.getByRole("link", { name: "Keys" }).click();
-    await page.getByRole("button", { name: "Revoke Console" }).click();
+    await page.getByRole("link", { name: "test", exact: true }).click();
+    await page.getByRole("button", { name: "End session" }).click();
     const question = page.getByRole("dialog");
     await expect(question).toContainText("1 upload hasn't finished.");
     await question.getByLabel("Discard unfinished uploads").check();
-    await question.getByRole("button", { name: "Revoke key" }).click();
+    await question.getByRole("button", { name: "End session" }).click();
     await expect(page.getByRole("heading", { name: "Sign in" })).toBeVisible();
     await expect.poll(() => savedFilesOf(page)).toEqual([]);
     await signIn(page, team.key);

@@ -15,7 +15,7 @@ import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
 import { can, client, me, session } from "../session.ts";
 
-/** Whose session this is, what it may do, and the other sessions of the team. */
+/** The owner and the scopes of this session, and the other sessions of the team. */
 export function Account() {
   const team = session.value?.team;
   const [isChanging, setChanging] = useState(false);

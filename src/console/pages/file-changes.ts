@@ -51,7 +51,7 @@ export async function moveFiles(files: Changed[], folder: string): Promise<void>
   });
 }
 
-/** Adds and removes tags. Undo leaves the tags alone that a file had, or lacked, before. */
+/** Adds and removes tags. Undo restores the tags of each file. */
 export async function tagFiles(files: Changed[], added: string[], removed: string[]): Promise<void> {
   const changes = [
     ...added.map((tag) => ({ tag, action: "tag", opposite: "untag" }) as const),

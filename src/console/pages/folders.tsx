@@ -12,7 +12,7 @@ export const folderUrl = (folder: string) => href("/files", { folder });
 
 /** The files that are being dragged. Pages can't read the dragged data before the drop. */
 const dragged = signal<FileRow[]>([]);
-/** Lets a drop from the desktop, which is an upload, be told apart. */
+/** Distinguishes moved files from files that are dropped from the desktop, which are uploaded. */
 const DRAG_TYPE = "application/x-stowage-files";
 
 /** Starts to drag a row, with all selected files if it is one of them. */

@@ -4,7 +4,7 @@ import { SCOPE_LABELS, SCOPES } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
-import { TYPE_LABELS } from "../parts/format.ts";
+import { countOf, formatBytes, TYPE_LABELS } from "../parts/format.ts";
 import { Secret } from "../parts/secret.tsx";
 import { Time } from "../parts/values.tsx";
 import { linkedTeam } from "../router.ts";
@@ -34,9 +34,17 @@ const TYPES = {
   public: "Public: upload only. Safe to use in a browser.",
 };
 
-/** What a key may do, in a few words. */
+/** Describes the scopes and limits of a key in a few words. */
 export function accessOf({ isPublic, scopes, limits }: ApiKey): string {
-  if (isPublic) return limits ? "Public, limited" : "Public";
+  if (isPublic) {
+    const { maxFiles, maxFileBytes, fileTypes } = limits ?? {};
+    const parts = [
+      maxFiles && countOf(maxFiles, "file"),
+      maxFileBytes && `${formatBytes(maxFileBytes)} each`,
+      fileTypes?.map((type) => TYPE_LABELS[type]).join(" or "),
+    ].filter(Boolean);
+    return ["Public", ...(parts.length > 0 ? [parts.join(", ")] : [])].join(": ");
+  }
   if (scopes.length === SCOPES.length) return "Full access";
   const isSame = (preset: Scope[]) => preset.length === scopes.length && preset.every((one) => scopes.includes(one));
   if (isSame(PRESETS.files)) return "All actions on files";

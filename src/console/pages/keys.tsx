@@ -112,7 +112,9 @@ function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
         </td>
       ) : (
         <td data-label="Created by">
-          {createdBy ? <NameOf {...createdBy} /> : "Operator"} <Time at={createdAt} isRelative />
+          <span>
+            {createdBy ? <NameOf {...createdBy} /> : "Operator"} <Time at={createdAt} isRelative />
+          </span>
         </td>
       )}
       <td data-label="Last used">{lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "Never"}</td>

@@ -30,7 +30,7 @@ export function SignIn() {
           <p class="notice" role="status">
             Your session has expired. Sign in again.
             {unfinishedUploads().length > 0 &&
-              " Your uploads then continue. If the session's key was revoked, they start over."}
+              " Your uploads then continue. If the session was ended, they start over."}
           </p>
         )}
         <fieldset class="segments">
@@ -65,7 +65,7 @@ export function SignIn() {
               type="password"
               required
               spellcheck={false}
-              hint="We don't store your key. This tab uses a temporary one that expires in 12 hours or when you sign out."
+              hint="We don't store your key. This tab uses a session that ends after 12 hours or when you sign out."
             />
           ) : (
             <>

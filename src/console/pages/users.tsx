@@ -31,10 +31,20 @@ export function Users() {
   const remove = (user: User) =>
     confirmFirst({
       title: `Delete ${nameOf(user)}?`,
-      text: "They're signed out immediately. The API keys they created are revoked, and their unfinished uploads are canceled.",
+      text: (
+        <>
+          <p>
+            They're signed out immediately. The API keys they created are revoked, and their unfinished uploads are
+            canceled.
+          </p>
+          <label>
+            <input type="checkbox" name="keepKeys" /> Keep the API keys they created
+          </label>
+        </>
+      ),
       action: "Delete user",
-      onConfirm: async () => {
-        await client.value.users.delete(user._id);
+      onConfirm: async (form) => {
+        await client.value.users.delete(user._id, { keepKeys: new FormData(form).has("keepKeys") });
         announce(`Deleted ${nameOf(user)}`);
         users.reload();
       },

@@ -134,7 +134,7 @@ async function discard(upload: Upload): Promise<void> {
   }
 }
 
-/** Deletes unfinished uploads from this browser. Revoking the session's key cancels them on the service. */
+/** Deletes unfinished uploads from this browser. Ending the session cancels them on the service. */
 export function discardUnfinished(): void {
   const discarded = unfinishedUploads();
   for (const { stop } of discarded) stop?.abort();
