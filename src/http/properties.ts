@@ -5,6 +5,8 @@ import {
   MAX_FOLDER_BYTES,
   MAX_METADATA_BYTES,
   MAX_METADATA_DEPTH,
+  MAX_METADATA_PATCH_BYTES,
+  MAX_METADATA_PATCH_NAMES,
   MAX_REFERENCE_LENGTH,
   MAX_TAG_LENGTH,
   MAX_TAGS,
@@ -60,19 +62,35 @@ function isStorable(value: unknown, objects: number, arrays: number): boolean {
   return objects > 0 && parts.every((part) => isStorable(part, objects - 1, arrays));
 }
 
+const namesIn = (value: unknown): number =>
+  typeof value === "object" && value !== null
+    ? Object.values(value).reduce(
+        (count, part) => count + namesIn(part),
+        Array.isArray(value) ? 0 : Object.keys(value).length,
+      )
+    : 0;
+
 const isObject = (value: unknown) => typeof value === "object" && value !== null && !Array.isArray(value);
 
 const metadata = z
   .unknown()
   .refine(isObject, { message: "Must be an object.", abort: true })
+  .refine((value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH), {
+    message: `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL and unpaired surrogates.`,
+    abort: true,
+  })
   .refine(
-    (value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH),
-    `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL and unpaired surrogates.`,
+    (value) => Buffer.byteLength(JSON.stringify(value)) <= MAX_METADATA_PATCH_BYTES,
+    `Must have at most ${MAX_METADATA_PATCH_BYTES} bytes as JSON.`,
+  )
+  .refine(
+    (value) => namesIn(value) <= MAX_METADATA_PATCH_NAMES,
+    `Must have at most ${MAX_METADATA_PATCH_NAMES} fields, counting nested ones.`,
   )
   .transform((value) => value as object)
   .meta({
     type: "object",
-    description: `Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most ${MAX_METADATA_BYTES / 1024} KiB as JSON.`,
+    description: `Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most ${MAX_METADATA_BYTES / 1024} KiB as JSON after merging. One request can send ${MAX_METADATA_PATCH_BYTES / 1024} KiB and ${MAX_METADATA_PATCH_NAMES} fields.`,
   });
 
 export const properties = z

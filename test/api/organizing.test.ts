@@ -4,6 +4,8 @@ import { MAX_BATCH_FILES } from "../../src/domain/files/batches.ts";
 import {
   MAX_FOLDER_BYTES,
   MAX_METADATA_BYTES,
+  MAX_METADATA_PATCH_BYTES,
+  MAX_METADATA_PATCH_NAMES,
   MAX_REFERENCE_LENGTH,
   MAX_TAG_LENGTH,
   MAX_TAGS,
@@ -205,6 +207,10 @@ describe("A file", () => {
   });
 });
 
+const manyNames = (count: number) => Array.from({ length: count }, (_, i) => `${i}`);
+/** A metadata patch that removes these fields, so its size doesn't depend on that of the metadata. */
+const removal = (...names: string[]) => Object.fromEntries(names.map((name) => [name, null]));
+
 const WRONG: [string, unknown][] = [
   ["name", ""],
   ["name", ".."],
@@ -240,6 +246,9 @@ const WRONG: [string, unknown][] = [
   ["metadata", { a: "\u0000" }],
   ["metadata", { "\ud800": 1 }],
   ["metadata", { a: "x".repeat(MAX_METADATA_BYTES) }],
+  ["metadata", removal("x".repeat(MAX_METADATA_PATCH_BYTES))],
+  ["metadata", removal(...manyNames(MAX_METADATA_PATCH_NAMES + 1))],
+  ["metadata", { a: removal(...manyNames(MAX_METADATA_PATCH_NAMES)) }],
   ["extra", 1],
 ];
 
@@ -287,6 +296,9 @@ describe("Invalid properties", () => {
     await rejected(team, 400, "invalid_input", () => patch(team, id, { metadata: { b: half } }), ["metadata"]);
     expect((await patch(team, id, { metadata: { a: null, b: half, c: { d: null } } })).status).toBe(200);
     expect((await metadataOf(team, id)).metadata).toEqual({ b: half, c: {} });
+    const most = { b: null, ...removal(...manyNames(MAX_METADATA_PATCH_NAMES - 1)) };
+    expect((await patch(team, id, { metadata: most })).status).toBe(200);
+    expect((await metadataOf(team, id)).metadata).toEqual({ c: {} });
   });
 });
 
