@@ -5,15 +5,24 @@ import { ensureAuthorized } from "../domain/accounts/write-authorization.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
-/** Counts an expensive operation of a team. @throws `rate_limited` */
+/** Counts an expensive operation of a team, as one call or as several. @throws `rate_limited` */
 export async function countExpensiveCall(
   c: Context<AppEnv>,
   operation: string,
   { teamId }: { teamId: string },
+  calls = 1,
 ): Promise<void> {
   await ensureAuthorized(c.var.deps);
-  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`)))
+  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`, calls)))
     throw new AppError("rate_limited", { limit: "expensive-call" });
+}
+
+/** Counts a request that does the work of several as that many. @throws `rate_limited` */
+export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
+  // The request itself is already counted.
+  if (!(await c.var.deps.limiter.token(tokenHash ?? OPERATOR_COUNTER, requests - 1))) {
+    throw new AppError("rate_limited", { limit: "team" });
+  }
 }
 
 /** Counts a search of a team. @throws `rate_limited` */

@@ -1,5 +1,6 @@
 import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/accounts/authorization.ts";
 import { PUBLIC_SCOPES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../domain/accounts/scopes.ts";
+import { REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
 import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
@@ -80,7 +81,8 @@ ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as
 ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token; ${RATE_LIMITS.login} logins a minute for
 each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
-minute for each team. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
+minute for each team. A batch counts as a request for
+each of its IDs, and ${REPROCESSED_FILES_PER_CALL} files that it reprocesses count as one reprocessed file. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()

@@ -1,13 +1,13 @@
 import * as z from "zod";
 import { requireScopes } from "../domain/accounts/write-authorization.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
-import { changeFiles, MAX_BATCH_FILES } from "../domain/files/batches.ts";
+import { changeFiles, MAX_BATCH_FILES, REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
 import { LISTED_STATES } from "../domain/files/files.ts";
 import { listFolders } from "../domain/files/folders.ts";
 import { FILE_ORDERS } from "../domain/files/list-indexes.ts";
 import { listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
 import { updateFile } from "../domain/files/properties.ts";
-import { countExpensiveCall, countSearch } from "./authentication.ts";
+import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
@@ -117,8 +117,7 @@ export const batch = writeOperation(
   {
     tag: "Files",
     summary: "Change many files",
-    description:
-      "Deletes, tags, untags, moves or reprocesses files. A deletion also needs `files:delete`. Repeating a batch changes nothing more. Reprocessing counts as one call of the limit.",
+    description: `Deletes, tags, untags, moves or reprocesses files. A deletion also needs \`files:delete\`. Repeating a batch changes nothing more. Each ID counts as a request, and each ${REPROCESSED_FILES_PER_CALL} files to reprocess as a call that reprocesses a file.`,
     body: z.discriminatedUnion("action", [
       z.strictObject({ action: z.enum(["delete", "reprocess"]), ids }),
       z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),
@@ -136,7 +135,10 @@ export const batch = writeOperation(
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
     if (action.action === "delete") requireScopes(deps, credential, ["files:delete"]);
-    if (action.action === "reprocess") await countExpensiveCall(c, "reprocess", actor);
+    await countRequests(c, credential, given.length);
+    if (action.action === "reprocess") {
+      await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
+    }
     const results = await changeFiles(deps, actor, given, action);
     const data = results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
     return { message: `Files changed: ${data.filter(({ ok }) => ok).length} of ${data.length}.`, data };

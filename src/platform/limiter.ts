@@ -4,8 +4,11 @@ import type { System } from "./system.ts";
 
 /** Each check resolves to false over the limit, then until the minute ends without asking the binding again. */
 export interface Limiter {
-  /** Counts a request by its token's hash, and by its team once this isolate has authenticated the token. */
-  token(tokenHash: string): Promise<boolean>;
+  /**
+   * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does the
+   * work of several counts as `requests`.
+   */
+  token(tokenHash: string, requests?: number): Promise<boolean>;
   /** Counts a request of this client IP whose token is missing or invalid. */
   clientIp(clientIp: string): Promise<boolean>;
   /**
@@ -21,8 +24,8 @@ export interface Limiter {
   login(counter: string): Promise<boolean>;
   /** Counts a new password of the team. It has to be hashed. */
   passwordHash(teamId: string): Promise<boolean>;
-  /** Counts an expensive operation of a team, which is limited like logins. */
-  expensiveCall(counter: string): Promise<boolean>;
+  /** Counts expensive operations of a team, which are limited like logins. */
+  expensiveCall(counter: string, calls?: number): Promise<boolean>;
   /** Counts a search, by the token's team or its hash like `token`. */
   search(tokenHash: string): Promise<boolean>;
 }
@@ -96,8 +99,15 @@ class Limit {
     return this.#memory.get(counter) === 0;
   }
 
-  /** @returns false if the binding rejected the counter in this minute */
-  async count(counter: string): Promise<boolean> {
+  /** @returns false if the binding rejected the counter in this minute. The requests before are used up */
+  async count(counter: string, requests = 1): Promise<boolean> {
+    for (let counted = 0; counted < requests; counted += 1) {
+      if (!(await this.#countOne(counter))) return false;
+    }
+    return true;
+  }
+
+  async #countOne(counter: string): Promise<boolean> {
     if (this.isBlocked(counter)) return false;
     if (this.#spend(counter)) return true;
     const { window } = this.#memory;
@@ -140,8 +150,9 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const searches = new Limit(bindings.SEARCH_LIMIT, 1, system, log);
   /** The counter that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
+  const counterOf = (tokenHash: string) => authenticated.get(tokenHash) ?? tokenHash;
   return {
-    token: (tokenHash) => tokens.count(authenticated.get(tokenHash) ?? tokenHash),
+    token: (tokenHash, requests) => tokens.count(counterOf(tokenHash), requests),
     clientIp: (clientIp) => clientIps.count(clientIp),
     isBlocked: (clientIp, tokenHash) => clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
     authenticated: (tokenHash, counter) => authenticated.set(tokenHash, counter),
@@ -149,7 +160,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
     // Hashed, because the counter of an account contains an email.
     login: (counter) => logins.count(fingerprint(counter)),
     passwordHash: (teamId) => hashes.count(teamId),
-    search: (tokenHash) => searches.count(authenticated.get(tokenHash) ?? tokenHash),
-    expensiveCall: (counter) => logins.count(fingerprint(`expensive/${counter}`)),
+    search: (tokenHash) => searches.count(counterOf(tokenHash)),
+    expensiveCall: (counter, calls) => logins.count(fingerprint(`expensive/${counter}`), calls),
   };
 }

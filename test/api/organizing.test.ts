@@ -456,12 +456,37 @@ describe("A batch", () => {
     expect(deleted).toBe(MAX_BATCH_FILES);
   });
 
-  test("reprocesses completed files, which counts as one call of the limit", async () => {
+  test("reprocesses up to 100 completed files a minute", async () => {
+    const worker = startWorker(withoutJobs);
+    await withinOneMinute(async () => {
+      const team = await newTeam(worker);
+      await fill(team, "files", MAX_BATCH_FILES);
+      const ids = await listed(team, { limit: "100" });
+      const reprocess = (some: string[]) => batch(team, { action: "reprocess", ids: some });
+      expect((await reprocess(ids.slice(0, 89))).status).toBe(200);
+      const single = await team.call("POST", `${UPLOADS}/${ids[89]}/reprocess`);
+      expect(single.status).toBe(200);
+      expect(await listed(team, { status: "pending", limit: "100" })).toEqual(ids.slice(0, 90));
+      const limited = await rejected(team, 429, "rate_limited", () => reprocess(ids.slice(90)));
+      expect(limited.headers.get("RateLimit")).toContain('"expensive-call"');
+    });
+  });
+
+  test("counts as a request for each ID", async () => {
+    let requests = 0;
+    const token = async (_: string, count = 1) => {
+      requests += count;
+      return requests <= MAX_BATCH_FILES;
+    };
     const team = await newTeam();
-    await fill(team, "files", 20);
-    const ids = await listed(team, {});
-    expect(await results(team, { action: "reprocess", ids })).toEqual(ids.map((id) => [id, true]));
-    expect(await listed(team, { status: "pending" })).toEqual(ids);
+    const counting = startWorker((deps) => ({ ...withoutJobs(deps), limiter: { ...deps.limiter, token } }));
+    const ids = [...manyNames(MAX_BATCH_FILES - 1), await upload(team, "a.txt", "a")];
+    const tag = (some: string[]) =>
+      counting.call("POST", `${UPLOADS}/batch`, { token: team.token, json: { action: "tag", ids: some, tags: ["a"] } });
+    expect([(await tag(ids)).status, requests]).toEqual([200, MAX_BATCH_FILES]);
+    requests = 1;
+    const limited = await rejected(team, 429, "rate_limited", () => tag(ids));
+    expect(limited.headers.get("RateLimit")).toContain('"team"');
   });
 
   test("needs files:delete besides files:write for a deletion", async () => {

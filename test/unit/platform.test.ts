@@ -188,6 +188,13 @@ describe("The limit of a token", () => {
     expect(permits.keys).toHaveLength(PERMITS);
   });
 
+  test("counts a request that does the work of several as that many", async () => {
+    expect(await limiter.token("token", 25)).toBe(true);
+    expect(await granted(1000)).toBe(PERMITS * REQUESTS_PER_PERMIT - 25);
+    expect(await limiter.token("another", PERMITS * REQUESTS_PER_PERMIT + 1)).toBe(false);
+    expect(await granted(1)).toBe(0);
+  });
+
   test.each([20, 50, 200])("allows the same number if %i requests arrive at once", async (requests) => {
     const answers = await Promise.all(Array.from({ length: requests }, () => limiter.token("token")));
     const atOnce = answers.filter(Boolean).length;

@@ -18,6 +18,11 @@ import { deleteUploads } from "./upload-recovery.ts";
 
 /** A file takes up to four queries, so a batch stays far below the 1,000 queries that D1 allows an invocation. */
 export const MAX_BATCH_FILES = 100;
+/**
+ * Files of a batch that count as one call that reprocesses a file. With the limit of ten calls, a team can reprocess 100
+ * files a minute, so that its files don't delay those of other teams for long.
+ */
+export const REPROCESSED_FILES_PER_CALL = 10;
 
 export type BatchAction =
   | { action: "delete" | "reprocess" }
