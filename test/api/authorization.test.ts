@@ -353,7 +353,7 @@ const writes = routes.filter(
 
 describe("A write by a token that this isolate knows", () => {
   const state = async () => ({ team: await snapshot(mine.teamId), ...written() });
-  /** What can happen to a token, in this order, with the response from then on. */
+  /** Changes of a token, in this order, with the response from then on. */
   const CHANGES: [sql: string, status: number, code: string][] = [
     ["update api_keys set scopes = 0 where token_hash = ?1", 403, "insufficient_scope"],
     ["update teams set status = 'suspended' where id = ?2", 403, "team_suspended"],

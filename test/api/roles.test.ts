@@ -145,13 +145,13 @@ describe("Deleting a user", () => {
 
 describe("GET /auth/v1/me", () => {
   const me = async (token: string) => (await call("GET", "/auth/v1/me", { token })).body.data;
-  const nobody = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
+  const nothing = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
 
   test("describes a secret key, a public key, the session of a user and the operator", async () => {
     const team = await quickTeam();
     const { teamId, keyId } = team;
     const expiresAt = expect.stringMatching(/^20.*Z$/);
-    const secret = { ...nobody, kind: "secret", teamId, keyId, scopes: expect.any(Array), expiresAt };
+    const secret = { ...nothing, kind: "secret", teamId, keyId, scopes: expect.any(Array), expiresAt };
     expect(await me(team.token)).toEqual(secret);
     const page = (await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })).body.data;
     expect(await me(page.key)).toEqual({ ...secret, kind: "public", keyId: page.id, scopes: ["files:upload"] });
@@ -167,7 +167,7 @@ describe("GET /auth/v1/me", () => {
       },
       scopes: ["files:read", "files:download", "events:read"],
     });
-    expect(await me(OPERATOR)).toEqual({ ...nobody, kind: "operator" });
+    expect(await me(OPERATOR)).toEqual({ ...nothing, kind: "operator" });
   });
 });
 

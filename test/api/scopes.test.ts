@@ -33,7 +33,7 @@ const SEED = Number(VITE_SCOPES_SEED) || Math.trunc(Date.now() % 2 ** 31);
 const CALLERS = inject("isExhaustive") ? 500 : 120;
 const worker = startWorker(compose(withoutHashing, withoutLimits));
 
-/** Inserts a key, because creating it would be a call of its own. */
+/** Inserts a key, because creating it would be another call. */
 async function newKeyRow({ teamId }: Team, mask: number) {
   const [id, token] = [newId(realSystem), newToken(realSystem, false)];
   await env.DB.prepare(

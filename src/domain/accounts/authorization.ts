@@ -30,7 +30,7 @@ export interface TeamActor {
 }
 
 /**
- * What an operation needs: one scope, which the operator may or may not replace; the operator; or any valid token. The
+ * The access that an operation requires: one scope, which the operator may or may not replace; the operator; or any valid token. The
  * operator has no scopes, because most operations make sense only within a team.
  */
 export type Access = Scope | `${Scope} or operator` | "operator" | "none";
@@ -170,7 +170,7 @@ export const tokenValues = ({ system }: Deps, { tokenHash, needed, graceMillisec
 });
 
 /**
- * Authenticates the caller and checks the scope, in a round trip of its own.
+ * Authenticates the caller and checks the scope, in a separate round trip.
  * @throws `token_invalid` (also if revoked or expired, or if the team is deleted), `team_suspended`, `insufficient_scope`,
  *   `forbidden`
  */

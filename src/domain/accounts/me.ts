@@ -10,9 +10,9 @@ import { type Role, type Scope, scopesIn } from "./scopes.ts";
 import { endSessions, updatedEvent } from "./users.ts";
 import { ensureAuthorized } from "./write-authorization.ts";
 
-/* What a caller can do for itself, whatever its scopes are. */
+/* Operations on the caller itself, which need no scope. */
 
-/** The caller. What does not apply to its kind is null. */
+/** The caller. Fields that do not apply to its kind are null. */
 export interface Me {
   kind: Actor["kind"];
   teamId: string | null;
@@ -34,10 +34,10 @@ const ownRow = teamRead(apiKeys.teamId, (db, param: Param<{ tokenHash: string }>
 
 export async function fetchMe(deps: Deps, credential: Credential<"none">): Promise<Me> {
   const { tokenHash } = credential;
-  const nobody = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
-  if (tokenHash === null) return { ...nobody, ...(await authorize(deps, credential)) };
+  const nothing = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
+  if (tokenHash === null) return { ...nothing, ...(await authorize(deps, credential)) };
   const [row] = await authorizeRead(deps, credential, ownRow({ tokenHash }));
-  return { kind: "secret", ...nobody, ...credential.actor, ...row, scopes: scopesIn(credential.scopes) };
+  return { kind: "secret", ...nothing, ...credential.actor, ...row, scopes: scopesIn(credential.scopes) };
 }
 
 type PasswordValues = {

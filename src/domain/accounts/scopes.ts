@@ -1,7 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 
-/* What a token may do. The only definition of scopes and roles; http/introduction.ts documents them from it. */
+/* The scopes of tokens. This is the only definition of scopes and roles; http/introduction.ts documents them from it. */
 
 /** Every scope with its bit. Rows store the sum of the bits, so a bit is never reused. */
 export const SCOPES = {

@@ -42,7 +42,7 @@ interface Writer<A extends Access> {
 
 /**
  * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: whom a token
- * identifies never changes. Whether it is still live and what it may do are conditions of that batch, which otherwise
+ * identifies never changes. Its expiry and its scopes are conditions of that batch, which otherwise
  * fails as a whole. So `write` must do nothing that matters before its first batch, except after `ensureAuthorized`.
  *
  * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
