@@ -54,6 +54,8 @@ export interface Deps {
   identities: Lru<TeamActor>;
   /** When this isolate last stored that a key was used, by the key's id, see domain/accounts/last-use.ts. */
   notedUses: Lru<number>;
+  /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/files/resumable.ts. */
+  pollers: Lru<symbol>;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
@@ -74,6 +76,8 @@ type IsolateDeps = Omit<Deps, "after" | "requestId" | "guard">;
 const MAX_IDENTITIES = 5000;
 /** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
 const MAX_NOTED_USES = 5000;
+/** Less than 1 MB. A HEAD that is forgotten while it polls gets 423, and its client retries. */
+const MAX_POLLERS = 5000;
 
 /** R2's limit for one `put`: 5 GiB minus 5 MiB. Processing may rewrite an object with one. */
 const MAX_PUT_BYTES = 5 * 1024 ** 3 - 5 * 1024 ** 2;
@@ -160,6 +164,7 @@ function isolateDeps(env: Env): IsolateDeps {
     db: createDb(vars.DB),
     identities: new Lru<TeamActor>(MAX_IDENTITIES),
     notedUses: new Lru<number>(MAX_NOTED_USES),
+    pollers: new Lru<symbol>(MAX_POLLERS),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
     webhookJobs: createJobs(vars.WEBHOOKS),

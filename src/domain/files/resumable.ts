@@ -18,6 +18,7 @@ import {
   isComplete,
   MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
+  type NamedRow,
   type ResumableRow,
   type ResumableUpload,
   resumableByUrl,
@@ -47,12 +48,12 @@ import { insertReceiving, type UploadValues, uploadValues } from "./upload.ts";
  * drops that upload after seven days. Only R2 knows the id, and no binding lists it.
  */
 
-/** How often HEAD polls a request that is still writing. A poll is one read of D1. */
-const POLL_MILLISECONDS = 250;
-/** A request that makes no progress for this long has died, or has nothing left to save. */
-const MAX_STALLED_MILLISECONDS = 2000;
-/** HEAD waits at most this long for a request that makes progress. It may be another client's. */
-const MAX_WAITED_MILLISECONDS = 30_000;
+/** The delay between two polls of HEAD. A poll is one read of D1. Interrupted requests usually save within one delay. */
+export const POLL_MILLISECONDS = 500;
+/** A request that makes no progress for this many polls (2 s) has died, or has nothing left to save. */
+const MAX_STALLED_POLLS = 4;
+/** HEAD polls at most this often (15 s) for a request that makes progress, because a HEAD counts as one request. */
+export const MAX_POLLS = 30;
 const MEBIBYTE = 1024 * 1024;
 /** R2 allows 10,000 part numbers. The rest is for parts whose request was fenced off. */
 const MAX_PARTS = 2500;
@@ -167,34 +168,48 @@ async function insertResumable(
 /**
  * Returns the progress of the upload, and assembles one that has all of its bytes. If a request is still writing, its
  * client has lost the connection. HEAD waits until the request ends, saves its bytes, or stops making progress.
- * @throws `not_found`, `upload_expired`
+ * @throws `not_found`, `upload_expired`, `upload_locked` if a newer HEAD of this isolate waits for the same request
  */
 export async function fetchUpload(
   deps: Deps,
   credential: Credential<"files:upload">,
   url: SecretUrl,
 ): Promise<ResumableUpload> {
-  const poll = async () => (await authorizeRead(deps, credential, resumableByUrl(secretUrlValues(url))))[0];
-  let row = await poll();
-  let stalledMilliseconds = 0;
-  for (let waitedMilliseconds = 0; row?.isWriting; ) {
-    if (stalledMilliseconds >= MAX_STALLED_MILLISECONDS || waitedMilliseconds >= MAX_WAITED_MILLISECONDS) break;
-    await deps.system.sleep(POLL_MILLISECONDS);
-    waitedMilliseconds += POLL_MILLISECONDS;
-    const before: ResumableRow = row;
-    row = await poll();
-    if (row && hasSavedAll(before, row)) break;
-    stalledMilliseconds = row && hasProgressed(before, row) ? 0 : stalledMilliseconds + POLL_MILLISECONDS;
-  }
-  if (!row) throw new AppError("not_found");
+  const row = await pollUntilSaved(deps, url, async () => {
+    const [found] = await authorizeRead(deps, credential, resumableByUrl(secretUrlValues(url)));
+    if (!found) throw new AppError("not_found");
+    return found;
+  });
   if (row.isFinished) return toResumableUpload(row);
   if (isComplete(row)) return assembleAndCommit(deps, await authorize(deps, credential), row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
   return toResumableUpload(row);
 }
 
-const hasProgressed = (before: ResumableRow, { epoch, multipartId, offsetBytes }: ResumableRow) =>
-  epoch !== before.epoch || multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
+/**
+ * One HEAD of an isolate polls an upload, so that many HEADs cost no more reads than one. The newest one does: when a
+ * client disconnects, its HEAD may end without a trace, and the client's next HEAD must not be rejected for that.
+ * @throws `upload_locked` if a newer HEAD polls the upload
+ */
+async function pollUntilSaved({ system, pollers }: Deps, { id }: SecretUrl, poll: () => Promise<NamedRow>) {
+  let row = await poll();
+  const poller = Symbol(id);
+  if (row.isWriting) pollers.set(id, poller);
+  let stalledPolls = 0;
+  for (let polls = 0; row.isWriting && stalledPolls < MAX_STALLED_POLLS && polls < MAX_POLLS; polls++) {
+    await system.sleep(POLL_MILLISECONDS);
+    if (pollers.get(id) !== poller) throw new AppError("upload_locked", { retryAfterSeconds: 1 });
+    const before = row;
+    row = await poll();
+    if (hasSavedAll(before, row)) break;
+    stalledPolls = hasProgressed(before, row) ? 0 : stalledPolls + 1;
+  }
+  return row;
+}
+
+/** A newer request without bytes is no progress: it only has a new epoch. */
+const hasProgressed = (before: ResumableRow, { multipartId, offsetBytes }: ResumableRow) =>
+  multipartId !== before.multipartId || offsetBytes !== before.offsetBytes;
 
 /** A request that is writing saves a chunk only if its connection stalls. */
 const hasSavedAll = (before: ResumableRow, { epoch, chunks }: ResumableRow) =>
