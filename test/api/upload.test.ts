@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { describe, expect, test } from "vitest";
+import { ProxiedBindings } from "../support/bindings.ts";
 import {
   type Answer,
   atOnce,
@@ -10,6 +11,7 @@ import {
   fieldsOf,
   form,
   newTeam,
+  OPERATOR,
   processed,
   queueing,
   rejected,
@@ -22,7 +24,8 @@ import {
   withoutJobs,
 } from "../support/harness.ts";
 import { BOUNDARY, bytesOf, fileForm, END as RAW_END, part as rawPart, sendForm, TYPE } from "../support/raw-form.ts";
-import { World } from "../support/world.ts";
+import { create, locationOf, patch } from "../support/tus.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
 /* Form uploads: the form, its limits, and the storage quota. */
 
@@ -133,6 +136,76 @@ describe("Uploading a file", () => {
       expect((await team.call("POST", UPLOADS, invalid)).body.code).toBe("malformed_multipart");
     }
     expect(await list(team)).toHaveLength(1);
+  });
+});
+
+describe("An upload in progress", () => {
+  /** Runs `meanwhile` between two chunks. */
+  function pausing(chunks: string[], meanwhile: () => Promise<unknown>) {
+    const pull = async (controller: ReadableStreamDefaultController<Uint8Array>) => {
+      if (chunks.length === 1) await meanwhile();
+      const chunk = chunks.shift();
+      if (chunk === undefined) controller.close();
+      else controller.enqueue(bytes(chunk));
+    };
+    return new ReadableStream({ pull }, { highWaterMark: 0 });
+  }
+
+  type Send = (team: Team, token: string, meanwhile: () => Promise<unknown>) => Promise<Answer>;
+  const [start = "", rest = ""] = (filePart("first|second") + END).split("|");
+  const sendForm: Send = (_, token, meanwhile) =>
+    call("POST", UPLOADS, { ...formOf(pausing([start, rest], meanwhile)), token });
+  /** The team's own key creates the upload, so that the end of another token does not cancel it. */
+  const sendResumable: Send = async (team, token, meanwhile) => {
+    const path = locationOf(await create(team.call, 11));
+    return patch(call, path, 0, pausing(["first", "second"], meanwhile), { token });
+  };
+  const sends = { "a form": sendForm, "a resumable upload": sendResumable };
+
+  const endings: Record<string, (team: Team) => Promise<{ token: string; end: () => Promise<unknown> }>> = {
+    "its secret key is revoked": async (team) => {
+      const { data } = (await team.call("POST", "/auth/v1/apikeys", { json: { name: "short-lived" } })).body;
+      return { token: data.key, end: () => team.call("DELETE", `/auth/v1/apikeys/${data._id}`) };
+    },
+    "its session ends": async (team) => {
+      const { data } = (await team.call("POST", "/auth/v1/sessions")).body;
+      return { token: data.key, end: () => call("POST", "/auth/v1/logout", { token: data.key }) };
+    },
+    "its team is deleted": async ({ token, teamId }) => ({
+      token,
+      end: () => call("DELETE", `/auth/v1/teams/${teamId}`, { token: OPERATOR }),
+    }),
+  };
+  const stored = "select count(*) as count from files where team_id = ? and status <> 'receiving'";
+
+  describe.each(Object.entries(sends))("as %s", (_, send) => {
+    test.each(Object.entries(endings))("gets 401 and is not committed if %s", async (_, begin) => {
+      const team = await newTeam();
+      const { token, end } = await begin(team);
+      const answer = await send(team, token, end);
+      expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
+      expect(await env.DB.prepare(stored).bind(team.teamId).first("count")).toBe(0);
+    });
+
+    test("finishes if its team is suspended", async () => {
+      const team = await newTeam();
+      const json = { status: "suspended" };
+      const suspend = () => call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json });
+      expect((await send(team, team.token, suspend)).status).toBeOneOf([200, 204]);
+      expect(await env.DB.prepare(stored).bind(team.teamId).first("count")).toBe(1);
+    });
+  });
+
+  test("is not rolled back if the token of a known caller is rejected, because nothing was inserted", async () => {
+    const world = new World();
+    const team = await world.newTeam();
+    await world.store(team, "a.txt", "a");
+    await env.DB.prepare("delete from api_keys where team_id = ?").bind(team.teamId).run();
+    const bindings = new ProxiedBindings();
+    const answer = await must(world.upload(team, await encodeForm("b.txt", "b"), {}, { bindings }));
+    expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
+    expect(bindings.calls).toHaveLength(2);
+    expect(world.lines.filter(({ event }) => event === "upload_cleanup_failed")).toEqual([]);
   });
 });
 

@@ -73,11 +73,12 @@ export async function authorizeWrite<A extends Access, T>(
     const isUnavailable = error instanceof AppError && error.code === "unavailable";
     if (guard.query && !isUnavailable) await authorize(deps, credential);
     // The token was admitted again in the meantime: a role has changed twice, for example.
-    throw isRejection(error) ? new AppError("conflict") : error;
+    throw isGuardRejection(error) ? new AppError("conflict") : error;
   }
 }
 
-const isRejection = (error: unknown) => error instanceof Error && error.message.includes(REJECTION);
+/** True if the guard rejected the first batch, which then changed nothing. */
+export const isGuardRejection = (error: unknown) => error instanceof Error && error.message.includes(REJECTION);
 
 /**
  * Authorizes the caller of a write now, before anything expensive, or because the caller's scopes are needed. Costs a round

@@ -1,8 +1,9 @@
 import { and, eq, exists, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type BoundQuery, columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
-import { apiKeys, files, uploads } from "../../platform/schema.ts";
+import { type BoundQuery, columnsFrom, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { apiKeys, files, teams, uploads } from "../../platform/schema.ts";
+import { isExistingTeam } from "../accounts/teams.ts";
 import { type Initiator, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
 import { changed, type ListedRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
@@ -17,19 +18,31 @@ type CommitValues = StoredObject &
     updatedAt: number;
     /** Null if any request can commit. Otherwise only the request with this epoch can. */
     epoch: number | null;
-    /** The key that must still exist. Null for none. */
-    publicKeyId: string | null;
+    /** The key or session that must still exist. Null for the service itself. */
+    keyId: string | null;
   };
+
+/**
+ * Finds a row unless the team is being deleted, or the key or session has ended. An expired key may finish its upload
+ * while its row exists, and so may a key of a suspended team.
+ */
+const liveAccess = (db: Db, param: Param<{ teamId: string; keyId: string | null }>) => {
+  const key = db
+    .select({ one: sql`1` })
+    .from(apiKeys)
+    .where(and(eq(apiKeys.teamId, param("teamId")), eq(apiKeys.id, param("keyId"))));
+  return db
+    .select({ one: sql`1` })
+    .from(teams)
+    .where(and(isExistingTeam(param), or(sql`${param("keyId")} is null`, exists(key))));
+};
+const accessOfCaller = preparedQuery(liveAccess);
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) => {
   const currentEpoch = db
     .select({ one: sql`1` })
     .from(uploads)
     .where(and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
-  const publicKey = db
-    .select({ one: sql`1` })
-    .from(apiKeys)
-    .where(and(eq(apiKeys.teamId, param("teamId")), eq(apiKeys.id, param("publicKeyId"))));
   return db
     .update(files)
     .set({
@@ -42,39 +55,39 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
         isFile(param),
         eq(files.status, "receiving"),
         or(sql`${param("epoch")} is null`, exists(currentEpoch)),
-        or(sql`${param("publicKeyId")} is null`, exists(publicKey)),
+        exists(liveAccess(db, param)),
       ),
     );
 });
 
 /**
  * The commit point. The same batch reads the state, so a commit whose response was lost can be repeated.
- * @throws `not_found` if the file was deleted while its bytes arrived, `offset_mismatch` if `epoch` is fenced off,
- *   `token_invalid` if the public key was revoked
+ * @throws `not_found` if the file was deleted while its bytes arrived, `token_invalid` if the initiator's access ended
+ *   meanwhile, `offset_mismatch` if `epoch` is fenced off
  */
 export async function commit(
   deps: Deps,
   initiator: Initiator,
   { id, teamId }: FileKey,
   stored: StoredObject,
-  {
-    extraQueries = [],
-    epoch = null,
-    publicKeyId = null,
-  }: { extraQueries?: BoundQuery<unknown>[]; epoch?: number | null; publicKeyId?: string | null },
+  { extraQueries = [], epoch = null }: { extraQueries?: BoundQuery<unknown>[]; epoch?: number | null } = {},
 ): Promise<ListedRow> {
   const now = deps.system.now();
   const columns = { ...stored, reservedBytes: stored.sizeBytes };
   const dueAt = now + MAX_PENDING_MILLISECONDS;
-  const mark = markPending({ id, teamId, ...columns, dueAt, updatedAt: now, epoch, publicKeyId });
+  const access = { teamId, keyId: "keyId" in initiator ? initiator.keyId : null };
+  const mark = markPending({ id, ...access, ...columns, dueAt, updatedAt: now, epoch });
   const event = fileEvent(deps, "file.uploaded", initiator, { id, teamId });
   const queries = [mark, uploadState({ id, teamId }), ...extraQueries] as const;
   const [, [row]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!row || row.status === "deleting") {
     throw new AppError("not_found", { message: "The file was deleted during its upload." });
   }
-  if (row.status === "receiving" && publicKeyId !== null) throw new AppError("token_invalid");
-  if (row.status === "receiving" || (epoch !== null && row.etag !== stored.etag)) throw fencedOff();
+  if (row.status === "receiving") {
+    const [[isLive]] = await read(deps, [accessOfCaller(access)]);
+    throw isLive ? fencedOff() : new AppError("token_invalid");
+  }
+  if (epoch !== null && row.etag !== stored.etag) throw fencedOff();
   return row;
 }
 

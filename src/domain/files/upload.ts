@@ -7,6 +7,7 @@ import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } f
 import { files } from "../../platform/schema.ts";
 import { instantOf, MINUTE, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
+import { isGuardRejection } from "../accounts/write-authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { commit } from "./commit.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
@@ -68,7 +69,7 @@ export interface IncomingFile {
  *
  * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload
  * @throws what `bytes` throws, the errors of `quotaError`, `type_not_allowed`, `idempotency_conflict`,
- *   `idempotency_in_progress`, `unavailable`, and `not_found` if the file was deleted before its last byte arrived
+ *   `idempotency_in_progress`, `unavailable`, and those of `commit`
  */
 export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFile): Promise<StoredFile> {
   const { name, idempotencyKey: key, minBytes, maxBytes, properties } = file;
@@ -79,7 +80,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   const values = { ...uploadValues(deps, actor, upload, bytes, receiving, properties), idempotencyKey };
   const orRollBack = <T>(work: Promise<T>) =>
     work.catch(async (error) => {
-      await rollBack(deps, actor, upload, maxBytes, error);
+      if (!isGuardRejection(error)) await rollBack(deps, actor, upload, maxBytes, error);
       throw error;
     });
   const { row, earlier } = await orRollBack(insertUpload(deps, values));
@@ -87,7 +88,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
   if (!row) throw await quotaError(deps, values);
   const storeAndCommit = async () => {
     const stored = await storeBytes(deps, upload, file, row);
-    return commit(deps, actor, upload, stored, { publicKeyId: values.publicKeyId });
+    return commit(deps, actor, upload, stored);
   };
   const committed = await orRollBack(storeAndCommit());
   await enqueue(deps, upload);
@@ -225,10 +226,11 @@ const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>)
 
 /**
  * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed. If a store failed,
- * one of its writes may still be in flight. Then keeps the row, so that the recovery job deletes late objects too.
+ * one of its writes may still be in flight. Then keeps the row, so that the recovery job deletes late objects too. Runs
+ * without the guard, because it only removes what this request has inserted.
  */
 async function rollBack(
-  deps: Deps,
+  { guard: _, ...deps }: Deps,
   actor: TeamActor,
   upload: Named,
   maxBytes: number,
