@@ -17,7 +17,8 @@ export const REPR_DIGEST: HeaderContract = { description: "SHA-256 of the file (
 /** Returns the SHA-256, in hex, that a digest field states; null if it states none. @throws `invalid_input` */
 export function statedSha256(c: Context<AppEnv>, field: "Content-Digest" | "Repr-Digest"): string | null {
   const members = c.req.header(field)?.split(",") ?? [];
-  const member = members.map((one) => one.trim()).find((one) => one.startsWith("sha-256="));
+  // The field is a dictionary: if a key is repeated, the last member counts (RFC 8941, section 3.2).
+  const member = members.map((text) => text.trim()).findLast((text) => text.startsWith("sha-256="));
   if (member === undefined) return null;
   const [, encoded = ""] = /^sha-256=:([A-Za-z0-9+/]{43}=):$/.exec(member) ?? [];
   const bytes = Buffer.from(encoded, "base64");

@@ -104,18 +104,21 @@ describe("Uploading a file", () => {
     const send = (team: Team, headers: Record<string, string>) =>
       team.call("POST", UPLOADS, { body, headers: { ...formOf(body).headers, ...headers } });
 
-    test("stores the file if they match, and ignores other algorithms", async () => {
+    test("stores the file if the last SHA-256 of each matches, and ignores other algorithms", async () => {
       const team = await newTeam();
       const headers = { "Content-Digest": digest(body), "Repr-Digest": digest(content) };
       expect((await send(team, headers)).status).toBe(200);
       const other = { "Content-Digest": digest("other", "sha-512"), "Repr-Digest": `md5=:AA==:, ${digest(content)}` };
       expect((await send(team, other)).status).toBe(200);
+      const repeated = { "Repr-Digest": `${digest("other")}, ${digest(content)}` };
+      expect((await send(team, repeated)).status).toBe(200);
       expect((await send(team, { "Content-Digest": digest("other", "sha-512") })).status).toBe(200);
     });
 
     test.each([
       ["digest_mismatch", { "Content-Digest": digest(content) }],
       ["digest_mismatch", { "Repr-Digest": digest(body) }],
+      ["digest_mismatch", { "Repr-Digest": `${digest(content)}, ${digest("other")}` }],
       ["digest_mismatch", { "Content-Digest": digest(body), "Repr-Digest": digest("other"), "Idempotency-Key": "a" }],
       ["invalid_input", { "Repr-Digest": "sha-256=:AAAA:" }],
       ["invalid_input", { "Content-Digest": "sha-256=abc" }],
