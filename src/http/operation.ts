@@ -111,7 +111,10 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
   };
 }
 
-/** An operation that writes. Only an authorized caller gets a response other than 401, 403 and 503, and can change anything. */
+/**
+ * An operation that writes. Only an authorized caller gets a response other than 401, 403, 429 and 503, and can change
+ * anything.
+ */
 export function writeOperation<
   A extends Access,
   S extends z.ZodType,
@@ -129,7 +132,8 @@ export function writeOperation<
       withCredential(c, { ...contract, access }, (credential) =>
         authorizeWrite(c.var.deps, credential, async ({ actor, deps }) => {
           c.set("deps", deps);
-          // At once, because the operation may take minutes.
+          // A new token is noted now, because the operation may take minutes. One that this isolate knows was noted when
+          // it was new, and is authorized, and noted again, only with the first batch.
           noteCaller(c, credential);
           const query = readQuery(c, contract.query as Q);
           const body = await readBody(c, contract.body as B, contract);

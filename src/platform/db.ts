@@ -90,7 +90,9 @@ export function read<const Q extends Queries>(database: Database, queries: Q): P
 
 /**
  * Changes state. Runs queries in one round trip and one transaction, and returns the rows of each. A transient error is
- * retried only if the batch is idempotent, because the first attempt may have taken effect.
+ * retried only if the batch is idempotent, because the first attempt may have taken effect. The retry has the guard too:
+ * if the first attempt took effect and the caller's access ended before the retry, the caller gets 401 for a change that
+ * persists.
  */
 export function write<const Q extends Queries>(
   database: Database,

@@ -169,6 +169,19 @@ describe("Ending a session", () => {
     expect([(await revoke(own.id)).status, (await unfinished(team)).length]).toEqual([200, 1]);
   });
 
+  test("that is gone, or revoking such a key, is a 404 and cancels no upload", async () => {
+    const team = await newTeam();
+    for (const [path, { id, key }] of [
+      [SESSIONS, await newSession(team.token)],
+      [KEYS, await newKey(team)],
+    ] as const) {
+      const kept = await reserve(key);
+      await env.DB.prepare("delete from api_keys where id = ?").bind(id).run();
+      await rejected(team, 404, "not_found", () => team.call("DELETE", `${path}/${id}`));
+      expect(await unfinished(team)).toContain(kept);
+    }
+  });
+
   test("by logging out is rejected for API keys and the operator", async () => {
     const team = await newTeam();
     for (const token of [team.token, OPERATOR]) {

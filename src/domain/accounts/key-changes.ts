@@ -107,23 +107,24 @@ function updateError(credential: Credential, { scopes }: UpdateValues, present: 
   return invalidField("expiresAt", "The key expires earlier. A lifetime can only be shortened.");
 }
 
+const isDeletable = (db: Db, param: Param<Target>) =>
+  and(isTarget(param), isCovered(db, param, sql`${apiKeys.scopes}`));
 const deleteKeyById = preparedQuery((db, param: Param<Target>) =>
-  db
-    .delete(apiKeys)
-    .where(and(isTarget(param), isCovered(db, param, sql`${apiKeys.scopes}`)))
-    .returning(),
+  db.delete(apiKeys).where(isDeletable(db, param)).returning(),
 );
+
+/** Runs before the deletion, for the key and its sessions. If there is no key to delete, cancels nothing. */
+const cancelUploadsOfKey = uploadCancellation((db, param: Param<Target>) => {
+  const key = sql`from ${apiKeys} where ${isDeletable(db, param)}`;
+  return sql`(select ${apiKeys.id} ${key} union all select ${apiKeys.id} from ${apiKeys}
+    where ${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and exists (select 1 ${key}))`;
+});
 
 /** The sessions that the key created, once it is deleted. */
 const isSessionOfDeleted = (param: Param<{ id: string; teamId: string }>) =>
   sql`${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and ${isDeleted(param)}`;
 const isDeleted = (param: Param<{ id: string }>) =>
   sql`not exists (select 1 from ${apiKeys} deleted where deleted.id = ${param("id")})`;
-const cancelUploadsOfDeleted = uploadCancellation(
-  (_, param: Param<{ id: string; teamId: string }>) =>
-    sql`(select ${param("id")} where ${isDeleted(param)} union all
-      select ${apiKeys.id} from ${apiKeys} where ${isSessionOfDeleted(param)})`,
-);
 const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
   db.delete(apiKeys).where(and(eq(apiKeys.teamId, param("teamId")), isSessionOfDeleted(param))),
 );
@@ -135,14 +136,10 @@ const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamI
  */
 export async function deleteKey(deps: Deps, actor: Actor, credential: Credential, id: string): Promise<ApiKey> {
   const key = await targetOf(deps, actor, id);
-  const event = newEvent(deps, "apikey.revoked", actor, key);
-  const queries = [
-    deleteKeyById(key),
-    keyState(key),
-    ...cancelUploadsOfDeleted(deps, key),
-    endSessionsOfDeleted(key),
-  ] as const;
-  const [[row], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const cancelUploads = cancelUploadsOfKey(deps, key);
+  const queries = [...cancelUploads, deleteKeyById(key), keyState(key), endSessionsOfDeleted(key)] as const;
+  const event = { ...newEvent(deps, "apikey.revoked", actor, key), position: cancelUploads.length + 1 };
+  const [, , [row], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (row) return showKeyOrBlank(deps, credential, row);
   if (state) checkCovered(credential, state.scopes ?? 0);
   throw new AppError("not_found");

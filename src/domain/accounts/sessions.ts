@@ -1,7 +1,7 @@
 import { and, eq, exists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
+import { type Db, insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
 import { apiKeys, isSession, teams } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
@@ -123,11 +123,10 @@ export async function listSessions(
 }
 
 type TargetValues = { id: string; teamId: string; callerKeyId: string };
+const isDeletable = (db: Db, param: Param<TargetValues>) =>
+  and(isSessionOf(param), isCovered(db, param, presentScopes(db)));
 const deleteSession = preparedQuery((db, param: Param<TargetValues>) =>
-  db
-    .delete(apiKeys)
-    .where(and(isSessionOf(param), isCovered(db, param, presentScopes(db))))
-    .returning({ id: apiKeys.id }),
+  db.delete(apiKeys).where(isDeletable(db, param)).returning({ id: apiKeys.id }),
 );
 const scopesOfSession = preparedQuery((db, param: Param<TargetValues>) =>
   db
@@ -135,11 +134,11 @@ const scopesOfSession = preparedQuery((db, param: Param<TargetValues>) =>
     .from(apiKeys)
     .where(isSessionOf(param)),
 );
-/** Nothing if the id is that of a key. */
-const cancelUploads = uploadCancellation(
-  (_, param: Param<{ id: string; teamId: string }>) =>
-    sql`(select ${param("id")} where not exists (select 1 from ${apiKeys} where ${apiKeys.id} = ${param("id")}))`,
-);
+/** Runs before the deletion. If there is no session to delete, cancels nothing. */
+const cancelUploadsOfSession = uploadCancellation((db, param: Param<TargetValues>) => {
+  const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isDeletable(db, param));
+  return sql`${session}`;
+});
 
 /**
  * Ends the session immediately and cancels its unfinished uploads.
@@ -147,9 +146,10 @@ const cancelUploads = uploadCancellation(
  */
 export async function revokeSession(deps: Deps, actor: TeamActor, credential: Credential, id: string): Promise<void> {
   const session = { id, teamId: actor.teamId, callerKeyId: actor.keyId };
-  const event = newEvent(deps, "session.revoked", actor, session);
-  const queries = [deleteSession(session), scopesOfSession(session), ...cancelUploads(deps, session)] as const;
-  const [deleted, [remaining]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  const cancelUploads = cancelUploadsOfSession(deps, session);
+  const queries = [...cancelUploads, deleteSession(session), scopesOfSession(session)] as const;
+  const event = { ...newEvent(deps, "session.revoked", actor, session), position: cancelUploads.length + 1 };
+  const [, , deleted, [remaining]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (deleted.length > 0) return;
   if (remaining) checkCovered(credential, remaining.scopes);
   throw new AppError("not_found");

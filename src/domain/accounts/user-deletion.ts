@@ -76,7 +76,7 @@ export async function deleteUser(
 ): Promise<void> {
   const target = { ...targetOf(actor, id, versions, DELETED), keepKeys };
   const insert = insertDeletedEvent({ ...target, ...eventValues(deps, "user.deleted", actor, target) });
-  const event = { teamId: actor.teamId, isBefore: true, insert };
+  const event = { teamId: actor.teamId, position: 0, insert };
   const endKeys = [...cancelUploadsOfDeleted(deps, target), revokeKeysOfDeleted(target), releaseKeysOfDeleted(target)];
   const queries = [deleteTarget(target), targetState(target), ...endKeys] as const;
   const [deleted, [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });

@@ -89,7 +89,8 @@ export async function ensureAuthorized(deps: Deps): Promise<void> {
 }
 
 /**
- * Requires scopes besides the one of the operation. In a write, call it before the first batch.
+ * Requires scopes besides the one of the operation. In a write, call it before the first batch, or after
+ * `ensureAuthorized`.
  * @throws `insufficient_scope`, now or in that batch
  */
 export function requireScopes(deps: Deps, credential: Credential, scopes: readonly Scope[]): void {

@@ -110,8 +110,11 @@ const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
 export interface NewEvent {
   teamId: string;
   insert: BoundQuery<unknown>;
-  /** The insert precedes the change, because it records the previous state. It has its own condition. */
-  isBefore?: boolean;
+  /**
+   * How many queries of the change precede the insert; by default 1. The last of them makes the change. An insert at 0
+   * records the previous state, and has its own condition.
+   */
+  position?: number;
 }
 
 /** The columns that do not depend on the type of the event. */
@@ -147,7 +150,7 @@ export function newEvent(
 
 type Queries = readonly BoundQuery<unknown>[];
 
-/** A change of one record: the first query makes the change, and others may follow it. */
+/** A change of one record. By default the first query makes the change, and others may follow it. */
 export interface Change<Q extends Queries> {
   /** Written only if the change changed a row. */
   event: NewEvent;
@@ -173,15 +176,17 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   options: { isIdempotent: boolean },
 ): Promise<{ rows: RowsOf<Q>[]; last: RowsOf<L> }> {
   const now = deps.system.now();
-  const batches = changes.map(({ event: { teamId, insert, isBefore = false }, queries }) => {
-    const at = isBefore ? 0 : 1;
-    return [...queries.slice(0, at), insert, insertDeliveries({ teamId, now }), ...queries.slice(at)];
-  });
+  const batches = changes.map(({ event: { teamId, insert, position = 1 }, queries }) => [
+    ...queries.slice(0, position),
+    insert,
+    insertDeliveries({ teamId, now }),
+    ...queries.slice(position),
+  ]);
   const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];
   const jobs = new Map<string, WebhookJob>();
-  const rows = changes.map(({ event: { isBefore = false }, queries }) => {
+  const rows = changes.map(({ event: { position = 1 }, queries }) => {
     const own = found.splice(0, queries.length + 2);
-    const [, deliveries] = own.splice(isBefore ? 0 : 1, 2) as [unknown, WebhookJob[]];
+    const [, deliveries] = own.splice(position, 2) as [unknown, WebhookJob[]];
     for (const job of deliveries) jobs.set(job.webhookId, job);
     return own as unknown as RowsOf<Q>;
   });

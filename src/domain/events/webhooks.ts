@@ -93,7 +93,8 @@ export function webhookEvent(
     subjectVersion: null,
     data: JSON.stringify({ _id: key.id, ...data }),
   };
-  return { teamId: key.teamId, isBefore, insert: (isBefore ? insertDeletedEvent : insertUpdatedEvent)(values) };
+  const insert = isBefore ? insertDeletedEvent : insertUpdatedEvent;
+  return { teamId: key.teamId, position: isBefore ? 0 : 1, insert: insert(values) };
 }
 
 export interface NewWebhook {

@@ -61,5 +61,5 @@ export function fileEvent(
   const isBefore = type === "file.deleted";
   const values = { ...eventValues(deps, type, initiator, { teamId, id }), id };
   if (fields) return { teamId, insert: insertAfterUpdate({ ...values, fields: JSON.stringify(fields) }) };
-  return { teamId, isBefore, insert: (isBefore ? insertBeforeEnd : insertAfterChange)(values) };
+  return { teamId, position: isBefore ? 0 : 1, insert: (isBefore ? insertBeforeEnd : insertAfterChange)(values) };
 }

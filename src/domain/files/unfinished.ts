@@ -115,12 +115,12 @@ export function cancelUploads<V extends { now: number }>(
   return (values) => [hideFiles(values), end(values)];
 }
 
-/** Cancels the unfinished uploads of the keys that `keyIds` selects, in the batch that deletes those keys. */
+/** Cancels the incomplete uploads of the keys that `keyIds` selects, in the batch that deletes those keys. */
 export function uploadCancellation<V extends { teamId: string }>(keyIds: (db: Db, param: Param<V>) => SQL) {
   const cancel = cancelUploads((db, param: Param<V & { now: number }>) =>
     and(isOfTeam(param), sql`${uploads.keyId} in ${keyIds(db, param)}`, lt(uploads.offsetBytes, uploads.sizeBytes)),
   );
-  return ({ system }: Deps, target: V): readonly BoundQuery<unknown>[] => cancel({ ...target, now: system.now() });
+  return ({ system }: Deps, target: V) => cancel({ ...target, now: system.now() });
 }
 
 type ReplacementValues = { id: string; teamId: string; idempotencyKey: string; now: number };
