@@ -104,7 +104,7 @@ export const create = writeOperation(
       }),
       limits: limitsSchema.optional().meta({
         description:
-          "For a public key: how many files, of what size and types, it may upload. A failed or canceled upload does not count.",
+          "For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it.",
       }),
       expiresAt: timestamp
         .optional()

@@ -129,7 +129,7 @@ describe.each([
     expect((await transport.send(key, "ten  bytes")).status).toEqual(succeeded);
   });
 
-  test("rejects a type that the first bytes exclude, and fails one that only processing can exclude", async () => {
+  test("rejects a type that the first bytes exclude, and fails and counts one that only processing excludes", async () => {
     const team = await newTeam(queueing);
     const key = await newKey(team, { maxFiles: 1, fileTypes: ["audio file"] });
     const refused = await transport.send(key, "plain text");
@@ -137,6 +137,8 @@ describe.each([
     expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
     const { id } = await transport.send(key, MP4, queueing);
     expect(await processed(team, id)).toMatchObject({ status: "failed", failure: { code: "type_not_allowed" } });
+    expect((await transport.send(key, MP4)).code).toBe("upload_limit_reached");
+    expect((await call("GET", `${UPLOADS}/${id}`, { token: key.token })).code).toBe("insufficient_scope");
   });
 
   test("reads the status of the files that it uploaded, and of no others", async () => {
