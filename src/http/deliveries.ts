@@ -10,7 +10,7 @@ import {
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 export const attemptSchema = z
   .strictObject({
@@ -73,7 +73,7 @@ export const list = readOperation(
       description: "A page of deliveries.",
       schema: z.strictObject({ message: z.string(), data: z.array(deliverySchema) }),
       example: { message: "Deliveries: 1.", data: [deliveryExample] },
-      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, id, query }) => {

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
 import { EVENT_TYPES, type Event } from "../domain/events/events.ts";
 import { readOperation } from "./operation.ts";
-import { cursorOf, DEFAULT_LIMIT, id, nextLink, pageLimit, timestamp } from "./validation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, nextLink, nextLinkHeader, pageLimit, timestamp } from "./validation.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -73,7 +73,7 @@ export const list = readOperation(
       description: "A page of events.",
       schema: z.strictObject({ message: z.string(), data: z.array(eventSchema) }),
       example: { message: "Events: 1.", data: [example as z.input<typeof eventSchema>] },
-      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) => {

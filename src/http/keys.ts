@@ -13,7 +13,7 @@ import { SCOPE_NAMES } from "../domain/accounts/scopes.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, iso, name, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const MAX_LIMIT_FILES = 1_000_000;
 /** R2's limit for one object. */
@@ -141,7 +141,7 @@ export const list = readOperation(
       description: "A page of keys.",
       schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
       example: { message: "API keys: 1.", data: [example] },
-      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {

@@ -1,5 +1,5 @@
 import { Buffer, isUtf8 } from "node:buffer";
-import { AppError, type Code } from "../errors.ts";
+import { AppError, type Code, invalidField } from "../errors.ts";
 import { BodyReader } from "./body-reader.ts";
 import type { DigestCheck } from "./digests.ts";
 
@@ -208,8 +208,7 @@ class FormParser {
   }
 }
 
-const propertiesError = (message: string) =>
-  new AppError("invalid_input", { errors: [{ path: "properties", message }] });
+const propertiesError = (message: string) => invalidField("properties", message);
 
 /** Returns the part's Content-Disposition. `headers` begins after the boundary, whose line can only have padding. */
 function dispositionOf(headers: string): string {

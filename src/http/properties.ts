@@ -11,7 +11,7 @@ import {
   MAX_TAG_LENGTH,
   MAX_TAGS,
 } from "../domain/files/properties.ts";
-import { AppError } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import { MAX_PROPERTIES_BYTES } from "./multipart.ts";
 import { validate } from "./validation.ts";
 
@@ -111,7 +111,7 @@ export const propertiesExample = {
   metadata: { season: 2 },
 };
 
-const problem = (message: string) => new AppError("invalid_input", { errors: [{ path: "properties", message }] });
+const problem = (message: string) => invalidField("properties", message);
 
 /** Parses the properties of an upload. @throws `invalid_input` that names the field, such as `properties.folder` */
 export function parseProperties(text: string | undefined): FileProperties {

@@ -13,7 +13,7 @@ import { AppError } from "../errors.ts";
 import { clientIpOf } from "./authentication.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { publicOperation, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const sessionSchema = z
   .strictObject({
@@ -101,7 +101,7 @@ export const list = readOperation(
       description: "A page of sessions, without their tokens.",
       schema: z.strictObject({ message: z.string(), data: z.array(sessionSchema) }),
       example: { message: "Sessions: 1.", data: [example] },
-      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {

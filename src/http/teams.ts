@@ -3,7 +3,17 @@ import { createTeam } from "../domain/accounts/team-creation.ts";
 import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import {
+  id,
+  iso,
+  name,
+  namePrefix,
+  nextLink,
+  nextLinkHeader,
+  pageQuery,
+  pageRequest,
+  timestamp,
+} from "./validation.ts";
 
 /** The longest name of a team, and so of a prefix of it. */
 const MAX_NAME_LENGTH = 100;
@@ -92,7 +102,7 @@ export const list = readOperation(
       description: "A page of teams.",
       schema: z.strictObject({ message: z.string(), data: z.array(teamSchema) }),
       example: { message: "Teams: 1.", data: [example] },
-      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {

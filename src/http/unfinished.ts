@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { listUnfinished, type UnfinishedUpload } from "../domain/files/unfinished.ts";
 import { readOperation } from "./operation.ts";
-import { id, iso, nextLink, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const unfinishedSchema = z
   .strictObject({
@@ -41,7 +41,7 @@ export const list = readOperation(
       description: "A page of unfinished uploads.",
       schema: z.strictObject({ message: z.string(), data: z.array(unfinishedSchema) }),
       example: { message: "Unfinished uploads: 1.", data: [example] },
-      headers: { Link: 'The next page, `rel="next"`; absent on the last.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {

@@ -4,7 +4,18 @@ import { deleteUser } from "../domain/accounts/user-deletion.ts";
 import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
 import { createUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
 import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, namePrefix, nextLink, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import {
+  id,
+  iso,
+  name,
+  namePrefix,
+  nextLink,
+  nextLinkHeader,
+  pageQuery,
+  pageRequest,
+  text,
+  timestamp,
+} from "./validation.ts";
 import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
 
 const PASSWORD_HASH =
@@ -117,7 +128,7 @@ export const list = readOperation(
       description: "The users.",
       schema: z.array(userSchema),
       example: [example],
-      headers: { Link: 'The next page, `rel="next"`. Absent on the last page.' },
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {

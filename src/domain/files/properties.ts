@@ -1,6 +1,6 @@
 import { and, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import { type BoundQuery, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
@@ -62,8 +62,7 @@ function merged(target: unknown, patch: unknown): unknown {
 function metadataText(target: string, patch: object, path = "metadata"): string {
   const text = JSON.stringify(merged(JSON.parse(target), patch));
   if (Buffer.byteLength(text) <= MAX_METADATA_BYTES) return text;
-  const message = `Must have at most ${MAX_METADATA_BYTES} bytes as JSON.`;
-  throw new AppError("invalid_input", { errors: [{ path, message }] });
+  throw invalidField(path, `Must have at most ${MAX_METADATA_BYTES} bytes as JSON.`);
 }
 
 /** The columns of a new file. @throws `invalid_input` for metadata that is too large */
