@@ -10,6 +10,8 @@ export interface PageRequest {
   /** From 1, counted from the cursor if there is one. */
   page: number;
   cursor?: string | undefined;
+  /** The largest `page × limit` of this list. Default: `MAX_NUMBERED_ROWS`. */
+  maxRows?: number;
 }
 
 export interface Page<T> {
@@ -54,9 +56,9 @@ export function nameKeyset(name: SQLiteColumn, id: SQLiteColumn, param: Param<Na
 }
 
 /** One extra row shows whether another page follows. @throws `invalid_input` for a page that is too deep */
-function pageValues({ limit, page }: PageRequest): PageValues {
-  if (page * limit > MAX_NUMBERED_ROWS) {
-    const rows = MAX_NUMBERED_ROWS.toLocaleString("en");
+function pageValues({ limit, page, maxRows = MAX_NUMBERED_ROWS }: PageRequest): PageValues {
+  if (page * limit > maxRows) {
+    const rows = maxRows.toLocaleString("en");
     throw invalidPage(`\`page\` × \`limit\` can be at most ${rows}. Follow the Link header to go further.`);
   }
   return { limit: limit + 1, offset: (page - 1) * limit };

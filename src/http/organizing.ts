@@ -5,27 +5,36 @@ import { changeFiles, MAX_BATCH_FILES, REPROCESSED_FILES_PER_CALL } from "../dom
 import { LISTED_STATES } from "../domain/files/files.ts";
 import { listFolders } from "../domain/files/folders.ts";
 import { FILE_ORDERS } from "../domain/files/list-indexes.ts";
-import { listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
+import { listFiles, MAX_FILTERED_NUMBERED_ROWS, SEARCHED_NAMES } from "../domain/files/lists.ts";
 import { updateFile } from "../domain/files/properties.ts";
 import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
-import { cursorOf, instant, MAX_LIMIT, namePrefix, nextLink, pageLimit, pageQuery, pageRequest } from "./validation.ts";
+import {
+  cursorOf,
+  instant,
+  MAX_LIMIT,
+  namePrefix,
+  nextLink,
+  nextLinkHeader,
+  pageLimit,
+  pageQuery,
+  pageRequest,
+} from "./validation.ts";
 import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
 
 /* Finding files by their properties, and changing these, also of many files at once. */
 
 /** Names have at most 200 bytes. */
 const MAX_NAME_PREFIX = 200;
-const nextPage = { Link: 'The next page, `rel="next"`. Absent on the last page.' };
 
 export const list = readOperation(
   "files:read",
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With \`folder\`, \`under\`, \`tag\`, \`reference\` or \`search\`, \`page\` × \`limit\` can be at most ${MAX_FILTERED_NUMBERED_ROWS.toLocaleString("en")}. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -43,7 +52,7 @@ export const list = readOperation(
       description: "A page of files.",
       schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
       example: { message: "Files: 1.", data: [exampleFile] },
-      headers: nextPage,
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query }) => {
@@ -69,7 +78,7 @@ export const folders = readOperation(
       description: "A page of folders, as full paths.",
       schema: z.strictObject({ message: z.string(), data: z.array(z.string()) }),
       example: { message: "Folders: 2.", data: ["podcast/2025", "podcast/2026"] },
-      headers: nextPage,
+      headers: nextLinkHeader,
     },
   },
   async ({ c, deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) => {

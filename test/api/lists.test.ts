@@ -416,6 +416,17 @@ describe("Filters of files", () => {
     }
   });
 
+  test("rejects a page deeper than 1,000 rows if files are filtered by folder, tag, reference or search", async () => {
+    const team = await newTeam();
+    for (const filter of ["folder=a", "folder=", "under=a", "tag=a", "reference=a", "search=a"]) {
+      const list = (query: string) => team.call("GET", `${FILES}?${filter}&${query}`);
+      const { body } = await rejected(team, 400, "invalid_input", () => list("limit=1&page=1001"), ["page"]);
+      expect(body.errors[0].message).toContain("1,000");
+      expect((await list("limit=100&page=10")).status, filter).toBe(200);
+    }
+    expect((await team.call("GET", `${FILES}?status=failed&limit=1&page=1001`)).status).toBe(200);
+  });
+
   test("can be paged by number, also from a cursor", async () => {
     const team = await newTeam();
     const rows = await insertFiles(
