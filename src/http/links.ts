@@ -124,7 +124,8 @@ export const revoke = writeOperation(
   {
     tag: "Links",
     summary: "Revoke a link",
-    description: "The link stops working with the next request.",
+    description:
+      "The link stops working with the next request. A link that another user or key created also needs `files:write`.",
     success: {
       description: "The link is revoked.",
       schema: z.strictObject({ message: z.string() }),

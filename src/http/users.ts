@@ -248,7 +248,7 @@ export const remove = writeOperation(
     tag: "Users",
     summary: "Delete a user",
     description:
-      "Also ends the user's sessions, and revokes the API keys created with them unless `keepKeys` is true. Cancels the unfinished uploads of both. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
+      "Also ends the user's sessions, and revokes the API keys created with them unless `keepKeys` is true. Cancels the unfinished uploads of both. Download links that the user created stay until they expire or are revoked. Your scopes must cover those of the user's role. Only a secret key can delete the last admin.",
     query: z.object({
       keepKeys: z
         .enum(["true", "false"])

@@ -191,8 +191,16 @@ export function name(minLength: 0 | 1) {
     });
 }
 
-/** An ISO 8601 date-time. */
-export const timestamp = z.iso.datetime({ offset: true, error: "Must be an ISO 8601 date-time with an offset or Z." });
+const FIRST_INSTANT = Date.parse("0000-01-01T00:00:00Z");
+const LAST_INSTANT = Date.parse("9999-12-31T23:59:59.999Z");
+
+/** An ISO 8601 date-time. Its offset must not lead beyond the years of four digits, which ISO 8601 does not cover. */
+export const timestamp = z.iso
+  .datetime({ offset: true, abort: true, error: "Must be an ISO 8601 date-time with an offset or Z." })
+  .refine(
+    (text) => Date.parse(text) >= FIRST_INSTANT && Date.parse(text) <= LAST_INSTANT,
+    "Must be in the years 0000 to 9999 of UTC.",
+  );
 
 /** The same as milliseconds since the epoch. A half stands for any fraction between two milliseconds. */
 export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0));

@@ -2,7 +2,17 @@ import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
-import { call, newTeam, randomAddress, rejected, startWorker, type Team, upload } from "../support/harness.ts";
+import {
+  call,
+  newSession,
+  newTeam,
+  newUser,
+  randomAddress,
+  rejected,
+  startWorker,
+  type Team,
+  upload,
+} from "../support/harness.ts";
 import { must, World } from "../support/world.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -216,6 +226,9 @@ describe("Creating a link", () => {
     await rejected(team, 400, "invalid_input", create({ expiresAt: new Date(Date.now() - 1000).toISOString() }), [
       "expiresAt",
     ]);
+    for (const expiresAt of ["9999-12-31T23:59:59-23:59", "0000-01-01T00:00:00+00:01"]) {
+      await rejected(team, 400, "invalid_input", create({ expiresAt }), ["expiresAt"]);
+    }
     await rejected(team, 400, "invalid_input", create({ disposition: "page" }), ["disposition"]);
     await rejected(team, 400, "invalid_input", create({ name: "" }), ["name"]);
     await rejected(team, 400, "invalid_input", create({ name: "\ud800" }), ["name"]);
@@ -243,6 +256,48 @@ describe("Creating a link", () => {
     expect((await team.call("POST", path, { json: {}, token })).code).toBe("insufficient_scope");
     expect((await other.call("POST", path, { json: {} })).code).toBe("not_found");
     expect((await other.call("GET", path)).code).toBe("not_found");
+  });
+});
+
+describe("Revoking a link", () => {
+  test("of another user or key needs files:write", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "a");
+    const sessionOf = async (email: string, role: string) => {
+      const user = await newUser(team, { email, role });
+      const newToken = () => newSession(team, user._id);
+      return { token: await newToken(), another: await newToken() };
+    };
+    const viewer = await sessionOf("viewer@example.com", "viewer");
+    const member = await sessionOf("member@example.com", "member");
+    const createBy = async (token: string) => {
+      const path = `/docs/v1/uploads/${id}/links`;
+      return `/docs/v1/links/${(await team.call("POST", path, { json: {}, token })).body.data._id}`;
+    };
+    const [ofKey, ofMember, ofViewer] = [
+      await createBy(team.token),
+      await createBy(member.token),
+      await createBy(viewer.token),
+    ];
+    const revoke = (link: string, token: string) => team.call("DELETE", link, { token });
+    for (const link of [ofKey, ofMember]) {
+      const { headers } = await rejected(team, 403, "insufficient_scope", () => revoke(link, viewer.token));
+      expect(headers.get("WWW-Authenticate")).toContain('scope="files:write"');
+    }
+    expect((await team.call("GET", `/docs/v1/uploads/${id}/links`)).body.data).toHaveLength(3);
+    expect((await revoke(ofViewer, viewer.another)).status).toBe(200);
+    expect((await revoke(ofViewer, viewer.another)).status).toBe(404);
+    expect((await revoke(ofKey, member.token)).status).toBe(200);
+    expect((await revoke(ofMember, team.token)).status).toBe(200);
+  });
+
+  test("of a key without a user needs files:write for another such key", async () => {
+    const team = await newTeam();
+    const id = await upload(team, "a.txt", "a");
+    const { body } = await team.call("POST", `/auth/v1/apikeys`, { json: { name: "b", scopes: ["files:download"] } });
+    const link = await createLink(team, id);
+    const revoke = () => team.call("DELETE", `/docs/v1/links/${link._id}`, { token: body.data.key });
+    await rejected(team, 403, "insufficient_scope", revoke);
   });
 });
 

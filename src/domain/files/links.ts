@@ -7,7 +7,15 @@ import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../.
 import { files, isListed, links, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import {
+  authorizeRead,
+  type Credential,
+  insufficientScope,
+  isCovered,
+  type TeamActor,
+  teamRead,
+} from "../accounts/authorization.ts";
+import { SCOPES } from "../accounts/scopes.ts";
 import { servedContentType } from "../audio/media-type.ts";
 import { cleanName, type FileKey, objectKey } from "./names.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
@@ -157,17 +165,37 @@ export async function listLinks(deps: Deps, credential: Credential<"files:downlo
   return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));
 }
 
-const deleteLink = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
+type RevokeValues = { id: string; teamId: string; callerKeyId: string; userId: string | null };
+const isLinkOfTeam = (param: Param<RevokeValues>) => and(eq(links.id, param("id")), eq(links.teamId, param("teamId")));
+const linkOfTeam = preparedQuery((db, param: Param<RevokeValues>) =>
+  db.select({ id: links.id }).from(links).where(isLinkOfTeam(param)),
+);
+/** Deletes the caller's own link. Any other one needs a scope that viewers lack. */
+const deleteLink = preparedQuery((db, param: Param<RevokeValues>) =>
   db
     .delete(links)
-    .where(and(eq(links.id, param("id")), eq(links.teamId, param("teamId"))))
+    .where(
+      and(
+        isLinkOfTeam(param),
+        or(
+          eq(links.keyId, param("callerKeyId")),
+          eq(links.userId, param("userId")),
+          isCovered(db, param, sql`${SCOPES["files:write"]}`),
+        ),
+      ),
+    )
     .returning({ id: links.id }),
 );
 
-/** The link stops working with the next request. @throws `not_found` */
-export async function revokeLink(deps: Deps, { teamId }: TeamActor, id: string): Promise<void> {
-  const [rows] = await write(deps, [deleteLink({ id, teamId })], { isIdempotent: false });
-  if (rows.length === 0) throw new AppError("not_found");
+/**
+ * The link stops working with the next request.
+ * @throws `not_found`, `insufficient_scope` for a link of another user or key, unless the caller has `files:write`
+ */
+export async function revokeLink(deps: Deps, { teamId, keyId, userId }: TeamActor, id: string): Promise<void> {
+  const values = { id, teamId, callerKeyId: keyId, userId };
+  const [deleted, [link]] = await write(deps, [deleteLink(values), linkOfTeam(values)], { isIdempotent: false });
+  if (link) throw insufficientScope("files:write");
+  if (deleted.length === 0) throw new AppError("not_found");
 }
 
 /** The file behind a link. */
