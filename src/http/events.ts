@@ -17,7 +17,9 @@ const eventSchema = z
         description: "The kind of token, `user` for a login itself, or `system` for the service.",
       }),
       keyId: id.nullable(),
-      userId: id.nullable().meta({ description: "Set for a login and for actions with its key." }),
+      userId: id
+        .nullable()
+        .meta({ description: "Set for a login, and for actions of sessions and of the keys that they created." }),
       requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
@@ -57,8 +59,9 @@ export const list = readOperation(
     summary: "List events",
     description:
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
-      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's login keys. `user.deleted` also revokes the " +
-      "API keys created with them, and lists their ids in `data.revokedKeyIds`; there is no `apikey.revoked` for these.",
+      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's sessions. A login may hash the password " +
+      "again: the actor of that `user.updated` is `system`, and it revokes nothing. `user.deleted` also revokes the API keys that " +
+      "the sessions created, and lists their ids in `data.revokedKeyIds`; there is no `apikey.revoked` for these.",
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?(-[0-9a-f]{24})?`),

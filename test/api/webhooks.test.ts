@@ -7,7 +7,9 @@ import { ACCEPTED_REPLY } from "../support/deps.ts";
 import {
   atOnce,
   fieldsOf,
+  newSession,
   newTeam,
+  newUser,
   rejected,
   startWorker,
   streamOf,
@@ -231,8 +233,10 @@ describe("A test event", () => {
     team = await newTeam(worker);
     const { _id } = await create();
     await team.call("PATCH", `${WEBHOOKS}/${_id}`, { json: { status: "disabled" } });
+    const user = await newUser(team);
+    const token = await newSession(team, user._id);
     const before = await eventTypes();
-    const { body } = await team.call("POST", `${WEBHOOKS}/${_id}/test`);
+    const { body, headers } = await team.call("POST", `${WEBHOOKS}/${_id}/test`, { token });
     expect(body.data).toEqual({
       at: expect.any(String),
       httpStatus: 418,
@@ -245,6 +249,7 @@ describe("A test event", () => {
     expect(message).toMatchObject({
       type: "webhook.test",
       teamId: team.teamId,
+      actor: { kind: "session", userId: user._id, requestId: headers.get("X-Request-Id") },
       subject: { id: _id },
       data: { _id },
     });

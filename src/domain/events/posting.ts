@@ -56,14 +56,14 @@ export async function postEvent(
 /** Sends a `webhook.test` event now. The event is not in the event log. @throws `not_found` */
 export async function sendTestEvent(deps: Deps, actor: TeamActor, id: string): Promise<Attempt> {
   const webhook = await findWebhook(deps, actor, id);
-  const { teamId, keyId, kind } = actor;
+  const { teamId, keyId, userId, kind } = actor;
   const event = {
     // Not the id of an event, because endpoints ignore ids that they have already received.
     _id: newId(deps.system),
     teamId,
     type: "webhook.test",
     createdAt: new Date(deps.system.now()).toISOString(),
-    actor: { kind, keyId, userId: null, requestId: null },
+    actor: { kind, keyId, userId, requestId: deps.requestId },
     subject: { kind: "webhook", id, version: webhook.version },
     data: { _id: id },
   };
