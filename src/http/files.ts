@@ -277,8 +277,8 @@ export const usage = readOperation(
         data: z.strictObject({
           files: z.int().nonnegative(),
           bytes: z.int().nonnegative(),
-          maxFiles: z.int().positive(),
-          maxBytes: z.int().positive(),
+          maxFiles: z.int().nonnegative(),
+          maxBytes: z.int().nonnegative(),
           events: z.int().nonnegative(),
           maxEvents: z.int().positive(),
         }),

@@ -102,7 +102,9 @@ describe("The quota of a team", () => {
     );
     expect((await reserve(team.token)).status).toBe(201);
 
-    await update(team, { maxBytes: null });
+    await update(team, { maxFiles: 0, maxBytes: 0 });
+    expect((await team.call("GET", USAGE)).body.data).toMatchObject({ maxFiles: 0, maxBytes: 0 });
+    await update(team, { maxFiles: 2, maxBytes: null });
     expect((await put(team, "one")).status).toBe(200);
     expect((await rejected(team, 409, "file_limit_reached", () => put(team, "two"))).body.message).toContain("2 files");
     expect((await put(other, "x".repeat(51))).status).toBe(200);
