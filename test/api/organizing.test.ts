@@ -129,6 +129,17 @@ describe("A file", () => {
     expect(await listed(team, { search: "ÖMER" })).toEqual([id]);
   });
 
+  test("tells by the actor of its event that a public key set its properties", async () => {
+    const team = await newTeam();
+    const { id: keyId, key: token } = (
+      await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })
+    ).body.data;
+    const { id } = await team.call("POST", UPLOADS, { body: formWith('{"reference":"forged"}'), token });
+    expect((await metadataOf(team, id)).reference).toBe("forged");
+    const [uploaded] = await eventsOf(team, id);
+    expect([uploaded.type, uploaded.actor]).toMatchObject(["file.uploaded", { kind: "public", keyId }]);
+  });
+
   test("is updated field by field, with an event that names the fields", async () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "text");
