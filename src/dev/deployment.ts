@@ -1,10 +1,9 @@
-import { randomBytes } from "node:crypto";
 import { existsSync, linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { type DeployConfig, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
 import { addEnvironment } from "./environment.ts";
-import { ensureFirstKey, Refusal } from "./first-start.ts";
+import { ensureFirstKey, newSecrets, Refusal } from "./first-start.ts";
 import type { Wrangler, WranglerResult } from "./wrangler.ts";
 
 /*
@@ -96,7 +95,8 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
   if (migrated.code !== 0) throw failure("Applying the migrations", migrated.output);
   print(`Migrations: ${/No migrations to apply/.test(migrated.output) ? "none to apply" : "applied"}`);
 
-  const url = await upload((args, env) => run([...args, ...target], env), secrets.isNew ? secretsFile : null);
+  const linkHost = config.vars.LINK_HOST;
+  const url = await upload((args, env) => run([...args, ...target], env), secrets.isNew ? secretsFile : null, linkHost);
   print(`Worker "${config.name}": deployed`);
   await waitUntilHealthy(machine, url);
   print("Health: database, bucket and queues respond");
@@ -165,6 +165,9 @@ async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Pr
   throw new Refusal(`Your login has several accounts. Set CLOUDFLARE_ACCOUNT_ID to one of them:${lines}`);
 }
 
+/** What `wrangler secret list` prints before the first deployment. */
+const NO_WORKER = /Worker "[^"]*"(?: \(env: [^)]*\))? not found\./;
+
 /**
  * Secrets that the Worker has are never replaced: a new master key would make stored tokens unreadable. The file is
  * written before anything is deployed, and never overwritten.
@@ -172,17 +175,14 @@ async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Pr
 async function prepareSecrets({ env }: Machine, file: string, listed: WranglerResult) {
   const isDeployed = listed.code === 0 && listed.stdout.includes('"MASTER_KEY"');
   if (isDeployed) return { isNew: false, line: "Secrets: kept, as the Worker has them" };
-  if (listed.code !== 0 && !/not found/i.test(listed.output)) throw failure("Listing the secrets", listed.output);
+  if (listed.code !== 0 && !NO_WORKER.test(listed.output)) throw failure("Listing the secrets", listed.output);
   if (existsSync(file)) return { isNew: true, line: `Secrets: from ${file}` };
   if (env.CI) {
     throw new Refusal(
       "The first deployment generates secrets, which a CI machine would lose. Run it on your own machine.",
     );
   }
-  const secrets = {
-    MASTER_KEY: randomBytes(32).toString("base64"),
-    OPERATOR_TOKEN: `stow_op_${randomBytes(24).toString("base64url")}`,
-  };
+  const secrets = newSecrets();
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   const draft = `${file}.${process.pid}`;
   writeFileSync(draft, `${JSON.stringify(secrets, null, 2)}\n`, { mode: 0o600, flush: true });
@@ -193,7 +193,7 @@ async function prepareSecrets({ env }: Machine, file: string, listed: WranglerRe
 }
 
 /** Deploys the Worker, the first time with its secrets. @returns its URL: a custom domain, or its workers.dev host */
-async function upload(run: Wrangler, secretsFile: string | null): Promise<string> {
+async function upload(run: Wrangler, secretsFile: string | null, linkHost: unknown): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), "stowage-"));
   const report = join(folder, "report");
   try {
@@ -205,7 +205,8 @@ async function upload(run: Wrangler, secretsFile: string | null): Promise<string
     const hosts = (targets as string[]).map((one) =>
       /^(?:https:\/\/)?([\w.-]+\.[a-z]+)(?: \(custom domain\))?$/.exec(one),
     );
-    const names = hosts.flatMap((host) => host?.[1] ?? []);
+    // The link host serves nothing but links.
+    const names = hosts.flatMap((host) => host?.[1] ?? []).filter((name) => name !== linkHost);
     const [host] = [...names.filter((name) => !name.endsWith(".workers.dev")), ...names];
     if (!host)
       throw failure(

@@ -20,7 +20,7 @@ export function addEnvironment(text: string, environment: string): string {
     "routes = []",
   ];
   for (const line of text.split("\n")) {
-    const [, brackets = "", section = ""] = /^(\[+)([\w.]+)\]+$/.exec(line) ?? [];
+    const [, brackets = "", section = ""] = /^(\[+)([\w.-]+)\]+$/.exec(line) ?? [];
     if (section !== "") {
       isOwn = OWN_SECTIONS.test(section);
       if (isOwn) lines.push("", line.replace(`${brackets}${section}`, `${brackets}env.${environment}.${section}`));

@@ -159,11 +159,17 @@ describe("A new environment", () => {
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
     expect(addEnvironment(text, "staging")).toBe(text);
   });
+
+  test("is copied from the default one if others have hyphens in their names", () => {
+    const text = addEnvironment(addEnvironment(original, "eu-west"), "staging");
+    expect(findConfigProblems(configOf(text, "staging"))).toEqual([]);
+    expect(text.match(/^\[\[env\.staging\.r2_buckets/gm)).toHaveLength(1);
+  });
 });
 
 /** A machine without wrangler: its commands call the API in this process. */
 class FakeMachine implements Machine {
-  readonly root = root;
+  root = root;
   readonly home = mkdtempSync(join(folder, "home"));
   env: Record<string, string> = {};
   readonly lines: string[] = [];
@@ -175,6 +181,10 @@ class FakeMachine implements Machine {
   calls = 0;
   /** The number of the call that fails, and whether it took effect. */
   fault: { call: number; moment: "before" | "after" } | undefined;
+
+  /** The targets of the Worker, as wrangler reports them. */
+  targets = ["https://stowage.acme.workers.dev", "schedule: */5 * * * *"];
+  host = "stowage.acme.workers.dev";
 
   readonly print = (line: string) => void this.lines.push(line);
   readonly sleep = async () => {};
@@ -221,8 +231,8 @@ class FakeMachine implements Machine {
     expect(args[0]).toBe("deploy");
     const file = args[args.indexOf("--secrets-file") + 1] ?? "";
     if (args.includes("--secrets-file")) this.api.secrets = JSON.parse(readFileSync(file, "utf8"));
-    const targets = ["https://stowage.acme.workers.dev", "schedule: */5 * * * *"];
-    writeFileSync(env.WRANGLER_OUTPUT_FILE_PATH ?? "", `${JSON.stringify({ type: "deploy", targets })}\n`);
+    const report = { type: "deploy", targets: this.targets };
+    writeFileSync(env.WRANGLER_OUTPUT_FILE_PATH ?? "", `${JSON.stringify(report)}\n`);
     return "";
   }
 
@@ -232,7 +242,7 @@ class FakeMachine implements Machine {
   };
 
   #respond({ host, pathname, searchParams }: URL, { method = "GET", headers, body }: RequestInit): Response {
-    expect(host).toBe("stowage.acme.workers.dev");
+    expect(host).toBe(this.host);
     if (pathname === "/health") return Response.json({ status: true });
     expect(headers).toMatchObject({ Authorization: `Bearer ${this.api.secrets?.OPERATOR_TOKEN}` });
     if (pathname === "/auth/v1/teams") return Response.json({ data: this.teams });
@@ -323,6 +333,19 @@ describe("A deployment", () => {
     expect(machine.api.secrets).toBe(secrets);
     expect(machine.state).toEqual(COMPLETE);
     expect(machine.lines.join()).toContain("on the machine that has the secrets file");
+  });
+
+  test("prints the service's host and not LINK_HOST, and takes no team whose name only begins alike", async () => {
+    const machine = new FakeMachine();
+    machine.root = mkdtempSync(join(folder, "root"));
+    const text = changed([["[vars]", '[vars]\nLINK_HOST = "links.example.com"']]);
+    writeFileSync(join(machine.root, "wrangler.toml"), text);
+    machine.targets = ["links.example.com (custom domain)", "files.example.com (custom domain)"];
+    machine.host = "files.example.com";
+    machine.teams.push({ _id: "stranger", name: "First keynote", keys: [] });
+    await deploy(machine, {});
+    expect(machine.lines.join()).toContain("Stowage runs at https://files.example.com");
+    expect(machine.state.teams).toEqual([0, 1]);
   });
 
   test("generates no secrets on a CI machine", async () => {
