@@ -197,7 +197,7 @@ export const metadata = readOperation(
 );
 
 export const status = readOperation(
-  "none",
+  "any token",
   {
     tag: "Files",
     summary: "Get the status of a file",

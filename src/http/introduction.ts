@@ -163,7 +163,7 @@ export function securityOf(access: Access | "public"): Record<string, string[]>[
   const isAccepted: Record<Actor["kind"], boolean> = {
     secret: access !== "operator",
     session: access !== "operator",
-    public: access === "none" || (scope !== null && isPublicScope(scope)),
+    public: access === "any token" || (scope !== null && isPublicScope(scope)),
     operator: admitsOperator(access),
   };
   const scopesOf = (kind: Actor["kind"]) => (scope === null || kind === "operator" ? [] : [scope]);
@@ -173,7 +173,7 @@ export function securityOf(access: Access | "public"): Record<string, string[]>[
 /** A sentence about the access, for people who read only the operation. */
 export function describeAccess(access: Access | "public"): string {
   if (access === "public") return "Needs no token.";
-  if (access === "none") return "Any valid token is enough.";
+  if (access === "any token") return "Needs a valid token.";
   const scope = scopeOf(access);
   if (scope === null) return "Only the operator can do this.";
   const others = [

@@ -18,7 +18,7 @@ const meSchema = z
   .meta({ id: "Me" });
 
 export const get = readOperation(
-  "none",
+  "any token",
   {
     tag: "Me",
     summary: "Get the caller",
@@ -48,7 +48,7 @@ export const get = readOperation(
 );
 
 export const changePassword = writeOperation(
-  "none",
+  "any token",
   {
     tag: "Me",
     summary: "Change your password",

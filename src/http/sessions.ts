@@ -75,7 +75,7 @@ export const login = publicOperation(
 );
 
 export const create = writeOperation(
-  "none",
+  "any token",
   {
     tag: "Sessions",
     summary: "Create a session with a secret key",
@@ -126,7 +126,7 @@ export const remove = writeOperation(
 );
 
 export const logout = writeOperation(
-  "none",
+  "any token",
   {
     tag: "Sessions",
     summary: "Log out",

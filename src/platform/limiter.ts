@@ -1,8 +1,9 @@
+import { RATE_LIMIT_SECONDS } from "../rate-limits.ts";
 import type { Log } from "./log.ts";
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
 
-/** Each check resolves to false over the limit, then until the minute ends without asking the binding again. */
+/** Each check resolves to false above the limit, and stays false until the minute ends without asking the binding again. */
 export interface Limiter {
   /**
    * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does the
@@ -40,8 +41,6 @@ interface RateLimitBindings {
 
 /** Requests that one permit of TOKEN_LIMIT pays for. Asking for each request would cost as much as a read. */
 export const REQUESTS_PER_PERMIT = 10;
-/** The period of all limits in wrangler.toml. */
-const LIMIT_PERIOD_SECONDS = 60;
 /** About 2 MB. Anyone can make up tokens to fill the memory. A forgotten counter only asks for a permit again. */
 const MAX_COUNTERS = 10_000;
 
@@ -60,7 +59,7 @@ class MinuteMemory<T> {
   }
 
   get window(): number {
-    return Math.floor(this.#system.now() / (LIMIT_PERIOD_SECONDS * 1000));
+    return Math.floor(this.#system.now() / (RATE_LIMIT_SECONDS * 1000));
   }
 
   get(counter: string): T | undefined {

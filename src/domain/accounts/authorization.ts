@@ -30,19 +30,19 @@ export interface TeamActor {
 }
 
 /**
- * The access that an operation requires: one scope, which the operator may or may not replace; the operator; or any valid token. The
+ * What an operation requires: a scope (`or operator`: the operator needs none), the operator, or just a valid token. The
  * operator has no scopes, because most operations make sense only within a team.
  */
-export type Access = Scope | `${Scope} or operator` | "operator" | "none";
+export type Access = Scope | `${Scope} or operator` | "operator" | "any token";
 
 /** The callers that an access admits. */
 export type ActorWith<A extends Access> = A extends Scope ? TeamActor : A extends "operator" ? Operator : Actor;
 
 /** The scope that a token of a team needs. Null if it needs none, or if only the operator is admitted. */
 export const scopeOf = (access: Access): Scope | null =>
-  access === "none" || access === "operator" ? null : (access.replace(" or operator", "") as Scope);
+  access === "any token" || access === "operator" ? null : (access.replace(" or operator", "") as Scope);
 
-export const admitsOperator = (access: Access): boolean => access === "none" || access.endsWith("operator");
+export const admitsOperator = (access: Access): boolean => access === "any token" || access.endsWith("operator");
 
 /** Requires every bit, also those that no token has. */
 const OPERATOR_ONLY = -1;

@@ -6,7 +6,7 @@ import { apiKeys, isSession } from "../../platform/schema.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { type Actor, type Credential, checkCovered, isCovered } from "./authorization.ts";
-import { type ApiKey, anyKeyById, hasId, showKey, showKeyOrBlank } from "./keys.ts";
+import { type ApiKey, anyKeyById, hasId, showKey } from "./keys.ts";
 import { lacking, maskOf, type Scope } from "./scopes.ts";
 
 /* Updates and deletions of API keys. An update only ever narrows what a key may do. A caller must cover the key's scopes. */
@@ -140,7 +140,7 @@ export async function deleteKey(deps: Deps, actor: Actor, credential: Credential
   const queries = [...cancelUploads, deleteKeyById(key), keyState(key), endSessionsOfDeleted(key)] as const;
   const event = { ...newEvent(deps, "apikey.revoked", actor, key), position: cancelUploads.length + 1 };
   const [, , [row], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (row) return showKeyOrBlank(deps, credential, row);
+  if (row) return showKey(deps, credential, row);
   if (state) checkCovered(credential, state.scopes ?? 0);
   throw new AppError("not_found");
 }

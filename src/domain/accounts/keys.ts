@@ -38,7 +38,7 @@ export interface KeyLimits {
 /** A key with its token decrypted. Instants are milliseconds since the epoch. */
 export interface ApiKey {
   id: string;
-  /** The token, masked if its scopes exceed those of the caller. Empty in a list or deletion if it can't be decrypted. */
+  /** The token, masked if its scopes exceed those of the caller. Empty if it can't be decrypted. */
   key: string;
   name: string;
   teamId: string;
@@ -80,15 +80,11 @@ function viewFor({ scopes }: Credential, row: KeyRow, token: string): ApiKey {
   return viewKey(row, isCovered || token === "" ? token : masked);
 }
 
-/** @throws DecryptionError */
-export const showKey = (deps: Deps, credential: Credential, row: KeyRow): ApiKey =>
-  viewFor(credential, row, deps.secrets.decrypt(row.encryptedToken ?? "", encryptionContext(row)));
-
 export const decryptToken = (deps: Deps, row: KeyRow, encrypted: string): string | null =>
   decryptOrLog(deps, encrypted, encryptionContext(row), "token_unreadable", { keyId: row.id, teamId: row.teamId });
 
-/** Leaves a token that can't be decrypted empty, because it must not block a list or a deletion. */
-export const showKeyOrBlank = (deps: Deps, credential: Credential, row: KeyRow): ApiKey =>
+/** Leaves a token that can't be decrypted empty, because the key can still be listed and deleted. */
+export const showKey = (deps: Deps, credential: Credential, row: KeyRow): ApiKey =>
   viewFor(credential, row, decryptToken(deps, row, row.encryptedToken ?? "") ?? "");
 
 export const encryptToken = (deps: Deps, key: { id: string; teamId: string }, token: string) =>
@@ -250,7 +246,7 @@ export async function listKeys(
     credential.tokenHash === null && teamId === undefined
       ? await readAsOperator(deps, credential, allKeys(values))
       : await authorizeRead(deps, credential, teamKeys(values), teamId);
-  return cutPage(list, request, rows, (row) => showKeyOrBlank(deps, credential, row));
+  return cutPage(list, request, rows, (row) => showKey(deps, credential, row));
 }
 
 async function readAsOperator<T>(

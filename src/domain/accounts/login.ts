@@ -38,10 +38,10 @@ const userByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: 
     .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
 );
 
-type LoginKeyValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: string; password: string };
+type SessionValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: string; password: string };
 
 /** Inserts only if the password is still the verified one, because hashing takes long enough for a change in between. */
-const insertLoginKey = preparedQuery((db, param: Param<LoginKeyValues>) => {
+const insertSession = preparedQuery((db, param: Param<SessionValues>) => {
   const sameUser = db
     .select({ id: users.id })
     .from(users)
@@ -67,7 +67,7 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
     userId: user.id,
     lifetime: SESSION_MILLISECONDS,
   });
-  const insert = insertLoginKey({ ...row, userId: user.id, password: hash });
+  const insert = insertSession({ ...row, userId: user.id, password: hash });
   const initiator = { kind: "user" as const, keyId: key.id, userId: user.id };
   const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: key.id });
   const [, [stored]] = await writeWithEvent(deps, event, [insert, newRow(key)], { isIdempotent: true });

@@ -32,7 +32,7 @@ const ownRow = teamRead(apiKeys.teamId, (db, param: Param<{ tokenHash: string }>
   where: eq(apiKeys.tokenHash, param("tokenHash")),
 }));
 
-export async function fetchMe(deps: Deps, credential: Credential<"none">): Promise<Me> {
+export async function fetchMe(deps: Deps, credential: Credential<"any token">): Promise<Me> {
   const { tokenHash } = credential;
   const nothing = { teamId: null, keyId: null, userId: null, role: null, scopes: null, expiresAt: null };
   if (tokenHash === null) return { ...nothing, ...(await authorize(deps, credential)) };

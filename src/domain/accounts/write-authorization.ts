@@ -18,7 +18,7 @@ import { maskOf, type Scope } from "./scopes.ts";
 
 /* The authorization of writes, in the round trip of the write itself. */
 
-/** In D1, the path of JSON is checked when the query runs, and the error quotes it. */
+/** Used as an invalid JSON path: SQLite evaluates it when the query runs, and quotes it in the error. */
 const REJECTION = "caller_rejected";
 
 /** Fails its batch unless the token is admitted. Reads the same rows as `callerByToken`. */
@@ -29,7 +29,7 @@ const guardByToken = preparedQuery((db, param: Param<TokenValues>) =>
       scopes: sql<number>`max(${presentScopes(db)})`,
     })
     .from(apiKeys)
-    // Without an equation of the status, the team is found by its primary key, which reads one row less.
+    // `not in`: with `status = …` the planner would use `teams_status` and read one more row.
     .innerJoin(teams, and(eq(teams.id, apiKeys.teamId), notInArray(teams.status, ["suspended", "deleting"])))
     .where(isAdmitted(db, param)),
 );
@@ -72,7 +72,7 @@ export async function authorizeWrite<A extends Access, T>(
   } catch (error) {
     const isUnavailable = error instanceof AppError && error.code === "unavailable";
     if (guard.query && !isUnavailable) await authorize(deps, credential);
-    // The token was admitted again in the meantime: a role has changed twice, for example.
+    // The guard rejected the token, but it is valid now: for example, its role changed twice.
     throw isGuardRejection(error) ? new AppError("conflict") : error;
   }
 }

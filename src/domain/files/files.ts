@@ -171,7 +171,7 @@ const statusById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => 
  */
 export async function fetchStatus(
   deps: Deps,
-  credential: Credential<"none">,
+  credential: Credential<"any token">,
   id: string,
 ): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
   const [row] = await authorizeRead(deps, credential, statusById({ id }));
