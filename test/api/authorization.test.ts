@@ -381,7 +381,7 @@ describe("A write by a token that this isolate knows", () => {
     expect(guard?.sql, "the batch starts with the guard").toMatch(/^select json_extract\(/);
     expect(guard?.parameters).toContain(fingerprint(token));
 
-    const needsScope = route.operation.access !== "none";
+    const needsScope = route.operation.access !== "any token";
     for (const [sql, status, code] of needsScope ? CHANGES : CHANGES.slice(1)) {
       for (const json of route.operation.body ? [{}, { json: { unknown: 1 } }] : [{}]) {
         const path = await newPath();
