@@ -67,7 +67,7 @@ also has \`errors\`, one for each field. Include \`requestId\` when you contact 
 Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum ${MAX_LIMIT}). The \`Link\` header with
 \`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
 list that returned it. A page number costs a read for every row before the page, so \`page\` × \`limit\` can be at most
-${MAX_NUMBERED_ROWS.toLocaleString("en")}; follow \`Link\` to go further. Combined filters examine about 500 rows per
+${MAX_NUMBERED_ROWS.toLocaleString("en")}, or less with filters of files; follow \`Link\` to go further. Combined filters examine about 500 rows per
 request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns the whole team.
 
 ## Retries and versions
