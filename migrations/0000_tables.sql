@@ -1,24 +1,3 @@
-CREATE TABLE `api_keys` (
-	`id` text PRIMARY KEY NOT NULL,
-	`team_id` text NOT NULL,
-	`uuid` text NOT NULL,
-	`name` text NOT NULL,
-	`is_public` integer NOT NULL,
-	`token_hash` text NOT NULL,
-	`encrypted_token` text,
-	`encrypted_with` text,
-	`user_id` text,
-	`created_at` integer NOT NULL,
-	`expires_at` integer NOT NULL
-);
---> statement-breakpoint
-CREATE UNIQUE INDEX `api_keys_token_hash` ON `api_keys` (`token_hash`);--> statement-breakpoint
-CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE encrypted_token is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_id` ON `api_keys` (`id`) WHERE encrypted_token is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE encrypted_token is not null;--> statement-breakpoint
-CREATE INDEX `api_keys_login_expiry` ON `api_keys` (`expires_at`) WHERE encrypted_token is null;--> statement-breakpoint
 CREATE TABLE `deliveries` (
 	`webhook_id` text NOT NULL,
 	`seq` integer NOT NULL,
@@ -46,10 +25,77 @@ CREATE TABLE `events` (
 	PRIMARY KEY(`team_id`, `seq`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE TABLE `webhooks` (
+	`id` text NOT NULL,
+	`team_id` text NOT NULL,
+	`url` text NOT NULL,
+	`types` text,
+	`description` text NOT NULL,
+	`status` text NOT NULL,
+	`disabled_reason` text,
+	`encrypted_secret` text NOT NULL,
+	`old_encrypted_secret` text,
+	`old_secret_ends_at` integer,
+	`encrypted_with` text NOT NULL,
+	`failures` integer DEFAULT 0 NOT NULL,
+	`failing_since` integer,
+	`resume_at` integer,
+	`lease_id` text,
+	`lease_ends_at` integer DEFAULT 0 NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`failure_bodies` text DEFAULT '[]' NOT NULL,
+	PRIMARY KEY(`team_id`, `id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
+CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);--> statement-breakpoint
+CREATE TABLE `api_keys` (
+	`id` text PRIMARY KEY NOT NULL,
+	`team_id` text NOT NULL,
+	`uuid` text NOT NULL,
+	`name` text NOT NULL,
+	`kind` text NOT NULL,
+	`scopes` integer,
+	`token_hash` text NOT NULL,
+	`encrypted_token` text,
+	`encrypted_with` text,
+	`created_by_key_id` text,
+	`user_id` text,
+	`last_used_at` integer,
+	`limits` text,
+	`upload_count` integer DEFAULT 0 NOT NULL,
+	`lifetime` integer NOT NULL,
+	`created_at` integer NOT NULL,
+	`expires_at` integer NOT NULL
+);
+--> statement-breakpoint
+CREATE UNIQUE INDEX `api_keys_token_hash` ON `api_keys` (`token_hash`);--> statement-breakpoint
+CREATE INDEX `api_keys_team` ON `api_keys` (`team_id`,`id`) WHERE kind <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind = 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_id` ON `api_keys` (`id`) WHERE kind <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
+CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
+CREATE TABLE `file_tags` (
+	`team_id` text NOT NULL,
+	`tag` text NOT NULL,
+	`file_id` text NOT NULL,
+	PRIMARY KEY(`team_id`, `tag`, `file_id`)
+) WITHOUT ROWID;
+--> statement-breakpoint
 CREATE TABLE `files` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
 	`original_name` text NOT NULL,
+	`name` text,
+	`name_key` text DEFAULT '' NOT NULL,
+	`folder` text DEFAULT '' NOT NULL,
+	`reference` text,
+	`tags` text DEFAULT '[]' NOT NULL,
+	`metadata` text DEFAULT '{}' NOT NULL,
 	`status` text NOT NULL,
 	`reserved_bytes` integer NOT NULL,
 	`size_bytes` integer,
@@ -69,11 +115,18 @@ CREATE TABLE `files` (
 	`updated_at` integer NOT NULL,
 	`waveform_writing_since` integer,
 	`version` integer DEFAULT 0 NOT NULL,
+	`claim` integer DEFAULT 0 NOT NULL,
 	`stated_sha256` text,
+	`public_key_id` text,
+	`allowed_types` text,
+	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`original_name`,`id`);--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`);--> statement-breakpoint
+CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE folder <> '';--> statement-breakpoint
+CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE folder <> '';--> statement-breakpoint
+CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE reference is not null;--> statement-breakpoint
 CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
@@ -94,14 +147,26 @@ CREATE TABLE `links` (
 --> statement-breakpoint
 CREATE INDEX `links_file` ON `links` (`team_id`,`file_id`,`id`);--> statement-breakpoint
 CREATE INDEX `links_expiry` ON `links` (`expires_at`) WHERE expires_at is not null;--> statement-breakpoint
-CREATE TABLE `team_usage` (
-	`team_id` text PRIMARY KEY NOT NULL,
-	`files` integer NOT NULL,
-	`bytes` integer NOT NULL,
+CREATE TABLE `teams` (
+	`id` text PRIMARY KEY NOT NULL,
+	`name` text NOT NULL,
+	`status` text NOT NULL,
+	`max_bytes` integer,
+	`max_files` integer,
+	`files` integer DEFAULT 0 NOT NULL,
+	`bytes` integer DEFAULT 0 NOT NULL,
+	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
-	`users` integer DEFAULT 0 NOT NULL
-);
+	`users` integer DEFAULT 0 NOT NULL,
+	`admins` integer DEFAULT 0 NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL
+) WITHOUT ROWID;
 --> statement-breakpoint
+CREATE INDEX `teams_name` ON `teams` (`name`,`id`);--> statement-breakpoint
+CREATE INDEX `teams_status` ON `teams` (`status`,`id`);--> statement-breakpoint
+CREATE INDEX `teams_status_name` ON `teams` (`status`,`name`,`id`);--> statement-breakpoint
 CREATE TABLE `upload_parts` (
 	`file_id` text NOT NULL,
 	`number` integer NOT NULL,
@@ -137,7 +202,7 @@ CREATE INDEX `uploads_awaiting_assembly` ON `uploads` (`due_at`) WHERE is_finish
 CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes < size_bytes;--> statement-breakpoint
 CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
 CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`size_bytes`) WHERE is_finished = 0;--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`) WHERE is_finished = 0;--> statement-breakpoint
 CREATE TABLE `users` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -146,6 +211,7 @@ CREATE TABLE `users` (
 	`email` text NOT NULL,
 	`email_key` text NOT NULL,
 	`password` text NOT NULL,
+	`role` text NOT NULL,
 	`created_at` integer NOT NULL,
 	`updated_at` integer NOT NULL,
 	`version` integer DEFAULT 0 NOT NULL,
@@ -154,71 +220,86 @@ CREATE TABLE `users` (
 --> statement-breakpoint
 CREATE UNIQUE INDEX `users_team_email` ON `users` (`team_id`,`email_key`);--> statement-breakpoint
 CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
-CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);--> statement-breakpoint
-CREATE TABLE `webhooks` (
-	`id` text NOT NULL,
-	`team_id` text NOT NULL,
-	`url` text NOT NULL,
-	`types` text,
-	`description` text NOT NULL,
-	`status` text NOT NULL,
-	`disabled_reason` text,
-	`encrypted_secret` text NOT NULL,
-	`old_encrypted_secret` text,
-	`old_secret_ends_at` integer,
-	`encrypted_with` text NOT NULL,
-	`failures` integer DEFAULT 0 NOT NULL,
-	`failing_since` integer,
-	`resume_at` integer,
-	`lease_id` text,
-	`lease_ends_at` integer DEFAULT 0 NOT NULL,
-	`created_at` integer NOT NULL,
-	`updated_at` integer NOT NULL,
-	`version` integer DEFAULT 0 NOT NULL,
-	`failure_bodies` text DEFAULT '[]' NOT NULL,
-	PRIMARY KEY(`team_id`, `id`)
-) WITHOUT ROWID;
+CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);
 --> statement-breakpoint
-CREATE INDEX `webhooks_encrypted_with` ON `webhooks` (`encrypted_with`);
---> statement-breakpoint
--- team_usage contains totals per team, maintained by triggers so that no code path can miss an update. A file counts while
--- it reserves bytes: a cancelled upload reserves none, and its row may stay for a while.
+-- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts while it
+-- reserves bytes: a cancelled upload reserves none, and its row may stay for a while. public_bytes counts an upload of a
+-- public key while it is receiving.
 CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
-	INSERT INTO team_usage (team_id, files, bytes) VALUES (new.team_id, new.reserved_bytes > 0, new.reserved_bytes)
-	ON CONFLICT (team_id) DO UPDATE SET files = files + excluded.files, bytes = bytes + excluded.bytes;
+	UPDATE teams SET
+		files = files + (new.reserved_bytes > 0),
+		bytes = bytes + new.reserved_bytes,
+		public_bytes = public_bytes + iif(new.public_key_id IS NULL, 0, new.reserved_bytes)
+	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes ON files WHEN old.reserved_bytes <> new.reserved_bytes BEGIN
-	UPDATE team_usage SET
+CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, status ON files
+WHEN old.reserved_bytes <> new.reserved_bytes
+	OR old.public_key_id IS NOT NULL AND old.status = 'receiving' AND new.status <> 'receiving' BEGIN
+	UPDATE teams SET
 		files = files - (old.reserved_bytes > 0) + (new.reserved_bytes > 0),
-		bytes = bytes - old.reserved_bytes + new.reserved_bytes
-	WHERE team_id = new.team_id;
+		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
+		public_bytes = public_bytes
+			- iif(old.public_key_id IS NOT NULL AND old.status = 'receiving', old.reserved_bytes, 0)
+			+ iif(new.public_key_id IS NOT NULL AND new.status = 'receiving', new.reserved_bytes, 0)
+	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER files_uncounted AFTER DELETE ON files WHEN old.reserved_bytes > 0 BEGIN
-	UPDATE team_usage SET files = files - 1, bytes = bytes - old.reserved_bytes WHERE team_id = old.team_id;
+	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes WHERE id = old.team_id;
 END;
 --> statement-breakpoint
--- Login keys have no encrypted token, and do not count.
-CREATE TRIGGER api_keys_counted AFTER INSERT ON api_keys WHEN new.encrypted_token IS NOT NULL BEGIN
-	INSERT INTO team_usage (team_id, files, bytes, api_keys) VALUES (new.team_id, 0, 0, 1)
-	ON CONFLICT (team_id) DO UPDATE SET api_keys = api_keys + 1;
+-- Sessions do not count.
+CREATE TRIGGER api_keys_counted AFTER INSERT ON api_keys WHEN new.kind <> 'session' BEGIN
+	UPDATE teams SET api_keys = api_keys + 1 WHERE id = new.team_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER api_keys_uncounted AFTER DELETE ON api_keys WHEN old.encrypted_token IS NOT NULL BEGIN
-	UPDATE team_usage SET api_keys = api_keys - 1 WHERE team_id = old.team_id;
+CREATE TRIGGER api_keys_uncounted AFTER DELETE ON api_keys WHEN old.kind <> 'session' BEGIN
+	UPDATE teams SET api_keys = api_keys - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER users_counted AFTER INSERT ON users BEGIN
-	INSERT INTO team_usage (team_id, files, bytes, users) VALUES (new.team_id, 0, 0, 1)
-	ON CONFLICT (team_id) DO UPDATE SET users = users + 1;
+	UPDATE teams SET users = users + 1, admins = admins + (new.role = 'admin') WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER users_changed_role AFTER UPDATE OF role ON users WHEN old.role <> new.role BEGIN
+	UPDATE teams SET admins = admins - (old.role = 'admin') + (new.role = 'admin') WHERE id = new.team_id;
 END;
 --> statement-breakpoint
 CREATE TRIGGER users_uncounted AFTER DELETE ON users BEGIN
-	UPDATE team_usage SET users = users - 1 WHERE team_id = old.team_id;
+	UPDATE teams SET users = users - 1, admins = admins - (old.role = 'admin') WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+-- upload_count: an upload that does not complete is given back once, when it is hidden.
+CREATE TRIGGER files_counted_by_key AFTER INSERT ON files WHEN new.public_key_id IS NOT NULL BEGIN
+	UPDATE api_keys SET upload_count = upload_count + 1 WHERE id = new.public_key_id AND limits IS NOT NULL;
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_given_back_to_key AFTER UPDATE OF status ON files
+WHEN new.public_key_id IS NOT NULL AND old.status = 'receiving' AND new.status = 'deleting' BEGIN
+	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = new.public_key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.
 CREATE TRIGGER files_hidden_links AFTER UPDATE OF status ON files WHEN new.status = 'deleting' BEGIN
 	DELETE FROM links WHERE team_id = new.team_id AND file_id = new.id;
+END;
+--> statement-breakpoint
+-- file_tags has the tags of the files that are not being deleted. A file without tags costs no row.
+CREATE TRIGGER files_tagged AFTER INSERT ON files WHEN new.tags <> '[]' BEGIN
+	INSERT INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_retagged AFTER UPDATE OF tags ON files WHEN old.tags <> new.tags BEGIN
+	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = new.id
+		AND tag NOT IN (SELECT value FROM json_each(new.tags));
+	INSERT OR IGNORE INTO file_tags SELECT new.team_id, value, new.id FROM json_each(new.tags);
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_hidden_tags AFTER UPDATE OF status ON files WHEN new.status = 'deleting' AND new.tags <> '[]' BEGIN
+	DELETE FROM file_tags WHERE team_id = new.team_id AND tag IN (SELECT value FROM json_each(new.tags)) AND file_id = new.id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER files_untagged AFTER DELETE ON files WHEN old.tags <> '[]' BEGIN
+	DELETE FROM file_tags WHERE team_id = old.team_id AND tag IN (SELECT value FROM json_each(old.tags)) AND file_id = old.id;
 END;
