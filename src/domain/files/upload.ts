@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import { sql } from "drizzle-orm";
+import { and, eq, isNotNull, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES, SINGLE_PUT_BYTES, type StoredPart } from "../../platform/byte-store.ts";
 import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files } from "../../platform/schema.ts";
+import { apiKeys, files, isListed } from "../../platform/schema.ts";
 import { instantOf, MINUTE, newId } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { isGuardRejection } from "../accounts/write-authorization.ts";
@@ -224,6 +224,18 @@ const hideUpload = preparedQuery((db, param: Param<FileKey & { dueAt: number }>)
     .where(isFile(param)),
 );
 
+/** Gives a committed upload back to its public key. A trigger does so for one that is still receiving. */
+const giveBackCommitted = preparedQuery((db, param: Param<FileKey>) => {
+  const committed = db
+    .select({ id: files.publicKeyId })
+    .from(files)
+    .where(and(isFile(param), isListed));
+  return db
+    .update(apiKeys)
+    .set({ uploadCount: sql`${apiKeys.uploadCount} - 1` })
+    .where(and(eq(apiKeys.id, committed), isNotNull(apiKeys.limits)));
+});
+
 /**
  * Hides the row before deleting bytes: if only the commit's response was lost, the file is listed. If a store failed,
  * one of its writes may still be in flight. Then keeps the row, so that the recovery job deletes late objects too. Runs
@@ -241,7 +253,8 @@ async function rollBack(
   try {
     const dueAt = deps.system.now() + MAX_DELETING_MILLISECONDS;
     const event = fileEvent(deps, "file.deleted", actor, upload);
-    await writeWithEvent(deps, event, [hideUpload({ id, teamId, dueAt })], { isIdempotent: true });
+    const queries = [giveBackCommitted({ id, teamId }), hideUpload({ id, teamId, dueAt })];
+    await writeWithEvent(deps, event, queries, { isIdempotent: true });
     await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
     if (isRejection) await removeRows(deps, [upload]);
   } catch (cause) {
