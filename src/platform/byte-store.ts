@@ -1,6 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
+import { R2_CHECKSUM } from "./chunk.ts";
 import { MemoryBudget } from "./memory-budget.ts";
-import { Part, type PartSpec, R2_CHECKSUM } from "./part.ts";
+import { Part, type PartSpec } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 

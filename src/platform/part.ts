@@ -1,7 +1,7 @@
 import { createHash, type Hash } from "node:crypto";
-import { AppError } from "../errors.ts";
+import { type Chunk, R2_CHECKSUM, readChunk } from "./chunk.ts";
 import { FIRST_BYTES, type MemoryBudget } from "./memory-budget.ts";
-import { once, retrying } from "./retry.ts";
+import { retrying } from "./retry.ts";
 import { Spill } from "./spill.ts";
 import type { System } from "./system.ts";
 
@@ -16,17 +16,6 @@ const SECOND_BYTES = 1024 * 1024;
  * this much, however few bytes a request has, and a part of 5 MiB has at most 80 chunks.
  */
 export const MERGED_BYTES = 128 * 1024;
-const READ_BYTES = 64 * 1024;
-/** The checksum that R2 computes of an object and of a part. We compare it with that of the bytes we sent. */
-export const R2_CHECKSUM = "md5";
-
-/** Bytes of a part that R2 holds in an object until the part is full. */
-export interface Chunk {
-  key: string;
-  sizeBytes: number;
-  /** MD5 of the received bytes, hex. */
-  md5: string;
-}
 
 export interface PartSpec {
   /** The size of a full part. */
@@ -201,7 +190,7 @@ export class Part {
     const md5 = createHash(R2_CHECKSUM);
     const spilled = this.#spill && { key: this.#spill.key, sizeBytes: this.#tailBytes, md5: this.#tailDigest() };
     for (const chunk of spilled ? [...this.#chunks, spilled] : this.#chunks) {
-      for await (const bytes of this.#read(chunk)) {
+      for await (const bytes of readChunk(this.#context.bucket, chunk)) {
         md5.update(bytes);
         yield bytes;
       }
@@ -211,36 +200,9 @@ export class Part {
     if (buffered.length > 0) yield buffered;
   }
 
-  /**
-   * Each yielded buffer is valid until the next one is requested.
-   * @throws `unavailable` unless the bytes are the received ones
-   */
-  async *#read({ key, sizeBytes, md5 }: Chunk): AsyncGenerator<Uint8Array> {
-    const stored = await once(() => this.#context.bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
-    if (!stored) throw new AppError("unavailable", { cause: new Error("A chunk is missing.") });
-    const hash = createHash(R2_CHECKSUM);
-    // By default workerd allocates 4 KiB for each read, which the garbage collector is slow to free.
-    const reader = stored.body.getReader({ mode: "byob" });
-    const next = (buffer: ArrayBufferLike) =>
-      reader.read(new Uint8Array(buffer)).catch((cause: unknown) => {
-        throw new AppError("unavailable", { cause });
-      });
-    try {
-      let { value } = await next(new ArrayBuffer(READ_BYTES));
-      while (value?.length) {
-        hash.update(value);
-        yield value;
-        ({ value } = await next(value.buffer));
-      }
-    } finally {
-      reader.cancel().catch(() => undefined);
-    }
-    if (hash.digest("hex") !== md5) throw new AppError("unavailable", { cause: new Error("A chunk is incomplete.") });
-  }
-
   async #readAll(chunk: Chunk): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
-    for await (const bytes of this.#read(chunk)) chunks.push(Buffer.from(bytes));
+    for await (const bytes of readChunk(this.#context.bucket, chunk)) chunks.push(Buffer.from(bytes));
     return Buffer.concat(chunks);
   }
 

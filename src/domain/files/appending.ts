@@ -1,8 +1,9 @@
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { StoredPart } from "../../platform/byte-store.ts";
+import type { Chunk } from "../../platform/chunk.ts";
 import { read, write } from "../../platform/db.ts";
-import type { Chunk, PartSpec } from "../../platform/part.ts";
+import type { PartSpec } from "../../platform/part.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import type { Initiator } from "../events/events.ts";
 import { commit, fencedOff } from "./commit.ts";

@@ -1,7 +1,8 @@
 import { and, eq, sql } from "drizzle-orm";
 import { PART_BYTES } from "../../platform/byte-store.ts";
 import type { Param } from "../../platform/db.ts";
-import { files, uploads } from "../../platform/schema.ts";
+import { files } from "../../platform/schema.ts";
+import { uploads } from "../../platform/upload-schema.ts";
 
 /** Names are at most 200 bytes of UTF-8: with two ids before them, far below R2's 1,024 for a key. */
 const MAX_NAME_BYTES = 200;

@@ -1,8 +1,9 @@
 import { and, asc, eq, exists, getTableColumns, gt, lt, notExists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
-import { files, isUnfinished, uploadParts, uploads } from "../../platform/schema.ts";
+import { files } from "../../platform/schema.ts";
 import { DAY, HOUR, MINUTE } from "../../platform/system.ts";
+import { isUnfinished, uploadParts, uploads } from "../../platform/upload-schema.ts";
 import { teamRead } from "../accounts/authorization.ts";
 import { chunkPrefix, isFileOfUpload, objectKey } from "./names.ts";
 import type { SecretUrlValues } from "./secret-url.ts";

@@ -2,8 +2,9 @@ import { and, asc, eq, getTableColumns, inArray, lte, type SQL, sql } from "driz
 import type { Deps } from "../../deps.ts";
 import { type Db, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import type { FileJob } from "../../platform/jobs.ts";
+import { files } from "../../platform/schema.ts";
+import { MINUTE } from "../../platform/system.ts";
 import {
-  files,
   isAwaitingAssembly,
   isFinishedAndClean,
   isFinishedWithLeftovers,
@@ -11,8 +12,7 @@ import {
   isUnfinished,
   uploadParts,
   uploads,
-} from "../../platform/schema.ts";
-import { MINUTE } from "../../platform/system.ts";
+} from "../../platform/upload-schema.ts";
 import { SYSTEM } from "../events/events.ts";
 import { assembleAndCommit } from "./appending.ts";
 import { chunkPrefix, type FileKey, isFileOfUpload, objectKey } from "./names.ts";

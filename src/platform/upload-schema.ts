@@ -1,0 +1,73 @@
+import { sql } from "drizzle-orm";
+import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
+
+export const isUnfinished = sql`is_finished = 0`;
+/** The last request stored all bytes and died before it assembled them. */
+export const isAwaitingAssembly = sql`is_finished = 0 and offset_bytes = size_bytes`;
+export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
+/** Nothing of the upload is in R2 except the bytes of its file. */
+export const isFinishedAndClean = sql`is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0`;
+export const isFinishedWithLeftovers = sql`is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1)`;
+
+/** Resumable uploads. A finished one stays for a day to answer clients that missed the last response. */
+export const uploads = sqliteTable(
+  "uploads",
+  {
+    fileId: text("file_id").notNull(),
+    teamId: text("team_id").notNull(),
+    /** The API key that created the upload, and whether it is a public one. */
+    keyId: text("key_id").notNull(),
+    isPublic: integer("is_public", { mode: "boolean" }).notNull(),
+    /** SHA-256 of the secret in the upload URL, hex. */
+    secretHash: text("secret_hash").notNull(),
+    sizeBytes: integer("size_bytes").notNull(),
+    /** The bytes stored in parts and chunks. A reported offset never decreases. */
+    offsetBytes: integer("offset_bytes").notNull().default(0),
+    partBytes: integer("part_bytes").notNull(),
+    /** `Upload-Metadata` as the client sent it. */
+    metadata: text().notNull(),
+    /** These three are null until the first part is full. `multipart_id` is null again once the parts are assembled. */
+    multipartId: text("multipart_id"),
+    mimeType: text("mime_type"),
+    fileType: text("file_type"),
+    /** No two requests use the same number, so an older request cannot replace the parts of a newer one. */
+    nextPart: integer("next_part").notNull().default(1),
+    /** JSON: the chunks that hold the bytes after the last full part, see platform/part.ts. Null if there are none. */
+    chunks: text("chunks"),
+    /** +1 with every request that writes. The newest wins, and older ones are fenced off. */
+    epoch: integer().notNull().default(0),
+    /** A request is writing, or died while it did. */
+    isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
+    /** The file is committed or deleted, and no more bytes are accepted. */
+    isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
+    createdAt: integer("created_at").notNull(),
+    /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
+    dueAt: integer("due_at").notNull(),
+    /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
+    hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
+  },
+  (t) => [
+    primaryKey({ columns: [t.fileId] }),
+    // A row is in one of these four, so each step of the recovery job reads only its own rows.
+    index("uploads_awaiting_assembly").on(t.dueAt).where(isAwaitingAssembly),
+    index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
+    index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
+    index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
+    // In the order of the list, and with the column that a creation counts.
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic).where(isUnfinished),
+  ],
+);
+
+/** The full parts of an unfinished upload, which R2 can't list. Each except the last has the upload's `part_bytes`. */
+export const uploadParts = sqliteTable(
+  "upload_parts",
+  {
+    fileId: text("file_id").notNull(),
+    /** In the order of the bytes, with gaps. */
+    number: integer().notNull(),
+    etag: text().notNull(),
+    /** MD5 of the sent bytes, hex. */
+    md5: text().notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.fileId, t.number] })],
+);
