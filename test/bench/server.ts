@@ -62,8 +62,8 @@ export async function startServer() {
         files: `(id, team_id, original_name, status, reserved_bytes, size_bytes, sha256, mime_type, file_type, processed_at,
           created_at, updated_at) select ${SEEDED_ID}, ?3, 'interview ' || i || '.mp3', 'completed', 5000000, 5000000,
           hex(zeroblob(32)), 'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
-        users: `(id, team_id, first_name, last_name, email, email_key, password, created_at, updated_at)
-          select ${SEEDED_ID}, ?3, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)),
+        users: `(id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
+          select ${SEEDED_ID}, ?3, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)), 'admin',
           1795080000000, 1795080000000`,
       };
       const numbers = "with recursive n(i) as (select ?1 union all select i + 1 from n where i < ?2)";
