@@ -8,7 +8,7 @@ import { type ApiKey, newHashedKey, newRow, viewKey } from "./keys.ts";
 import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { maskOf, ROLES } from "./scopes.ts";
 import { SESSION_MILLISECONDS } from "./sessions.ts";
-import { isExistingTeam } from "./teams.ts";
+import { isExistingTeam, teamExists } from "./teams.ts";
 import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
 
 export interface Login {
@@ -46,8 +46,7 @@ const insertSession = preparedQuery((db, param: Param<SessionValues>) => {
     .select({ id: users.id })
     .from(users)
     .where(and(eq(users.id, param("userId")), eq(users.password, param("password"))));
-  const team = db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param));
-  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(sameUser)} and ${exists(team)}`);
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(sameUser)} and ${teamExists(db, param)}`);
 });
 
 /** @returns null if the stored hash changed during the check */

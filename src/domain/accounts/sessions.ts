@@ -2,7 +2,7 @@ import { and, eq, exists, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Db, insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
-import { apiKeys, isSession, teams } from "../../platform/schema.ts";
+import { apiKeys, isSession } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
@@ -18,7 +18,7 @@ import {
   teamRead,
 } from "./authorization.ts";
 import { type ApiKey, type KeyRow, newHashedKey, viewKey } from "./keys.ts";
-import { isExistingTeam } from "./teams.ts";
+import { teamExists } from "./teams.ts";
 
 /*
  * Sessions: what a person gets by logging in (login.ts), or with a secret key. They are rows of `api_keys`, so that
@@ -51,7 +51,6 @@ const insertSession = preparedQuery((db, param: Param<NewSession>) => {
     .from(apiKeys)
     .where(and(key, sql`${apiKeys.expiresAt} > ${param("createdAt")}`));
   const count = sql`(select count(*) from ${apiKeys} where ${isSession} and ${apiKeys.createdByKeyId} = ${param("createdByKeyId")})`;
-  const team = db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param));
   const row = {
     ...rowOf(apiKeys, param),
     name: sql`(select ${apiKeys.name} from ${apiKeys} where ${key})`,
@@ -62,7 +61,7 @@ const insertSession = preparedQuery((db, param: Param<NewSession>) => {
     db,
     apiKeys,
     row,
-    sql`${exists(keyIsLive)} and ${exists(team)} and ${count} < ${MAX_KEY_SESSIONS}`,
+    sql`${exists(keyIsLive)} and ${teamExists(db, param)} and ${count} < ${MAX_KEY_SESSIONS}`,
   );
 });
 const isSessionOf = (param: Param<{ id: string; teamId: string }>) =>

@@ -1,4 +1,4 @@
-import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, exists, ne, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
@@ -40,6 +40,10 @@ export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
 /** The team that the parameter names, unless it is being deleted. Every insert for a team requires it. */
 export const isExistingTeam = (param: Param<{ teamId: string }>) =>
   and(eq(teams.id, param("teamId")), ne(teams.status, "deleting"));
+
+/** The condition of an insert that reads nothing else of the team. */
+export const teamExists = (db: Db, param: Param<{ teamId: string }>) =>
+  exists(db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param)));
 
 export interface NewTeam {
   name: string;

@@ -1,12 +1,11 @@
-import { eq, exists, type SQL, sql } from "drizzle-orm";
+import { eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
-import { teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import { isExistingTeam } from "../accounts/teams.ts";
+import { teamExists } from "../accounts/teams.ts";
 import {
   deletePending,
   ENDED_ROWS,
@@ -105,9 +104,13 @@ export interface NewWebhook {
 
 /** The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent. */
 const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
-  const team = db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param));
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, param("teamId"))})`;
-  return insertWhere(db, webhooks, rowOf(webhooks, param), sql`${count} < ${MAX_WEBHOOKS} and ${exists(team)}`);
+  return insertWhere(
+    db,
+    webhooks,
+    rowOf(webhooks, param),
+    sql`${count} < ${MAX_WEBHOOKS} and ${teamExists(db, param)}`,
+  );
 });
 
 /**

@@ -215,18 +215,23 @@ export const endedUpload = (param: Param<{ now: number }>) => ({
   dueAt: sql`${param("now")} + case when is_writing then ${MAX_FENCED_MILLISECONDS} else 0 end`,
 });
 
+/** Whether the file of an upload is hidden. */
+export const hasHiddenFile = (db: Db) =>
+  exists(
+    db
+      .select({ one: sql`1` })
+      .from(files)
+      .where(and(isFileOfUpload, eq(files.status, "deleting"))),
+  );
+
 /** Part of the batch that deletes a file. */
-export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) => {
-  const deleted = db
-    .select({ one: sql`1` })
-    .from(files)
-    .where(and(isFileOfUpload, eq(files.status, "deleting")));
-  return db
+export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) =>
+  db
     .update(uploads)
     .set(endedUpload(param))
-    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), exists(deleted)))
-    .returning();
-});
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), hasHiddenFile(db)))
+    .returning(),
+);
 
 /** Deletes the parts and chunks of an upload, and then its rows. The file is deleted separately. */
 export async function eraseResumable(

@@ -1,4 +1,4 @@
-import { and, eq, exists, lt, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, lt, ne, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
@@ -9,7 +9,7 @@ import { authorizeRead, type Credential, teamRead } from "../accounts/authorizat
 import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
 import { hidden } from "./deletion.ts";
 import { fileKey, isFileOfUpload } from "./names.ts";
-import { endedUpload } from "./resumable-rows.ts";
+import { endedUpload, hasHiddenFile } from "./resumable-rows.ts";
 
 /* The unfinished resumable uploads of a team: their limits, their list, and their cancellation with their key. */
 
@@ -144,16 +144,12 @@ const hideReplaced = preparedQuery((db, param: Param<ReplacementValues>) => {
       ),
     );
 });
-const endHidden = preparedQuery((db, param: Param<ReplacementValues>) => {
-  const hiddenFile = db
-    .select({ one: sql`1` })
-    .from(files)
-    .where(and(isFileOfUpload, eq(files.status, "deleting")));
-  return db
+const endHidden = preparedQuery((db, param: Param<ReplacementValues>) =>
+  db
     .update(uploads)
     .set(endedUpload(param))
-    .where(and(isOfTeam(param), exists(hiddenFile)));
-});
+    .where(and(isOfTeam(param), hasHiddenFile(db))),
+);
 
 /** Part of the batch that creates the upload `id`. Takes the key from an earlier upload, and cancels an unfinished one. */
 export const replaceUpload = (values: ReplacementValues) => [hideReplaced(values), endHidden(values)];
