@@ -1,6 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
 import {
+  brokenStream,
   type CallOptions,
   newTeam,
   newUser,
@@ -90,24 +91,12 @@ describe.each(jsonRoutes)("The JSON body of $name", (route) => {
     async () => {
       for (const [field] of textFields) {
         for (const wrong of ["\\u0000", "\\ud800", "\\udc00", "\\ud83d x", "\\udc00\\ud800"]) {
-          const body = JSON.stringify({ ...example, [field]: "PLACE@example.com" }).replace(
-            "PLACE",
-            `12345678${wrong}`,
-          );
+          const body = JSON.stringify({ ...example, [field]: "PLACE" }).replace("PLACE", `12345678${wrong}@b.de`);
           await rejected(team, 400, "invalid_input", () => send(raw(body)), [field]);
         }
         // Null removes a reference.
-        for (const wrong of [
-          ...(field === "reference" ? [] : [null]),
-          7,
-          true,
-          [],
-          {},
-          ["a"],
-          { $gt: "" },
-          { toString: "a" },
-          { length: 5 },
-        ]) {
+        const nulls = field === "reference" ? [] : [null];
+        for (const wrong of [...nulls, 7, true, [], {}, ["a"], { $gt: "" }, { toString: "a" }, { length: 5 }]) {
           await rejected(team, 400, "invalid_input", () => send({ json: { ...example, [field]: wrong } }), [field]);
         }
       }
@@ -125,10 +114,8 @@ describe("The JSON body of a new user", () => {
     ["two values", '{"name": "a"} {}'],
     ["in single quotes", "{'name': 'a'}"],
     ["a number that JSON does not have", '{"name": NaN}'],
-    ["with a comment after it", '{"name": "a"} // b'],
     ["with a comment before it", '/**/{"name":"a"}'],
     ["with a bare control character", '{"name": "a\u0000"}'],
-    ["with a bare line break in a text", '{"name":"\n"}'],
     ["with a trailing comma", '{"name":"a",}'],
     ["in UTF-16", new Uint8Array(new Uint16Array([0x7b, 0x7d]).buffer)],
     ["not UTF-8", new Uint8Array([...bytes('{"name": "'), 0xff, 0xc0, 0x80, ...bytes('"}')])],
@@ -137,20 +124,15 @@ describe("The JSON body of a new user", () => {
     await rejected(team, 400, "malformed_json", () => send(raw(body)));
   });
 
-  test.each(["[{}]", '"text"', "null", "true", "7"])("is rejected if it is %s and not an object", async (body) => {
-    await rejected(team, 400, "invalid_input", () => send(raw(body)), [""]);
+  test("is rejected if it is not an object", async () => {
+    for (const body of ["[{}]", '"text"', "null", "true", "7"]) {
+      await rejected(team, 400, "invalid_input", () => send(raw(body)), [""]);
+    }
   });
 
   test("is malformed, and not an error of the service, if the client disconnects midway", async () => {
     const log = vi.spyOn(console, "error");
-    let sent = 0;
-    const interrupted = new ReadableStream<Uint8Array>({
-      pull(controller) {
-        if (sent++ === 0) controller.enqueue(bytes('{"email": "a@exa'));
-        else controller.error(new Error("Network connection lost."));
-      },
-    });
-    await rejected(team, 400, "malformed_json", () => send(raw(interrupted)));
+    await rejected(team, 400, "malformed_json", () => send(raw(brokenStream('{"email": "a@exa'))));
     expect(log).not.toHaveBeenCalled();
   });
 
@@ -178,14 +160,6 @@ describe("The JSON body of a new user", () => {
     expect((await send(raw(user(), { "Content-Type": type }))).status).toBe(200);
   });
 
-  test.each([
-    ["arrays", (inner: string) => "[".repeat(30_000) + inner + "]".repeat(30_000)],
-    ["objects", (inner: string) => '{"a":'.repeat(10_000) + inner + "}".repeat(10_000)],
-  ])("is rejected if it has thousands of nested %s", async (_, nest) => {
-    const body = `{"email": "a@example.com", "password": "${PASSWORD}", "firstName": ${nest("1")}}`;
-    await rejected(team, 400, "invalid_input", () => send(raw(body)), ["firstName"]);
-  });
-
   test("names each of five wrong fields", async () => {
     const json = { firstName: 1, lastName: null, email: "x", password: "x", extra: true };
     await rejected(team, 400, "invalid_input", () => send({ json }), Object.keys(json));
@@ -204,29 +178,12 @@ describe("An expensive body", () => {
     ["a name of combining marks", `{"name":"a${"\u0301".repeat(30_000)}"}`],
     ["an email that slows a pattern down", `{"email":"${"a.".repeat(30_000)}@${"a-".repeat(100)}"}`],
     ["a time that slows a pattern down", `{"name":"a","expiresAt":"2027-01-01T00:00:00.${"0".repeat(60_000)}"}`],
-  ])("is rejected with 400 if it has %s", async (_, text) => {
-    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/apikeys", text));
-    await rejected(team, 400, "invalid_input", () => sendText(team, "POST", "/auth/v1/users", text));
-  });
-
-  test("with 8,000 unknown fields gets a smaller response", async () => {
-    const text = `{${Array.from({ length: 8_000 }, (_, i) => `"${i.toString(36)}":1`).join()}}`;
-    const answer = await rejected(
-      team,
-      400,
-      "invalid_input",
-      () => sendText(team, "POST", "/auth/v1/apikeys", text),
-      undefined,
-    );
-    expect(answer.text.length).toBeLessThan(text.length);
-  });
-
-  test.each([
-    ["one byte over 64 KiB", `{"name":"${"x".repeat(64 * 1024 - 10)}"}`],
-    ["2 MB of white space before a good body", `${" ".repeat(2_000_000)}{"name":"a"}`],
-    ["arrays 300,000 deep", nested("[", "]", 300_000)],
-  ])("is rejected with 413 if it is %s", async (_, text) => {
-    await rejected(team, 413, "body_too_large", () => sendText(team, "POST", "/auth/v1/apikeys", text));
+    ["8,000 unknown fields", `{${Array.from({ length: 8_000 }, (_, i) => `"${i.toString(36)}":1`).join()}}`],
+  ])("is rejected with 400 and a smaller response if it has %s", async (_, text) => {
+    for (const path of ["/auth/v1/apikeys", USERS]) {
+      const answer = await rejected(team, 400, "invalid_input", () => sendText(team, "POST", path, text));
+      expect(answer.text.length).toBeLessThan(text.length);
+    }
   });
 
   test("without an end is limited by the bytes read, not by its Content-Length", async () => {
@@ -237,46 +194,26 @@ describe("An expensive body", () => {
         controller.enqueue(new Uint8Array(65_536).fill(0x20));
       },
     });
-    const headers = { "Content-Type": "application/json", "Content-Length": "10" };
-    await rejected(team, 413, "body_too_large", () =>
-      team.call("POST", "/auth/v1/apikeys", { body: endless, headers }),
-    );
+    const options = raw(endless, { "Content-Length": "10" });
+    await rejected(team, 413, "body_too_large", () => team.call("POST", USERS, options));
     expect(sent).toBeLessThan(2_000_000);
   });
 });
 
-describe("A value of another kind", () => {
-  test("is rejected for isPublic unless it is a boolean", async () => {
-    for (const isPublic of [null, 0, 1, "true", "", [], {}]) {
-      const json = { name: "a", isPublic };
-      await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["isPublic"]);
-    }
-  });
+test("isPublic is rejected unless it is a boolean", async () => {
+  for (const isPublic of [null, 0, 1, "true", "", [], {}]) {
+    const json = { name: "a", isPublic };
+    await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["isPublic"]);
+  }
+});
 
-  test("is rejected for expiresAt if it is not a time, in the past, or too far in the future", async () => {
-    for (const expiresAt of [
-      "2000-01-01T00:00:00Z",
-      "9999-12-31T23:59:59Z",
-      "never",
-      "",
-      "2027-02-30T00:00:00Z",
-      1e15,
-    ]) {
-      const json = { name: "a", expiresAt };
-      await rejected(team, 400, "invalid_input", () => team.call("POST", "/auth/v1/apikeys", { json }), ["expiresAt"]);
-    }
-  });
-
-  test.each(["'; drop table users; --", "%' or 1=1 --", '"; select * from api_keys', "\\'; --", "{{7*7}}<%= 7*7 %>"])(
-    "is stored as text if it looks like SQL or a template: %s",
-    async (text) => {
-      const json = { firstName: text, email: `${crypto.randomUUID()}@canary.example`, password: "canary-password" };
-      const { body } = await team.call("POST", "/auth/v1/users", { json });
-      expect(body.data.firstName).toBe(text);
-      expect((await team.call("GET", `/docs/v1/uploads?cursor=${encodeURIComponent(text)}`)).status).toBe(400);
-      expect((await team.call("GET", `/auth/v1/users/${encodeURIComponent(text)}`)).status).toBe(404);
-    },
-  );
+test("text that looks like SQL or a template is stored as text", async () => {
+  for (const text of ["'; drop table users; --", '"; select * from api_keys', "\\'; --", "{{7*7}}<%= 7*7 %>"]) {
+    const { firstName } = await newUser(team, { firstName: text, email: `${crypto.randomUUID()}@canary.example` });
+    expect(firstName).toBe(text);
+    expect((await team.call("GET", `/docs/v1/uploads?cursor=${encodeURIComponent(text)}`)).status).toBe(400);
+    expect((await team.call("GET", `${USERS}/${encodeURIComponent(text)}`)).status).toBe(404);
+  }
 });
 
 test("the fields of a prototype are rejected in bodies and queries, and change no object", async () => {
@@ -308,12 +245,8 @@ describe("A duplicate JSON key", () => {
   });
 
   test("can be spelled with escapes", async () => {
-    const { body } = await sendText(
-      team,
-      "POST",
-      "/auth/v1/apikeys",
-      '{"name":"a","isPublic":true,"\\u0069sPublic":false}',
-    );
+    const text = '{"name":"a","isPublic":true,"\\u0069sPublic":false}';
+    const { body } = await sendText(team, "POST", "/auth/v1/apikeys", text);
     expect(body.data).toMatchObject({ isPublic: false, key: expect.stringMatching(/^stow_sk_/) });
   });
 });

@@ -5,62 +5,58 @@ import { Lru } from "../../src/platform/lru.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { withBindings } from "../support/deps.ts";
 import {
-  type Answer,
   atOnce,
   call,
+  dataOf,
+  eventsOf,
+  idsIn,
+  isAccepted,
+  logIn,
+  newKey,
   newTeam,
   newUser,
   OPERATOR,
-  PASSWORD,
+  openSession,
+  read,
   rejected,
   startWorker,
   type Team,
   tally,
 } from "../support/harness.ts";
+import { create as createUpload, idOf, RESUMABLE } from "../support/tus.ts";
 
 const SESSIONS = "/auth/v1/sessions";
 const KEYS = "/auth/v1/apikeys";
 const HOUR = 60 * 60 * 1000;
 
 const create = (token: string) => call("POST", SESSIONS, { token });
-const newSession = async (token: string) => (await create(token)).body.data;
-const newKey = async (team: Team, json: object = {}) =>
-  (await team.call("POST", KEYS, { json: { name: "desk", ...json } })).body.data;
-const isValid = async (token: string) => (await call("GET", "/docs/v1/usage", { token })).status === 200;
-const idsIn = ({ body }: Answer): string[] => body.data.map(({ _id }: { _id: string }) => _id);
 
 /** Begins an upload. @returns its id */
 async function reserve(token: string): Promise<string> {
-  const headers = { "Tus-Resumable": "1.0.0", "Upload-Length": "9" };
-  const answer = await call("POST", "/docs/v1/uploads/resumable", { token, headers });
+  const answer = await createUpload(call, 9, {}, { token });
   expect(answer.status).toBe(201);
-  return answer.headers.get("Content-Location")?.split("/").at(-1) ?? "";
+  return idOf(answer);
 }
-const unfinished = async (team: Team) => idsIn(await team.call("GET", "/docs/v1/uploads/resumable"));
-const eventsOf = async (team: Team, id: string) =>
-  (await team.call("GET", "/auth/v1/events?order=asc")).body.data
-    .filter(({ subject }: { subject: { id: string } }) => subject.id === id)
-    .map(({ type, subject }: { type: string; subject: { kind: string } }) => [type, subject.kind]);
+const unfinished = async (team: Team) => idsIn(await read(team, RESUMABLE));
+const historyOf = async (team: Team, id: string) =>
+  (await eventsOf(team, `subject=${id}`)).map(({ type, subject }: { type: string; subject: { kind: string } }) => [
+    type,
+    subject.kind,
+  ]);
 
 describe("A session of a secret key", () => {
   test("has the key's name, team and scopes for 12 hours, and is listed among sessions but not among keys", async () => {
     const team = await newTeam();
-    const key = await newKey(team);
-    const session = await newSession(key.key);
+    const key = await newKey(team, { name: "desk" });
+    const session = await openSession(key.key);
     expect(session).toMatchObject({ name: "desk", teamId: team.teamId, isPublic: false });
     expect(Date.parse(session.expiresAt) - Date.parse(session.createdAt)).toBe(12 * HOUR);
-    const listed = (await team.call("GET", SESSIONS)).body.data;
-    expect(listed).toEqual([
-      {
-        _id: session.id,
-        userId: null,
-        createdBy: { keyId: key.id, userId: null },
-        createdAt: session.createdAt,
-        expiresAt: session.expiresAt,
-        lastUsedAt: null,
-      },
+    const { id: _id, createdAt, expiresAt } = session;
+    const createdBy = { keyId: key.id, userId: null };
+    expect(await read(team, SESSIONS)).toEqual([
+      { _id, userId: null, createdBy, createdAt, expiresAt, lastUsedAt: null },
     ]);
-    expect(idsIn(await call("GET", KEYS, { token: session.key })).sort()).toEqual([team.keyId, key.id].sort());
+    expect(idsIn(await dataOf(call("GET", KEYS, { token: session.key }))).sort()).toEqual([team.keyId, key.id].sort());
     for (const [method, token] of [
       ["GET", session.key],
       ["DELETE", team.token],
@@ -68,45 +64,44 @@ describe("A session of a secret key", () => {
     ] as const) {
       expect((await call(method, `${KEYS}/${session.id}`, { token })).code).toBe("not_found");
     }
-    expect(await isValid(session.key)).toBe(true);
-    expect(await eventsOf(team, session.id)).toEqual([["session.created", "session"]]);
+    expect(await isAccepted(session.key)).toBe(true);
+    expect(await historyOf(team, session.id)).toEqual([["session.created", "session"]]);
   });
 
   test("ends with its key: it expires no later, and is revoked with it, with the unfinished uploads of both", async () => {
     const team = await newTeam();
     const expiresAt = new Date(Date.now() + HOUR).toISOString();
     const key = await newKey(team, { expiresAt });
-    const [one, two] = [await newSession(key.key), await newSession(key.key)];
-    const other = await newSession(team.token);
+    const [one, two] = [await openSession(key.key), await openSession(key.key)];
+    const other = await openSession(team.token);
     expect(one.expiresAt).toBe(expiresAt);
     for (const token of [key.key, one.key]) await reserve(token);
     const kept = await reserve(other.key);
     await team.call("DELETE", `${KEYS}/${key.id}`);
-    const valid = await Promise.all([one, two, other].map(({ key: token }) => isValid(token)));
+    const valid = await Promise.all([one, two, other].map(({ key: token }) => isAccepted(token)));
     expect(valid).toEqual([false, false, true]);
     expect(await unfinished(team)).toEqual([kept]);
-    expect(idsIn(await team.call("GET", SESSIONS))).toEqual([other.id]);
+    expect(idsIn(await read(team, SESSIONS))).toEqual([other.id]);
   });
 
   test("has only the key's scopes, and belongs to the key's user", async () => {
     const team = await newTeam();
     const { _id: userId, email } = await newUser(team);
-    const login = await call("POST", "/auth/v1/login", { json: { teamId: team.teamId, email, password: PASSWORD } });
-    const key = (await call("POST", KEYS, { token: login.body.data.key, json: { name: "narrow" } })).body.data;
+    const login = await dataOf(logIn(team, email));
+    const key = await dataOf(call("POST", KEYS, { token: login.key, json: { name: "narrow" } }));
     await env.DB.prepare("update api_keys set scopes = 2 where id = ?").bind(key.id).run();
-    const { key: token, id } = await newSession(key.key);
+    const { key: token, id } = await openSession(key.key);
     expect((await call("GET", "/auth/v1/users", { token })).code).toBe("insufficient_scope");
-    expect(await isValid(token)).toBe(true);
-    const [session] = (await team.call("GET", SESSIONS)).body.data;
-    expect(session).toMatchObject({ _id: id, userId, createdBy: { keyId: key.id, userId } });
+    expect(await isAccepted(token)).toBe(true);
+    expect((await read(team, SESSIONS))[0]).toMatchObject({ _id: id, userId, createdBy: { keyId: key.id, userId } });
     await team.call("DELETE", `/auth/v1/users/${userId}`);
-    expect(await isValid(token)).toBe(false);
+    expect(await isAccepted(token)).toBe(false);
   });
 
   test("can be created by nothing else", async () => {
     const team = await newTeam();
     const page = await newKey(team, { isPublic: true });
-    const session = await newSession(team.token);
+    const session = await openSession(team.token);
     for (const token of [page.key, session.key, OPERATOR]) {
       await rejected(team, 403, "forbidden", () => create(token));
     }
@@ -130,39 +125,37 @@ describe("A session of a secret key", () => {
 describe("Ending a session", () => {
   test("takes effect with the next request, cancels its unfinished uploads, and is recorded", async () => {
     const team = await newTeam();
-    const [revoked, loggedOut, other] = await Promise.all([1, 2, 3].map(() => newSession(team.token)));
+    const [revoked, loggedOut, other] = await Promise.all([1, 2, 3].map(() => openSession(team.token)));
     const uploads = [await reserve(revoked.key), await reserve(loggedOut.key), await reserve(other.key)];
     expect((await team.call("DELETE", `${SESSIONS}/${revoked.id}`)).status).toBe(200);
     expect((await call("POST", "/auth/v1/logout", { token: loggedOut.key })).status).toBe(200);
-    const valid = await Promise.all([revoked, loggedOut, other].map(({ key }) => isValid(key)));
+    const valid = await Promise.all([revoked, loggedOut, other].map(({ key }) => isAccepted(key)));
     expect(valid).toEqual([false, false, true]);
     expect(await unfinished(team)).toEqual([uploads[2]]);
     expect((await call("POST", "/auth/v1/logout", { token: loggedOut.key })).code).toBe("token_invalid");
     for (const { id } of [revoked, loggedOut]) {
-      expect(await eventsOf(team, id)).toEqual([
+      expect(await historyOf(team, id)).toEqual([
         ["session.created", "session"],
         ["session.revoked", "session"],
       ]);
     }
   });
 
-  test("finds no key, and no session of another team, and changes neither", async () => {
+  test("finds no key, and no session of another team, and cancels no upload of either", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
-    const foreign = await newSession(other.token);
-    await reserve(team.token);
-    await reserve(foreign.key);
+    const foreign = await openSession(other.token);
+    const uploads = [await reserve(team.token), await reserve(foreign.key)];
     for (const id of [team.keyId, foreign.id]) {
       await rejected(team, 404, "not_found", () => team.call("DELETE", `${SESSIONS}/${id}`));
-      await rejected(other, 404, "not_found", () => team.call("DELETE", `${SESSIONS}/${id}`));
     }
-    expect((await unfinished(other)).length + (await unfinished(team)).length).toBe(2);
+    expect([...(await unfinished(team)), ...(await unfinished(other))]).toEqual(uploads);
   });
 
   test("needs every scope of the session", async () => {
     const team = await newTeam();
     const narrow = await newKey(team);
     await env.DB.prepare("update api_keys set scopes = 256 where id = ?").bind(narrow.id).run();
-    const [wide, own] = [await newSession(team.token), await newSession(narrow.key)];
+    const [wide, own] = [await openSession(team.token), await openSession(narrow.key)];
     const revoke = (id: string) => call("DELETE", `${SESSIONS}/${id}`, { token: narrow.key });
     await reserve(wide.key);
     await rejected(team, 403, "insufficient_scope", () => revoke(wide.id));
@@ -172,7 +165,7 @@ describe("Ending a session", () => {
   test("that is gone, or revoking such a key, is a 404 and cancels no upload", async () => {
     const team = await newTeam();
     for (const [path, { id, key }] of [
-      [SESSIONS, await newSession(team.token)],
+      [SESSIONS, await openSession(team.token)],
       [KEYS, await newKey(team)],
     ] as const) {
       const kept = await reserve(key);
@@ -216,7 +209,7 @@ describe("The last use of a session or key", () => {
     const start = Date.now();
     let now = start;
     const { call, bindings } = workerAt(() => now);
-    const { key: token } = await newSession(team.token);
+    const { key: token } = await openSession(team.token);
     const used = await lastUses(team);
     expect(used.secret).toBeGreaterThanOrEqual(start);
     expect(used.session).toBeNull();
@@ -231,13 +224,12 @@ describe("The last use of a session or key", () => {
     };
     expect([await use(start), await use(start + HOUR - 1), await use(start + HOUR)]).toEqual([1, 0, 1]);
     expect((await lastUses(team)).session).toBe(start + HOUR);
-    const [session] = (await team.call("GET", SESSIONS)).body.data;
-    expect(session.lastUsedAt).toBe(new Date(start + HOUR).toISOString());
+    expect((await read(team, SESSIONS))[0].lastUsedAt).toBe(new Date(start + HOUR).toISOString());
   });
 
   test("neither fails nor changes a request if it can't be stored", async () => {
     const team = await newTeam();
-    const { key: token } = await newSession(team.token);
+    const { key: token } = await openSession(team.token);
     const failing = new ProxiedBindings({ binding: "D1", call: 2, moment: "before", failure: "outage" });
     const { DB, BUCKET, JOBS } = env;
     const wrapped = failing.wrap({ DB, BUCKET, JOBS });

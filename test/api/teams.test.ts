@@ -3,20 +3,29 @@ import {
   type CallOptions,
   call,
   compose,
+  dataOf,
+  EMAIL,
+  eventsOf,
   fieldsOf,
   form,
+  logIn,
+  newKey,
   newTeam,
   newUser,
+  nextOf,
   OPERATOR,
   PASSWORD,
+  pausedStream,
   rejected,
   snapshot,
   startWorker,
   type Team,
   upload,
+  usageOf,
   withoutJobs,
   withoutLimits,
 } from "../support/harness.ts";
+import { create } from "../support/tus.ts";
 
 const TEAMS = "/auth/v1/teams";
 const KEYS = "/auth/v1/apikeys";
@@ -78,32 +87,25 @@ describe("The list of teams", () => {
     expect((await list("status=suspended"))[0]).toBe(`${prefix} c`);
     expect((await list("limit=3")).map((name) => name.slice(-1)).sort()).toEqual(["a", "b", "c"]);
     const first = await asOperator("GET", `${TEAMS}?${filter}&limit=2`);
-    const next = /<([^>]+)>/.exec(first.headers.get("Link") ?? "")?.[1] ?? "";
-    expect(namesOf(await asOperator("GET", next))).toEqual([`${prefix} c`]);
+    expect(namesOf(await asOperator("GET", nextOf(first) ?? ""))).toEqual([`${prefix} c`]);
   });
 });
 
 describe("The quota of a team", () => {
   test("replaces the settings, also for usage and the share of public keys, until it is null again", async () => {
     const [team, other] = [await quickTeam(), await quickTeam()];
-    const page = (await team.call("POST", KEYS, { json: { name: "page", isPublic: true } })).body.data.key;
+    const page = await newKey(team, { isPublic: true });
     const { body } = await update(team, { maxFiles: 2, maxBytes: 50 });
     expect(body.data).toMatchObject({ maxFiles: 2, maxBytes: 50, __v: 1 });
-    expect((await team.call("GET", USAGE)).body.data).toMatchObject({ maxFiles: 2, maxBytes: 50 });
+    expect(await usageOf(team)).toMatchObject({ maxFiles: 2, maxBytes: 50 });
     const { message } = (await rejected(team, 413, "quota_exceeded", () => put(team, "x".repeat(51)))).body;
     expect(message).toBe("Storage quota (50 bytes) exceeded. Delete files and retry.");
-    const reserve = (token: string) =>
-      team.call("POST", "/docs/v1/uploads/resumable", {
-        token,
-        headers: { "Tus-Resumable": "1.0.0", "Upload-Length": "11" },
-      });
-    expect((await rejected(team, 413, "quota_exceeded", () => reserve(page))).body.message).toContain(
-      "at most 10 bytes",
-    );
-    expect((await reserve(team.token)).status).toBe(201);
+    const ofPage = await rejected(team, 413, "quota_exceeded", () => create(team.call, 11, {}, { token: page.key }));
+    expect(ofPage.body.message).toContain("at most 10 bytes");
+    expect((await create(team.call, 11)).status).toBe(201);
 
     await update(team, { maxFiles: 0, maxBytes: 0 });
-    expect((await team.call("GET", USAGE)).body.data).toMatchObject({ maxFiles: 0, maxBytes: 0 });
+    expect(await usageOf(team)).toMatchObject({ maxFiles: 0, maxBytes: 0 });
     await update(team, { maxFiles: 2, maxBytes: null });
     expect((await put(team, "one")).status).toBe(200);
     expect((await rejected(team, 409, "file_limit_reached", () => put(team, "two"))).body.message).toContain("2 files");
@@ -121,13 +123,10 @@ describe("The quota of a team", () => {
 
 /** Every kind of token of a team, by name. */
 async function tokensOf(team: Team): Promise<Record<string, string>> {
-  const { email } = await newUser(team);
-  const page = await team.call("POST", KEYS, { json: { name: "page", isPublic: true } });
-  const login = await logIn(team, email);
-  return { "secret key": team.token, "public key": page.body.data.key, login: login.body.data.key };
+  await newUser(team);
+  const [page, login] = [await newKey(team, { isPublic: true }), await dataOf(logIn(team))];
+  return { "secret key": team.token, "public key": page.key, login: login.key };
 }
-const logIn = ({ teamId }: Team, email = "ada@example.com", password = PASSWORD) =>
-  worker.call("POST", "/auth/v1/login", { json: { teamId, email, password } });
 
 describe("A suspended team", () => {
   test("has every token rejected with 403 from the next request, its links with 404, and works again once resumed", async () => {
@@ -147,30 +146,22 @@ describe("A suspended team", () => {
     expect((await update(team, { status: "suspended" })).body.data).toMatchObject({ status: "suspended", __v: 1 });
     for (const [kind, token] of Object.entries(tokens)) {
       for (const [method, path, options] of requests) {
-        const rejection = () => worker.call(method, path, { ...options, token });
-        expect((await rejection()).code, `${kind}: ${method} ${path}`).toBe("team_suspended");
+        const { code } = await worker.call(method, path, { ...options, token });
+        expect(code, `${kind}: ${method} ${path}`).toBe("team_suspended");
       }
     }
     await rejected(team, 403, "team_suspended", () => put(team, "late"));
     expect([(await open()).code, (await logIn(team)).code]).toEqual(["not_found", "team_suspended"]);
-    expect((await logIn(team, undefined, "wrong")).code).toBe("login_failed");
+    expect((await logIn(team, EMAIL, "wrong")).code).toBe("login_failed");
     expect((await other.call("GET", USAGE)).status).toBe(200);
 
     await update(team, { status: "active" });
-    expect([(await open()).status, (await logIn(team)).status, (await put(team, "again")).status]).toEqual([
-      200, 200, 200,
-    ]);
-    const { body } = await team.call("GET", "/auth/v1/events?order=asc");
-    const changes = body.data.filter(({ type }: { type: string }) => type.startsWith("team."));
+    for (const answer of [await open(), await logIn(team), await put(team, "again")]) expect(answer.status).toBe(200);
     const subject = { kind: "team", id: team.teamId };
-    expect(changes).toMatchObject([
-      {
-        type: "team.suspended",
-        actor: { kind: "operator" },
-        subject: { ...subject, version: 1 },
-        data: { fields: ["status"] },
-      },
-      { type: "team.updated", subject: { ...subject, version: 2 }, data: { fields: ["status"] } },
+    const change = { actor: { kind: "operator" }, data: { fields: ["status"] } };
+    expect(await eventsOf(team, `subject=${team.teamId}`)).toMatchObject([
+      { ...change, type: "team.suspended", subject: { ...subject, version: 1 } },
+      { ...change, type: "team.updated", subject: { ...subject, version: 2 } },
     ]);
   });
 });
@@ -203,18 +194,11 @@ describe("A deleted team", () => {
     const encoded = new Response(json ? JSON.stringify(json) : form("late.txt", "late"));
     const bytes = new Uint8Array(await encoded.arrayBuffer());
     let before: unknown;
-    const body = new ReadableStream<Uint8Array>(
-      {
-        // The body is read after the caller is authorized.
-        async pull(controller) {
-          await asOperator("DELETE", pathOf(team));
-          before = await snapshot(team.teamId);
-          controller.enqueue(bytes);
-          controller.close();
-        },
-      },
-      { highWaterMark: 0 },
-    );
+    // The body is read after the caller is authorized.
+    const body = pausedStream([bytes], async () => {
+      await asOperator("DELETE", pathOf(team));
+      before = await snapshot(team.teamId);
+    });
     const contentType = json ? "application/json" : (encoded.headers.get("Content-Type") ?? "");
     const { status } = await team.call("POST", path, { body, headers: { "Content-Type": contentType } });
     expect(status).toBeGreaterThanOrEqual(400);

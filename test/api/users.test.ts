@@ -3,7 +3,6 @@ import { describe, expect, test } from "vitest";
 import { MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
 import {
   atOnce,
   fieldsOf,
@@ -18,20 +17,8 @@ import {
   withinOneMinute,
   withoutHashing,
 } from "../support/harness.ts";
-import { must, World } from "../support/world.ts";
 
-const CREATED_FIELDS = [
-  "_id",
-  "createdAt",
-  "email",
-  "firstName",
-  "lastName",
-  "password",
-  "role",
-  "teamId",
-  "updatedAt",
-];
-const FIELDS = ["__v", ...CREATED_FIELDS];
+const FIELDS = "__v _id createdAt email firstName lastName password role teamId updatedAt".split(" ");
 const PHC = /^\$scrypt\$ln=14,r=8,p=5(,keyid=[0-9a-f]+)?\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
 
 const create = (team: Team, json: object) => team.call("POST", "/auth/v1/users", { json });
@@ -47,27 +34,18 @@ const quickTeam = () => newTeam(startWorker(withoutHashing));
 
 /** Values that are too long, too short, of another type or with unstorable characters. POST and PATCH reject each. */
 const invalidEmails = [
-  "",
-  "ada",
-  "a@b",
-  "a@@b.de",
-  "a b@c.de",
-  "a..b@c.de",
-  "a@b..de",
-  "a@-b.de",
-  "a@münchen.de",
-].concat(["a\u0000@b.de", "a@b.de\n.de", `${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`]);
-const invalidFields: [field: string, value: unknown][] = [
-  ...[...invalidEmails, null, 7, ["a@b.de"]].map((email): [string, unknown] => ["email", email]),
-  ...["", "1234567", "x".repeat(257), "12345678\u0000", null].map((password): [string, unknown] => [
-    "password",
-    password,
-  ]),
-  ...["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}].flatMap((name): [string, unknown][] => [
-    ["firstName", name],
-    ["lastName", name],
-  ]),
+  ...["", "ada", "a@b", "a@@b.de", "a b@c.de", "a..b@c.de", "a@b..de", "a@-b.de", "a\u0000@b.de", "a@b.de\n.de"],
+  ...[`${"a".repeat(65)}@b.de`, `${"a".repeat(60)}@${"b.".repeat(100)}de`, "a@evil.example@b.de", '"a"@b.de'],
+  ...["a(x)@b.de", "a\u200b@b.de", "a\u202e@b.de", "a@b.de\r\nBcc: evil@b.de", "a@b.de,evil@b.de", "a@[127.0.0.1]"],
+  // Domains in Unicode, with a fullwidth letter, and with an ideographic full stop.
+  ...["A <a@b.de>", "a@localhost", "a@münchen.de", "a@ｂ.de", "a@b。de"],
 ];
+const invalidFields: Record<string, unknown[]> = {
+  email: [...invalidEmails, null, 7, ["a@b.de"]],
+  password: ["", "1234567", "x".repeat(257), "12345678\u0000", null],
+  firstName: ["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}],
+  lastName: ["x".repeat(101), "a\nb", "a\u0000b", "\u001b[31m", null, {}],
+};
 
 /** Creates the value on the first call, and returns the same one from then on. */
 function createOnce<T>(create: () => Promise<T>): () => Promise<T> {
@@ -81,7 +59,7 @@ describe("Creating a user", () => {
     const json = { firstName: "Ada", lastName: "Lovelace", email: "Ada@Example.com", password: PASSWORD };
     const { status, headers, body } = await create(team, json);
     expect([status, headers.get("ETag"), fieldsOf(body)]).toEqual([200, '"0"', ["data", "message"]]);
-    expect(fieldsOf(body.data)).toEqual(CREATED_FIELDS);
+    expect(fieldsOf(body.data)).toEqual(FIELDS.slice(1));
     expect(body.data).toMatchObject({ ...json, password: expect.stringMatching(PHC), teamId: team.teamId });
     expect(body.data._id).toMatch(/^[0-9a-f]{24}$/);
     expect(body.data.createdAt).toBe(body.data.updatedAt);
@@ -117,17 +95,13 @@ describe("Creating a user", () => {
     await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
   });
 
-  test.each(invalidFields)("rejects the %s %j", async (field, value) => {
-    const team = await newTeam();
-    const json = { email: "a@example.com", password: PASSWORD, [field]: value };
-    await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
-  });
-});
-
-describe("An email", () => {
-  test("can be used by two teams", async () => {
-    const users = [await newUser(await quickTeam()), await newUser(await quickTeam())];
-    expect(users[0].email).toBe(users[1].email);
+  test.each(Object.entries(invalidFields))("rejects an invalid %s, as an update does", async (field, values) => {
+    const team = await unchangedTeam();
+    for (const value of values) {
+      const json = { email: "b@example.com", password: PASSWORD, [field]: value };
+      await rejected(team, 400, "invalid_input", () => create(team, json), [field]);
+      await rejected(team, 400, "invalid_input", () => patch(team, team.userId, { [field]: value }), [field]);
+    }
   });
 });
 
@@ -141,61 +115,31 @@ describe("An email that resembles another's", () => {
     ["mathematical letters", "𝐟𝐢𝐫𝐬𝐭@canary.example"],
     ["circled letters", "ⓕⓘⓡⓢⓣ@canary.example"],
     ["a long s", "firſt@canary.example"],
-  ])("is rejected as taken with %s", async (_, email) => {
-    const home = await teamOfFirst();
-    const json = { email, password: "canary-password" };
-    await rejected(home, 409, "email_taken", () => home.call("POST", "/auth/v1/users", { json }));
-    const { body } = await home.call("POST", "/auth/v1/users", {
-      json: { email: `${crypto.randomUUID()}@canary.example`, password: "canary-password" },
-    });
-    const path = `/auth/v1/users/${body.data._id}`;
-    await rejected(home, 409, "email_taken", () => home.call("PATCH", path, { json: { email } }));
-  });
-
-  test.each([
-    ["a Unicode domain", "first@canаry.example"],
-    ["a fullwidth domain", "first@ｃanary.example"],
-    ["an ideographic full stop in the domain", "first@canary。example"],
-    ["two at signs", "first@evil.example@canary.example"],
-    ["a quoted local part", '"first"@canary.example'],
-    ["a comment", "first(x)@canary.example"],
-    ["a zero-width space", "fi\u200brst@canary.example"],
-    ["a right-to-left override", "first\u202e@canary.example"],
-    ["a line break and a header", "first@canary.example\r\nBcc: evil@canary.example"],
-    ["a list of two", "first@canary.example,evil@canary.example"],
-    ["an address literal", "first@[127.0.0.1]"],
-    ["a name and angle brackets", "First <first@canary.example>"],
-    ["one label", "first@localhost"],
-    ["255 characters", `${"a".repeat(50)}@${`${"b".repeat(60)}.`.repeat(3)}${"c".repeat(21)}`],
-  ])("is rejected as invalid with %s", async (_, email) => {
-    const home = await teamOfFirst();
-    const json = { email, password: "canary-password" };
-    await rejected(home, 400, "invalid_input", () => home.call("POST", "/auth/v1/users", { json }), ["email"]);
+  ])("is rejected as taken with %s, but not in another team", async (_, email) => {
+    const [home, other] = [await teamOfFirst(), await quickTeam()];
+    await rejected(home, 409, "email_taken", () => create(home, { email, password: PASSWORD }));
+    const { _id } = await newUser(home, { email: `${crypto.randomUUID()}@canary.example` });
+    await rejected(home, 409, "email_taken", () => patch(home, _id, { email }));
+    await newUser(other, { email });
   });
 });
 
 describe("A password", () => {
-  test("is returned only as a scrypt PHC string that verifies it", async () => {
+  test("is returned only as a scrypt PHC string with its own salt that verifies it, also after an update", async () => {
     const team = await newTeam();
-    const { _id, password } = await newUser(team);
-    expect(password).toMatch(PHC);
-    expect([await verifies(PASSWORD, password), await verifies("wrong", password)]).toEqual([true, false]);
-    const answers = [
-      await team.call("GET", `/auth/v1/users/${_id}`),
-      await team.call("GET", "/auth/v1/users"),
-      await team.call("GET", "/auth/v1/users?limit=1"),
-      await patch(team, _id, { firstname: "Ada" }),
-    ];
-    for (const { text } of answers) {
-      expect(text).toContain(JSON.stringify(password));
-      expect(text).not.toContain(PASSWORD);
+    const [user, twin] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
+    expect(user.password).not.toBe(twin.password);
+    const updated = (await patch(team, user._id, { password: "a new password" })).body;
+    for (const [hash, right, wrong] of [
+      [user.password, PASSWORD, "a new password"],
+      [updated.password, "a new password", PASSWORD],
+    ]) {
+      expect(hash).toMatch(PHC);
+      expect([await verifies(right, hash), await verifies(wrong, hash)]).toEqual([true, false]);
     }
-  });
-
-  test("has its own salt, so equal passwords have different hashes", async () => {
-    const team = await newTeam();
-    const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
-    expect(a.password).not.toBe(b.password);
+    for (const path of [`/auth/v1/users/${user._id}`, "/auth/v1/users", "/auth/v1/users?limit=1"]) {
+      expect((await team.call("GET", path)).text).toContain(JSON.stringify(updated.password));
+    }
   });
 });
 
@@ -285,7 +229,7 @@ describe("Updating a user", () => {
     const { token } = team;
     const answer = await later.call("PATCH", `/auth/v1/users/${user._id}`, { token, json: changes });
     expect([answer.status, answer.headers.get("ETag")]).toEqual([200, '"1"']);
-    expect(fieldsOf(answer.body)).toEqual([...FIELDS].sort());
+    expect(fieldsOf(answer.body)).toEqual(FIELDS);
     const { updatedAt, ...rest } = answer.body;
     const { updatedAt: before, ...created } = user;
     expect(rest).toEqual({ ...created, firstName: "Augusta", lastName: "King", email: "K@b.de", __v: 1 });
@@ -297,17 +241,6 @@ describe("Updating a user", () => {
     const team = await quickTeam();
     const { updatedAt: _, ...user } = await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
     expect((await patch(team, user._id, { lastname: "" })).body).toMatchObject({ ...user, lastName: "", __v: 1 });
-  });
-
-  test("sets a new password", async () => {
-    const team = await newTeam();
-    const { _id, password } = await newUser(team);
-    const { body } = await patch(team, _id, { password: "a new password" });
-    expect(body.password).not.toBe(password);
-    expect([await verifies("a new password", body.password), await verifies(PASSWORD, body.password)]).toEqual([
-      true,
-      false,
-    ]);
   });
 
   test("accepts the user's own email in another case, but not another user's", async () => {
@@ -322,16 +255,6 @@ describe("Updating a user", () => {
     ["an empty body", {}, [""]],
     ["the first name twice", { firstname: "A", firstName: "A" }, ["firstname"]],
     ["the last name twice", { lastname: "A", lastName: "B" }, ["lastname"]],
-    ...["teamId", "_id", "__v", "createdAt", "isPublic"].map((field): [string, object, string[]] => [
-      `the unknown field ${field}`,
-      { firstname: "A", [field]: "x" },
-      [field],
-    ]),
-    ...invalidFields.map(([field, value]): [string, object, string[]] => [
-      `${JSON.stringify(value)} as ${field}`,
-      { [field]: value },
-      [field],
-    ]),
   ])("rejects %s", async (_, json, paths) => {
     const team = await unchangedTeam();
     await rejected(team, 400, "invalid_input", () => patch(team, team.userId, json), paths);
@@ -351,50 +274,43 @@ const unchangedTeam = createOnce(async () => {
   return { ...team, userId: (await newUser(team))._id };
 });
 
-describe("The If-Match header of a user", () => {
-  const call = { PATCH: (t: Team, id: string, h: object) => patch(t, id, { firstname: "B" }, h), DELETE: remove };
-  const methods = ["PATCH", "DELETE"] as const;
-  const each = (tags: string[]) =>
-    methods.flatMap((method) => tags.map((tag): [typeof method, string] => [method, tag]));
-
-  test.each(each(['"0"', '"7", "0"', ' "0" ', "*"]))("lets %s continue with %j", async (method, tag) => {
-    const team = await quickTeam();
-    const { _id } = await newUser(team);
-    expect((await call[method](team, _id, { "If-Match": tag })).status).toBe(200);
+describe("The versions in If-Match", () => {
+  const change = (team: Team, id: string, tags: string) => ({
+    update: () => patch(team, id, { firstname: "B" }, { "If-Match": tags }),
+    delete: () => remove(team, id, { "If-Match": tags }),
   });
 
-  test.each(each(['"1"', '"1", "2"', 'W/"0"', "0", "'0'", '"00x"', '""', "", ","]))(
-    "rejects %s with %j",
-    async (method, tag) => {
-      const team = await unchangedTeam();
-      await rejected(team, 412, "version_mismatch", () => call[method](team, team.userId, { "If-Match": tag }));
-    },
-  );
-});
+  test.each(['"0"', '"7", "0"', ' "0" ', "*"])("match with %j", async (tags) => {
+    const team = await quickTeam();
+    const [a, b] = [await newUser(team), await newUser(team, { email: "b@example.com" })];
+    expect((await change(team, a._id, tags).update()).status).toBe(200);
+    expect((await change(team, b._id, tags).delete()).status).toBe(200);
+  });
 
-describe("The versions in If-Match", () => {
+  const numbers = (count: number) => Array.from({ length: count }, (_, i) => `"${i + 1_000_000}"`).join();
   test.each([
-    ["an empty header", ""],
+    ["another version", '"1"'],
+    ["other versions", '"1", "2"'],
     ["a weak tag", 'W/"0"'],
     ["a bare number", "0"],
+    ["single quotes", "'0'"],
+    ["trailing letters", '"00x"'],
+    ["an empty tag", '""'],
+    ["an empty header", ""],
+    ["a comma", ","],
     ["SQL", '"0") or ("1"="1'],
     ["a float", '"0.0"'],
     ["a negative number", '"-0"'],
     ["a number beyond safe integers", `"${"9".repeat(40)}"`],
+    // D1 accepts at most 100 bound parameters in a query.
+    ["99 numbers", numbers(99)],
+    ["101 numbers", numbers(101)],
+    ["5,000 numbers", numbers(5_000)],
   ])("match nothing with %s", async (_, tags) => {
     const team = await unchangedTeam();
-    await rejected(team, 412, "version_mismatch", () =>
-      patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
-    );
-  });
-
-  // D1 accepts at most 100 bound parameters in a query.
-  test.each([99, 101, 5_000])("can number %i", async (count) => {
-    const team = await unchangedTeam();
-    const tags = Array.from({ length: count }, (_, i) => `"${i + 1_000_000}"`).join();
-    await rejected(team, 412, "version_mismatch", () =>
-      patch(team, team.userId, { lastname: "x" }, { "If-Match": tags }),
-    );
+    for (const act of Object.values(change(team, team.userId, tags))) {
+      await rejected(team, 412, "version_mismatch", act);
+    }
   });
 });
 
@@ -402,25 +318,20 @@ describe("Parallel changes of users", () => {
   test("create one user if fifty requests send one email", async () => {
     const team = await quickTeam();
     const spellings = ["race@canary.example", "RACE@canary.example", "ｒace@canary.example", " race@canary.example "];
-    const answers = await atOnce(50, (i) =>
-      team.call("POST", "/auth/v1/users", { json: { email: spellings[i % 4], password: "canary-password" } }),
-    );
+    const answers = await atOnce(50, (i) => create(team, { email: spellings[i % 4], password: PASSWORD }));
     expect(tally(answers)).toEqual({ 200: 1, email_taken: 49 });
     expect((await team.call("GET", "/auth/v1/users")).body).toHaveLength(1);
   });
 
   test("give an email to one of twenty users, and the others keep theirs", async () => {
     const team = await quickTeam();
-    const users = await Promise.all(
-      Array.from({ length: 20 }, (_, i) => newUser(team, { email: `${i}@canary.example` })),
-    );
-    const answers = await atOnce(20, (i) =>
-      team.call("PATCH", `/auth/v1/users/${users[i]._id}`, { json: { email: "wanted@canary.example" } }),
-    );
+    const emails = Array.from({ length: 20 }, (_, i) => `${i}@canary.example`);
+    const users = await Promise.all(emails.map((email) => newUser(team, { email })));
+    const answers = await atOnce(20, (i) => patch(team, users[i]._id, { email: "wanted@canary.example" }));
     expect(tally(answers)).toEqual({ 200: 1, email_taken: 19 });
-    const emails = (await team.call("GET", "/auth/v1/users")).body.map(({ email }: { email: string }) => email);
-    expect(emails.filter((email: string) => email === "wanted@canary.example")).toHaveLength(1);
-    expect(new Set(emails).size).toBe(20);
+    const { body } = await team.call("GET", "/auth/v1/users");
+    const kept = body.map(({ email }: { email: string }) => email).filter((email: string) => emails.includes(email));
+    expect(new Set(kept).size).toBe(19);
   });
 
   test("apply one of twenty updates of the same version, and reject the others", async () => {
@@ -442,17 +353,6 @@ describe("Parallel changes of users", () => {
     expect(tally(answers)).toEqual({ 200: 20 });
     const versions = answers.map(({ body }) => body.__v).sort((a, b) => a - b);
     expect(versions).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
-  });
-
-  test("do not delete a newer version than If-Match names", async () => {
-    const team = await quickTeam();
-    const path = `/auth/v1/users/${(await newUser(team))._id}`;
-    await team.call("PATCH", path, { json: { lastname: "new" } });
-    const stale = await team.call("DELETE", path, { headers: { "If-Match": '"0"' } });
-    expect([stale.status, stale.body.code]).toEqual([412, "version_mismatch"]);
-    expect((await team.call("GET", path)).status).toBe(200);
-    expect((await team.call("DELETE", path, { headers: { "If-Match": '"1"' } })).status).toBe(200);
-    expect((await team.call("DELETE", path, { headers: { "If-Match": '"1"' } })).status).toBe(404);
   });
 
   test("delete a user once if twenty requests do it", async () => {
@@ -480,7 +380,7 @@ describe("Deleting a user", () => {
     const { status, body } = await remove(team, _id);
     expect([status, fieldsOf(body)]).toEqual([200, ["message"]]);
     expect((await team.call("GET", `/auth/v1/users/${_id}`)).status).toBe(404);
-    expect((await remove(team, _id)).status).toBe(404);
+    expect((await remove(team, _id, { "If-Match": '"0"' })).status).toBe(404);
     expect((await newUser(team))._id).not.toBe(_id);
   });
 });
@@ -489,17 +389,13 @@ describe("Listing users", () => {
   const numbersOf = (users: { lastName: string }[]) => users.map(({ lastName }) => Number(lastName));
   const upTo = (count: number) => Array.from({ length: count }, (_, i) => i + 1);
 
-  test("returns an empty array for a team without users", async () => {
-    const { status, text } = await (await quickTeam()).call("GET", "/auth/v1/users");
-    expect([status, text]).toEqual([200, "[]"]);
-  });
-
-  test("returns the same bare users as fetching", async () => {
+  test("returns a bare array of the same users as fetching", async () => {
     const team = await quickTeam();
+    expect((await team.call("GET", "/auth/v1/users")).text).toBe("[]");
     const { _id } = await newUser(team);
     const { headers, body } = await team.call("GET", "/auth/v1/users");
     expect(headers.get("Content-Type")).toMatch(/^application\/json/);
-    expect(fieldsOf(body[0])).toEqual([...FIELDS].sort());
+    expect(fieldsOf(body[0])).toEqual(FIELDS);
     expect(body).toEqual([await fetchUser(team, _id)]);
   });
 
@@ -509,16 +405,7 @@ describe("Listing users", () => {
     const { headers, body } = await team.call("GET", "/auth/v1/users");
     expect(numbersOf(body)).toEqual(upTo(1200));
     expect(headers.has("Link")).toBe(false);
-  });
-
-  test.each(["limit=50", "limit=50&page=1"])("returns a page if %s is given", async (query) => {
-    const team = await quickTeam();
-    await fill(team, "users", 120);
-    const { headers, body } = await team.call("GET", `/auth/v1/users?${query}`);
-    expect(numbersOf(body)).toEqual(upTo(50));
-    expect(headers.get("Link")).toMatch(
-      /^<https:\/\/stowage\.test\/auth\/v1\/users\?limit=50&cursor=[^>]+>; rel="next"$/,
-    );
+    expect(numbersOf((await team.call("GET", "/auth/v1/users?limit=50")).body)).toEqual(upTo(50));
   });
 
   test("ends with incomplete JSON if the key is revoked in the meantime", async () => {
@@ -534,17 +421,4 @@ describe("Listing users", () => {
       while (!(await reader.read()).done);
     }).rejects.toThrow();
   });
-});
-
-test("a new password reaches the database only as its hash", async () => {
-  const world = new World();
-  const team = await world.newTeam();
-  const { body } = await team.call("POST", "/auth/v1/users", { json: { email: "a@b.de", password: PASSWORD } });
-  const bindings = new ProxiedBindings();
-  const json = { password: "canary-password-of-an-update", lastName: "King" };
-  const options = { token: team.token, json };
-  const { status } = await must(world.ask("PATCH", `/auth/v1/users/${body.data._id}`, options, { bindings }));
-  expect(status).toBe(200);
-  expect(JSON.stringify(bindings.queries)).toContain("King");
-  expect(JSON.stringify(bindings.queries)).not.toContain(json.password);
 });

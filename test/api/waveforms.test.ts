@@ -4,12 +4,13 @@ import { api } from "../../src/app.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import {
   atOnce,
-  call,
+  dataOf,
   fieldsOf,
+  metadataOf,
   newTeam,
+  read,
   rejected,
   sendText,
-  snapshot,
   type Team,
   upload,
 } from "../support/harness.ts";
@@ -19,7 +20,6 @@ import { expectSettled, expectSound, World } from "../support/world.ts";
 const MAX_ERROR = 0.0045;
 const FULL = 2000;
 const BODY_BYTES = 128 * 1024;
-const UNKNOWN = "0193477be8a01f9c3ad5e7b2";
 
 const pathOf = (id: string) => `/docs/v1/uploads/${id}/waveform`;
 const get = (team: Team, id: string) => team.call("GET", pathOf(id));
@@ -42,18 +42,17 @@ describe("A waveform", () => {
     ["two channels of 2,000 peaks", [wave(FULL), wave(FULL, 1)]],
     ["two channels of 2,000 peaks with the longest numbers", [tiny(FULL), tiny(FULL)]],
     ["two different channels", [Array(16).fill(1), Array(16).fill(-1)]],
-  ])("of %s is stored, and returned within the rounding error of a byte", async (_, channels) => {
+  ])("of %s is stored with one byte per peak, and returned within its rounding error", async (_, channels) => {
     const { team, id } = await newFile();
-    const stored = await put(team, id, channels);
-    expect(stored.status, stored.text).toBe(200);
-    const { status, body } = await get(team, id);
-    expect([status, fieldsOf(body), fieldsOf(body.data)]).toEqual([200, ["data", "message"], ["channels"]]);
-    expect(body.data).toEqual(stored.body.data);
-    const found: number[][] = body.data.channels;
+    const stored = await dataOf(put(team, id, channels));
+    const { body } = await get(team, id);
+    expect([fieldsOf(body), body.data]).toEqual([["data", "message"], stored]);
+    const found: number[][] = stored.channels;
     expect(found.map(({ length }) => length)).toEqual(channels.map(({ length }) => length));
     const errors = found.flatMap((peaks, i) => peaks.map((peak, at) => Math.abs(peak - (channels[i]?.[at] ?? 9))));
     expect(Math.max(...errors)).toBeLessThanOrEqual(MAX_ERROR);
     expect(Math.max(...found.flat().map(Math.abs))).toBeLessThanOrEqual(1);
+    expect((await objectOf(team, id))?.size).toBe(1 + found.flat().length);
   });
 
   test("keeps -1, 0, and 1 exactly, and every other peak within the error that the description states", async () => {
@@ -79,12 +78,6 @@ describe("A waveform", () => {
     expect(await (await objectOf(team, id))?.bytes()).toEqual(object);
   });
 
-  test("takes one byte of R2 per peak", async () => {
-    const { team, id } = await newFile();
-    await put(team, id, [wave(FULL), wave(FULL)]);
-    expect((await objectOf(team, id))?.size).toBe(1 + 2 * FULL);
-  });
-
   test("replaces a larger one", async () => {
     const { team, id } = await newFile();
     await put(team, id, [wave(FULL), wave(FULL)]);
@@ -96,21 +89,17 @@ describe("A waveform", () => {
     const { team, id } = await newFile();
     const answers = await atOnce(20, (i) => put(team, id, [Array(16 + i).fill(i / 20)]));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));
-    const stored = (await get(team, id)).body.data;
-    expect(answers.map(({ body }) => body.data)).toContainEqual(stored);
+    expect(answers.map(({ body }) => body.data)).toContainEqual((await get(team, id)).body.data);
   });
 
   test("appears in the metadata only, not in the list, the usage, or the events", async () => {
     const { team, id } = await newFile();
-    const metadata = async () => (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body.data;
-    const others = async () => {
-      const paths = ["/docs/v1/uploads", "/docs/v1/usage", "/auth/v1/events"];
-      return Promise.all(paths.map(async (path) => (await team.call("GET", path)).text));
-    };
-    const [file, before] = [await metadata(), await others()];
+    const others = () =>
+      Promise.all(["/docs/v1/uploads", "/docs/v1/usage", "/auth/v1/events"].map((path) => read(team, path)));
+    const [file, before] = [await metadataOf(team, id), await others()];
     expect(file.hasWaveform).toBe(false);
-    expect((await put(team, id, [wave(16)])).status).toBe(200);
-    expect(await metadata()).toEqual({ ...file, hasWaveform: true });
+    await put(team, id, [wave(16)]);
+    expect(await metadataOf(team, id)).toEqual({ ...file, hasWaveform: true });
     expect(await others()).toEqual(before);
   });
 
@@ -134,21 +123,9 @@ describe("A waveform", () => {
 });
 
 describe("A missing waveform", () => {
-  test("responds 404, like an unknown file", async () => {
+  test("responds 404", async () => {
     const { team, id } = await newFile();
     await rejected(team, 404, "not_found", () => get(team, id));
-    await rejected(team, 404, "not_found", () => get(team, UNKNOWN));
-    await rejected(team, 404, "not_found", () => put(team, UNKNOWN, [wave(16)]));
-  });
-
-  test("hides the waveform of another team, which cannot replace it", async () => {
-    const { team, id } = await newFile();
-    await put(team, id, [wave(16)]);
-    const before = await snapshot(team.teamId);
-    const stranger = await newTeam();
-    await rejected(stranger, 404, "not_found", () => get(stranger, id));
-    await rejected(stranger, 404, "not_found", () => put(stranger, id, [wave(20)]));
-    expect(await snapshot(team.teamId)).toEqual(before);
   });
 
   test.each(["receiving", "deleting"])("responds 404 for a file that is %s", async (status) => {
@@ -229,32 +206,25 @@ describe("An invalid waveform", () => {
     ["channels of 17 and 16 peaks", [withPeak(0), sixteen], ["channels.1"]],
     ["a peak of -1.01 in the second channel", [withPeak(1), withPeak(-1.01)], ["channels.1.16"]],
     ["a peak just above 1", [withPeak(1 + Number.EPSILON)], ["channels.0.16"]],
-    ["a null peak", [withPeak(Number.NaN)], ["channels.0.16"]],
+    ["a null peak", [withPeak(null)], ["channels.0.16"]],
     ["a text as a peak", [withPeak("0.5")], ["channels.0.16"]],
-    ["a list as a peak", [withPeak([0.5])], ["channels.0.16"]],
     ["a text as a channel", ["0".repeat(16)], ["channels.0"]],
-    ["an object as a channel", [{ length: 16 }], ["channels.0"]],
     ["a null channel", [sixteen, null], ["channels.1"]],
     ["peaks without a channel", sixteen, ["channels"]],
-    ["a text for all channels", "peaks", ["channels"]],
     ["null for all channels", null, ["channels"]],
   ])("with %s is rejected, and the previous one stays", async (_, channels, paths) => {
     const { team, id } = await newFile();
     await put(team, id, [wave(16)]);
-    const { body } = await rejected(team, 400, "invalid_input", () => put(team, id, channels));
-    const named = body.errors.map(({ path }: { path: string }) => path);
-    expect([...new Set(named)].sort()).toEqual(paths.sort());
+    await rejected(team, 400, "invalid_input", () => put(team, id, channels), paths);
   });
 
-  test("with an infinite peak, an unknown field, or no channels is rejected by the name of the field", async () => {
+  test.each([
+    ["an infinite peak", `[[${sixteen},1e999]]`],
+    ["60,000 nested lists", "[".repeat(60_000) + "]".repeat(60_000)],
+  ])("with %s is rejected", async (_, channels) => {
     const { team, id } = await newFile();
-    for (const [text, path] of [
-      [`{"channels":[[${sixteen},1e999]]}`, "channels.0.16"],
-      [JSON.stringify({ channels: [sixteen], peaks: [] }), "peaks"],
-      ["{}", "channels"],
-    ] as const) {
-      await rejected(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text), [path]);
-    }
+    const send = () => sendText(team, "PUT", pathOf(id), `{"channels":${channels}}`);
+    await rejected(team, 400, "invalid_input", send);
   });
 
   test("of 4,000 wrong peaks gets a hundred errors", async () => {
@@ -265,30 +235,10 @@ describe("An invalid waveform", () => {
   });
 });
 
-describe("The body of a waveform", () => {
-  const body = (length: number) => JSON.stringify({ channels: [wave(16)] }).padEnd(length);
-
-  test("may have exactly 128 KiB, which the largest waveform needs less than", async () => {
-    const { team, id } = await newFile();
-    const longest = JSON.stringify({ channels: [tiny(FULL), tiny(FULL)] });
-    expect(longest.length).toBeGreaterThan(90_000);
-    expect(longest.length).toBeLessThan(BODY_BYTES);
-    expect((await sendText(team, "PUT", pathOf(id), body(BODY_BYTES))).status).toBe(200);
-    await rejected(team, 413, "body_too_large", () => sendText(team, "PUT", pathOf(id), body(BODY_BYTES + 1)));
-  });
-
-  test("is rejected if it consists of nested brackets", async () => {
-    const { team, id } = await newFile();
-    const half = (BODY_BYTES - 20) / 2;
-    const text = `{"channels":${"[".repeat(half)}${"]".repeat(half)}}`;
-    const { errors } = (await rejected(team, 400, "invalid_input", () => sendText(team, "PUT", pathOf(id), text))).body;
-    expect(errors.length).toBeGreaterThan(0);
-  });
-});
-
-test("a preflight allows PUT from another origin", async () => {
-  const headers = { Origin: "https://app.example", "Access-Control-Request-Method": "PUT" };
-  const preflight = await call("OPTIONS", pathOf(UNKNOWN), { headers });
-  expect(preflight.status).toBe(204);
-  expect(preflight.headers.get("Access-Control-Allow-Methods")?.split(",")).toContain("PUT");
+test("the body of a waveform can have 128 KiB, more than the largest waveform needs", async () => {
+  const { team, id } = await newFile();
+  expect(JSON.stringify({ channels: [tiny(FULL), tiny(FULL)] }).length).toBeLessThan(BODY_BYTES);
+  const body = JSON.stringify({ channels: [wave(16)] });
+  expect((await sendText(team, "PUT", pathOf(id), body.padEnd(BODY_BYTES))).status).toBe(200);
+  await rejected(team, 413, "body_too_large", () => sendText(team, "PUT", pathOf(id), body.padEnd(BODY_BYTES + 1)));
 });

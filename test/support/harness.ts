@@ -5,14 +5,16 @@ import { createApp } from "../../src/app.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { type Answer, type Call, createCall, foundTeam, type Send, type Team } from "./client.ts";
-import { type Change, readDeps, withoutJobs } from "./deps.ts";
+import { type Change, readDeps, type Settings, withoutJobs } from "./deps.ts";
 import { PASSWORD } from "./routes.ts";
 
 export {
   type Answer,
+  brokenStream,
   type Call,
   type CallOptions,
   form,
+  pausedStream,
   processed,
   randomAddress,
   streamOf,
@@ -83,13 +85,65 @@ export const sendText = (
   type = "application/json",
 ): Promise<Answer> => team.call(method, path, { body: text as BodyInit, headers: { "Content-Type": type } });
 
-/** Creates a user of the team. @returns the user in the response */
-export async function newUser(team: Team, fields: Record<string, string> = {}) {
-  const json = { email: "ada@example.com", password: PASSWORD, ...fields };
-  const { status, body, text } = await team.call("POST", "/auth/v1/users", { json });
+/** Awaits a success. @returns the `data` of its body */
+export async function dataOf(answer: Promise<Answer>) {
+  const { status, body, text } = await answer;
   expect(status, text).toBe(200);
   return body.data;
 }
+
+type Caller = Pick<Team, "call">;
+export const read = (team: Caller, path: string) => dataOf(team.call("GET", path));
+export const usageOf = (team: Caller) => read(team, "/docs/v1/usage");
+export const metadataOf = (team: Caller, id: string) => read(team, `/docs/v1/uploads/${id}/metadata`);
+/** The team's events, oldest first. */
+export const eventsOf = (team: Caller, query = "") =>
+  read(team, `/auth/v1/events?order=asc&limit=100${query && `&${query}`}`);
+
+export const EMAIL = "ada@example.com";
+/** Creates a user of the team. @returns the user in the response */
+export const newUser = (team: Caller, fields: Record<string, string> = {}) =>
+  dataOf(team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD, ...fields } }));
+
+/** Creates a secret key, unless the fields say otherwise. @returns the key in the response */
+export const newKey = (team: Caller, fields: object = {}) =>
+  dataOf(team.call("POST", "/auth/v1/apikeys", { json: { name: "key", ...fields } }));
+
+export const logIn = ({ call, teamId }: Pick<Team, "call" | "teamId">, email = EMAIL, password = PASSWORD) =>
+  call("POST", "/auth/v1/login", { json: { teamId, email, password } });
+
+/** Creates a session of the key with this token. @returns the session in the response */
+export const openSession = (token: string) => dataOf(call("POST", "/auth/v1/sessions", { token }));
+
+export const isAccepted = async (token: string) => (await call("GET", "/docs/v1/usage", { token })).status === 200;
+
+/** Creates a user with a role. @returns the user's id and the token of a session */
+export async function newMember(team: Team, role: string, email = `${crypto.randomUUID()}@example.com`) {
+  const { _id: id }: { _id: string } = await newUser(team, { role, email });
+  return { id, token: await newSession(team, id) };
+}
+
+export const idsIn = (records: { _id: string }[]) => records.map(({ _id }) => _id);
+
+/** The URL of the next page. */
+export const nextOf = ({ headers }: Answer) => /^<([^>]+)>; rel="next"$/.exec(headers.get("Link") ?? "")?.[1];
+
+/** Follows `Link` from page to page. */
+export async function* pagesOf(team: Caller, path: string) {
+  for (let next: string | undefined = path; next !== undefined; ) {
+    const page = await team.call("GET", next);
+    expect(page.status, page.text).toBe(200);
+    yield page;
+    next = nextOf(page);
+  }
+}
+
+/** Replaces settings, and discards jobs. */
+export const withSettings =
+  (settings: Partial<Settings>): Change =>
+  (deps) => ({ ...withoutJobs(deps), settings: { ...deps.settings, ...settings } });
+
+export const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, "");
 
 /** Inserts a session of the user, without the password check of a login. @returns its token */
 export async function newSession({ teamId }: Team, userId: string): Promise<string> {
@@ -124,9 +178,6 @@ export async function rejected(
   expect(await snapshot(team.teamId)).toEqual(before);
   return answer;
 }
-
-/** The earlier name, until the webhook tests use the new one. */
-export const refused = rejected;
 
 /** The field names of a body, for comparison with the documented ones. */
 export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
