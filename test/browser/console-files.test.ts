@@ -401,6 +401,8 @@ describe("Organizing files", () => {
     expect((await propertiesOf(team, one)).folder).toBe("podcast/2026 🎧");
 
     await page.getByRole("checkbox", { name: "Select all" }).check();
+    // The new folder moves the rows.
+    await expect(folder(page, "podcast")).toBeVisible();
     await row(page, "two.txt").dragTo(folder(page, "podcast"));
     await expect(page.getByRole("rowheader")).toHaveCount(0);
     expect((await propertiesOf(team, three)).folder).toBe("podcast");
@@ -419,6 +421,28 @@ describe("Organizing files", () => {
     await page.getByRole("navigation", { name: "Folders" }).getByRole("link", { name: "Files" }).click();
     await expect(page.getByRole("rowheader")).toHaveCount(3);
     await expect(page.getByRole("list", { name: "Folders in this folder" })).toHaveCount(0);
+  });
+
+  test("opens a folder once its files and folders are loaded, so that no row moves under the pointer", async ({
+    openPage,
+  }) => {
+    const team = await newTeam();
+    const [id = ""] = await uploadNamed(team, "one.txt");
+    await team.stowage.files.update(id, { folder: "a/b" });
+    const { page } = await openConsole(openPage, { path: "/files?folder=a", team });
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    await page.route(/folders\?.*under=a%2Fb/, (route) => held.then(() => route.continue()));
+    const loaded = page.waitForResponse(/uploads\?.*folder=a%2Fb/);
+    await folder(page, "b").click();
+    await (await loaded).finished();
+    await page.evaluate(() => new Promise(requestAnimationFrame));
+    await expect(page.getByRole("rowheader")).toHaveCount(0);
+    release();
+    await expect(page.getByRole("rowheader")).toHaveText(["one.txt"]);
+    await expect(folder(page, "b")).toHaveCount(0);
   });
 
   test("uploads into the open folder, and keeps the folders of a dropped one", async ({ openPage }) => {

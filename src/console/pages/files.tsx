@@ -42,7 +42,7 @@ export function Files() {
   const { folder, isFiltered, sort, filters } = listFrom(query.value);
   const pages = Number(query.value.get("pages")) || 1;
   const key = JSON.stringify(filters);
-  const { items, more, error, isLoading, reload } = useListing(
+  const { error, reload, ...files } = useListing(
     (signal) => client.value.files.list({ ...filters, limit: PAGE_FILES }, { signal }),
     [key],
     Math.min(Math.max(pages, 1), MAX_FIRST_PAGES),
@@ -51,6 +51,12 @@ export function Files() {
     (signal) => client.value.files.folders({ ...(folder && { under: folder }), signal }),
     [folder],
   );
+  const isLoading = files.isLoading || folders.isLoading;
+  const latest = { folder, items: files.items, more: files.more, folders: folders.items };
+  const shown = useRef(latest);
+  // A folder opens once its files and folders are loaded: if they changed one by one, rows would move under the pointer.
+  if (!isLoading || (shown.current.folder === folder && shown.current.items)) shown.current = latest;
+  const { items, more } = shown.current;
   const updates = useRef<Updates>(new Map()).current;
   const [round, refresh] = useReducer((before: number) => before + 1, 0);
   const reloadAll = useCallback(() => {
@@ -84,7 +90,7 @@ export function Files() {
   };
   const act = (type: Action) => () => setAction({ type, files: chosen });
   const dialog = { files: action?.files ?? [], onClose: close };
-  const childFolders = isFiltered ? [] : (folders.items ?? []);
+  const childFolders = isFiltered ? [] : (shown.current.folders ?? []);
   const isEmpty = rows?.length === 0 && childFolders.length === 0;
   return (
     <Page

@@ -15,10 +15,11 @@ interface Loaded<T> {
 
 /** Loads data for a page. Loads it again if an input or the session changes, or if events may have been missed. */
 export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: Inputs): Loaded<T> {
-  const [state, setState] = useState<Pick<Loaded<T>, "value" | "error" | "isLoading">>({
+  const [state, setState] = useState<Pick<Loaded<T>, "value" | "error" | "isLoading"> & { inputs: Inputs }>({
     value: undefined,
     error: null,
     isLoading: true,
+    inputs,
   });
   const [round, setRound] = useState(0);
   const latestLoad = useRef(load);
@@ -28,14 +29,14 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
     const stop = new AbortController();
     const { signal } = stop;
     const caller = client.peek();
-    setState((before) => ({ ...before, isLoading: true }));
+    setState((before) => ({ ...before, isLoading: true, inputs }));
     const loadOnce = async () => {
       await waitForPosition();
       signal.throwIfAborted();
       return latestLoad.current(signal);
     };
     loadOnce().then(
-      (value) => !signal.aborted && setState({ value, error: null, isLoading: false }),
+      (value) => !signal.aborted && setState({ value, error: null, isLoading: false, inputs }),
       (error) => {
         if (signal.aborted) return;
         noteFailure(error, caller);
@@ -55,7 +56,9 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, inputs: 
       setState((before) => (before.value === undefined ? before : { ...before, value: update(before.value) })),
     [],
   );
-  return { ...state, reload, change };
+  // New inputs load after the first rendering with them.
+  const isLoading = state.isLoading || inputs.some((input, place) => input !== state.inputs[place]);
+  return { ...state, isLoading, reload, change };
 }
 
 /** Calls `handle` at most once per frame, with all events that arrived since the last call and that match. */
