@@ -17,7 +17,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
-import { describe, expect, inject, test, vi } from "vitest";
+import { afterEach, describe, expect, inject, test, vi } from "vitest";
 import { Journal } from "../../src/client/command/journal.ts";
 import { openFile } from "../../src/client/command/local-files.ts";
 import { Progress } from "../../src/client/command/progress.ts";
@@ -49,6 +49,8 @@ async function storing(
   });
   return service;
 }
+
+afterEach(() => vi.useRealTimers());
 
 describe("every command", () => {
   const commands: [string, (ids: Record<string, string>) => string[]][] = [
@@ -1119,7 +1121,7 @@ describe("stowage get", () => {
     linkSync(partial, other.path("seen.bin"));
     const line = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
     const run = machine.run(["get", id], { env: { STOWAGE_URL: line.url } });
-    await vi.waitUntil(() => line.connections > 0);
+    await vi.waitUntil(() => line.connections > 0, { timeout: 60_000 });
     writeFileSync(partial, bytes);
     let isCut = false;
     const watch = setInterval(() => {
@@ -1137,20 +1139,15 @@ test("a progress bar stops at 100%, and counts no speed for resumed bytes", () =
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval", "performance"] });
   const terminal = new PassThrough();
   const drawn = vi.spyOn(terminal, "write").mockReturnValue(true);
-  try {
-    const progress = new Progress(Object.assign(terminal, { isTTY: true }), 1000);
-    const bar = progress.begin("song.bin", 1000);
-    bar.resumeAt(500);
-    vi.advanceTimersByTime(1000);
-    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{10}-{10}\] +50% +0 B\/s/);
-    bar.advance(2000);
-    vi.advanceTimersByTime(100);
-    expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{20}\] +100%/);
-    progress.close();
-  } finally {
-    vi.useRealTimers();
-    drawn.mockRestore();
-  }
+  const progress = new Progress(Object.assign(terminal, { isTTY: true }), 1000);
+  const bar = progress.begin("song.bin", 1000);
+  bar.resumeAt(500);
+  vi.advanceTimersByTime(1000);
+  expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{10}-{10}\] +50% +0 B\/s/);
+  bar.advance(2000);
+  vi.advanceTimersByTime(100);
+  expect(drawn.mock.lastCall?.[0]).toMatch(/\[#{20}\] +100%/);
+  progress.close();
 });
 
 describe("a failure", () => {

@@ -4,7 +4,7 @@ import { createServer, type ServerResponse } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
-import { describe, expect, test, vi } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import { SignatureError } from "../../src/client/signatures.ts";
 import { type Page, type StoredFile, Stowage, StowageError } from "../../src/client/stowage.ts";
 import { Line } from "../support/line.ts";
@@ -15,6 +15,8 @@ const MEBIBYTE = 1024 * 1024;
 const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };
 const sha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
   Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
+
+afterEach(() => vi.restoreAllMocks());
 
 describe("files", () => {
   test.each([
@@ -583,7 +585,6 @@ describe("after a transient error", () => {
     expect(await new Stowage({ url: service.url }).usage()).toEqual(USAGE.data);
     expect(timeout.mock.calls).toEqual([[60_000], [60_000]]);
     expect(service.requests).toHaveLength(2);
-    timeout.mockRestore();
     service.close();
   });
 
@@ -679,22 +680,16 @@ describe("after a transient error", () => {
   });
 
   test("a resumable upload retries, then fails, if the service stops responding", async () => {
-    const service = await scripted(() => {});
-    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-    try {
-      const upload = new Stowage({ url: service.url, maxRetries: 1 }).files.upload(
-        new File([new Uint8Array(9 * MEBIBYTE)], "x"),
-      );
-      const ended = expect(upload).rejects.toMatchObject({ code: "connection_failed", message: /stopped responding/ });
-      for (const count of [1, 2]) {
-        while (service.requests.length < count) await vi.advanceTimersByTimeAsync(100);
-        await vi.advanceTimersByTimeAsync(130_000);
-      }
-      await ended;
-    } finally {
-      vi.useRealTimers();
-      service.close();
-    }
+    const timers = vi.spyOn(globalThis, "setTimeout");
+    // Ends the two minutes without a response as soon as a request arrived.
+    const service = await scripted(() =>
+      timers.mock.calls.findLast(([, milliseconds]) => milliseconds === 120_000)?.[0](),
+    );
+    const file = new File([new Uint8Array(9 * MEBIBYTE)], "x");
+    const upload = new Stowage({ url: service.url, maxRetries: 1 }).files.upload(file);
+    await expect(upload).rejects.toMatchObject({ code: "connection_failed", message: /stopped responding/ });
+    expect(service.requests).toHaveLength(2);
+    service.close();
   });
 
   test.each([
@@ -709,9 +704,10 @@ describe("after a transient error", () => {
 
   test("a call fails after the given timeout", async () => {
     const service = await scripted(() => {});
-    const call = new Stowage({ url: service.url, timeout: 100, maxRetries: 1 }).usage();
+    const onRetry = vi.fn();
+    const call = new Stowage({ url: service.url, timeout: 100, maxRetries: 1, onRetry }).usage();
     await expect(call).rejects.toMatchObject({ code: "connection_failed" });
-    expect(service.requests).toHaveLength(2);
+    expect(onRetry).toHaveBeenCalledOnce();
     service.close();
   });
 
@@ -799,18 +795,14 @@ describe("after a transient error", () => {
 describe("an abort", () => {
   test("rejects a call that waits for a response or a retry, with the signal's reason", async () => {
     for (const isSilent of [true, false]) {
-      const service = await scripted(isSilent ? () => {} : refusal(503, "unavailable", { "Retry-After": "60" }));
       const stop = new AbortController();
-      // Stops the minute of Retry-After from passing.
-      vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-      const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
-      const ended = expect(call).rejects.toThrow("enough");
-      // The request was sent; after an error, the call also waits.
-      const isReached = () => service.requests.length > 0 && (isSilent || vi.getTimerCount() > 0);
-      while (!isReached()) await vi.advanceTimersByTimeAsync(1);
-      stop.abort(new Error("enough"));
-      await ended;
-      vi.useRealTimers();
+      const abort = () => stop.abort(new Error("enough"));
+      const service = await scripted(isSilent ? abort : refusal(503, "unavailable", { "Retry-After": "60" }));
+      // The wait begins after the callback.
+      const onRetry = () => queueMicrotask(abort);
+      const call = new Stowage({ url: service.url, onRetry }).usage({ signal: stop.signal });
+      await expect(call).rejects.toThrow("enough");
+      expect(service.requests).toHaveLength(1);
       service.close();
     }
   });
@@ -818,24 +810,22 @@ describe("an abort", () => {
   test("rejects a call that reads a response, even if the reader never settles", async () => {
     const service = await scripted((_, response) => void response.writeHead(200).write("{"));
     const stop = new AbortController();
-    const deaf = vi.spyOn(Response.prototype, "text").mockReturnValue(new Promise(() => {}));
+    vi.spyOn(Response.prototype, "text").mockImplementation(() => {
+      stop.abort(new Error("enough"));
+      return new Promise(() => {});
+    });
     const call = new Stowage({ url: service.url }).usage({ signal: stop.signal });
-    await vi.waitUntil(() => deaf.mock.calls.length === 1);
-    stop.abort(new Error("enough"));
     await expect(call).rejects.toThrow("enough");
-    deaf.mockRestore();
     service.close();
   });
 
   test("rejects a download whose server does not respond", async () => {
+    const stop = new AbortController();
     const service = await scripted(
       (_, response) => void response.end(JSON.stringify({ status: true, signedUrl: `${service.url}/bytes` })),
-      () => {},
+      () => stop.abort(new Error("enough")),
     );
-    const stop = new AbortController();
     const call = new Stowage({ url: service.url }).files.download("1", { signal: stop.signal });
-    await vi.waitUntil(() => service.requests.length === 2);
-    stop.abort(new Error("enough"));
     await expect(call).rejects.toThrow("enough");
     service.close();
   });
