@@ -1,7 +1,7 @@
-import { and, eq, inArray, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, ne, not, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn, SQLiteTable } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../deps.ts";
-import { type Builder, type Db, type Param, preparedQuery, write } from "../platform/db.ts";
+import { type Builder, type Db, hasRow, type Param, preparedQuery, write } from "../platform/db.ts";
 import { deliveries, events, webhooks } from "../platform/event-schema.ts";
 import { apiKeys, files, isApiKey, isSession, teams, users } from "../platform/schema.ts";
 import { uploads } from "../platform/upload-schema.ts";
@@ -59,7 +59,7 @@ const endUploads = preparedQuery((db, param: Param<NowValues>) =>
 
 const hideFiles = preparedQuery((db, param: Param<NowValues>) => {
   const now = sql`${param("now")}`;
-  const isResumable = sql`exists ${db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload)}`;
+  const isResumable = hasRow(uploads, isFileOfUpload);
   const isWritingWaveform = sql`${files.waveformWritingSince} > ${now} - ${MAX_DELETING_MILLISECONDS}`;
   const dueAt = sql`case when ${files.sizeBytes} is null and not ${isResumable} then ${files.dueAt}
     when ${isWritingWaveform} then ${now} + ${MAX_DELETING_MILLISECONDS} else ${now} end`;
@@ -121,8 +121,8 @@ const deleteWebhooks = deletion((db) =>
 
 /** The rows of uploads, parts, and links are gone with those of their files. */
 const deleteTeams = deletion((db) => {
-  const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind: SQL = sql`1`) =>
-    sql`not exists (select 1 from ${table} where ${teamId} = ${teams.id} and ${isOfKind})`;
+  const hasNone = (table: SQLiteTable, teamId: SQLiteColumn, isOfKind?: SQL) =>
+    not(hasRow(table, and(eq(teamId, teams.id), isOfKind)));
   const isEmpty = and(
     hasNone(files, files.teamId),
     hasNone(apiKeys, apiKeys.teamId, isApiKey),

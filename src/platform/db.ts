@@ -116,6 +116,10 @@ export function rowOf<T extends SQLiteTable>(table: T, param: Param<StoredRow<T>
   return Object.fromEntries(names.map((name) => [name, param(name)])) as Row;
 }
 
+/** Whether the table has such a row, as a condition of another query. */
+export const hasRow = (table: SQLiteTable, condition: SQL | undefined) =>
+  sql`exists (select 1 from ${table} where ${condition})`;
+
 /** Sets columns to the parameters of the same names. In an update, Drizzle accepts SQL but not placeholders. */
 export function columnsFrom<V, Name extends keyof V & string>(param: Param<V>, ...names: Name[]): Record<Name, SQL> {
   return Object.fromEntries(names.map((name) => [name, sql`${param(name)}`])) as Record<Name, SQL>;

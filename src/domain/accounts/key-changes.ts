@@ -1,7 +1,7 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { type Db, hasRow, type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys, isSession } from "../../platform/schema.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
@@ -38,6 +38,8 @@ async function targetOf(deps: Deps, actor: Actor, id: string): Promise<Target> {
 }
 
 const isTarget = (param: Param<Target>) => and(hasId(param), eq(apiKeys.teamId, param("teamId")));
+const isSessionOfKey = (param: Param<Target>) =>
+  and(isSession, eq(apiKeys.createdByKeyId, param("id")), eq(apiKeys.teamId, param("teamId")));
 
 /** `updateError` checks the conditions in turn to find the one that failed. */
 const narrowKey = preparedQuery((db, param: Param<UpdateValues>) => {
@@ -67,7 +69,7 @@ const narrowSessions = preparedQuery((db, param: Param<UpdateValues>) => {
   return db
     .update(apiKeys)
     .set({ scopes: sql`${apiKeys.scopes} & ${scopes}`, expiresAt: sql`min(${apiKeys.expiresAt}, ${expiresAt})` })
-    .where(and(eq(apiKeys.createdByKeyId, param("id")), eq(apiKeys.teamId, param("teamId")), isSession, isWider));
+    .where(and(isSessionOfKey(param), isWider));
 });
 
 /**
@@ -120,13 +122,9 @@ const cancelUploadsOfKey = uploadCancellation((db, param: Param<Target>) => {
     where ${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and exists (select 1 ${key}))`;
 });
 
-/** The sessions that the key created, once it is deleted. */
-const isSessionOfDeleted = (param: Param<{ id: string; teamId: string }>) =>
-  sql`${isSession} and ${apiKeys.createdByKeyId} = ${param("id")} and ${isDeleted(param)}`;
-const isDeleted = (param: Param<{ id: string }>) =>
-  sql`not exists (select 1 from ${apiKeys} deleted where deleted.id = ${param("id")})`;
-const endSessionsOfDeleted = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db.delete(apiKeys).where(and(eq(apiKeys.teamId, param("teamId")), isSessionOfDeleted(param))),
+/** Ends the sessions that the key created, once it is deleted. */
+const endSessionsOfDeleted = preparedQuery((db, param: Param<Target>) =>
+  db.delete(apiKeys).where(and(isSessionOfKey(param), not(hasRow(apiKeys, eq(apiKeys.id, param("id")))))),
 );
 
 /**

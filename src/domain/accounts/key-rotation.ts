@@ -1,8 +1,8 @@
-import { and, eq, exists, gt, lt, type SQL, sql } from "drizzle-orm";
+import { and, eq, gt, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
-import { apiKeys, isApiKey, isSession, teams } from "../../platform/schema.ts";
+import { hasRow, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { apiKeys, isApiKey, isSession } from "../../platform/schema.ts";
 import { DAY, SECOND } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { type Actor, type Credential, checkCovered, isCovered } from "./authorization.ts";
@@ -11,12 +11,11 @@ import {
   encryptToken,
   type KeyRow,
   keyInsertError,
-  MAX_TEAM_KEYS,
   newHashedKey,
   newRow,
+  teamHasRoom,
   viewKey,
 } from "./keys.ts";
-import { isExistingTeam } from "./teams.ts";
 
 /*
  * Rotation: a new key replaces an old one, and both work during an overlap. The old key then expires by its `expires_at`,
@@ -43,14 +42,7 @@ type NewRow = KeyRow & TargetValues;
 const insertNewKey = preparedQuery((db, param: Param<NewRow>) => {
   const ofOld = (column: SQL) => sql`(select ${column} from ${apiKeys} where ${isTarget(param)})`;
   const covered = isCovered(db, param, ofOld(sql`${apiKeys.scopes}`));
-  const live = db
-    .select({ one: sql`1` })
-    .from(apiKeys)
-    .where(and(isTarget(param), gt(apiKeys.expiresAt, param("createdAt"))));
-  const teamWithRoom = db
-    .select({ one: sql`1` })
-    .from(teams)
-    .where(and(isExistingTeam(param), lt(teams.apiKeys, MAX_TEAM_KEYS)));
+  const isLive = hasRow(apiKeys, and(isTarget(param), gt(apiKeys.expiresAt, param("createdAt"))));
   const row = {
     ...rowOf(apiKeys, param),
     name: ofOld(sql`${apiKeys.name}`),
@@ -58,7 +50,7 @@ const insertNewKey = preparedQuery((db, param: Param<NewRow>) => {
     limits: ofOld(sql`${apiKeys.limits}`),
     uploadCount: ofOld(sql`${apiKeys.uploadCount}`),
   };
-  return insertWhere(db, apiKeys, row, sql`${exists(live)} and ${exists(teamWithRoom)} and ${covered}`);
+  return insertWhere(db, apiKeys, row, sql`${isLive} and ${teamHasRoom(param)} and ${covered}`);
 });
 
 type OverlapValues = TargetValues & { id: string; endsAt: number };
@@ -68,7 +60,7 @@ const endAfterOverlap = (isSelected: (param: Param<OverlapValues>) => SQL | unde
     db
       .update(apiKeys)
       .set({ expiresAt: sql`min(${apiKeys.expiresAt}, ${param("endsAt")})` })
-      .where(and(isSelected(param), sql`exists (select 1 from ${apiKeys} rotated where rotated.id = ${param("id")})`)),
+      .where(and(isSelected(param), hasRow(apiKeys, eq(apiKeys.id, param("id"))))),
   );
 const endOldKey = endAfterOverlap(isTarget);
 const endItsSessions = endAfterOverlap((param) => and(isSession, eq(apiKeys.createdByKeyId, param("oldId"))));

@@ -1,7 +1,16 @@
-import { and, eq, exists, lt, sql } from "drizzle-orm";
+import { and, eq, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { type BoundQuery, type Db, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import {
+  type BoundQuery,
+  type Db,
+  hasRow,
+  insertWhere,
+  type Param,
+  preparedQuery,
+  read,
+  rowOf,
+} from "../../platform/db.ts";
 import { apiKeys, isApiKey, teams, users } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
@@ -20,7 +29,7 @@ import {
   teamRead,
 } from "./authorization.ts";
 import { ALL_SCOPES, lacking, maskOf, PUBLIC_SCOPES, type Scope, scopesIn } from "./scopes.ts";
-import { isExistingTeam } from "./teams.ts";
+import { isExistingTeam, teamExists } from "./teams.ts";
 import { requireScopes } from "./write-authorization.ts";
 
 export const KEY_LIFETIME_DAYS = 365;
@@ -130,6 +139,8 @@ const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
   db.select({ count: teams.apiKeys }).from(teams).where(isExistingTeam(param)),
 );
 
+export const teamHasRoom = (param: Param<{ teamId: string }>) => teamExists(param, lt(teams.apiKeys, MAX_TEAM_KEYS));
+
 /**
  * The same statement checks the limit, and that the user of a login still exists, so parallel requests can't get around
  * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
@@ -140,16 +151,9 @@ const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
     .from(apiKeys)
     .where(eq(apiKeys.id, param("createdByKeyId")));
   const scopes = sql`coalesce(${param("scopes")}, ${ofCreator})`;
-  const teamWithRoom = db
-    .select({ one: sql`1` })
-    .from(teams)
-    .where(and(isExistingTeam(param), lt(teams.apiKeys, MAX_TEAM_KEYS)));
-  const creator = db
-    .select({ id: users.id })
-    .from(users)
-    .where(and(eq(users.id, param("userId")), eq(users.teamId, param("teamId"))));
-  const hasCreator = sql`(${param("userId")} is null or ${exists(creator)})`;
-  const condition = sql`${exists(teamWithRoom)} and ${hasCreator} and ${scopes} is not null`;
+  const userExists = hasRow(users, and(eq(users.id, param("userId")), eq(users.teamId, param("teamId"))));
+  const hasCreator = sql`(${param("userId")} is null or ${userExists})`;
+  const condition = sql`${teamHasRoom(param)} and ${hasCreator} and ${scopes} is not null`;
   return insertWhere(db, apiKeys, { ...rowOf(apiKeys, param), scopes }, condition);
 });
 

@@ -1,7 +1,7 @@
-import { and, eq, exists, getTableColumns, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { columnsFrom, hasRow, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newHashedKey, newRow, viewKey } from "./keys.ts";
@@ -42,11 +42,8 @@ type SessionValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: str
 
 /** Inserts only if the password is still the verified one, because hashing takes long enough for a change in between. */
 const insertSession = preparedQuery((db, param: Param<SessionValues>) => {
-  const sameUser = db
-    .select({ id: users.id })
-    .from(users)
-    .where(and(eq(users.id, param("userId")), eq(users.password, param("password"))));
-  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${exists(sameUser)} and ${teamExists(db, param)}`);
+  const isSameUser = hasRow(users, and(eq(users.id, param("userId")), eq(users.password, param("password"))));
+  return insertWhere(db, apiKeys, rowOf(apiKeys, param), sql`${isSameUser} and ${teamExists(param)}`);
 });
 
 /** @returns null if the stored hash changed during the check */

@@ -1,7 +1,7 @@
-import { and, eq, exists, sql } from "drizzle-orm";
+import { and, eq, gt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
+import { type Db, hasRow, insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
 import { apiKeys, isSession } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
@@ -46,10 +46,7 @@ type NewSession = KeyRow & { createdByKeyId: string };
 /** Copies what may change from the key in the same statement, so that no session outlives it or gets more scopes. */
 const insertSession = preparedQuery((db, param: Param<NewSession>) => {
   const key = and(eq(apiKeys.id, param("createdByKeyId")), eq(apiKeys.teamId, param("teamId")));
-  const keyIsLive = db
-    .select({ one: sql`1` })
-    .from(apiKeys)
-    .where(and(key, sql`${apiKeys.expiresAt} > ${param("createdAt")}`));
+  const keyIsLive = hasRow(apiKeys, and(key, gt(apiKeys.expiresAt, param("createdAt"))));
   const count = sql`(select count(*) from ${apiKeys} where ${isSession} and ${apiKeys.createdByKeyId} = ${param("createdByKeyId")})`;
   const row = {
     ...rowOf(apiKeys, param),
@@ -57,12 +54,8 @@ const insertSession = preparedQuery((db, param: Param<NewSession>) => {
     scopes: sql`(select ${apiKeys.scopes} from ${apiKeys} where ${key})`,
     expiresAt: sql`(select min(${apiKeys.expiresAt}, ${param("expiresAt")}) from ${apiKeys} where ${key})`,
   };
-  return insertWhere(
-    db,
-    apiKeys,
-    row,
-    sql`${exists(keyIsLive)} and ${teamExists(db, param)} and ${count} < ${MAX_KEY_SESSIONS}`,
-  );
+  const condition = sql`${keyIsLive} and ${teamExists(param)} and ${count} < ${MAX_KEY_SESSIONS}`;
+  return insertWhere(db, apiKeys, row, condition);
 });
 const isSessionOf = (param: Param<{ id: string; teamId: string }>) =>
   and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")), isSession);

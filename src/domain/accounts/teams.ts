@@ -1,10 +1,11 @@
-import { and, eq, exists, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, ne, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
   type BoundQuery,
   columnsFrom,
   type Db,
+  hasRow,
   type Param,
   preparedQuery,
   read,
@@ -41,9 +42,9 @@ export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
 export const isExistingTeam = (param: Param<{ teamId: string }>) =>
   and(eq(teams.id, param("teamId")), ne(teams.status, "deleting"));
 
-/** The condition of an insert that reads nothing else of the team. */
-export const teamExists = (db: Db, param: Param<{ teamId: string }>) =>
-  exists(db.select({ one: sql`1` }).from(teams).where(isExistingTeam(param)));
+/** The condition of an insert for a team, which may have a condition of its own. */
+export const teamExists = (param: Param<{ teamId: string }>, condition?: SQL) =>
+  hasRow(teams, and(isExistingTeam(param), condition));
 
 export interface NewTeam {
   name: string;

@@ -1,6 +1,6 @@
-import { and, eq, notExists, sql } from "drizzle-orm";
+import { and, eq, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
+import { hasRow, type Param, preparedQuery } from "../../platform/db.ts";
 import { apiKeys, isApiKey, isSession, users } from "../../platform/schema.ts";
 import { type EventValues, eventValues, insertEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
@@ -16,28 +16,23 @@ const deleteTarget = preparedQuery((db, param: Param<TargetValues>) =>
 
 type DeletionValues = TargetValues & { keepKeys: boolean };
 
-/** Once the user is deleted, the sessions and keys that are left. */
-const keysOfDeleted = (db: Db, param: Param<TargetValues>) => {
-  const remaining = db
-    .select({ id: users.id })
-    .from(users)
-    .where(eq(users.id, param("id")));
-  return and(isKeyOfUser(param), notExists(remaining));
-};
+/** True for the sessions and keys that are left once the user is deleted. */
+const isOfDeleted = (param: Param<TargetValues>) =>
+  and(isKeyOfUser(param), not(hasRow(users, eq(users.id, param("id")))));
 const isRevoked = (param: Param<DeletionValues>) => sql`(${isSession} or not ${param("keepKeys")})`;
 const cancelUploadsOfDeleted = uploadCancellation((db, param: Param<DeletionValues>) => {
   const ids = db
     .select({ id: apiKeys.id })
     .from(apiKeys)
-    .where(and(keysOfDeleted(db, param), isRevoked(param)));
+    .where(and(isOfDeleted(param), isRevoked(param)));
   return sql`${ids}`;
 });
 const revokeKeysOfDeleted = preparedQuery((db, param: Param<DeletionValues>) =>
-  db.delete(apiKeys).where(and(keysOfDeleted(db, param), isRevoked(param))),
+  db.delete(apiKeys).where(and(isOfDeleted(param), isRevoked(param))),
 );
 /** A kept key no longer belongs to anyone, so it can create further keys. */
 const releaseKeysOfDeleted = preparedQuery((db, param: Param<DeletionValues>) =>
-  db.update(apiKeys).set({ userId: null }).where(keysOfDeleted(db, param)),
+  db.update(apiKeys).set({ userId: null }).where(isOfDeleted(param)),
 );
 
 /**

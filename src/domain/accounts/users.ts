@@ -1,10 +1,11 @@
-import { and, eq, exists, lt, sql } from "drizzle-orm";
+import { and, eq, lt, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import {
   type BoundQuery,
   columnsFrom,
   type Db,
+  hasRow,
   insertWhere,
   type Param,
   preparedQuery,
@@ -28,7 +29,7 @@ import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "..
 import { authorizeRead, type Credential, checkCovered, isCovered, type TeamActor, teamRead } from "./authorization.ts";
 import { hashPassword } from "./passwords.ts";
 import { highestRole, maskOf, maskOfRole, ROLES, type Role } from "./scopes.ts";
-import { isExistingTeam } from "./teams.ts";
+import { teamExists } from "./teams.ts";
 import { ensureAuthorized, requireScopes } from "./write-authorization.ts";
 
 export type UserRow = StoredRow<typeof users>;
@@ -114,11 +115,8 @@ export const MAX_TEAM_USERS = 100_000;
 
 /** The unique index and the limit decide in one statement, so parallel requests can't get around either. */
 const insertUser = preparedQuery((db, param: Param<UserRow>) => {
-  const teamWithRoom = db
-    .select({ one: sql`1` })
-    .from(teams)
-    .where(and(isExistingTeam(param), lt(teams.users, MAX_TEAM_USERS)));
-  return insertWhere(db, users, rowOf(users, param), exists(teamWithRoom));
+  const teamHasRoom = teamExists(param, lt(teams.users, MAX_TEAM_USERS));
+  return insertWhere(db, users, rowOf(users, param), teamHasRoom);
 });
 
 const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
@@ -198,20 +196,15 @@ export const isKeyOfUser = (param: Param<{ id: string; teamId: string }>) =>
 type EndingValues = { id: string; teamId: string; password: string; keptKeyId: string | null };
 
 /** The user's sessions, except the kept one, once the password has changed. The salt makes a new hash unique. */
-const isEndedSession = (db: Db, param: Param<EndingValues>) => {
-  const changed = db
-    .select({ id: users.id })
-    .from(users)
-    .where(and(isTarget(param), eq(users.password, param("password"))));
-  return and(isKeyOfUser(param), isSession, sql`${apiKeys.id} is not ${param("keptKeyId")}`, exists(changed));
+const isEndedSession = (param: Param<EndingValues>) => {
+  const isChanged = hasRow(users, and(isTarget(param), eq(users.password, param("password"))));
+  return and(isKeyOfUser(param), isSession, sql`${apiKeys.id} is not ${param("keptKeyId")}`, isChanged);
 };
 const cancelUploadsOfEnded = uploadCancellation((db, param: Param<EndingValues>) => {
-  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(isEndedSession(db, param));
+  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(isEndedSession(param));
   return sql`${ids}`;
 });
-const deleteEnded = preparedQuery((db, param: Param<EndingValues>) =>
-  db.delete(apiKeys).where(isEndedSession(db, param)),
-);
+const deleteEnded = preparedQuery((db, param: Param<EndingValues>) => db.delete(apiKeys).where(isEndedSession(param)));
 
 /** Ends the user's sessions and cancels their unfinished uploads, after an update to that password in the same batch. */
 export const endSessions = (deps: Deps, ended: EndingValues): BoundQuery<unknown>[] => [

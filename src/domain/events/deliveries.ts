@@ -1,6 +1,6 @@
 import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Param, preparedQuery } from "../../platform/db.ts";
+import { hasRow, type Param, preparedQuery } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
 import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
@@ -63,14 +63,11 @@ const pendingSeqs = (param: Param<WebhookKey>) =>
 /** Ends pending deliveries of a disabled webhook as `failed`. `attempt` is JSON, and contains the reason. */
 const failPending = preparedQuery((db, param: Param<WebhookKey & { attempt: string }>) => {
   const kept = sql`iif(json_array_length(attempt_log) < ${KEPT_ATTEMPTS}, attempt_log, json_remove(attempt_log, '$[0]'))`;
-  const isDisabled = db
-    .select({ id: webhooks.id })
-    .from(webhooks)
-    .where(and(isWebhook(param), eq(webhooks.status, "disabled")));
+  const isDisabled = hasRow(webhooks, and(isWebhook(param), eq(webhooks.status, "disabled")));
   return db
     .update(deliveries)
     .set({ status: "failed", dueAt: null, attemptLog: sql`json_insert(${kept}, '$[#]', json(${param("attempt")}))` })
-    .where(sql`${pendingSeqs(param)} and exists ${isDisabled}`)
+    .where(sql`${pendingSeqs(param)} and ${isDisabled}`)
     .returning({ seq: deliveries.seq });
 });
 export const endPending = ({ teamId, id }: WebhookKey, now: number) =>

@@ -105,12 +105,7 @@ export interface NewWebhook {
 /** The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent. */
 const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
   const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, param("teamId"))})`;
-  return insertWhere(
-    db,
-    webhooks,
-    rowOf(webhooks, param),
-    sql`${count} < ${MAX_WEBHOOKS} and ${teamExists(db, param)}`,
-  );
+  return insertWhere(db, webhooks, rowOf(webhooks, param), sql`${count} < ${MAX_WEBHOOKS} and ${teamExists(param)}`);
 });
 
 /**

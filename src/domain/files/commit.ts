@@ -1,7 +1,7 @@
-import { and, eq, exists, or, sql } from "drizzle-orm";
+import { and, eq, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type BoundQuery, columnsFrom, type Db, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { type BoundQuery, columnsFrom, hasRow, type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys, files, teams } from "../../platform/schema.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 import { isExistingTeam } from "../accounts/teams.ts";
@@ -24,26 +24,19 @@ type CommitValues = StoredObject &
   };
 
 /**
- * Finds a row unless the team is being deleted, or the key or session has ended. An expired key may finish its upload
- * while its row exists, and so may a key of a suspended team.
+ * A condition on the team: it is not being deleted, and the key or session has not ended. An expired key may finish its
+ * upload while its row exists, and so may a key of a suspended team.
  */
-const liveAccess = (db: Db, param: Param<{ teamId: string; keyId: string | null }>) => {
-  const key = db
-    .select({ one: sql`1` })
-    .from(apiKeys)
-    .where(and(eq(apiKeys.teamId, param("teamId")), eq(apiKeys.id, param("keyId"))));
-  return db
-    .select({ one: sql`1` })
-    .from(teams)
-    .where(and(isExistingTeam(param), or(sql`${param("keyId")} is null`, exists(key))));
+const hasAccess = (param: Param<{ teamId: string; keyId: string | null }>) => {
+  const keyExists = hasRow(apiKeys, and(eq(apiKeys.teamId, param("teamId")), eq(apiKeys.id, param("keyId"))));
+  return and(isExistingTeam(param), or(sql`${param("keyId")} is null`, keyExists));
 };
-const accessOfCaller = preparedQuery(liveAccess);
+const accessOfCaller = preparedQuery((db, param: Param<{ teamId: string; keyId: string | null }>) =>
+  db.select({ id: teams.id }).from(teams).where(hasAccess(param)),
+);
 
 const markPending = preparedQuery((db, param: Param<CommitValues>) => {
-  const currentEpoch = db
-    .select({ one: sql`1` })
-    .from(uploads)
-    .where(and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
+  const isCurrentEpoch = hasRow(uploads, and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch"))));
   return db
     .update(files)
     .set({
@@ -55,8 +48,8 @@ const markPending = preparedQuery((db, param: Param<CommitValues>) => {
       and(
         isFile(param),
         eq(files.status, "receiving"),
-        or(sql`${param("epoch")} is null`, exists(currentEpoch)),
-        exists(liveAccess(db, param)),
+        or(sql`${param("epoch")} is null`, isCurrentEpoch),
+        hasRow(teams, hasAccess(param)),
       ),
     );
 });

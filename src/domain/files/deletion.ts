@@ -1,7 +1,7 @@
-import { and, eq, exists, notExists, type SQL, sql } from "drizzle-orm";
+import { and, eq, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { type Db, hasRow, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import { uploads } from "../../platform/upload-schema.ts";
@@ -24,8 +24,8 @@ export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotenc
 export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: FileRow): boolean =>
   (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
 
-/** The resumable upload of the file, if its row still exists. */
-const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where(isFileOfUpload);
+/** Whether the file has the row of a resumable upload. */
+const hasUpload = hasRow(uploads, isFileOfUpload);
 
 /**
  * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
@@ -33,12 +33,11 @@ const uploadsOfFile = (db: Db) => db.select({ one: sql`1` }).from(uploads).where
  */
 const markDeleting = preparedQuery((db, param: Param<FileValues & { onlyUnfinished: number }>) => {
   const isUnstored = sql`${files.sizeBytes} is null`;
-  const isResumable = exists(uploadsOfFile(db));
   return db
     .update(files)
     .set({
-      ...hidden(sql`case when ${isUnstored} and not ${isResumable} then ${files.dueAt} else ${param("dueAt")} end`),
-      reservedBytes: sql`case when ${isUnstored} and ${isResumable} then 0 else ${files.reservedBytes} end`,
+      ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${param("dueAt")} end`),
+      reservedBytes: sql`case when ${isUnstored} and ${hasUpload} then 0 else ${files.reservedBytes} end`,
       ...changed(param),
     })
     .where(and(isFile(param), sql`(${param("onlyUnfinished")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
@@ -88,7 +87,7 @@ export async function deleteFile(
 
 /** The row of a resumable upload must be deleted first, because it names the other objects of the file. */
 const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
-  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), notExists(uploadsOfFile(db))));
+  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), not(hasUpload)));
 const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
 /** The keys are one parameter, because D1 allows 100 parameters. */
 const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {

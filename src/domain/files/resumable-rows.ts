@@ -1,6 +1,6 @@
-import { and, asc, eq, exists, getTableColumns, gt, lt, notExists, sql } from "drizzle-orm";
+import { and, asc, eq, getTableColumns, gt, isNotNull, lt, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { columnsFrom, type Db, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { columnsFrom, type Db, hasRow, insertWhere, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { DAY, HOUR, MINUTE } from "../../platform/system.ts";
 import { isUnfinished, uploadParts, uploads } from "../../platform/upload-schema.ts";
@@ -61,13 +61,7 @@ type OwnedValues = SecretUrlValues & { teamId: string };
 const matchesUrl = (param: Param<SecretUrlValues>) =>
   and(eq(uploads.fileId, param("id")), eq(uploads.secretHash, param("secretHash")));
 const matchesUrlAndTeam = (param: Param<OwnedValues>) => and(matchesUrl(param), eq(uploads.teamId, param("teamId")));
-const isReceiving = (db: Db) =>
-  exists(
-    db
-      .select({ one: sql`1` })
-      .from(files)
-      .where(and(isFileOfUpload, eq(files.status, "receiving"))),
-  );
+const isReceiving = hasRow(files, and(isFileOfUpload, eq(files.status, "receiving")));
 
 const withName = (db: Db) =>
   db
@@ -106,7 +100,7 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
         isUnfinished,
         gt(uploads.dueAt, param("now")),
         lt(uploads.nextPart, MAX_PART_NUMBER),
-        isReceiving(db),
+        isReceiving,
       ),
     )
     .returning(),
@@ -146,17 +140,14 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
       ),
       hasLeftovers: sql`has_leftovers or ${param("hasLeftovers")}`,
     })
-    .where(and(isOwn(param), isUnfinished, isReceiving(db))),
+    .where(and(isOwn(param), isUnfinished, isReceiving)),
 );
 /** Inserts a part if the progress was saved. */
 export const savePart = preparedQuery(
   (db, param: Param<SavedValues & { number: number; etag: string; md5: string }>) => {
-    const saved = db
-      .select({ one: sql`1` })
-      .from(uploads)
-      .where(and(isOwn(param), eq(uploads.offsetBytes, param("offsetBytes"))));
+    const isSaved = hasRow(uploads, and(isOwn(param), eq(uploads.offsetBytes, param("offsetBytes"))));
     const row = { fileId: param("id"), number: param("number"), etag: param("etag"), md5: param("md5") };
-    return insertWhere(db, uploadParts, row, exists(saved));
+    return insertWhere(db, uploadParts, row, isSaved);
   },
 );
 /** The saved progress, of any request. */
@@ -169,7 +160,7 @@ export const savedState = preparedQuery((db, param: Param<{ id: string }>) =>
       multipartId: uploads.multipartId,
     })
     .from(uploads)
-    .where(and(eq(uploads.fileId, param("id")), isReceiving(db))),
+    .where(and(eq(uploads.fileId, param("id")), isReceiving)),
 );
 
 export const partsOf = preparedQuery((db, param: Param<{ id: string }>) =>
@@ -182,10 +173,7 @@ export const partsOf = preparedQuery((db, param: Param<{ id: string }>) =>
 
 /** Part of the commit batch. If the file is committed, keeps the row for a day to answer late clients. */
 export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt: number }>) => {
-  const committed = db
-    .select({ one: sql`1` })
-    .from(files)
-    .where(and(isFileOfUpload, sql`${files.sizeBytes} is not null`));
+  const isCommitted = hasRow(files, and(isFileOfUpload, isNotNull(files.sizeBytes)));
   return db
     .update(uploads)
     .set({
@@ -196,14 +184,11 @@ export const markFinished = preparedQuery((db, param: Param<{ id: string; dueAt:
       offsetBytes: uploads.sizeBytes,
       ...columnsFrom(param, "dueAt"),
     })
-    .where(and(eq(uploads.fileId, param("id")), isUnfinished, exists(committed)));
+    .where(and(eq(uploads.fileId, param("id")), isUnfinished, isCommitted));
 });
 export const deleteParts = preparedQuery((db, param: Param<{ id: string }>) => {
-  const unfinished = db
-    .select({ one: sql`1` })
-    .from(uploads)
-    .where(and(eq(uploads.fileId, param("id")), isUnfinished));
-  return db.delete(uploadParts).where(and(eq(uploadParts.fileId, param("id")), notExists(unfinished)));
+  const isOfUnfinished = hasRow(uploads, and(eq(uploads.fileId, param("id")), isUnfinished));
+  return db.delete(uploadParts).where(and(eq(uploadParts.fileId, param("id")), not(isOfUnfinished)));
 });
 const deleteResumable = preparedQuery((db, param: Param<{ id: string }>) =>
   db.delete(uploads).where(eq(uploads.fileId, param("id"))),
@@ -216,20 +201,14 @@ export const endedUpload = (param: Param<{ now: number }>) => ({
 });
 
 /** Whether the file of an upload is hidden. */
-export const hasHiddenFile = (db: Db) =>
-  exists(
-    db
-      .select({ one: sql`1` })
-      .from(files)
-      .where(and(isFileOfUpload, eq(files.status, "deleting"))),
-  );
+export const hasHiddenFile = hasRow(files, and(isFileOfUpload, eq(files.status, "deleting")));
 
 /** Part of the batch that deletes a file. */
 export const endResumable = preparedQuery((db, param: Param<{ id: string; teamId: string; now: number }>) =>
   db
     .update(uploads)
     .set(endedUpload(param))
-    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), hasHiddenFile(db)))
+    .where(and(eq(uploads.fileId, param("id")), eq(uploads.teamId, param("teamId")), hasHiddenFile))
     .returning(),
 );
 

@@ -1,8 +1,7 @@
-import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import { insertWhere, type Param, preparedQuery, type RowsOf, read, rowOf, write } from "../../platform/db.ts";
+import { hasRow, insertWhere, type Param, preparedQuery, type RowsOf, read, rowOf, write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
@@ -11,7 +10,7 @@ import { authorize, authorizeRead, type Credential, type TeamActor } from "../ac
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./appending.ts";
 import { deleteFile } from "./deletion.ts";
 import { scopedKey, uploadState } from "./idempotency.ts";
-import { cleanName } from "./names.ts";
+import { cleanName, isFile } from "./names.ts";
 import type { FileProperties } from "./properties.ts";
 import { quotaError } from "./quota.ts";
 import {
@@ -62,13 +61,9 @@ const MAX_PARTS = 2500;
 type NewValues = UploadValues & ResumableRow;
 
 const insertFile = preparedQuery((db, param: Param<NewValues>) => insertReceiving(db, param, canBegin(db, param)));
-const insertResumableRow = preparedQuery((db, param: Param<NewValues>) => {
-  const inserted = db
-    .select({ one: sql`1` })
-    .from(files)
-    .where(and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId"))));
-  return insertWhere(db, uploads, rowOf(uploads, param), sql`exists ${inserted}`);
-});
+const insertResumableRow = preparedQuery((db, param: Param<NewValues>) =>
+  insertWhere(db, uploads, rowOf(uploads, param), hasRow(files, isFile(param))),
+);
 
 interface NewUpload {
   name: string;

@@ -148,7 +148,7 @@ const endHidden = preparedQuery((db, param: Param<ReplacementValues>) =>
   db
     .update(uploads)
     .set(endedUpload(param))
-    .where(and(isOfTeam(param), hasHiddenFile(db))),
+    .where(and(isOfTeam(param), hasHiddenFile)),
 );
 
 /** Part of the batch that creates the upload `id`. Takes the key from an earlier upload, and cancels an unfinished one. */
