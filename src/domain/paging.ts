@@ -1,4 +1,4 @@
-import { asc, desc, gt, lt, type SQL, type Subquery, sql } from "drizzle-orm";
+import { and, asc, desc, gt, lt, type SQL, type Subquery, sql } from "drizzle-orm";
 import { type SQLiteColumn, type SQLiteSelect, unionAll } from "drizzle-orm/sqlite-core";
 import { invalidField } from "../errors.ts";
 import type { Builder, Db, Param } from "../platform/db.ts";
@@ -33,12 +33,7 @@ export type KeysetValues = PageValues & { bound: string };
 /** The clauses of a keyset query by id. The id is always bounded, so the query is an index search and never a scan. */
 export function keyset(id: SQLiteColumn, order: Order, param: Param<KeysetValues>) {
   const isNewestFirst = order === "newest first";
-  return {
-    where: (isNewestFirst ? lt : gt)(id, param("bound")),
-    by: [(isNewestFirst ? desc : asc)(id)],
-    limit: param("limit"),
-    offset: param("offset"),
-  };
+  return { where: (isNewestFirst ? lt : gt)(id, param("bound")), by: [(isNewestFirst ? desc : asc)(id)] };
 }
 
 /** The parameters of a query built with `nameKeyset`. */
@@ -47,12 +42,21 @@ export type NameKeysetValues = PageValues & { nameBound: string; idBound: string
 /** The clauses of a keyset query by name prefix, ordered by name and then by id. */
 export function nameKeyset(name: SQLiteColumn, id: SQLiteColumn, param: Param<NameKeysetValues>) {
   const isAfterBound = sql`(${name}, ${id}) > (${param("nameBound")}, ${param("idBound")})`;
-  return {
-    where: sql`${isAfterBound} and ${name} <= ${param("lastName")}`,
-    by: [asc(name), asc(id)],
-    limit: param("limit"),
-    offset: param("offset"),
-  };
+  return { where: sql`${isAfterBound} and ${name} <= ${param("lastName")}`, by: [asc(name), asc(id)] };
+}
+
+/** A page of the rows that match the condition, in the order of a keyset, as `teamRead` takes it. */
+export function pageOf<Q extends SQLiteSelect>(
+  rows: Q,
+  { where, by }: { where: SQL; by: SQL[] },
+  param: Param<PageValues>,
+  condition?: SQL,
+) {
+  const query = rows
+    .orderBy(...by)
+    .limit(param("limit"))
+    .offset(param("offset"));
+  return { query: query as Q, where: and(condition, where) };
 }
 
 /** One extra row shows whether another page follows. @throws `invalid_input` for a page that is too deep */
@@ -94,6 +98,13 @@ export function nameKeysetValues(list: string, prefix: string, request: PageRequ
     request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
   return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
 }
+
+/** The parameters of a query built with `keyset` or `nameKeyset`, which one list can use by turns. */
+export type ListPosition = KeysetValues & NameKeysetValues;
+
+/** Where a page starts, in a list by id, or by name if there is a prefix. @throws as `keysetValues` does */
+export const listPosition = (list: string, order: Order, prefix: string | undefined, request: PageRequest) =>
+  (prefix === undefined ? keysetValues(list, order, request) : nameKeysetValues(list, prefix, request)) as ListPosition;
 
 /** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
 export const SCANNED_ROWS = 499;
@@ -139,16 +150,15 @@ export function splitScan<Row extends MayBeEnd>(rows: Row[]): { matching: Row[];
 }
 
 /** Makes a page from the rows of a keyset query. Lists ordered by name pass `nameOf`. */
-export function cutPage<Row extends { id: string }, T>(
+export function cutPage<Row extends { id: string }>(
   list: string,
-  { limit }: PageRequest,
+  { limit }: Pick<PageRequest, "limit">,
   rows: Row[],
-  view: (row: Row) => T,
   nameOf?: (row: Row) => string,
-): Page<T> {
+): Page<Row> {
   const items = rows.slice(0, limit);
   const last = rows.length > limit ? items.at(-1) : undefined;
-  return { items: items.map(view), next: last ? encodeCursor(list, last.id, nameOf?.(last)) : null };
+  return { items, next: last ? encodeCursor(list, last.id, nameOf?.(last)) : null };
 }
 
 const DIGEST_CHARACTERS = 12;

@@ -140,6 +140,9 @@ type Caller = RowsOf<[ReturnType<typeof callerByToken>]>[0][number];
 
 /** A read that is limited to one team: the team of the token, or the team that the operator named. */
 export type TeamRead<T> = (team: TokenValues) => BoundQuery<T>;
+/** The rows of a query that `teamRead` has built. */
+export type RowsOfRead<R extends (values: never) => TeamRead<unknown>> =
+  ReturnType<R> extends TeamRead<infer T> ? T : never;
 
 /**
  * Builds a read that `authorizeRead` authorizes in the same round trip: its WHERE requires `teamId` to be the team of the

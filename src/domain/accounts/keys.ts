@@ -17,7 +17,16 @@ import { DAY, newId, newToken, newUuid } from "../../platform/system.ts";
 import type { FileType } from "../audio/media-type.ts";
 import { decryptOrLog } from "../encryption.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, listName, type Page, type PageRequest } from "../paging.ts";
+import {
+  cutPage,
+  type KeysetValues,
+  keyset,
+  keysetValues,
+  listName,
+  type Page,
+  type PageRequest,
+  pageOf,
+} from "../paging.ts";
 import {
   type Actor,
   authorize,
@@ -222,14 +231,8 @@ export async function keyInsertError(deps: Deps, { kind }: Actor, key: { teamId:
   return new AppError("quota_exceeded", { message });
 }
 
-const pageOfKeys = (db: Db, param: Param<KeysetValues>) => {
-  const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
-  const query = db
-    .select()
-    .from(apiKeys)
-    .orderBy(...by);
-  return { query: query.limit(limit).offset(offset).$dynamic(), where: and(isApiKey, where) };
-};
+const pageOfKeys = (db: Db, param: Param<KeysetValues>) =>
+  pageOf(db.select().from(apiKeys).$dynamic(), keyset(apiKeys.id, "newest first", param), param, isApiKey);
 const teamKeys = teamRead(apiKeys.teamId, pageOfKeys);
 const allKeys = preparedQuery((db, param: Param<KeysetValues>) => {
   const { query, where } = pageOfKeys(db, param);
@@ -250,7 +253,8 @@ export async function listKeys(
     credential.tokenHash === null && teamId === undefined
       ? await readAsOperator(deps, credential, allKeys(values))
       : await authorizeRead(deps, credential, teamKeys(values), teamId);
-  return cutPage(list, request, rows, (row) => showKey(deps, credential, row));
+  const { items, next } = cutPage(list, request, rows);
+  return { items: items.map((row) => showKey(deps, credential, row)), next };
 }
 
 async function readAsOperator<T>(

@@ -6,7 +6,7 @@ import { apiKeys, isSession } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest, pageOf } from "../paging.ts";
 import {
   type Actor,
   authorizeRead,
@@ -29,17 +29,7 @@ export const SESSION_MILLISECONDS = 12 * HOUR;
 /** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
 export const MAX_KEY_SESSIONS = 100;
 
-/** Instants are milliseconds since the epoch. */
-export interface Session {
-  id: string;
-  /** The user who logged in, or whose session created the key that created this session. */
-  userId: string | null;
-  /** The key that created the session. Null for a login. */
-  createdByKeyId: string | null;
-  createdAt: number;
-  expiresAt: number;
-  lastUsedAt: number | null;
-}
+export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt">;
 
 type NewSession = KeyRow & { createdByKeyId: string };
 
@@ -95,14 +85,9 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   throw new AppError("quota_exceeded", { message });
 }
 
-const pageOfSessions = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, by, limit, offset } = keyset(apiKeys.id, "newest first", param);
-  const query = db
-    .select()
-    .from(apiKeys)
-    .orderBy(...by);
-  return { query: query.limit(limit).offset(offset).$dynamic(), where: and(isSession, where) };
-});
+const teamSessions = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) =>
+  pageOf(db.select().from(apiKeys).$dynamic(), keyset(apiKeys.id, "newest first", param), param, isSession),
+);
 
 /** Lists the team's sessions, newest first. An expired one may be listed for a few minutes. */
 export async function listSessions(
@@ -110,8 +95,8 @@ export async function listSessions(
   credential: Credential<"keys:read">,
   request: PageRequest,
 ): Promise<Page<Session>> {
-  const rows = await authorizeRead(deps, credential, pageOfSessions(keysetValues("sessions", "newest first", request)));
-  return cutPage("sessions", request, rows, (row): Session => row);
+  const rows = await authorizeRead(deps, credential, teamSessions(keysetValues("sessions", "newest first", request)));
+  return cutPage("sessions", request, rows);
 }
 
 type TargetValues = { id: string; teamId: string; callerKeyId: string };

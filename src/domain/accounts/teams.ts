@@ -4,7 +4,6 @@ import { AppError } from "../../errors.ts";
 import {
   type BoundQuery,
   columnsFrom,
-  type Db,
   hasRow,
   type Param,
   preparedQuery,
@@ -17,15 +16,14 @@ import { newId } from "../../platform/system.ts";
 import { type EventValues, eventValues, insertEvent, writeWithEvent } from "../events/events.ts";
 import {
   cutPage,
-  type KeysetValues,
   keyset,
-  keysetValues,
+  type ListPosition,
   listName,
-  type NameKeysetValues,
+  listPosition,
   nameKeyset,
-  nameKeysetValues,
   type Page,
   type PageRequest,
+  pageOf,
 } from "../paging.ts";
 import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
 
@@ -100,33 +98,16 @@ export interface TeamFilters {
   name?: string | undefined;
 }
 
-const pageOf = (db: Db, where: SQL | undefined, { by, limit, offset }: Omit<ReturnType<typeof keyset>, "where">) =>
-  db
-    .select()
-    .from(teams)
-    .where(where)
-    .orderBy(...by)
-    .limit(limit)
-    .offset(offset);
-
-type StatusValues = { status: Team["status"] };
-const hasStatus = (param: Param<StatusValues>) => eq(teams.status, param("status"));
-const byId = preparedQuery((db, param: Param<KeysetValues>) => {
-  const { where, ...page } = keyset(teams.id, "newest first", param);
-  return pageOf(db, where, page);
-});
-const byName = preparedQuery((db, param: Param<NameKeysetValues>) => {
-  const { where, ...page } = nameKeyset(teams.name, teams.id, param);
-  return pageOf(db, where, page);
-});
-const byStatus = preparedQuery((db, param: Param<KeysetValues & StatusValues>) => {
-  const { where, ...page } = keyset(teams.id, "newest first", param);
-  return pageOf(db, and(hasStatus(param), where), page);
-});
-const byStatusAndName = preparedQuery((db, param: Param<NameKeysetValues & StatusValues>) => {
-  const { where, ...page } = nameKeyset(teams.name, teams.id, param);
-  return pageOf(db, and(hasStatus(param), where), page);
-});
+/** Each combination has its own index. */
+const pageOfTeams = (isByName: boolean, hasStatus: boolean) =>
+  preparedQuery((db, param: Param<ListPosition & { status: string | null }>) => {
+    const clauses = isByName ? nameKeyset(teams.name, teams.id, param) : keyset(teams.id, "newest first", param);
+    const condition = hasStatus ? eq(teams.status, param("status")) : undefined;
+    const { query, where } = pageOf(db.select().from(teams).$dynamic(), clauses, param, condition);
+    return query.where(where);
+  });
+const BY_ID = { all: pageOfTeams(false, false), ofStatus: pageOfTeams(false, true) };
+const BY_NAME = { all: pageOfTeams(true, false), ofStatus: pageOfTeams(true, true) };
 
 /** Lists teams, newest first, or by name if `name` is given. @throws `invalid_input` for a cursor of another list */
 export async function listTeams(
@@ -137,20 +118,10 @@ export async function listTeams(
 ): Promise<Page<Team>> {
   await authorize(deps, credential);
   const list = listName("teams", { status, name });
-  if (name === undefined) {
-    const values = keysetValues(list, "newest first", request);
-    const [rows] = await read(deps, [status === undefined ? byId(values) : byStatus({ ...values, status })]);
-    return cutPage(list, request, rows, (team): Team => team);
-  }
-  const values = nameKeysetValues(list, name, request);
-  const [rows] = await read(deps, [status === undefined ? byName(values) : byStatusAndName({ ...values, status })]);
-  return cutPage(
-    list,
-    request,
-    rows,
-    (team): Team => team,
-    (team) => team.name,
-  );
+  const position = listPosition(list, "newest first", name, request);
+  const query = (name === undefined ? BY_ID : BY_NAME)[status === undefined ? "all" : "ofStatus"];
+  const [rows] = await read(deps, [query({ ...position, status: status ?? null })]);
+  return cutPage(list, request, rows, name === undefined ? undefined : (team) => team.name);
 }
 
 export interface TeamChanges extends Omit<NewTeam, "name"> {

@@ -1,21 +1,20 @@
-import { and, eq } from "drizzle-orm";
+import { eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import type { Db, Param } from "../../platform/db.ts";
+import type { Param } from "../../platform/db.ts";
 import { users } from "../../platform/schema.ts";
 import {
   cutPage,
-  type KeysetValues,
   keyset,
-  keysetValues,
+  type ListPosition,
   listName,
-  type NameKeysetValues,
+  listPosition,
   nameKeyset,
-  nameKeysetValues,
   type Page,
   type PageRequest,
+  pageOf,
 } from "../paging.ts";
 import { authorizeRead, type Credential, teamRead } from "./authorization.ts";
-import { emailKey, fullNameOf, type User, viewUser } from "./users.ts";
+import { emailKey, fullNameOf, type User } from "./users.ts";
 
 /**
  * Rows of one step of the whole list: about 0.5 MB in memory. Each step costs two of the 1,000 queries that D1 allows an
@@ -23,28 +22,15 @@ import { emailKey, fullNameOf, type User, viewUser } from "./users.ts";
  */
 const STREAM_STEP_ROWS = 1000;
 
-const selectPage = (db: Db, { by, limit, offset }: Omit<ReturnType<typeof keyset>, "where">) =>
-  db
-    .select()
-    .from(users)
-    .orderBy(...by)
-    .limit(limit)
-    .offset(offset)
-    .$dynamic();
-
-const usersById = teamRead(users.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, ...page } = keyset(users.id, "oldest first", param);
-  return { query: selectPage(db, page), where };
-});
-const usersByName = teamRead(users.teamId, (db, param: Param<NameKeysetValues>) => {
-  const { where, ...page } = nameKeyset(users.fullName, users.id, param);
-  return { query: selectPage(db, page), where };
-});
-/** Finds at most one user, because an email is unique in its team. */
-const usersByEmail = teamRead(users.teamId, (db, param: Param<KeysetValues & { emailKey: string }>) => {
-  const { where, ...page } = keyset(users.id, "oldest first", param);
-  return { query: selectPage(db, page), where: and(eq(users.emailKey, param("emailKey")), where) };
-});
+/** An email finds at most one user, because it is unique in its team. */
+const pageOfUsers = (isByName: boolean, hasEmail: boolean) =>
+  teamRead(users.teamId, (db, param: Param<ListPosition & { emailKey: string | null }>) => {
+    const clauses = isByName ? nameKeyset(users.fullName, users.id, param) : keyset(users.id, "oldest first", param);
+    const condition = hasEmail ? eq(users.emailKey, param("emailKey")) : undefined;
+    return pageOf(db.select().from(users).$dynamic(), clauses, param, condition);
+  });
+const BY_ID = { all: pageOfUsers(false, false), ofEmail: pageOfUsers(false, true) };
+const BY_NAME = { all: pageOfUsers(true, false), ofEmail: pageOfUsers(true, true) };
 
 /** Filters of a list of users. A user must match all of them. */
 export interface UserFilters {
@@ -63,18 +49,10 @@ export async function listUsers(
 ): Promise<Page<User>> {
   const filters = { emailKey: email === undefined ? undefined : emailKey(email), name };
   const list = listName("users", filters);
-  if (filters.emailKey !== undefined) {
-    const values = { ...keysetValues(list, "oldest first", request), emailKey: filters.emailKey };
-    const rows = await authorizeRead(deps, credential, usersByEmail(values));
-    const named = rows.filter((row) => fullNameOf(row).startsWith(name ?? ""));
-    return cutPage(list, request, named, viewUser);
-  }
-  const wanted =
-    name === undefined
-      ? usersById(keysetValues(list, "oldest first", request))
-      : usersByName(nameKeysetValues(list, name, request));
-  const rows = await authorizeRead(deps, credential, wanted);
-  return cutPage(list, request, rows, viewUser, name === undefined ? undefined : fullNameOf);
+  const values = { ...listPosition(list, "oldest first", name, request), emailKey: filters.emailKey ?? null };
+  const query = (name === undefined ? BY_ID : BY_NAME)[email === undefined ? "all" : "ofEmail"];
+  const rows = await authorizeRead(deps, credential, query(values));
+  return cutPage(list, request, rows, name === undefined ? undefined : fullNameOf);
 }
 
 /**

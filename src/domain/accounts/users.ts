@@ -32,10 +32,8 @@ import { highestRole, maskOf, maskOfRole, ROLES, type Role } from "./scopes.ts";
 import { teamExists } from "./teams.ts";
 import { ensureAuthorized, requireScopes } from "./write-authorization.ts";
 
-export type UserRow = StoredRow<typeof users>;
-
 /** `password` is its PHC string. Instants are milliseconds since the epoch. */
-export type User = Omit<UserRow, "emailKey">;
+export type User = StoredRow<typeof users>;
 
 /** The form in which emails are compared within a team. */
 export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
@@ -43,8 +41,6 @@ export const emailKey = (email: string): string => email.trim().normalize("NFKC"
 /** The name as people write it. */
 export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
   `${firstName} ${lastName}`.trim();
-
-export const viewUser = ({ emailKey: _, ...user }: UserRow): User => user;
 
 export type TargetValues = {
   id: string;
@@ -114,7 +110,7 @@ export interface NewUser {
 export const MAX_TEAM_USERS = 100_000;
 
 /** The unique index and the limit decide in one statement, so parallel requests can't get around either. */
-const insertUser = preparedQuery((db, param: Param<UserRow>) => {
+const insertUser = preparedQuery((db, param: Param<User>) => {
   const teamHasRoom = teamExists(param, lt(teams.users, MAX_TEAM_USERS));
   return insertWhere(db, users, rowOf(users, param), teamHasRoom);
 });
@@ -141,15 +137,15 @@ export async function createUser(
     id: newId(deps.system),
     teamId: actor.teamId,
     ...fields,
+    emailKey: emailKey(fields.email),
     password: await hashPassword(deps, actor.teamId, password),
     role,
     createdAt: now,
     updatedAt: now,
     version: 0,
   };
-  const row = { ...user, emailKey: emailKey(user.email) };
   const event = newEvent(deps, "user.created", actor, user);
-  const queries = [insertUser(row), idByEmail(row)] as const;
+  const queries = [insertUser(user), idByEmail(user)] as const;
   const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (stored?.id === user.id) return user;
   if (stored) throw new AppError("email_taken");
@@ -166,7 +162,7 @@ const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
 export async function fetchUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<User> {
   const [user] = await authorizeRead(deps, credential, userById({ id }));
   if (!user) throw new AppError("not_found");
-  return viewUser(user);
+  return user;
 }
 
 /** The new values. Null leaves a field unchanged. `password` is a hash. */
@@ -264,5 +260,5 @@ export async function updateUser(
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
   if (!user) throw changeError(credential, versions, state);
-  return viewUser(user);
+  return user;
 }

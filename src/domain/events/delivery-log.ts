@@ -81,7 +81,7 @@ export async function listDeliveries(
   const found = rows.flatMap(({ delivery, resumeAt, failureBody }) =>
     delivery ? [toDelivery(delivery, resumeAt, failureBody)] : [],
   );
-  return cutPage(list, { limit, page: 1 }, found, (row) => row);
+  return cutPage(list, { limit }, found);
 }
 
 type RedeliveryValues = { teamId: string; idEnd: string; seq: number; now: number };

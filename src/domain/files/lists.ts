@@ -177,10 +177,13 @@ export async function listFiles(
   const nameOf = order === "name" ? (row: ListedRow) => row.nameKey : undefined;
   /** `end` is the last examined row, if there are more. */
   const pageOf = (rows: ListedRow[], end?: ListedRow): Page<StoredFile> => {
-    const { items: found, next } = cutPage(list, request, rows, (row) => toStoredFile(deps, row), nameOf);
+    const { items, next } = cutPage(list, request, rows, nameOf);
     // A search also finds hidden files.
-    const items = found.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
-    return { items, next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null) };
+    const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
+    return {
+      items: listed.map((row) => toStoredFile(deps, row)),
+      next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
+    };
   };
 
   const unserved = Object.entries(served).filter(

@@ -5,8 +5,8 @@ import { AppError } from "../../errors.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { isUnfinished, uploads } from "../../platform/upload-schema.ts";
-import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest } from "../paging.ts";
+import { authorizeRead, type Credential, type RowsOfRead, teamRead } from "../accounts/authorization.ts";
+import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest, pageOf } from "../paging.ts";
 import { hidden } from "./deletion.ts";
 import { fileKey, isFileOfUpload } from "./names.ts";
 import { endedUpload, hasHiddenFile } from "./resumable-rows.ts";
@@ -44,39 +44,18 @@ export function tooManyUnfinished(isPublic: boolean, counts: { all: number; publ
   return undefined;
 }
 
-export interface UnfinishedUpload {
-  id: string;
-  name: string;
-  sizeBytes: number;
-  offsetBytes: number;
-  /** The API key that created the upload. */
-  keyId: string;
-  createdAt: number;
-  expiresAt: number;
-}
-
 const LIST = "unfinished";
 
 const unfinishedPage = teamRead(uploads.teamId, (db, param: Param<KeysetValues>) => {
-  const { where, by, limit, offset } = keyset(uploads.fileId, "newest first", param);
-  const query = db
-    .select({
-      id: uploads.fileId,
-      name: files.originalName,
-      sizeBytes: uploads.sizeBytes,
-      offsetBytes: uploads.offsetBytes,
-      keyId: uploads.keyId,
-      createdAt: uploads.createdAt,
-      expiresAt: uploads.dueAt,
-    })
+  const { fileId: id, sizeBytes, offsetBytes, keyId, createdAt, dueAt: expiresAt } = uploads;
+  const rows = db
+    .select({ id, name: files.originalName, sizeBytes, offsetBytes, keyId, createdAt, expiresAt })
     .from(uploads)
     .innerJoin(files, isFileOfUpload)
-    .orderBy(...by)
-    .limit(limit)
-    .offset(offset)
     .$dynamic();
-  return { query, where: and(isUnfinished, eq(files.status, "receiving"), where) };
+  return pageOf(rows, keyset(id, "newest first", param), param, and(isUnfinished, eq(files.status, "receiving")));
 });
+export type UnfinishedUpload = RowsOfRead<typeof unfinishedPage>[number];
 
 /** Newest first. @throws `invalid_input` for a cursor of another list */
 export async function listUnfinished(
@@ -86,7 +65,7 @@ export async function listUnfinished(
 ): Promise<Page<UnfinishedUpload>> {
   const values = keysetValues(LIST, "newest first", request);
   const rows = await authorizeRead(deps, credential, unfinishedPage(values));
-  return cutPage(LIST, request, rows, (row): UnfinishedUpload => row);
+  return cutPage(LIST, request, rows);
 }
 
 /**
