@@ -3,7 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { type Db, hasRow, type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys, isSession } from "../../platform/schema.ts";
-import { newEvent, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { type Actor, type Credential, checkCovered, isCovered } from "./authorization.ts";
 import { type ApiKey, anyKeyById, hasId, showKey } from "./keys.ts";
@@ -92,8 +92,7 @@ export async function updateKey(
     scopes: changes.scopes ? maskOf(changes.scopes) : null,
     expiresAt: changes.expiresAt ?? null,
   };
-  const fields = Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-  const event = newEvent(deps, "apikey.updated", actor, values, { fields });
+  const event = newEvent(deps, "apikey.updated", actor, values, { fields: fieldsOf(changes) });
   const queries = [narrowKey(values), keyState(values), narrowSessions(values)] as const;
   const [[updated], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!state) throw new AppError("not_found");

@@ -9,7 +9,7 @@ import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { maskOf, ROLES } from "./scopes.ts";
 import { SESSION_MILLISECONDS } from "./sessions.ts";
 import { isExistingTeam, teamExists } from "./teams.ts";
-import { emailKey, fullNameOf, updatedEvent } from "./users.ts";
+import { emailKey, fullNameOf } from "./users.ts";
 
 export interface Login {
   teamId: string;
@@ -86,7 +86,7 @@ async function rehash(
 ): Promise<string> {
   const hash = await rehashPassword(deps, user.teamId, password);
   const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
-  const event = updatedEvent(deps, SYSTEM, user, { password });
+  const event = newEvent(deps, "user.updated", SYSTEM, user, { fields: ["password"] });
   await writeWithEvent(deps, event, [replaceHash(values)], { isIdempotent: true });
   return hash;
 }

@@ -3,11 +3,11 @@ import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { columnsFrom, type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
-import { writeWithEvent } from "../events/events.ts";
+import { newEvent, writeWithEvent } from "../events/events.ts";
 import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
 import { hashPassword, verifyPassword } from "./passwords.ts";
 import { type Role, type Scope, scopesIn } from "./scopes.ts";
-import { endSessions, updatedEvent } from "./users.ts";
+import { endSessions } from "./users.ts";
 import { ensureAuthorized } from "./write-authorization.ts";
 
 /* Operations on the caller itself, which need no scope. */
@@ -86,7 +86,7 @@ export async function changeOwnPassword(
   }
   const password = await hashPassword(deps, teamId, newPassword);
   const values = { id, teamId, before: user.password, password, updatedAt: deps.system.now() };
-  const event = updatedEvent(deps, actor, { id, teamId }, { password });
+  const event = newEvent(deps, "user.updated", actor, { id, teamId }, { fields: ["password"] });
   const queries = [replacePassword(values), ...endSessions(deps, { ...values, keptKeyId: keyId })] as const;
   const [[changed]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!changed) throw new AppError("conflict");

@@ -13,7 +13,7 @@ import {
 } from "../../platform/db.ts";
 import { teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
-import { type EventValues, eventValues, insertEvent, writeWithEvent } from "../events/events.ts";
+import { fieldsOf, newEvent, writeWithEvent } from "../events/events.ts";
 import {
   cutPage,
   keyset,
@@ -157,10 +157,6 @@ const selectById = preparedQuery((db, param: Param<{ teamId: string }>) =>
     .from(teams)
     .where(eq(teams.id, param("teamId"))),
 );
-const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
-  const version = sql`(select version from teams where id = ${param("teamId")})`;
-  return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` });
-});
 
 /** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
@@ -175,12 +171,10 @@ export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: 
     maxFiles: maxFiles ?? null,
     updatedAt: deps.system.now(),
   });
-  const fields = Object.entries(changes).flatMap(([field, value]) => (value === undefined ? [] : [field]));
   const type = status === "suspended" ? "team.suspended" : "team.updated";
-  const data = JSON.stringify({ _id: id, fields });
-  const insert = insertUpdatedEvent({ ...eventValues(deps, type, actor, { teamId: id, id }), data });
+  const event = newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) });
   const queries = [update, selectById({ teamId: id })] as const;
-  const [[team], [found]] = await writeWithEvent(deps, { teamId: id, insert }, queries, { isIdempotent: false });
+  const [[team], [found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   return team;

@@ -15,15 +15,7 @@ import {
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
-import {
-  type EventValues,
-  eventValues,
-  type Initiator,
-  insertEvent,
-  type NewEvent,
-  newEvent,
-  writeWithEvent,
-} from "../events/events.ts";
+import { fieldsOf, newEvent, writeWithEvent } from "../events/events.ts";
 import { uploadCancellation } from "../files/unfinished.ts";
 import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "../versions.ts";
 import { authorizeRead, type Credential, checkCovered, isCovered, type TeamActor, teamRead } from "./authorization.ts";
@@ -208,26 +200,6 @@ export const endSessions = (deps: Deps, ended: EndingValues): BoundQuery<unknown
   deleteEnded(ended),
 ];
 
-const insertUpdatedEvent = preparedQuery((db, param: Param<Omit<EventValues, "subjectVersion">>) => {
-  const version = sql`(select version from users where id = ${param("subjectId")})`;
-  return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` });
-});
-
-/** The event names the changed fields without their values. */
-export function updatedEvent(
-  deps: Deps,
-  initiator: Initiator,
-  { teamId, id }: { teamId: string; id: string },
-  given: Record<string, unknown>,
-): NewEvent {
-  const fields = Object.keys(given).filter((name) => given[name] !== undefined);
-  const data = JSON.stringify({ _id: id, fields });
-  return {
-    teamId,
-    insert: insertUpdatedEvent({ ...eventValues(deps, "user.updated", initiator, { teamId, id }), data }),
-  };
-}
-
 /**
  * A new password ends the user's sessions and cancels their unfinished uploads.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
@@ -238,9 +210,10 @@ export async function updateUser(
   actor: TeamActor,
   credential: Credential,
   id: string,
-  { firstName, lastName, email, password, role }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
+  changes: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
   versions?: ExpectedVersions,
 ): Promise<User> {
+  const { firstName, lastName, email, password, role } = changes;
   const target = targetOf(actor, id, versions, role ?? null);
   if (role !== undefined) requireScopes(deps, credential, ROLES[role]);
   const hash = password === undefined ? null : await hashPassword(deps, actor.teamId, password);
@@ -254,7 +227,7 @@ export async function updateUser(
     updatedAt: deps.system.now(),
   });
   const revokeSessions = hash === null ? [] : endSessions(deps, { ...target, password: hash, keptKeyId: null });
-  const event = updatedEvent(deps, actor, target, { firstName, lastName, email, password, role });
+  const event = newEvent(deps, "user.updated", actor, target, { fields: fieldsOf(changes) });
   const queries = [update, targetState(target), ...revokeSessions] as const;
   const [[user], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;

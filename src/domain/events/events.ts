@@ -1,9 +1,9 @@
-import type { SQL } from "drizzle-orm";
-import { sql } from "drizzle-orm";
+import { type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
-import { EVENT_TYPES, events } from "../../platform/event-schema.ts";
+import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
+import { teams, users } from "../../platform/schema.ts";
 import type { Actor } from "../accounts/authorization.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
@@ -106,6 +106,32 @@ const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
   insertEvent(db, param, { subjectVersion: sql`${param("subjectVersion")}`, data: sql`${param("data")}` }),
 );
 
+/** Inserts an event with the version in the row of its subject: after an update, or before a deletion. */
+const insertVersionedEvent = (
+  table: typeof users | typeof teams | typeof webhooks,
+  teamId: Column,
+  { isBefore } = { isBefore: false },
+) =>
+  preparedQuery((db, param: Param<EventValues>) => {
+    const version = sql`(select ${table.version} from ${table}
+      where ${teamId} = ${param("teamId")} and ${table.id} = ${param("subjectId")})`;
+    const source = isBefore ? sql`where ${version} is not null` : WHERE_CHANGED;
+    return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` }, source);
+  });
+const insertTeamEvent = insertVersionedEvent(teams, teams.id);
+/** The events whose inserts read the version. */
+const VERSIONED: Partial<Record<EventType, typeof insertGivenEvent>> = {
+  "user.updated": insertVersionedEvent(users, users.teamId),
+  "team.updated": insertTeamEvent,
+  "team.suspended": insertTeamEvent,
+  "webhook.updated": insertVersionedEvent(webhooks, webhooks.teamId),
+  "webhook.deleted": insertVersionedEvent(webhooks, webhooks.teamId, { isBefore: true }),
+};
+
+/** The names of the fields that an update changes, for its event. */
+export const fieldsOf = (changes: object): string[] =>
+  Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
+
 /** The insert of an event that records a change. */
 export interface NewEvent {
   teamId: string;
@@ -145,7 +171,12 @@ export function newEvent(
 ): NewEvent {
   const { teamId, id, version = null } = subject;
   const values = { subjectVersion: version, data: JSON.stringify({ _id: id, ...data }) };
-  return { teamId, insert: insertGivenEvent({ ...eventValues(deps, type, initiator, subject), ...values }) };
+  const insert = VERSIONED[type] ?? insertGivenEvent;
+  return {
+    teamId,
+    position: type === "webhook.deleted" ? 0 : 1,
+    insert: insert({ ...eventValues(deps, type, initiator, subject), ...values }),
+  };
 }
 
 type Queries = readonly BoundQuery<unknown>[];

@@ -6,9 +6,9 @@ import { webhooks } from "../../platform/event-schema.ts";
 import { DAY } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { isWebhook, type WebhookKey, webhookByKey } from "./deliveries.ts";
-import { writeWithEvent } from "./events.ts";
+import { newEvent, writeWithEvent } from "./events.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
-import { findWebhook, toWebhook, type Webhook, webhookEvent } from "./webhooks.ts";
+import { findWebhook, toWebhook, type Webhook } from "./webhooks.ts";
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
 export const OLD_SECRET_MILLISECONDS = DAY;
@@ -56,7 +56,7 @@ export async function rotateSecret(
     before: row.encryptedSecret,
     updatedAt: now,
   };
-  const event = webhookEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
   const queries = [replaceSecret(values), webhookByKey(row)] as const;
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");

@@ -16,15 +16,7 @@ import {
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
-import {
-  type EventType,
-  type EventValues,
-  eventValues,
-  insertEvent,
-  type NewEvent,
-  newEvent,
-  writeWithEvent,
-} from "./events.ts";
+import { type EventType, fieldsOf, newEvent, writeWithEvent } from "./events.ts";
 import { encryptSecret, newSecret } from "./signing.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 
@@ -66,34 +58,6 @@ function normalizeUrl(deps: Deps, text: string): string {
   const validated = validateWebhookUrl(text, deps.settings.isInsecureWebhookAllowed);
   if ("url" in validated) return validated.url;
   throw invalidField("url", validated.problem);
-}
-
-const versionOf = (param: Param<EventValues>): SQL => sql`(select ${webhooks.version} from ${webhooks}
-  where ${webhooks.teamId} = ${param("teamId")} and ${webhooks.id} = ${param("subjectId")})`;
-const insertUpdatedEvent = preparedQuery((db, param: Param<EventValues>) =>
-  insertEvent(db, param, { subjectVersion: versionOf(param), data: sql`${param("data")}` }),
-);
-const insertDeletedEvent = preparedQuery((db, param: Param<EventValues>) => {
-  const row = { subjectVersion: versionOf(param), data: sql`${param("data")}` };
-  return insertEvent(db, param, row, sql`where ${versionOf(param)} is not null`);
-});
-
-/** The event of an update or deletion, with the current or last version of the webhook. */
-export function webhookEvent(
-  deps: Deps,
-  type: "webhook.updated" | "webhook.deleted",
-  actor: TeamActor,
-  key: WebhookKey,
-  data: Record<string, unknown> = {},
-): NewEvent {
-  const isBefore = type === "webhook.deleted";
-  const values = {
-    ...eventValues(deps, type, actor, key),
-    subjectVersion: null,
-    data: JSON.stringify({ _id: key.id, ...data }),
-  };
-  const insert = isBefore ? insertDeletedEvent : insertUpdatedEvent;
-  return { teamId: key.teamId, position: isBefore ? 0 : 1, insert: insert(values) };
 }
 
 export interface NewWebhook {
@@ -241,8 +205,7 @@ export async function updateWebhook(
     status: status ?? null,
     updatedAt: now,
   });
-  const fields = Object.entries(changes).flatMap(([name, value]) => (value === undefined ? [] : [name]));
-  const event = webhookEvent(deps, "webhook.updated", actor, key, { fields });
+  const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
   const end = status === "disabled" ? [endPending(key, now)] : [];
   const [[row], ended] = await writeWithEvent(deps, event, [update, ...end], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
@@ -259,7 +222,7 @@ const deleteById = preparedQuery((db, param: Param<WebhookKey>) =>
 /** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
-  const event = webhookEvent(deps, "webhook.deleted", actor, key);
+  const event = newEvent(deps, "webhook.deleted", actor, key);
   const queries = [deleteById(key), deletePending(key)] as const;
   const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (rows.length === 0) throw new AppError("not_found");
