@@ -407,12 +407,17 @@ describe("npm run deploy", () => {
       );
     });
 
-  test("reports each problem of the configuration in a line, and unknown arguments", async () => {
+  test("reports each problem of the configuration in a line, and unknown arguments, and shows its options", async () => {
     writeFileSync(join(project, "wrangler.toml"), changed([[/EVENT_DAYS = .*/, 'EVENT_DAYS = "0"']]));
     const { code, output } = await run();
     writeFileSync(join(project, "wrangler.toml"), original);
     expect([code, output]).toEqual([1, expect.stringMatching(/^Not deployed\. .*:\n- EVENT_DAYS: .*\n$/)]);
     expect(await run("--var", "A:1")).toEqual({ code: 1, output: expect.stringContaining("Unknown option '--var'") });
+    const help = await run("--help");
+    for (const option of ["--env NAME", "--location ", "--dry-run"]) {
+      expect(help).toEqual({ code: 0, output: expect.stringContaining(option) });
+      expect(readFileSync(join(root, "README.md"), "utf8")).toContain(`\`${option}`);
+    }
     expect(api.requests).toEqual([]);
   });
 
