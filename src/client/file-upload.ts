@@ -23,7 +23,10 @@ export interface UploadOptions extends CallOptions {
   resumableFromBytes?: number;
   /** Reports progress. */
   onProgress?: (sentBytes: number, totalBytes: number) => void;
-  /** 64 hex digits. After a resumable upload, the service compares them with what it stored (`bytes_altered`). */
+  /**
+   * 64 hex digits. The service compares them with what it received: a form upload fails with `digest_mismatch`, and a
+   * resumable one ends as failed, with `bytes_altered`.
+   */
   sha256?: string;
   /** Name, folder, reference, tags and metadata of the file. */
   properties?: FileProperties | undefined;
@@ -64,14 +67,22 @@ function randomKey(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+const base64Of = (hex: string) =>
+  btoa(String.fromCharCode(...(hex.match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16))));
+
 async function sendForm(connection: Connection, file: Source, name: string, options: UploadOptions): Promise<string> {
   const body = new FormData();
   // Read it before fetch: an unreadable file must not look like a connection error, and inside fetch it crashes Node 24.
   if (options.properties) body.append("properties", JSON.stringify(options.properties));
   body.append("file", new Blob([await (await file.slice(0, file.size)).arrayBuffer()]), name);
   options.onProgress?.(0, file.size);
-  const headers = { "Idempotency-Key": options.idempotencyKey ?? randomKey() };
-  const { signal } = options;
+  const { signal, sha256 } = options;
+  const headers = {
+    "Idempotency-Key": options.idempotencyKey ?? randomKey(),
+    ...(sha256 !== undefined && { "Repr-Digest": `sha-256=:${base64Of(sha256)}:` }),
+    // Decompressing the short response would take longer than receiving it.
+    "Accept-Encoding": "identity",
+  };
   const location = await connection.send(
     FORM,
     { method: "POST", body, headers, signal, isIdempotent: true },

@@ -133,6 +133,15 @@ describe("every command", () => {
       stderr: expect.stringContaining("not the"),
     });
     expect(await json(["teams", "show", id])).toMatchObject({ status: "active" });
+    expect(await json(["keys", "create", "Second", "--team", id])).toMatchObject({ teamId: id });
+    expect(await json(["keys", "--team", id, "--limit", "1"])).toMatchObject({ name: "Second" });
+    expect(await json(["events", "--team", id, "--limit", "1"])).toMatchObject({ type: "apikey.created" });
+    writeFileSync(machine.path("a.bin"), "bytes");
+    for (const args of [["ls"], ["upload", "a.bin"], ["info", "0".repeat(24)]])
+      expect(await json(args)).toEqual({
+        code: 3,
+        stderr: expect.stringMatching(/^stowage: .*needs the API key of a team/),
+      });
     expect(await json(["teams", "rm", id], `${name}\n`)).toMatchObject({ code: 0, status: "deleting" });
     await expect(new Stowage({ url, key }).usage()).rejects.toMatchObject({ code: "token_invalid" });
   });
@@ -166,10 +175,24 @@ describe("every command", () => {
     await json(["webhooks", "rm", hook._id]);
     expect(await stowage.webhooks.list()).toEqual([]);
     const expires = `${new Date().getUTCFullYear() + 1}-01-01`;
-    const made = await json(["keys", "create", "Player", "--public", "--expires", expires]);
-    expect(made).toMatchObject({ isPublic: true, expiresAt: `${expires}T00:00:00.000Z`, key: expect.any(String) });
-    const rotated = await json(["keys", "rotate", made.id, "--overlap", "60"]);
-    expect(rotated).toMatchObject({ name: "Player", isPublic: true, key: expect.stringMatching(/^stow_pk_/) });
+    const given = [
+      "--max-files",
+      "3",
+      "--max-file-bytes",
+      "5000",
+      "--file-types",
+      "audio, image",
+      "--expires",
+      expires,
+    ];
+    const made = await json(["keys", "create", "Player", "--public", ...given]);
+    const limits = { maxFiles: 3, maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
+    expect(made).toMatchObject({ isPublic: true, limits, expiresAt: `${expires}T00:00:00.000Z` });
+    const rotated = await json(["keys", "rotate", made.id, "--overlap", "0"]);
+    expect(rotated).toMatchObject({ name: "Player", limits, key: expect.stringMatching(/^stow_pk_/) });
+    expect(rotated.oldKeyExpiresAt).toBe((await stowage.keys.get(made.id)).expiresAt);
+    const remarks = linesOf((await machine.run(["keys"])).stdout).map((line) => line.split("\t")[4]);
+    expect(remarks).toEqual([undefined, "expired", undefined]);
     for (const { id } of [made, rotated]) await json(["keys", "rm", id]);
     const { id: session } = await stowage.sessions.create();
     expect(await json(["sessions"])).toMatchObject({ _id: session });
@@ -410,7 +433,7 @@ describe("stowage upload", () => {
     expect(await listing("--search", "NAME")).toEqual(["f/new name"]);
     expect((await machine.run(["mv", ...ids])).code).toBe(2);
     expect((await machine.run(["mv", ...ids, "--name", "c"])).code).toBe(2);
-    expect((await machine.run(["mv", ids[0] ?? "", "--name", ".."])).stderr).toContain("name: ");
+    expect((await machine.run(["mv", ids[0] ?? "", "--name", ".."])).stderr).toContain("The name must be a file name");
     expect((await machine.run(["upload", "a", "--metadata", "[]"])).code).toBe(2);
   });
 
@@ -586,7 +609,7 @@ describe("stowage upload", () => {
     writeFileSync(machine.path("a.bin"), bytes);
     expect((await machine.run(["upload", "a.bin"])).code).toBe(0);
     digest = "0".repeat(64);
-    expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
+    expect((await machine.run(["upload", "a.bin"])).stdout).not.toContain("already sent");
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
     service.close();
   });
@@ -704,7 +727,7 @@ describe("stowage upload", () => {
     });
     const machine = new Machine("key", service.url);
     for (const name of ["a.bin", "b.bin", "c.bin"]) writeFileSync(machine.path(name), "bytes");
-    const run = await machine.run(["upload", "a.bin", "b.bin", "c.bin", "--parallel", "1", "--no-check"]);
+    const run = await machine.run(["upload", "a.bin", "b.bin", "c.bin", "--parallel", "1"]);
     expect(run.code).toBe(expected);
     expect(linesOf(run.stdout).map((line) => line.split("\t")[1])).toEqual(["b.bin", "c.bin"]);
     expect(linesOf(run.stderr)).toEqual([expect.stringContaining("a.bin: ")]);
@@ -764,7 +787,7 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(1);
   });
 
-  test("exits with 3 if another server forbids the check, and doesn't resend the file", async () => {
+  test("does not resend a file if another server forbids the lookup of its upload", async () => {
     const service = await scripted((request, response) => {
       if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
       if (request.url?.endsWith("/metadata")) response.statusCode = 403;
@@ -772,61 +795,29 @@ describe("stowage upload", () => {
     });
     const machine = new Machine("key", service.url);
     writeFileSync(machine.path("a.bin"), bytesOf(500));
+    expect(await machine.run(["upload", "a.bin"])).toMatchObject({ code: 0, stderr: "" });
     const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(linesOf(stderr)).toHaveLength(1);
-    // The journal has it now. It must not resend the file because of another server.
-    expect(await machine.run(["upload", "a.bin"])).toMatchObject({ code: 3, stdout: "" });
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(1);
     service.close();
   });
 
-  test("exits with 6 if the stored checksum differs", async () => {
+  test("exits with 6 if the service received other bytes, and with 1 if another file fails for another reason", async () => {
     const service = await scripted((request, response) => {
-      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
-      const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
-      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
+      if (request.method === "POST") refusal(400, "digest_mismatch")(request, response);
+      else response.end(JSON.stringify({ data: [] }));
     });
     const machine = new Machine("key", service.url);
-    writeFileSync(machine.path("a.bin"), bytesOf(500));
+    writeFileSync(machine.path("a.bin"), "bytes");
+    writeFileSync(machine.path("empty.bin"), "");
     const { code, stdout, stderr } = await machine.run(["upload", "a.bin"]);
     expect({ code, stdout }).toEqual({ code: 6, stdout: "" });
-    expect(linesOf(stderr)).toEqual([
-      `stowage: ${machine.path("a.bin")}: checksum mismatch of the stored file 1. Upload it again.`,
-    ]);
-    service.close();
-  });
-
-  test("reads the checksums of many files from the event log, and none with --no-check", async () => {
-    const ids = ["1", "2", "3", "4", "5", "6"];
-    let sent = 0;
-    const service = await scripted((request, response) => {
-      if (request.method === "POST") response.setHeader("Location", `/docs/v1/uploads/${ids[sent++]}`);
-      const uploaded = ids.map((id) => ({
-        _id: id,
-        subject: { id },
-        data: { sha256: id === "4" ? "0".repeat(64) : sha256(Buffer.from("bytes")) },
-      }));
-      const isTrail = request.url?.includes("file.uploaded");
-      response.end(
-        JSON.stringify({ data: isTrail ? uploaded : request.url?.includes("events") ? [{ _id: "0" }] : [] }),
-      );
-    });
-    const machine = new Machine("key", service.url);
-    mkdirSync(machine.path("in"));
-    for (const id of ids) writeFileSync(machine.path(`in/${id}.bin`), "bytes");
-    const altered = await machine.run(["upload", "in"]);
-    expect(altered).toMatchObject({
-      code: 6,
-      stderr: expect.stringContaining("checksum mismatch of the stored file 4"),
-    });
-    expect(linesOf(altered.stdout)).toHaveLength(5);
-    expect(linesOf(altered.stderr)).toHaveLength(1);
-    sent = 0;
-    const state = { XDG_STATE_HOME: machine.path("another state") };
-    const unchecked = await machine.run(["upload", "in", "--no-check"], { env: state });
-    expect(unchecked).toMatchObject({ code: 0, stderr: "" });
-    expect(linesOf(unchecked.stdout)).toHaveLength(6);
+    expect(linesOf(stderr)).toEqual([`stowage: ${machine.path("a.bin")}: Checksum mismatch. Upload it again.`]);
+    const digest = createHash("sha256").update("bytes").digest("base64");
+    const posted = service.requests.find(({ method }) => method === "POST");
+    expect(posted?.headers["repr-digest"]).toBe(`sha-256=:${digest}:`);
+    expect((await machine.run(["upload", "a.bin", "empty.bin"])).code).toBe(1);
     service.close();
   });
 
@@ -845,7 +836,7 @@ describe("stowage upload", () => {
     const machine = new Machine("key", service.url);
     mkdirSync(machine.path("in"));
     for (let count = 0; count < 6; count++) writeFileSync(machine.path(`in/${count}.bin`), "bytes");
-    expect((await machine.run(["upload", "in", "--parallel", "1", "--no-check"])).code).toBe(0);
+    expect((await machine.run(["upload", "in", "--parallel", "1"])).code).toBe(0);
     expect(most).toBe(1);
     for (const parallel of ["0", "65", "1.5", "many"]) {
       expect((await machine.run(["upload", "in", "--parallel", parallel])).code, parallel).toBe(2);
@@ -853,23 +844,7 @@ describe("stowage upload", () => {
     service.close();
   });
 
-  test("exits with 1 if files fail for different reasons", async () => {
-    const service = await scripted((request, response) => {
-      if (request.method === "POST") response.setHeader("Location", "/docs/v1/uploads/1");
-      const metadata = { sha256: "0".repeat(64), failure: null, status: "completed" };
-      response.end(JSON.stringify({ data: request.url?.endsWith("/metadata") ? metadata : [] }));
-    });
-    const machine = new Machine("key", service.url);
-    writeFileSync(machine.path("a.bin"), "bytes");
-    writeFileSync(machine.path("empty.bin"), "");
-    // Without the second file, the command would exit with 6.
-    const args = ["upload", "a.bin", "empty.bin", "--parallel", "1", "--wait"];
-    expect((await machine.run(args)).code).toBe(1);
-    expect((await machine.run(["upload", "a.bin"])).code).toBe(6);
-    service.close();
-  });
-
-  test("sends and checks many files in parallel, each once", async () => {
+  test("sends many files in parallel, each once", async () => {
     const team = await newTeam();
     const machine = new Machine(team.key);
     mkdirSync(machine.path("in"));
@@ -1168,6 +1143,27 @@ describe("a failure", () => {
     const { code, stdout, stderr } = await new Machine((await newTeam()).key).run(args);
     expect({ code, stdout }).toEqual({ code: expected, stdout: "" });
     expect(stderr).toMatch(/^stowage: .+\n$/);
+  });
+
+  test.each([
+    [
+      ["link", "1", "--expires", "2026-01-01"],
+      "expiresAt",
+      "Must be in the future.",
+      "1: The expiry date must be in the future.",
+    ],
+    [["events"], "teamId", "Required for the operator.", "The team ID is required for the operator."],
+    [["ls"], "fileType", 'Invalid option: expected one of "a"|"b"', "The type must be one of a, b."],
+    [["tag", "", "1"], "tags.0", "Must have 1 to 64 characters.", "The tag must have 1 to 64 characters."],
+    [["users"], "firstName", "Unknown field.", "first name: Unknown field."],
+  ])("of invalid input names the fields in sentences: %j", async (args, path, message, expected) => {
+    const errors = [{ path, message }];
+    const service = await scripted(
+      json(400, { code: "invalid_input", message: "Correct the fields in `errors`.", errors }),
+    );
+    const { code, stderr } = await new Machine("key", service.url).run(args);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: `stowage: ${expected}\n` });
+    service.close();
   });
 
   test("of a misspelled command suggests the right one", async () => {

@@ -371,8 +371,11 @@ describe("files", () => {
     await expect(refused).rejects.toMatchObject({ name: "StowageError", code: "token_invalid", status: 401 });
   });
 
-  test("a resumable upload with the wrong checksum ends as failed", async () => {
+  test("an upload with the wrong checksum stores nothing as a form, and ends as failed if it is resumable", async () => {
     const { stowage } = await newTeam();
+    const form = stowage.files.upload(new File(["text"], "a"), { sha256: "0".repeat(64) });
+    await expect(form).rejects.toMatchObject({ code: "digest_mismatch" });
+    expect(await collect(stowage.files.list())).toEqual([]);
     const { id } = await stowage.files.upload(new File([bytesOf(9 * MEBIBYTE)], "a"), { sha256: "0".repeat(64) });
     expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({
       status: "failed",

@@ -1,8 +1,18 @@
 import type { Command } from "commander";
 import type { ApiKey, Session, User } from "../stowage.ts";
-import { askPassword, type Define, IDS, LIMIT, limited, parseCount, parseStart, removeEach } from "./command.ts";
+import {
+  askPassword,
+  type Define,
+  IDS,
+  LIMIT,
+  limited,
+  parseCount,
+  parseFileType,
+  parseStart,
+  removeEach,
+  TEAM,
+} from "./command.ts";
 import type { Context } from "./context.ts";
-import { failureAbout } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
 const SESSION_WIDTHS = [24, 29, 24];
@@ -11,7 +21,8 @@ const USER_WIDTHS = [24, 6, 30];
 /** Lists don't show tokens, which would stay in the terminal's history. */
 function printKey({ results }: Context, { key, ...rest }: ApiKey): void {
   const { id, isPublic, expiresAt, name } = rest;
-  results.print(rest, [id, isPublic ? "public" : "secret", expiresAt, name], KEY_WIDTHS);
+  const remark = Date.parse(expiresAt) <= Date.now() ? ["expired"] : [];
+  results.print(rest, [id, isPublic ? "public" : "secret", expiresAt, name, ...remark], KEY_WIDTHS);
 }
 
 function printSession({ results }: Context, session: Session): void {
@@ -32,8 +43,10 @@ export function addAccountCommands(program: Command, define: Define): void {
 }
 
 type KeyScopes = ApiKey["scopes"];
+type KeyLimits = NonNullable<ApiKey["limits"]>;
 /** The service checks the names. */
 const parseScopes = (text: string) => text.split(",").map((scope) => scope.trim()) as KeyScopes;
+const parseFileTypes = (text: string) => text.split(",").map(parseFileType);
 const SCOPES: [string, string, typeof parseScopes] = [
   "--scopes <list>",
   "what the key may do, comma-separated, such as files:read,files:download",
@@ -42,25 +55,37 @@ const SCOPES: [string, string, typeof parseScopes] = [
 
 function addKeyCommands(keys: Command, define: Define): void {
   keys.addHelpText("after", '\nExamples:\n  stowage keys\n  stowage keys create "Web player" --public');
-  define<{ limit?: number }>(
-    keys.command("ls", { isDefault: true }).option(...LIMIT),
+  define<{ limit?: number; team?: string }>(
+    keys
+      .command("ls", { isDefault: true })
+      .option(...LIMIT)
+      .option(...TEAM),
     { summary: "List API keys, newest first" },
-    async (context, _, { limit }) => {
+    async (context, _, { limit, team: teamId }) => {
       const stowage = await context.connect();
-      for await (const key of limited(limit, stowage.keys.list({}, context))) printKey(context, key);
+      for await (const key of limited(limit, stowage.keys.list({ teamId }, context))) printKey(context, key);
     },
   );
-  define<{ public?: boolean; scopes?: KeyScopes; expires?: string }>(
+  define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
       .option(...SCOPES)
       .option("--public", "the key can only upload, and is safe in browser code")
-      .option("--expires <date>", "when the key expires (UTC)", parseStart),
-    { summary: "Create an API key and show it once", examples: ['stowage keys create "Web player" --public'] },
-    async (context, [name = ""], { public: isPublic = false, scopes, expires }) => {
+      .option("--max-files <n>", "how many files a public key may upload", parseCount)
+      .option("--max-file-bytes <n>", "size of the largest file that a public key may upload", parseCount)
+      .option("--file-types <list>", "what a public key may upload, such as audio,image", parseFileTypes)
+      .option("--expires <date>", "when the key expires (UTC)", parseStart)
+      .option(...TEAM),
+    {
+      summary: "Create an API key and show it once",
+      examples: ['stowage keys create "Application 42" --public --max-files 3 --file-types audio --expires 2026-12-31'],
+    },
+    async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
       const stowage = await context.connect();
-      context.results.printRecord(await stowage.keys.create({ name, isPublic, scopes, expiresAt: expires }, context));
+      const isLimited = Object.keys(limits).length > 0;
+      const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
+      context.results.printRecord(await stowage.keys.create(key, context));
     },
   );
   define<{ name?: string; scopes?: KeyScopes; expires?: string }>(
@@ -82,13 +107,16 @@ function addKeyCommands(keys: Command, define: Define): void {
       .argument("<id>", "ID of the key")
       .option("--overlap <seconds>", "how long the old key still works (default: 86400)", parseCount),
     {
-      summary: "Create a key in place of another and show it once",
+      summary: "Create a key in place of another and show it once, with the time when the old one expires",
       examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
     },
     async (context, [id = ""], { overlap }) => {
       const { keys } = await context.connect();
       const options = { signal: context.signal, ...(overlap !== undefined && { overlapSeconds: overlap }) };
-      context.results.printRecord(await keys.rotate(id, options).catch(failureAbout(id)));
+      const key = await keys.rotate(id, options);
+      // A failure must not hide the new key, which is shown only now.
+      const old = await keys.get(id, context).catch(() => undefined);
+      context.results.printRecord({ ...key, ...(old && { oldKeyExpiresAt: old.expiresAt }) });
     },
   );
   define(keys.command("rm").argument(...IDS), { summary: "Revoke API keys" }, async (context, ids) => {
@@ -109,7 +137,7 @@ function addSessionCommands(sessions: Command, define: Define): void {
   );
   define(sessions.command("rm").argument(...IDS), { summary: "End sessions" }, async (context, ids) => {
     const stowage = await context.connect();
-    await removeEach(context, ids, (id) => stowage.sessions.delete(id, context).catch(failureAbout(id)), "ended");
+    await removeEach(context, ids, (id) => stowage.sessions.delete(id, context), "ended");
   });
 }
 

@@ -5,7 +5,7 @@ import type { Define } from "./command.ts";
 import { addCompletionCommand } from "./completion.ts";
 import { Context, type GlobalOptions, type Io } from "./context.ts";
 import { addEventCommands } from "./events.ts";
-import { EXIT_CODES, failureOf } from "./failures.ts";
+import { EXIT_CODES, failureAbout, failureOf } from "./failures.ts";
 import { addFileCommands } from "./files.ts";
 import { addGetCommand } from "./get.ts";
 import { addLinkCommands } from "./links.ts";
@@ -41,6 +41,9 @@ function readVersion(): string {
   return "unknown";
 }
 
+/** Arguments that are the ID of one record, which an error is about. */
+const ID_ARGUMENTS = ["id", "file"];
+
 /** The name is part of a file name. */
 function parseProfile(name: string): string {
   if (/^[\w-]{1,64}$/.test(name)) return name;
@@ -49,7 +52,7 @@ function parseProfile(name: string): string {
 
 /** Runs the command line. @returns the exit code */
 export async function run(argv: string[], io: Io): Promise<number> {
-  let exitCode = 0;
+  let context: Context | undefined;
   let interruptionHint = "";
   const define: Define = (command, { summary, examples = [], isResumable = false }, action) => {
     command.summary(summary).description(`${summary}.`);
@@ -57,10 +60,11 @@ export async function run(argv: string[], io: Io): Promise<number> {
       command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
     command.action(async () => {
       if (isResumable) interruptionHint = " Run the same command again to resume.";
-      const options = command.opts();
-      const context = new Context(io, program.opts<GlobalOptions>());
-      await action(context, command.args, options as Parameters<typeof action>[2]);
-      exitCode = context.exitCode;
+      context = new Context(io, program.opts<GlobalOptions>());
+      const [first] = command.registeredArguments;
+      const isAboutRecord = first && !first.variadic && ID_ARGUMENTS.includes(first.name());
+      const running = action(context, command.args, command.opts() as Parameters<typeof action>[2]);
+      await (isAboutRecord ? running.catch(failureAbout(command.args[0] ?? "")) : running);
     });
   };
   const program = new Command("stowage")
@@ -97,7 +101,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
   addCompletionCommand(program, define);
   try {
     await program.parseAsync(argv, { from: "user" });
-    return exitCode;
+    return context?.exitCode ?? 0;
   } catch (error) {
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) return 0;
@@ -109,7 +113,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
       return EXIT_CODES.interrupted;
     }
     const failure = failureOf(error);
-    complain(io.stderr, failure.message);
+    complain(io.stderr, (await context?.findHint(failure)) ?? failure.message);
     return EXIT_CODES[failure.kind];
   }
 }

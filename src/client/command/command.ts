@@ -1,5 +1,7 @@
 import { type Command, InvalidArgumentError } from "commander";
+import type { StoredFile } from "../stowage.ts";
 import type { Context } from "./context.ts";
+import { failureAbout } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
 /** Runs an action with the parsed arguments and options. */
@@ -16,9 +18,14 @@ export const IDS = ["<ids...>", "one or more IDs"] as const;
 export const LIMIT = ["--limit <n>", "list at most this many", parseCount] as const;
 
 export function parseCount(text: string): number {
-  if (/^\d{1,9}$/.test(text)) return Number(text);
+  if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new InvalidArgumentError("It must be a whole number.");
 }
+
+export const TEAM = ["--team <id>", "ID of the team (operator token)"] as const;
+
+/** Accepts `audio` for `audio file`. The service checks the names. */
+export const parseFileType = (text: string) => `${text.trim().replace(/ file$/, "")} file` as StoredFile["fileType"];
 
 /** For an option that can be repeated. */
 export const collect = (text: string, earlier: string[] = []): string[] => [...earlier, text];
@@ -80,7 +87,7 @@ export async function removeEach(
   word = "deleted",
 ): Promise<void> {
   for (const id of ids) {
-    await remove(id);
+    await remove(id).catch(failureAbout(id));
     results.print({ id, deleted: true }, [id, word]);
   }
 }

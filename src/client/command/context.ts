@@ -1,7 +1,8 @@
 import { type Readable, Writable } from "node:stream";
-import { Stowage } from "../stowage.ts";
+import { Stowage, StowageError } from "../stowage.ts";
 import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
+import type { Failure } from "./failures.ts";
 import { complain, Results } from "./output.ts";
 
 const DEFAULT_RETRY_SECONDS = 300;
@@ -54,6 +55,7 @@ export class Context {
   exitCode = 0;
   /** Prints while progress bars are shown; `upload` and `get` replace it. */
   above = (print: () => void): void => print();
+  #client: Client | undefined;
   #lastMessageAt = Number.NEGATIVE_INFINITY;
 
   constructor(io: Io, options: GlobalOptions) {
@@ -87,6 +89,15 @@ export class Context {
       fetch: debugFetch((line) => this.above(() => this.complain(line))),
     };
     const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry, ...debug });
-    return Object.assign(stowage, config);
+    this.#client = Object.assign(stowage, config);
+    return this.#client;
+  }
+
+  /** Explains a failure of the operator token, of which the service only says that it is not allowed. */
+  async findHint({ cause }: Failure): Promise<string | undefined> {
+    if (!(cause instanceof StowageError) || cause.code !== "forbidden") return undefined;
+    const me = await this.#client?.me(this).catch(() => undefined);
+    if (me?.kind !== "operator") return undefined;
+    return "This command needs the API key of a team. The operator token works with `teams`, `keys`, and `events --team`.";
   }
 }

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { EventFilters } from "../stowage.ts";
-import { type Define, LIMIT, limited } from "./command.ts";
+import { type Define, LIMIT, limited, TEAM } from "./command.ts";
 
 const EVENT_WIDTHS = [24, 24, 17];
 
@@ -9,6 +9,7 @@ interface EventOptions {
   type?: EventFilters["type"];
   after?: string;
   limit?: number;
+  team?: string;
 }
 
 export function addEventCommands(program: Command, define: Define): void {
@@ -18,14 +19,15 @@ export function addEventCommands(program: Command, define: Define): void {
       .option("-f, --follow", "keep printing new events")
       .option("--type <type>", "such as file.completed")
       .option("--after <id>", "only events after the event with this ID")
-      .option(...LIMIT),
+      .option(...LIMIT)
+      .option(...TEAM),
     {
       summary: "List or follow the events of the team",
       examples: ["stowage events --limit 20", "stowage events --follow --type file.completed --json"],
     },
-    async (context, _, { follow, type, after, limit }) => {
+    async (context, _, { follow, type, after, limit, team: teamId }) => {
       const { events } = await context.connect();
-      const filters = { type, after };
+      const filters = { type, after, teamId };
       const found = follow ? events.follow(filters, context) : events.list(filters, context);
       for await (const event of limited(limit, found)) {
         const { _id, createdAt, type, subject } = event;

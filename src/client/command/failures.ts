@@ -17,8 +17,8 @@ export type FailureKind = keyof typeof EXIT_CODES;
 export class Failure extends Error {
   readonly kind: FailureKind;
 
-  constructor(kind: FailureKind, message: string) {
-    super(message);
+  constructor(kind: FailureKind, message: string, options?: ErrorOptions) {
+    super(message, options);
     this.kind = kind;
   }
 }
@@ -38,24 +38,51 @@ const FILE_PROBLEMS: Record<string, string> = {
 };
 
 function kindOf({ status, code }: StowageError): FailureKind {
+  if (code === "digest_mismatch") return "altered";
   if (status === 401 || status === 403) return "rejected";
   if (code === "not_found") return "not_found";
   if (code === "connection_failed" || status === 429 || status > 500) return "unreachable";
   return "failed";
 }
 
+/** Fields whose own names read oddly in a sentence. */
+const FIELD_NAMES: Record<string, string> = {
+  expiresAt: "expiry date",
+  expiresIn: "lifetime",
+  fileType: "type",
+  fileTypes: "type",
+  overlapSeconds: "overlap",
+  scopes: "scope",
+  tags: "tag",
+  teamId: "team ID",
+  types: "type",
+  url: "URL",
+};
+
+/** Turns `expiresAt` and "Must be in the future." into "The expiry date must be in the future." */
+function sentenceOf({ path, message }: StowageError["errors"][number]): string {
+  // A list's items have numbers.
+  const field = path.split(".").findLast((part) => !/^\d+$/.test(part)) ?? path;
+  const name = FIELD_NAMES[field] ?? field.replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`);
+  const allowed = message.startsWith("Invalid option") ? [...message.matchAll(/"([^"]*)"/g)].map(([, one]) => one) : [];
+  if (allowed.length > 0) return `The ${name} must be one of ${allowed.join(", ")}.`;
+  if (message.startsWith("Must ")) return `The ${name} must ${message.slice("Must ".length)}`;
+  if (message.startsWith("Required")) return `The ${name} is required${message.slice("Required".length)}`;
+  return `${name}: ${message}`;
+}
+
 function messageOf({ message, errors, code, requestId }: StowageError): string {
-  const fields = errors.map(({ path, message }) => `${path}: ${message}`).join(" ");
-  const hint = code === "token_invalid" ? " Run `stowage login`, or set STOWAGE_KEY." : "";
-  const id = requestId !== null && code === "internal" ? ` (request ${requestId})` : "";
-  return `${message}${fields && ` ${fields}`}${hint}${id}`;
+  if (errors.length > 0) return errors.map(sentenceOf).join(" ");
+  if (code === "digest_mismatch") return "Checksum mismatch. Upload it again.";
+  if (code === "token_invalid") return `${message} Run \`stowage login\`, or set STOWAGE_KEY.`;
+  return requestId !== null && code === "internal" ? `${message} (request ${requestId})` : message;
 }
 
 /** Describes an error in one line. `subject` is the path or id that the error is about. */
 export function failureOf(error: unknown, subject?: string): Failure {
   const about = (text: string) => (subject === undefined ? text : `${subject}: ${text}`);
   if (error instanceof Failure) return error;
-  if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)));
+  if (error instanceof StowageError) return new Failure(kindOf(error), about(messageOf(error)), { cause: error });
   const { code = "", path, message, name } = (error ?? {}) as NodeJS.ErrnoException;
   if (name === "NotReadableError") return new Failure("failed", about("The file changed during the upload."));
   if (code in FILE_PROBLEMS) return new Failure("failed", `${subject ?? path ?? "A file"} ${FILE_PROBLEMS[code]}.`);

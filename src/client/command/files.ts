@@ -1,6 +1,16 @@
 import type { Command } from "commander";
 import type { FileFilters } from "../stowage.ts";
-import { type Define, IDS, LIMIT, limited, parseEnd, parseFolder, parseStart, removeEach } from "./command.ts";
+import {
+  type Define,
+  IDS,
+  LIMIT,
+  limited,
+  parseEnd,
+  parseFileType,
+  parseFolder,
+  parseStart,
+  removeEach,
+} from "./command.ts";
 import { failureAbout } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 
@@ -8,7 +18,7 @@ const FILE_WIDTHS = [24, 24, 10, 8];
 
 interface ListOptions {
   status?: FileFilters["status"];
-  type?: string;
+  type?: FileFilters["fileType"];
   name?: string;
   after?: string;
   before?: string;
@@ -21,22 +31,12 @@ interface ListOptions {
   limit?: number;
 }
 
-function filtersOf({ type, after, before, limit: _, ...filters }: ListOptions): FileFilters {
-  const fileType = type === undefined || type.endsWith(" file") ? type : `${type} file`;
-  return {
-    ...filters,
-    fileType: fileType as FileFilters["fileType"],
-    createdAfter: after,
-    createdBefore: before,
-  };
-}
-
 export function addFileCommands(program: Command, define: Define): void {
   define<ListOptions>(
     program
       .command("ls")
       .option("--status <status>", "pending, processing, completed, or failed")
-      .option("--type <type>", "audio, video, image, document, text, archive, or other")
+      .option("--type <type>", "audio, video, image, document, text, archive, or other", parseFileType)
       .option("--name <prefix>", "start of the name; sorts by name")
       .option("--search <text>", "part of the name; sorts by name")
       .option("--folder <folder>", "in this folder", parseFolder)
@@ -51,9 +51,10 @@ export function addFileCommands(program: Command, define: Define): void {
       summary: "List files, newest first",
       examples: ["stowage ls --status failed", "stowage ls --type audio --after 2026-11-01 --json | jq -r ._id"],
     },
-    async (context, _, options) => {
+    async (context, _, { type: fileType, after: createdAfter, before: createdBefore, limit, ...others }) => {
       const { files } = await context.connect();
-      for await (const file of limited(options.limit, files.list(filtersOf(options), context))) {
+      const filters = { fileType, createdAfter, createdBefore, ...others };
+      for await (const file of limited(limit, files.list(filters, context))) {
         const { _id, createdAt, status, fileType, folder, name } = file;
         const path = folder === "" ? name : `${folder}/${name}`;
         const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), path];
@@ -77,7 +78,7 @@ export function addFileCommands(program: Command, define: Define): void {
     { summary: "Delete files permanently", examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90"] },
     async (context, ids) => {
       const { files } = await context.connect();
-      await removeEach(context, ids, (id) => files.delete(id, context).catch(failureAbout(id)));
+      await removeEach(context, ids, (id) => files.delete(id, context));
     },
   );
   define(

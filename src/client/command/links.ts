@@ -1,6 +1,5 @@
 import type { Command } from "commander";
 import { type Define, IDS, parseCount, parseStart, removeEach } from "./command.ts";
-import { failureAbout } from "./failures.ts";
 
 const LINK_WIDTHS = [24, 24, 10];
 const FILE = ["<file>", "ID of the file"] as const;
@@ -27,7 +26,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       const { links } = await context.connect();
       const disposition = inline ? "inline" : undefined;
       const options = { expiresAt: expires, disposition, name, signal: context.signal } as const;
-      const link = await links.create(id, options).catch(failureAbout(id));
+      const link = await links.create(id, options);
       context.results.print(link, [link._id, link.url]);
     },
   );
@@ -36,7 +35,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     { summary: "List the links of a file, without their URLs", examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"] },
     async (context, [id = ""]) => {
       const { links } = await context.connect();
-      for (const link of await links.list(id, context).catch(failureAbout(id))) {
+      for (const link of await links.list(id, context)) {
         const texts = [link._id, link.expiresAt ?? "never", link.disposition, link.name ?? ""];
         context.results.print(link, texts, LINK_WIDTHS);
       }
@@ -47,7 +46,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     { summary: "Revoke links", examples: ["stowage unlink 0193477d0a5e2b7f4d1c8e91"] },
     async (context, ids) => {
       const { links } = await context.connect();
-      await removeEach(context, ids, (id) => links.revoke(id, context).catch(failureAbout(id)), "revoked");
+      await removeEach(context, ids, (id) => links.revoke(id, context), "revoked");
     },
   );
   define<{ expiresIn?: number }>(
@@ -62,7 +61,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     async (context, [id = ""], { expiresIn }) => {
       const { files } = await context.connect();
       const options = { signal: context.signal, ...(expiresIn !== undefined && { expiresIn }) };
-      const url = await files.createSignedUrl(id, options).catch(failureAbout(id));
+      const url = await files.createSignedUrl(id, options);
       context.results.print({ id, url }, [url]);
     },
   );

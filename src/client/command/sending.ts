@@ -1,12 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { basename, relative } from "node:path";
-import { type FileProperties, RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
+import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import type { Entry, Journal } from "./journal.ts";
 import { type LocalFile, openFile } from "./local-files.ts";
 import type { Progress } from "./progress.ts";
-import { isAltered, isForbidden, type Verifier } from "./verifier.ts";
 
 export interface Sent {
   id: string;
@@ -20,20 +19,23 @@ export interface Run {
   stowage: Stowage;
   journal: Journal;
   progress: Progress;
-  verifier: Verifier;
   /** The properties of every file. Files of folders are below its `folder`. */
   properties: FileProperties;
   signal: AbortSignal;
 }
 
 /** The properties of a file; undefined if there are none. */
-export function propertiesOf({ properties }: Pick<Run, "properties">, file: LocalFile): FileProperties | undefined {
+export function propertiesOf(properties: FileProperties, file: LocalFile): FileProperties | undefined {
   const folder = [properties.folder, file.folder].filter(Boolean).join("/");
   const given = { ...properties, ...(folder !== "" && { folder }) };
   return Object.keys(given).length === 0 ? undefined : given;
 }
 
 const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
+export const isForbidden = (error: unknown) =>
+  error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
+export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
+  failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
 /** Returns an upload that has finished and is still stored; undefined if the file must be sent. */
 async function findStored({ stowage, signal }: Run, { id, sha256 }: Entry): Promise<Sent | undefined> {
@@ -70,7 +72,6 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
 
 async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   const { stowage, journal, progress, signal } = run;
-  journal.refresh();
   const known = journal.find(file);
   const stored = await findStored(run, known);
   if (stored) {
@@ -98,7 +99,7 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   try {
     const { id } = await stowage.files.upload(blob, {
       name: nameOf(file.path),
-      properties: propertiesOf(run, file),
+      properties: propertiesOf(run.properties, file),
       ...(idempotencyKey !== undefined && { idempotencyKey }),
       sha256,
       resumeUrl: uploadUrl,
@@ -125,20 +126,4 @@ function prepare(journal: Journal, file: LocalFile, sha256: string): Entry {
   journal.save(file, { idempotencyKey: idempotencyKey ?? randomUUID(), sha256 });
   const saved = journal.find(file).idempotencyKey;
   return saved === undefined ? {} : { idempotencyKey: saved };
-}
-
-/**
- * Compares the stored digest with ours. Only for form uploads: the service itself compares those of resumable uploads
- * when it processes them.
- * @throws `altered`
- */
-export async function checkSent(
-  { verifier }: Pick<Run, "verifier">,
-  file: LocalFile,
-  { id, sha256 }: Sent,
-): Promise<void> {
-  if (file.size >= RESUMABLE_BYTES) return;
-  const stored = await verifier.digestOf(id);
-  if (stored === null || stored === sha256) return;
-  throw new Failure("altered", `${file.path}: checksum mismatch of the stored file ${id}. Upload it again.`);
 }

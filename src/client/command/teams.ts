@@ -2,7 +2,7 @@ import { type Command, InvalidArgumentError } from "commander";
 import type { Team } from "../stowage.ts";
 import { type Define, LIMIT, limited, parseCount } from "./command.ts";
 import type { Context } from "./context.ts";
-import { Failure, failureAbout } from "./failures.ts";
+import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 import { Questions } from "./questions.ts";
 
@@ -50,7 +50,7 @@ export function addTeamCommands(program: Command, define: Define): void {
     teams
       .command("create")
       .argument("<name>", "name of the team and of its first key")
-      .option("--max-bytes <n>", "storage quota (default: the service's)", Number)
+      .option("--max-bytes <n>", "storage quota (default: the service's)", parseCount)
       .option("--max-files <n>", "how many files the team can store (default: the service's)", parseCount),
     { summary: "Create a team and show its first API key once" },
     async (context, [name = ""], { maxBytes, maxFiles }) => {
@@ -61,7 +61,7 @@ export function addTeamCommands(program: Command, define: Define): void {
   );
   define(teams.command("show").argument(...TEAM), { summary: "Show a team" }, async (context, [id = ""]) => {
     const stowage = await context.connect();
-    context.results.printRecord(await stowage.teams.get(id, context).catch(failureAbout(id)));
+    context.results.printRecord(await stowage.teams.get(id, context));
   });
   for (const [verb, status, summary] of [
     ["suspend", "suspended", "Reject every token and link of a team until you resume it"],
@@ -69,7 +69,7 @@ export function addTeamCommands(program: Command, define: Define): void {
   ] as const) {
     define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id = ""]) => {
       const stowage = await context.connect();
-      printTeam(context, await stowage.teams.update(id, { status }, context).catch(failureAbout(id)));
+      printTeam(context, await stowage.teams.update(id, { status }, context));
     });
   }
   define(
@@ -77,7 +77,7 @@ export function addTeamCommands(program: Command, define: Define): void {
     { summary: "Delete a team with everything that it has; asks for its name" },
     async (context, [id = ""]) => {
       const stowage = await context.connect();
-      const { name } = await stowage.teams.get(id, context).catch(failureAbout(id));
+      const { name } = await stowage.teams.get(id, context);
       const questions = new Questions(context.io);
       const answer = await questions
         .ask(`Type the team's name to delete it ("${name}")`)

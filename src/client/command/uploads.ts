@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { StowageError } from "../stowage.ts";
 import { type Define, IDS, LIMIT, limited, removeEach } from "./command.ts";
-import { Failure, failureAbout } from "./failures.ts";
+import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
 
 const UPLOAD_WIDTHS = [24, 24, 20];
@@ -27,9 +27,10 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
       const cancel = (id: string) =>
         uploads.cancel(id, context).catch((error) => {
           if (!(error instanceof StowageError && error.code === "forbidden")) throw error;
-          throw new Failure("failed", `${id} has finished uploading. Delete the file with \`stowage rm\`.`);
+          const message = `${id} has finished uploading. Delete the file with \`stowage rm\`.`;
+          throw new Failure("failed", message, { cause: error });
         });
-      await removeEach(context, ids, (id) => cancel(id).catch(failureAbout(id)), "canceled");
+      await removeEach(context, ids, cancel, "canceled");
     },
   );
 }
