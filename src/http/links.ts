@@ -158,9 +158,8 @@ function parseRange(header: string | undefined, sizeBytes: number): ByteRange | 
   return { offset, length: end - offset };
 }
 
-/** Returns true if a list of entity tags contains the tag (weak comparison, RFC 9110, section 8.8.3.2). */
-const includesTag = (list: string, tag: string) =>
-  list.split(",").some((one) => ["*", tag].includes(one.trim().replace(/^W\//, "")));
+/** Returns true if a list of entity tags is `*` or contains the tag (strong comparison, RFC 9110, section 8.8.3.2). */
+const includesTag = (list: string, tag: string) => list.split(",").some((one) => ["*", tag].includes(one.trim()));
 
 async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   const { fileId, sizeBytes, sha256 } = file;
@@ -169,10 +168,9 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
   c.header("ETag", tag);
   c.header("Accept-Ranges", "bytes");
   const [ifMatch, ifNoneMatch, ifRange] = ["If-Match", "If-None-Match", "If-Range"].map((name) => c.req.header(name));
-  if (ifMatch !== undefined && (!includesTag(ifMatch, tag) || ifMatch.startsWith("W/"))) {
-    throw new AppError("version_mismatch");
-  }
-  if (ifNoneMatch !== undefined && includesTag(ifNoneMatch, tag)) return c.body(null, 304);
+  if (ifMatch !== undefined && !includesTag(ifMatch, tag)) throw new AppError("version_mismatch");
+  // If-None-Match compares weakly: the prefix of weak tags doesn't count.
+  if (ifNoneMatch !== undefined && includesTag(ifNoneMatch.replaceAll("W/", ""), tag)) return c.body(null, 304);
   const isGet = c.req.method === "GET";
   // For the 416 that parseRange may throw.
   c.header("Content-Range", `bytes */${sizeBytes}`);
@@ -182,16 +180,14 @@ async function serve(c: Context<AppEnv>, file: LinkedFile): Promise<Response> {
     range ? `bytes ${range.offset}-${range.offset + range.length - 1}/${sizeBytes}` : undefined,
   );
   const { offset, length } = range ?? { offset: 0, length: sizeBytes };
-  // HEAD reads one byte, to check that the object exists.
-  const body = await file.read(offset, isGet ? length : 1);
-  if (!body) throw new AppError("not_found");
-  if (!isGet) await body.cancel();
+  const found = isGet ? await file.read(offset, length) : await file.isStored();
+  if (!found) throw new AppError("not_found");
   c.header("Content-Type", file.contentType);
   c.header("Content-Disposition", file.contentDisposition);
   c.header("Content-Length", String(length));
   if (sha256 !== null) c.header("Repr-Digest", `sha-256=:${Buffer.from(sha256, "hex").toString("base64")}:`);
   const status = range ? 206 : 200;
-  return isGet ? c.body(body, status) : c.body(null, status);
+  return found === true ? c.body(null, status) : c.body(found, status);
 }
 
 export const open: Operation = {

@@ -16,8 +16,12 @@ import {
 import { must, World } from "../support/world.ts";
 
 const DAY = 24 * 60 * 60 * 1000;
-const BYTES = new TextEncoder().encode("0123456789abcdefghij");
+const DIGITS = "0123456789abcdefghij";
+const BYTES = new TextEncoder().encode(DIGITS);
 const SIZE = BYTES.length;
+/** More than a JavaScript integer. */
+const HUGE = "9".repeat(20);
+const FUTURE = "Thu, 22 Nov 2096 00:00:00 GMT";
 
 interface NewLink {
   _id: string;
@@ -47,31 +51,44 @@ describe("A link", () => {
   const full = { status: 200, range: all };
   const partial = (first: number, last: number) => ({ status: 206, range: [first, last + 1] as const });
   const unsatisfiable = { status: 416, range: null };
+  const notModified = { status: 304, range: null };
+  const mismatch = { status: 412, range: null };
   const tag = () => `"${fileId}"`;
   test.each([
     ["no range", {}, full],
     ["the first byte", { Range: "bytes=0-0" }, partial(0, 0)],
     ["the last byte", { Range: `bytes=${SIZE - 1}-${SIZE - 1}` }, partial(SIZE - 1, SIZE - 1)],
     ["an open end", { Range: "bytes=5-" }, partial(5, SIZE - 1)],
-    ["an end beyond the file", { Range: "bytes=5-1000" }, partial(5, SIZE - 1)],
+    ["an end beyond the file", { Range: `bytes=5-${HUGE}` }, partial(5, SIZE - 1)],
     ["a suffix", { Range: "bytes=-3" }, partial(SIZE - 3, SIZE - 1)],
-    ["a suffix longer than the file", { Range: "bytes=-1000" }, partial(0, SIZE - 1)],
+    ["a suffix longer than the file", { Range: `bytes=-${HUGE}` }, partial(0, SIZE - 1)],
     ["an empty suffix", { Range: "bytes=-0" }, unsatisfiable],
-    ["a start beyond the end", { Range: `bytes=${SIZE}-` }, unsatisfiable],
+    ["a start at the end", { Range: `bytes=${SIZE}-` }, unsatisfiable],
+    ["a start beyond the end", { Range: `bytes=${HUGE}-` }, unsatisfiable],
     ["several ranges", { Range: "bytes=0-1,3-4" }, full],
     ["a malformed range", { Range: "bytes=5-2" }, full],
     ["a range without numbers", { Range: "bytes=-" }, full],
     ["another unit", { Range: "seconds=0-1" }, full],
     ["a unit in upper case", { Range: "BYTES=0-0" }, partial(0, 0)],
     ["If-Range with the ETag", { Range: "bytes=0-0", "If-Range": "TAG" }, partial(0, 0)],
+    ["If-Range with the ETag beyond the end", { Range: `bytes=${SIZE}-`, "If-Range": "TAG" }, unsatisfiable],
     ["If-Range with another ETag", { Range: "bytes=0-0", "If-Range": '"x"' }, full],
+    ["If-Range with another ETag beyond the end", { Range: `bytes=${SIZE}-`, "If-Range": '"x"' }, full],
     ["If-Range with a weak ETag", { Range: "bytes=0-0", "If-Range": "W/TAG" }, full],
-    ["If-Range with a date", { Range: "bytes=0-0", "If-Range": "Sun, 22 Nov 2026 00:00:00 GMT" }, full],
+    ["If-Range with a date", { Range: "bytes=0-0", "If-Range": FUTURE }, full],
+    ["If-Range without Range", { "If-Range": "TAG" }, full],
     ["If-None-Match with another ETag", { "If-None-Match": '"x"' }, full],
-    ["If-None-Match with the ETag", { "If-None-Match": '"x", W/TAG' }, { status: 304, range: null }],
-    ["If-None-Match with *", { "If-None-Match": "*", Range: "bytes=0-0" }, { status: 304, range: null }],
-    ["If-Match with the ETag", { "If-Match": "TAG" }, full],
-    ["If-Match with another ETag", { "If-Match": '"x"' }, { status: 412, range: null }],
+    ["If-None-Match with a list that has the ETag", { "If-None-Match": '"x", W/TAG' }, notModified],
+    ["If-None-Match with *", { "If-None-Match": "*", Range: "bytes=0-0" }, notModified],
+    ["If-None-Match before a range beyond the end", { "If-None-Match": "TAG", Range: `bytes=${SIZE}-` }, notModified],
+    ["If-Match with the ETag", { "If-Match": "TAG", Range: "bytes=0-0" }, partial(0, 0)],
+    ["If-Match with *", { "If-Match": "*" }, full],
+    ["If-Match with another ETag", { "If-Match": '"x"' }, mismatch],
+    ["If-Match with a list that has a weak ETag", { "If-Match": '"x", W/TAG' }, mismatch],
+    ["If-Match before If-None-Match", { "If-Match": '"x"', "If-None-Match": "TAG" }, mismatch],
+    // Without a Last-Modified date, both conditions must be ignored.
+    ["If-Modified-Since", { "If-Modified-Since": FUTURE }, full],
+    ["If-Unmodified-Since", { "If-Unmodified-Since": "Sun, 22 Nov 2020 00:00:00 GMT" }, full],
   ])("answers a request with %s as RFC 9110 describes", async (_, headers, { status, range }) => {
     const sent = Object.fromEntries(
       Object.entries(headers).map(([name, value]) => [name, value.replace("TAG", tag())]),
@@ -79,13 +96,19 @@ describe("A link", () => {
     const reply = await open(link, sent);
     expect(reply.status, reply.text).toBe(status);
     expect(reply.headers.get("ETag")).toBe(tag());
-    if (range) expect(reply.text).toBe("0123456789abcdefghij".slice(...range));
-    const contentRange = status === 206 && range ? `bytes ${range[0]}-${range[1] - 1}/${SIZE}` : null;
+    const isBytes = range !== null;
+    if (isBytes) {
+      expect(reply.text).toBe(DIGITS.slice(...range));
+      expect(reply.headers.get("Content-Length")).toBe(String(range[1] - range[0]));
+    }
+    expect(reply.headers.get("Cache-Control")).toBe(isBytes || status === 304 ? "private, no-cache" : "no-store");
+    const contentRange = status === 206 && isBytes ? `bytes ${range[0]}-${range[1] - 1}/${SIZE}` : null;
     expect(reply.headers.get("Content-Range")).toBe(status === 416 ? `bytes */${SIZE}` : contentRange);
     const head = await open(link, sent, "HEAD");
     // A range applies to GET only.
     expect(head.status).toBe(status === 206 || status === 416 ? 200 : status);
     expect(head.text).toBe("");
+    if (head.status === 200) expect(head.headers.get("Content-Length")).toBe(String(SIZE));
   });
 
   test("has the headers of a sandboxed download", async () => {
@@ -164,7 +187,7 @@ describe("Opening a link", () => {
     const id = await upload(team, "a.txt", "a");
     const link = await createLink(team, id);
     await env.BUCKET.delete(`${team.teamId}/${id}-a.txt`);
-    expect(await opened(link)).toBe(404);
+    expect([await opened(link), (await open(link, {}, "HEAD")).status]).toEqual([404, 404]);
   });
 
   test("counts failures against the client IP, and successes not", async () => {

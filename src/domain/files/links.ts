@@ -209,6 +209,8 @@ export interface LinkedFile {
   contentDisposition: string;
   /** The bytes from `offset` on, as a stream; null if the object is missing. */
   read(offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
+  /** False if the object is missing. */
+  isStored(): Promise<boolean>;
 }
 
 const SERVED_COLUMNS = {
@@ -274,6 +276,7 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
     contentType,
     contentDisposition: contentDisposition(isInline ? "inline" : "attachment", name),
     read: (offset, length) => deps.bytes.open(objectKey(file), offset, length),
+    isStored: async () => (await deps.bytes.head(objectKey(file))) !== null,
   };
 }
 
