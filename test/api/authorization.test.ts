@@ -9,14 +9,15 @@ import { sink, withBindings } from "../support/deps.ts";
 import {
   call,
   compose,
+  newKey,
   newTeam,
-  newUser,
   OPERATOR,
   snapshot,
   startWorker,
   type Team,
   withoutHashing,
   withoutLimits,
+  withoutRequestId,
 } from "../support/harness.ts";
 import {
   mountedRoutes,
@@ -83,9 +84,7 @@ function expected(route: string, credential: Credential, id: IdKind): [status: n
 
 const UNKNOWN_ID = "0193477be8a01f9c3ad5e7b2";
 const MALFORMED_IDS = ["nonsense", "%00", "..%2f..", "%252e%252e", "'%20or%201=1--", "0".repeat(2000), "%ff", "%"];
-const NOT_FOUND = '{"status":false,"message":"Not found.","code":"not_found","requestId":"-"}';
-const withoutRequestId = (text: string) => text.replace(/"requestId":"[^"]+"/, '"requestId":"-"');
-
+const NOT_FOUND = { status: false, message: "Not found.", code: "not_found", requestId: expect.any(String) };
 // The queue accepts messages and delivers none, so only the request under test can change a row.
 const bindings = new ProxiedBindings();
 const { effects } = bindings;
@@ -111,12 +110,7 @@ beforeAll(async () => {
   [mine, theirs, bystander] = await Promise.all([newTeam(worker), newTeam(worker), newTeam(worker)]);
   others = await newRecords(bystander);
   own = await newRecords(mine);
-  const createKey = async (json: object) => (await mine.call("POST", "/auth/v1/apikeys", { json })).body.data;
-  const [expired, revoked, page] = [
-    await createKey({ name: "expired" }),
-    await createKey({ name: "revoked" }),
-    await createKey({ name: "page", isPublic: true }),
-  ];
+  const [expired, revoked, page] = [await newKey(mine), await newKey(mine), await newKey(mine, { isPublic: true })];
   await env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(Date.now(), expired.id).run();
   await mine.call("DELETE", `/auth/v1/apikeys/${revoked.id}`);
   tokens = {
@@ -172,7 +166,7 @@ describe.each(routes)("$name", (route) => {
           const path = pathTo(route, id) + queryFor(name, credential, kind);
           const answer = await worker.call(method, path, { ...requestFor(route), token });
           expect([answer.status, answer.code], where).toEqual([status, code]);
-          if (status === 404) expect(withoutRequestId(answer.text), where).toBe(NOT_FOUND);
+          if (status === 404) expect(answer.body, where).toEqual(NOT_FOUND);
           const challenge = answer.headers.get("WWW-Authenticate");
           if (code === "insufficient_scope")
             expect(challenge, where).toMatch(/^Bearer error="insufficient_scope", scope="/);
@@ -207,35 +201,24 @@ describe("The matrix", () => {
 });
 
 /** The scope of every operation that needs one, restated from the documentation. */
-const NEEDED_SCOPES: Record<string, string[]> = {
-  "files:upload": [
-    "uploadFile",
-    ...["createResumableUpload", "getResumableUpload", "appendToResumableUpload", "deleteResumableUpload"],
-  ],
-  "files:read": [
-    "listFiles",
-    "getFileMetadata",
-    "getFileStatus",
-    "getWaveform",
-    "getTeam",
-    "getUsage",
-    "listUnfinishedUploads",
-    "listFolders",
-  ],
-  "files:download": ["signFile", "createLink", "listLinks", "revokeLink"],
-  "files:write": ["reprocessFile", "setWaveform", "updateFile", "changeFiles"],
-  "files:delete": ["deleteFile"],
-  "users:read": ["listUsers", "getUser"],
-  "users:write": ["createUser", "updateUser", "deleteUser"],
-  "keys:read": ["listApiKeys", "getApiKey", "listSessions"],
-  "keys:write": ["createApiKey", "updateApiKey", "rotateApiKey", "deleteApiKey", "revokeSession"],
-  "events:read": ["listEvents", "getEvent"],
-  "webhooks:read": ["listWebhooks", "getWebhook", "listDeliveries"],
-  "webhooks:write": [
-    ...["createWebhook", "updateWebhook", "deleteWebhook", "rotateWebhookSecret", "testWebhook"],
-    ...["replayEvents", "redeliver"],
-  ],
-};
+const NEEDED_SCOPES = Object.fromEntries(
+  Object.entries({
+    "files:upload": "uploadFile createResumableUpload getResumableUpload appendToResumableUpload deleteResumableUpload",
+    "files:read":
+      "listFiles getFileMetadata getFileStatus getWaveform getTeam getUsage listUnfinishedUploads listFolders",
+    "files:download": "signFile createLink listLinks revokeLink",
+    "files:write": "reprocessFile setWaveform updateFile changeFiles",
+    "files:delete": "deleteFile",
+    "users:read": "listUsers getUser",
+    "users:write": "createUser updateUser deleteUser",
+    "keys:read": "listApiKeys getApiKey listSessions",
+    "keys:write": "createApiKey updateApiKey rotateApiKey deleteApiKey revokeSession",
+    "events:read": "listEvents getEvent",
+    "webhooks:read": "listWebhooks getWebhook listDeliveries",
+    "webhooks:write":
+      "createWebhook updateWebhook deleteWebhook rotateWebhookSecret testWebhook replayEvents redeliver",
+  }).map(([scope, operations]) => [scope, operations.split(" ")]),
+);
 const ALL = Object.keys(NEEDED_SCOPES);
 /** Any scope is too little. */
 const OPERATOR_ONLY = ["createTeam", "listTeams", "updateTeam", "deleteTeam"];
@@ -331,19 +314,6 @@ describe("Scopes", () => {
       }
     },
   );
-
-  test("of a session change with the user's role, from the next request on", async () => {
-    const token = tokenOf["a session of a viewer"];
-    const setRole = (role: string) =>
-      env.DB.prepare("update users set role = ?1 where id = (select user_id from api_keys where token_hash = ?2)").bind(
-        role,
-        fingerprint(token ?? ""),
-      );
-    await setRole("admin").run();
-    expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).status).toBe(200);
-    await setRole("viewer").run();
-    expect((await worker.call("GET", "/auth/v1/users?limit=1", { token })).code).toBe("insufficient_scope");
-  });
 });
 
 /** Routes that change something for a caller with a token. */
@@ -362,7 +332,7 @@ describe("A write by a token that this isolate knows", () => {
 
   test.each(writes)("checks the token in its first round trip: $name", async (route) => {
     isRecordDeleted = route.method === "DELETE";
-    const token = (await mine.call("POST", "/auth/v1/apikeys", { json: { name: "known" } })).body.data.key;
+    const { key: token } = await newKey(mine);
     const run = (sql: string) =>
       env.DB.prepare(`${sql} and (?1 <> '' or ?2 <> '')`).bind(fingerprint(token), mine.teamId).run();
     const introduce = () => worker.call("GET", "/docs/v1/usage", { token });
@@ -483,14 +453,5 @@ describe("A token", () => {
     expect(answers.map(({ status }) => status)).toEqual([401, 401, 401, 401]);
     expect(new Set(answers.map(({ text }) => withoutRequestId(text))).size).toBe(1);
     expect(new Set(answers.map(({ headers }) => [...headers.keys()].sort().join())).size).toBe(1);
-  });
-
-  test("has the permissions of a secret key in its own team if it comes from a login", async () => {
-    const team = await newTeam();
-    const user = await newUser(team);
-    const json = { teamId: team.teamId, email: user.email, password: "correct horse battery" };
-    const { key: token } = (await team.call("POST", "/auth/v1/login", { json })).body.data;
-    expect((await team.call("GET", `/auth/v1/users/${user._id}`, { token })).status).toBe(200);
-    expect((await team.call("GET", `/auth/v1/users/${others.users}`, { token })).status).toBe(404);
   });
 });

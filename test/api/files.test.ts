@@ -5,8 +5,11 @@ import { sample } from "../audio/samples.ts";
 import {
   atOnce,
   call,
+  eventsOf,
+  expectNoFiles,
   fieldsOf,
-  form,
+  idsIn,
+  metadataOf,
   newTeam,
   processed,
   queueing,
@@ -14,6 +17,7 @@ import {
   type Team,
   tally,
   upload,
+  usageOf,
   withinOneMinute,
 } from "../support/harness.ts";
 import { bytesOf, fileForm, sendForm } from "../support/raw-form.ts";
@@ -27,10 +31,6 @@ const AUDIO_FIELDS = ["bitrate", "channels", "codec", "container", "durationSeco
 const UPLOADS = "/docs/v1/uploads";
 
 const sha256 = (bytes: Uint8Array | string) => createHash("sha256").update(bytes).digest("hex");
-const metadata = async (team: Team, id: string) => (await team.call("GET", `${UPLOADS}/${id}/metadata`)).body.data;
-const usageOf = async (team: Team) => (await team.call("GET", "/docs/v1/usage")).body.data;
-const list = async (team: Team) => (await team.call("GET", UPLOADS)).body.data;
-const objectOf = (team: Team, { filename }: { filename: string }) => env.BUCKET.get(`${team.teamId}/${filename}`);
 
 let team: Team;
 beforeAll(async () => {
@@ -41,38 +41,20 @@ beforeAll(async () => {
 const DISPOSITION =
   /^attachment; filename="[\x20-\x21\x23-\x24\x26-\x5b\x5d-\x7e]*"; filename\*=UTF-8''[A-Za-z0-9!~_.\-%]*$/;
 
-interface Stored {
-  name: string;
-  filename: string;
-  path: string;
-  fileType: string;
-  mimeType: string;
-  key: string;
-  contentType: string | undefined;
-  disposition: string;
-}
-
-/** Uploads the form. @returns the file as the API and R2 return it */
-async function store(body: Uint8Array<ArrayBuffer>): Promise<Stored> {
-  const { status, headers, text } = await sendForm(team, body);
+/** Uploads the form. @returns the file's metadata, and its key and headers in R2 */
+async function store(body: Uint8Array<ArrayBuffer>) {
+  const { id, status, text } = await sendForm(team, body);
   expect(status, text).toBe(200);
-  const id = headers.get("Location")?.split("/").at(-1) ?? "";
-  const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
+  const file = await metadataOf(team, id);
   const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/${id}`, include: ["httpMetadata"] });
   expect(objects).toHaveLength(1);
   const { key = "", httpMetadata } = objects[0] ?? {};
-  expect(data.filename).toBe(`${id}-${data.originalName}`);
-  expect(key).toBe(`${team.teamId}/${data.filename}`);
-  return {
-    name: data.originalName,
-    filename: data.filename,
-    path: data.path,
-    fileType: data.fileType,
-    mimeType: data.mimeType,
-    key,
-    contentType: httpMetadata?.contentType,
-    disposition: httpMetadata?.contentDisposition ?? "",
-  };
+  expect(file.filename).toBe(`${id}-${file.originalName}`);
+  expect(key).toBe(`${team.teamId}/${file.filename}`);
+  const { contentType, contentDisposition: disposition = "" } = httpMetadata ?? {};
+  expect(disposition).toMatch(DISPOSITION);
+  expect(decodeURIComponent(disposition.split("UTF-8''").at(-1) ?? "")).toBe(file.originalName);
+  return { ...file, name: file.originalName, key, contentType } as Record<string, string>;
 }
 
 describe("The name of a file", () => {
@@ -81,48 +63,34 @@ describe("The name of a file", () => {
     ["Ünïcødé 录音 (1)+final's #3 100%.mp3"],
     ["🎧 мелодия – نغمة.mp3"],
     ["a=b;c&d,e$f!g*h~i`j^k[l]{m}.mp3"],
-    ["no extension"],
     [".hidden"],
-    ["CON"],
     ["__proto__"],
-    ["$(reboot).mp3"],
-    ["+ !'()*&=@:,.mp3"],
     ["a.mp3?x=y#z"],
     ["a.mp3::$DATA"],
-    ["%2e%2e%2fa.mp3"],
     ["..%252fa.mp3"],
     [`${"a".repeat(251)}.mp3`, `${"a".repeat(196)}.mp3`],
     [`${letters(125)}.mp3`, `${letters(98)}.mp3`],
     [`${"👩‍👩‍👧".repeat(14)}.mp3`, `${"👩‍👩‍👧".repeat(10)}.mp3`],
-    ["/etc/../tmp/song.mp3", "song.mp3"],
     ["../../../etc/passwd", "passwd"],
     ["a/../../b.mp3", "b.mp3"],
-    ["C:\\music\\song.mp3", "song.mp3"],
     ["..\\..\\windows\\system.ini", "system.ini"],
     ["a\u0000b\u0007\u001b[31m\u0085.mp3", "ab[31m.mp3"],
     ["song\u202e3pm.exe\u2066\u2069", "song3pm.exe"],
     ["a.mp3;type=text/html", "html"],
-    ["<script>alert(1)</script>.mp3", "script>.mp3"],
     ["a%22; filename=%22evil.html%0D%0ASet-Cookie: x=1", 'a"; filename="evil.htmlSet-Cookie: x=1'],
     ["..", "unnamed"],
-    [".", "unnamed"],
     ["...", "unnamed"],
     ["", "unnamed"],
     ["   ", "unnamed"],
     ["dir/", "unnamed"],
     ["../%0D%0A/../", "unnamed"],
-    ["\u0001", "unnamed"],
   ])("is stored without its unsafe parts if it is sent as %j", async (sent, kept = sent) => {
-    const { name, filename, path, key, disposition } = await store(fileForm("hello", `filename="${sent}"`));
+    const { name, filename = "", path = "", key = "" } = await store(fileForm("hello", `filename="${sent}"`));
     expect(name).toBe(kept);
-    expect(new URL(path).pathname.split("/").map(decodeURIComponent)).toEqual([
-      ...["", env.S3_BUCKET, team.teamId],
-      filename,
-    ]);
     expect(path).toMatch(/^https:\/\/[^/]+\/[A-Za-z0-9._~%/-]+$/);
+    const segments = new URL(path).pathname.split("/").map(decodeURIComponent);
+    expect(segments).toEqual(["", env.S3_BUCKET, team.teamId, filename]);
     expect(await (await env.BUCKET.get(key))?.text()).toBe("hello");
-    expect(disposition).toMatch(DISPOSITION);
-    expect(decodeURIComponent(disposition.split("UTF-8''").at(-1) ?? "")).toBe(kept);
   });
 
   test.each<[string, string, string]>([
@@ -135,16 +103,14 @@ describe("The name of a file", () => {
   });
 
   test.each([
-    ["300 letters", `${"x".repeat(300)}.mp3`],
     ["5,000 letters of three bytes", "早".repeat(5000)],
     ["5,000 letters with an extension of 31", `${"x".repeat(5000)}.${"y".repeat(31)}`],
     ["one letter under 5,000 marks", `a${"\u0301".repeat(5000)}.mp3`],
     ["300 emoji of 25 bytes", `${"👨‍👩‍👧‍👦".repeat(300)}.mp3`],
     ["an extension of 300 letters", `a.${"x".repeat(300)}`],
     ["dots only between letters", "a.".repeat(200)],
-    ["one letter under 2,000 marks", `a${"\u0301".repeat(2000)}`],
   ])("is shortened to 200 bytes, and never empty, if it is sent as %s", async (_, sent) => {
-    const { name, key } = await store(fileForm("x", `filename="${sent}"`));
+    const { name = "", key = "" } = await store(fileForm("x", `filename="${sent}"`));
     expect(Buffer.byteLength(name)).toBeLessThanOrEqual(200);
     expect(Buffer.byteLength(key)).toBeLessThanOrEqual(1024);
     expect(name.replace(/\.mp3$/, "")).not.toBe("");
@@ -163,134 +129,95 @@ describe("The name of a file", () => {
     ["an RFC 2047 word", 'filename="=?utf-8?b?ZXZpbC5odG1s?="'],
     ["percent signs", "filename*=UTF-8''%2522%250d%250a.mp3"],
   ])("injects no header with %s", async (_, parameters) => {
-    const { disposition, name } = await store(fileForm("x", parameters));
-    expect(disposition).toMatch(DISPOSITION);
-    expect(decodeURIComponent(disposition.split("UTF-8''").at(-1) ?? "")).toBe(name);
+    const { name } = await store(fileForm("x", parameters));
     expect(name).not.toMatch(/[\p{Cc}\u2028\u2029]/u);
   });
 });
 
 const HTML = "<!doctype html><html><script>fetch('/auth/v1/apikeys')</script></html>";
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"/>';
-const ACTIVE = /html|svg|xml|script|css|flash|pdf$|wasm|json/;
 
 describe("The bytes of a file", () => {
-  const text = "text/plain; charset=utf-8";
-  test.each<[string, string | Uint8Array, string | RegExp]>([
-    ["HTML", HTML, text],
-    ["HTML after white space", `\n\n\t ${HTML}`, text],
-    ["HTML after a byte order mark", `\ufeff${HTML}`, text],
-    [
-      "HTML in UTF-16",
-      bytesOf(new Uint8Array([0xff, 0xfe]), Buffer.from(HTML, "utf16le")),
-      /^(text\/plain|application\/octet-stream)/,
-    ],
-    ["HTML in UTF-7", "+ADw-script+AD4-alert(1)+ADw-/script+AD4-", text],
-    ["SVG", SVG, text],
-    ["SVG with an XML declaration", `<?xml version="1.0"?>${SVG}`, text],
+  const TEXT = "text/plain; charset=utf-8";
+  const BINARY = "application/octet-stream";
+  const [MP3, WAV] = [sample("tone-cbr.mp3").bytes, sample("tone.wav").bytes];
+  const zeros = (count: number) => new Uint8Array(count);
+  const zip = "PK\u0003\u0004\u0014".padEnd(60, "\u0000");
+
+  test.each<[string, string | Uint8Array, string, string]>([
+    ["HTML", HTML, "text file", TEXT],
+    ["HTML after white space", `\n\n\t ${HTML}`, "text file", TEXT],
+    ["HTML after a byte order mark", `\ufeff${HTML}`, "text file", TEXT],
+    ["HTML in UTF-7", "+ADw-script+AD4-alert(1)+ADw-/script+AD4-", "text file", TEXT],
+    ["HTML after zero bytes", bytesOf(zeros(300), HTML), "other file", BINARY],
+    ["SVG", SVG, "text file", TEXT],
+    ["SVG with an XML declaration", `<?xml version="1.0"?>${SVG}`, "text file", TEXT],
     [
       "XML with an external entity",
-      '<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>',
-      text,
+      '<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>',
+      "text file",
+      TEXT,
     ],
-    ["JavaScript", "alert(document.domain)", text],
-    ["JSON", '{"a":1}', text],
-    ["CSS", "body{background:url(//evil.example)}", text],
-    ["a shell script", "#!/bin/sh\nreboot", text],
-    ["a Windows program", bytesOf("MZ", new Uint8Array(200)), "application/octet-stream"],
-    ["WebAssembly", bytesOf("\0asm", new Uint8Array([1, 0, 0, 0])), "application/octet-stream"],
-    ["Flash", bytesOf("FWS", new Uint8Array(100)), "application/octet-stream"],
-    ["HTML after zero bytes", bytesOf(new Uint8Array(300), HTML), "application/octet-stream"],
-  ])("are stored with a type that cannot run if they are %s sent as audio", async (_, content, type) => {
-    const stored = await store(fileForm(content, 'filename="song.mp3"', "audio/mpeg"));
-    expect(stored.contentType).toMatch(type);
-    expect(stored.fileType).not.toBe("audio file");
-    expect(stored.disposition).toMatch(/^attachment; /);
-  });
-
-  test.each<[string, string | Uint8Array, RegExp]>([
-    ["a GIF that is a script", `GIF89a/*${"\0".repeat(20)}*/=1;alert(1)`, /^(image\/gif|application\/octet-stream)$/],
-    ["a PDF that is a page", bytesOf("%PDF-1.4\n", HTML, new Uint8Array(9)), /^application\/(pdf|octet-stream)$/],
-    ["an MP3 with a page in its tag", bytesOf("ID3\u0004\0\0\0\0\0\u007f", HTML, new Uint8Array(200)), /^audio\/mpeg$/],
-    ["an MP3 with a page after it", bytesOf(sample("tone-cbr.mp3").bytes, HTML), /^audio\/mpeg$/],
-    ["a WAV with a page after it", bytesOf(sample("tone.wav").bytes, HTML), /^audio\/wav$/],
+    ["JavaScript", "alert(document.domain)", "text file", TEXT],
+    ["JSON", '{"a":1}', "text file", TEXT],
+    ["CSS", "body{background:url(//evil.example)}", "text file", TEXT],
+    ["a shell script", "#!/bin/sh\nreboot", "text file", TEXT],
+    ["a Windows program", bytesOf("MZ", zeros(200)), "other file", BINARY],
+    ["WebAssembly", bytesOf("\0asm", new Uint8Array([1, 0, 0, 0])), "other file", BINARY],
+    ["Flash", bytesOf("FWS", zeros(100)), "other file", BINARY],
+    ["a ZIP with a program in front", bytesOf("MZ", zeros(60), zip), "other file", BINARY],
+    ["a RIFF of an unknown form", bytesOf("RIFF\x24\0\0\0HTML", HTML), "other file", BINARY],
+    ["noise", new Uint8Array([1, 0, 2, 255, 254, 7, 0, 0]), "other file", BINARY],
+    ["a page with an MP3 after it", bytesOf(HTML, MP3), "other file", BINARY],
     [
-      "a page with an MP3 after it",
-      bytesOf(HTML, sample("tone-cbr.mp3").bytes),
-      /^(text\/plain; charset=utf-8|application\/octet-stream)$/,
+      "an MP3 with a page in its tag",
+      bytesOf("ID3\u0004\0\0\0\0\0\u007f", HTML, zeros(200)),
+      "audio file",
+      "audio/mpeg",
     ],
-    [
-      "a ZIP with a program in front",
-      bytesOf("MZ", new Uint8Array(60), "PK\u0003\u0004", new Uint8Array(60)),
-      /^application\/octet-stream$/,
-    ],
-    ["a RIFF of an unknown form", bytesOf("RIFF\x24\0\0\0HTML", HTML), /^application\/octet-stream$|^text\/plain/],
-  ])("are served with a type that cannot run if they are %s", async (_, content, type) => {
-    const stored = await store(fileForm(content, 'filename="song.html"', "text/html"));
-    expect(stored.contentType).toMatch(type);
-    expect(stored.contentType).not.toMatch(stored.contentType === "application/pdf" ? /html/ : ACTIVE);
-    expect(stored.disposition).toMatch(/^attachment; /);
-  });
-
-  test("determine the type, whatever type a client declares", async () => {
-    for (const declared of [
-      "text/html",
-      "image/svg+xml",
-      "text/html\r\nContent-Disposition: inline",
-      "x",
-      "a".repeat(500),
-    ]) {
-      const answer = await sendForm(team, fileForm(HTML, 'filename="a.html"', declared));
-      if (answer.status !== 200) expect(answer.body.code).toBe("malformed_multipart");
-    }
-    const { objects } = await env.BUCKET.list({ prefix: team.teamId, include: ["httpMetadata"] });
-    for (const { httpMetadata } of objects) {
-      expect(httpMetadata?.contentType).not.toMatch(/html|svg|xml/);
-      expect(httpMetadata?.contentDisposition).toMatch(/^attachment; /);
-    }
-  });
-});
-
-describe("The media type of a file", () => {
-  const zip = "PK\u0003\u0004\u0014\u0000\u0000\u0000\u0000\u0000";
-  test.each([
-    ["HTML called song.mp3", "audio/mpeg", "song.mp3", "<!DOCTYPE html><script>alert(1)</script>", "text file"],
-    ["SVG called photo.png", "image/png", "photo.png", '<svg xmlns="http://www.w3.org/2000/svg"/>', "text file"],
-    ["an mp3 called page.html", "text/html", "page.html", sample("tone-vbr.mp3").bytes, "audio file", "audio/mpeg"],
-    ["a video", "audio/mp4", "a.m4a", sample("silent.mp4").bytes, "video file", "video/mp4"],
-    ["a PNG", "text/html", "a.html", sample("pixel.png").bytes, "image file", "image/png"],
-    ["a PDF", "", "a.mp3", "%PDF-1.7\n%\u0081\n1 0 obj", "document file", "application/pdf"],
-    ["a ZIP", "", "a.mp3", zip.padEnd(60, "\u0000"), "archive file", "application/zip"],
-    ["noise", "", "a.mp3", new Uint8Array([1, 0, 2, 255, 254, 7, 0, 0]), "other file", "application/octet-stream"],
+    ["an MP3 with a page after it", bytesOf(MP3, HTML), "audio file", "audio/mpeg"],
+    ["a WAV with a page after it", bytesOf(WAV, HTML), "audio file", "audio/wav"],
+    ["a video", sample("silent.mp4").bytes, "video file", "video/mp4"],
+    ["a PNG", sample("pixel.png").bytes, "image file", "image/png"],
+    ["a GIF that is a script", `GIF89a/*${"\0".repeat(20)}*/=1;alert(1)`, "image file", "image/gif"],
+    ["a PDF that is a page", bytesOf("%PDF-1.4\n", HTML, zeros(9)), "document file", "application/pdf"],
+    ["a ZIP", zip, "archive file", "application/zip"],
   ])(
-    "is detected from the content of %s",
-    async (_, type, name, bytes, fileType, stored = "text/plain; charset=utf-8") => {
-      const team = await newTeam();
-      const body = new FormData();
-      body.append("file", new File([bytes], name, { type }));
-      await team.call("POST", UPLOADS, { body });
-      const [file] = await list(team);
-      expect(file.fileType).toBe(fileType);
-      expect((await metadata(team, file._id)).mimeType).toBe(stored.split(";")[0]);
-      const { httpMetadata } = (await objectOf(team, file))!;
-      expect(httpMetadata?.contentType).toBe(stored);
-      expect(httpMetadata?.contentDisposition).toMatch(/^attachment;/);
+    "determine the type, whatever the name and the declared type say, if they are %s",
+    async (_, content, fileType, type) => {
+      for (const [name, declared] of [
+        ["song.mp3", "audio/mpeg"],
+        ["page.html", "text/html"],
+      ]) {
+        const stored = await store(fileForm(content, `filename="${name}"`, declared));
+        expect([stored.fileType, stored.contentType]).toEqual([fileType, type]);
+        if (type !== BINARY) expect(stored.mimeType).toBe(type.split(";")[0]);
+      }
     },
   );
+
+  test("determine the type, however malformed the declared type is", async () => {
+    for (const declared of ["text/html\r\nContent-Disposition: inline", "x", "a".repeat(500)]) {
+      const form = fileForm(HTML, 'filename="a.html"', declared);
+      const { status, code } = await sendForm(team, form);
+      if (status !== 200) expect(code).toBe("malformed_multipart");
+      else expect((await store(form)).contentType).toBe(TEXT);
+    }
+  });
 });
 
 describe("Listing files", () => {
   test("lists the documented fields of each file, newest first", async () => {
     const team = await newTeam();
-    expect((await team.call("GET", UPLOADS)).body.data).toEqual([]);
-    const ids = [await upload(team, "a.txt", "a"), await upload(team, "b.mp3", sample("tone-vbr.mp3").bytes)];
+    const { bytes } = sample("tone-vbr.mp3");
+    const ids = [await upload(team, "a.txt", "a"), await upload(team, "b.mp3", bytes)];
     const { body } = await team.call("GET", UPLOADS);
     expect(fieldsOf(body)).toEqual(["data", "message"]);
     for (const file of body.data) expect(fieldsOf(file)).toEqual(FIELDS);
-    expect(body.data.map(({ _id }: { _id: string }) => _id)).toEqual(ids.sort().reverse());
-    const [file] = body.data.filter(({ originalName }: { originalName: string }) => originalName === "b.mp3");
+    expect(idsIn(body.data)).toEqual(ids.toSorted().reverse());
+    const file = body.data.find(({ _id }: { _id: string }) => _id === ids[1]);
     expect(file).toMatchObject({ teamId: team.teamId, fileType: "audio file", status: "pending" });
-    expect(file).toMatchObject({ size: sample("tone-vbr.mp3").bytes.length, durationSeconds: null });
+    expect(file).toMatchObject({ size: bytes.length, durationSeconds: null });
     expect(file.path).toBe(`${env.S3_ENDPOINT}/${env.S3_BUCKET}/${team.teamId}/${file.filename}`);
   });
 });
@@ -336,12 +263,9 @@ describe("Deleting a file", () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "hello");
     await env.DB.prepare("update files set status = ? where id = ?").bind(status, id).run();
-    expect((await metadata(team, id)).status).toBe(status);
-    const { status: code, body } = await team.call("DELETE", `${UPLOADS}/${id}`);
-    expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
-    const count = env.DB.prepare("select count(*) as files from files where team_id = ?").bind(team.teamId);
-    expect(await count.first()).toEqual({ files: 0 });
-    expect(await snapshot(team.teamId)).toMatchObject({ objects: [] });
+    const { body } = await team.call("DELETE", `${UPLOADS}/${id}`);
+    expect(body).toEqual({ status: true, message: expect.any(String) });
+    await expectNoFiles(team);
     for (const [method, path] of [
       ["GET", ""],
       ["GET", "/metadata"],
@@ -356,24 +280,21 @@ describe("Deleting a file", () => {
 describe("Parallel changes of a file", () => {
   test("delete it once and count it once if twenty requests do it", async () => {
     const team = await newTeam();
-    await team.call("POST", "/docs/v1/uploads", { body: form("kept.txt", "kept") });
-    const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
-    const path = headers.get("Location") ?? "";
-    const counts = tally(await atOnce(20, () => team.call("DELETE", path)));
-    expect(counts["200"]).toBeGreaterThanOrEqual(1);
-    expect(Object.keys(counts).every((code) => ["200", "not_found"].includes(code))).toBe(true);
+    await upload(team, "kept.txt", "kept");
+    const path = `${UPLOADS}/${await upload(team, "raced.txt", "raced")}`;
+    const { 200: deleted, not_found: _, ...others } = tally(await atOnce(20, () => team.call("DELETE", path)));
+    expect(deleted).toBeGreaterThanOrEqual(1);
+    expect(others).toEqual({});
     expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 4 });
     expect((await env.BUCKET.list({ prefix: team.teamId })).objects).toHaveLength(1);
   });
 
   test("leave nothing of a file that is reprocessed while it is deleted", async () => {
     const team = await newTeam();
-    const { headers } = await team.call("POST", "/docs/v1/uploads", { body: form("raced.txt", "raced") });
-    const path = headers.get("Location") ?? "";
+    const path = `${UPLOADS}/${await upload(team, "raced.txt", "raced")}`;
     await env.DB.prepare("update files set status = 'completed' where team_id = ?").bind(team.teamId).run();
     await atOnce(20, (i) => (i === 10 ? team.call("DELETE", path) : team.call("POST", `${path}/reprocess`)));
-    expect((await team.call("GET", path)).status).toBe(404);
-    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+    await expectNoFiles(team);
   });
 });
 
@@ -388,7 +309,7 @@ describe("Reprocessing a file", () => {
 
     const { status: code, body } = await again({ call });
     expect([code, fieldsOf(body), body.status]).toEqual([200, ["message", "status"], true]);
-    expect(await metadata(team, id)).toMatchObject({ status: "pending", audio: null, processedAt: null });
+    expect(await metadataOf(team, id)).toMatchObject({ status: "pending", audio: null, processedAt: null });
     await again(queueing);
     const second = await processed(team, id);
     expect(second.audio).toEqual(first.audio);
@@ -421,20 +342,15 @@ describe("Reprocessing a file", () => {
 
 test("the usage of a team counts its files, bytes and events, next to their limits", async () => {
   const team = await newTeam();
-  const usage = async () => (await team.call("GET", "/docs/v1/usage")).body;
-  const limits = {
-    maxFiles: Number(env.MAX_TEAM_FILES),
-    maxBytes: Number(env.MAX_TEAM_BYTES),
-    maxEvents: Number(env.MAX_TEAM_EVENTS),
+  const [maxFiles, maxBytes, maxEvents] = [env.MAX_TEAM_FILES, env.MAX_TEAM_BYTES, env.MAX_TEAM_EVENTS].map(Number);
+  const expectUsage = async (files: number, bytes: number) => {
+    const events = (await eventsOf(team)).length;
+    expect(await usageOf(team)).toEqual({ files, bytes, events, maxFiles, maxBytes, maxEvents });
   };
-  const stored = async () =>
-    (await env.DB.prepare("select count(*) as n from events where team_id = ?").bind(team.teamId).first<number>("n")) ??
-    0;
-  expect(fieldsOf(await usage())).toEqual(["data", "message"]);
-  expect((await usage()).data).toEqual({ files: 0, bytes: 0, events: 1, ...limits });
+  await expectUsage(0, 0);
   const id = await upload(team, "a.txt", "hello");
   await upload(team, "b.txt", "world!");
-  expect((await usage()).data).toEqual({ files: 2, bytes: 11, events: await stored(), ...limits });
+  await expectUsage(2, 11);
   await team.call("DELETE", `${UPLOADS}/${id}`);
-  expect((await usage()).data).toEqual({ files: 1, bytes: 6, events: await stored(), ...limits });
+  await expectUsage(1, 6);
 });

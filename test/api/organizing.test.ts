@@ -10,21 +10,34 @@ import {
   MAX_TAG_LENGTH,
   MAX_TAGS,
 } from "../../src/domain/files/properties.ts";
+import { sample } from "../audio/samples.ts";
+import { ProxiedBindings } from "../support/bindings.ts";
 import {
   type Answer,
+  dataOf,
+  eventsOf,
   fill,
   form,
+  idsIn,
+  metadataOf,
+  newKey,
   newTeam,
+  nextOf,
   processed,
   queueing,
+  read,
+  readPages,
   rejected,
+  snapshot,
   startWorker,
   type Team,
   upload,
+  usageOf,
   withinOneMinute,
   withoutJobs,
 } from "../support/harness.ts";
-import { create } from "../support/tus.ts";
+import { create, idOf, locationOf, patch as sendBytes } from "../support/tus.ts";
+import { expectSettled, World } from "../support/world.ts";
 
 /* Names, folders, references, tags and metadata of files: setting them, finding files by them, and batches. */
 
@@ -32,8 +45,6 @@ const UPLOADS = "/docs/v1/uploads";
 
 const patch = (team: Team, id: string, json: unknown, headers = {}): Promise<Answer> =>
   team.call("PATCH", `${UPLOADS}/${id}`, { json, headers });
-const metadataOf = async (team: Team, id: string) => (await team.call("GET", `${UPLOADS}/${id}/metadata`)).body.data;
-
 function formWith(properties: string, isFirst = true): FormData {
   const data = new FormData();
   if (isFirst) data.append("properties", properties);
@@ -45,22 +56,13 @@ const uploadForm = (team: Team, body: FormData) => team.call("POST", UPLOADS, { 
 const tusUpload = (team: Team, properties: string) => create(team.call, 4, { filename: "a.txt", properties });
 
 /** Uploads a file with properties. @returns its id */
-async function add(team: Team, properties: object): Promise<string> {
-  const { status, id, text } = await uploadForm(team, formWith(JSON.stringify(properties)));
-  expect(status, text).toBe(200);
-  return id;
-}
+const add = async (team: Team, properties: object): Promise<string> =>
+  (await dataOf(uploadForm(team, formWith(JSON.stringify(properties)))))._id;
 
-async function listed(team: Team, query: Record<string, string>): Promise<string[]> {
-  const { status, body, text } = await team.call("GET", `${UPLOADS}?${new URLSearchParams(query)}`);
-  expect(status, text).toBe(200);
-  return body.data.map(({ _id }: { _id: string }) => _id);
-}
+const listed = async (team: Team, query: Record<string, string>): Promise<string[]> =>
+  idsIn(await read(team, `${UPLOADS}?${new URLSearchParams(query)}`));
 
-async function eventsOf(team: Team, id: string) {
-  const { body } = await team.call("GET", "/auth/v1/events?order=asc&limit=100");
-  return body.data.filter(({ subject }: { subject: { id: string } }) => subject.id === id);
-}
+const historyOf = (team: Team, id: string) => eventsOf(team, `subject=${id}`);
 
 const tagRows = async (team: Team) =>
   (
@@ -96,7 +98,6 @@ describe("A file", () => {
 
   test("shows title and artist of the audio in lists", async () => {
     const team = await newTeam(queueing);
-    const { sample } = await import("../audio/samples.ts");
     const { audio } = await processed(team, await upload(team, "tone.flac", sample("tone.flac").bytes));
     const [file] = (await team.call("GET", UPLOADS)).body.data;
     expect([file.title, file.artist]).toEqual([audio.tags.title ?? null, audio.tags.artist ?? null]);
@@ -110,19 +111,12 @@ describe("A file", () => {
     const team = await newTeam();
     const given = { ...PROPERTIES, folder: PROPERTIES.folder.normalize("NFD"), metadata: { ...METADATA, gone: null } };
     const answer = await send(team, JSON.stringify(given));
-    const location = answer.headers.get("Content-Location") ?? answer.headers.get("Location") ?? "";
-    const id = location.split("/").at(-1) ?? "";
+    const id = idOf(answer) || answer.id;
     if (answer.status === 201) {
-      const headers = {
-        "Tus-Resumable": "1.0.0",
-        "Upload-Offset": "0",
-        "Content-Type": "application/offset+octet-stream",
-      };
-      const { status } = await team.call("PATCH", answer.headers.get("Location") ?? "", { body: "text", headers });
-      expect(status).toBe(204);
+      expect((await sendBytes(team.call, locationOf(answer), 0, Buffer.from("text"))).status).toBe(204);
     }
     expect(await metadataOf(team, id)).toMatchObject({ ...PROPERTIES, originalName: "a.txt", metadata: METADATA });
-    expect((await eventsOf(team, id)).at(-1).data.reference).toBe(PROPERTIES.reference);
+    expect((await historyOf(team, id)).at(-1).data.reference).toBe(PROPERTIES.reference);
     for (const tag of PROPERTIES.tags) expect(await listed(team, { tag })).toEqual([id]);
     for (const key of ["folder", "reference"] as const)
       expect(await listed(team, { [key]: PROPERTIES[key] })).toEqual([id]);
@@ -131,13 +125,10 @@ describe("A file", () => {
 
   test("tells by the actor of its event that a public key set its properties", async () => {
     const team = await newTeam();
-    const { id: keyId, key: token } = (
-      await team.call("POST", "/auth/v1/apikeys", { json: { name: "page", isPublic: true } })
-    ).body.data;
+    const { id: keyId, key: token } = await newKey(team, { isPublic: true });
     const { id } = await team.call("POST", UPLOADS, { body: formWith('{"reference":"forged"}'), token });
     expect((await metadataOf(team, id)).reference).toBe("forged");
-    const [uploaded] = await eventsOf(team, id);
-    expect([uploaded.type, uploaded.actor]).toMatchObject(["file.uploaded", { kind: "public", keyId }]);
+    expect(await historyOf(team, id)).toMatchObject([{ type: "file.uploaded", actor: { kind: "public", keyId } }]);
   });
 
   test("is updated field by field, with an event that names the fields", async () => {
@@ -153,7 +144,7 @@ describe("A file", () => {
     const file = await metadataOf(team, id);
     const metadata = { ключ: METADATA.ключ, nested: { more: [] } };
     expect(file).toMatchObject({ ...DEFAULTS, name: PROPERTIES.name, tags: ["b", "Ärger"], metadata, __v: 5 });
-    const updates = (await eventsOf(team, id)).filter(({ type }: { type: string }) => type === "file.updated");
+    const updates = (await historyOf(team, id)).filter(({ type }: { type: string }) => type === "file.updated");
     expect(
       updates.map(({ data, subject }: Answer["body"]) => [data.fields.sort(), data.reference, subject.version]),
     ).toEqual([
@@ -176,7 +167,7 @@ describe("A file", () => {
     const { status, body } = await patch(team, id, { ...PROPERTIES, metadata: { a: 1.5 } });
     expect([status, body.data.__v]).toEqual([200, before.__v]);
     expect(await metadataOf(team, id)).toEqual(before);
-    expect(await eventsOf(team, id)).toHaveLength(1);
+    expect(await historyOf(team, id)).toHaveLength(1);
   });
 
   test("is updated only in an expected version", async () => {
@@ -204,11 +195,9 @@ describe("A file", () => {
   });
 
   test("keeps its processing while it is updated", async () => {
-    const { World, expectSettled } = await import("../support/world.ts");
     const world = new World();
     const team = await world.newTeam();
     const id = await world.store(team, "a.txt", "text");
-    const { ProxiedBindings } = await import("../support/bindings.ts");
     const bindings = new ProxiedBindings();
     bindings.onCall = async (call) => {
       if (call === "R2 head") expect((await patch(team, id, { tags: ["while"] })).status).toBe(200);
@@ -222,46 +211,26 @@ const manyNames = (count: number) => Array.from({ length: count }, (_, i) => `${
 /** A metadata patch that removes these fields, so its size doesn't depend on that of the metadata. */
 const removal = (...names: string[]) => Object.fromEntries(names.map((name) => [name, null]));
 
-const WRONG: [string, unknown][] = [
-  ["name", ""],
-  ["name", ".."],
-  ["name", "a/b"],
-  ["name", "a\\b"],
-  ["name", " a"],
-  ["name", "a\u202eb"],
-  ["name", "a\nb"],
-  ["name", "\u00e9".repeat(101)],
-  ["name", null],
-  ["folder", "/a"],
-  ["folder", "a/"],
-  ["folder", "a//b"],
-  ["folder", "a/../b"],
-  ["folder", "."],
-  ["folder", "a\u0001b"],
-  ["folder", "a/\u2066b"],
-  ["folder", "\u00e9".repeat(MAX_FOLDER_BYTES / 2 + 1)],
-  ["folder", null],
-  ["reference", ""],
-  ["reference", "\u{1f600}".repeat(MAX_REFERENCE_LENGTH + 1)],
-  ["reference", "a\u0000"],
-  ["reference", 12],
-  ["tags", "a"],
-  ["tags", Array.from({ length: MAX_TAGS + 1 }, (_, i) => `${i}`)],
-  ["tags.1", ["a", ""]],
-  ["tags.0", ["a\ud800"]],
-  ["tags.0", ["\u{1f600}".repeat(MAX_TAG_LENGTH + 1)]],
-  ["metadata", []],
-  ["metadata", null],
-  ["metadata", { a: { b: { c: {} } } }],
-  ["metadata", { a: [[[[]]]] }],
-  ["metadata", { a: "\u0000" }],
-  ["metadata", { "\ud800": 1 }],
-  ["metadata", { a: "x".repeat(MAX_METADATA_BYTES) }],
-  ["metadata", removal("x".repeat(MAX_METADATA_PATCH_BYTES))],
-  ["metadata", removal(...manyNames(MAX_METADATA_PATCH_NAMES + 1))],
-  ["metadata", { a: removal(...manyNames(MAX_METADATA_PATCH_NAMES)) }],
-  ["extra", 1],
-];
+/** Values of each field. An error names the element of a list. */
+const WRONG = Object.entries({
+  name: ["", "..", "a/b", "a\\b", " a", "a\u202eb", "a\nb", "\u00e9".repeat(101), null],
+  folder: [
+    ...["/a", "a/", "a//b", "a/../b", ".", "a\u0001b", "a/\u2066b", null],
+    "\u00e9".repeat(MAX_FOLDER_BYTES / 2 + 1),
+  ],
+  reference: ["", "\u{1f600}".repeat(MAX_REFERENCE_LENGTH + 1), "a\u0000", 12],
+  tags: ["a", Array.from({ length: MAX_TAGS + 1 }, (_, i) => `${i}`)],
+  "tags.0": [["a\ud800"], ["\u{1f600}".repeat(MAX_TAG_LENGTH + 1)]],
+  "tags.1": [["a", ""]],
+  metadata: [
+    ...[[], null, { a: { b: { c: {} } } }, { a: [[[[]]]] }, { a: "\u0000" }, { "\ud800": 1 }],
+    { a: "x".repeat(MAX_METADATA_BYTES) },
+    removal("x".repeat(MAX_METADATA_PATCH_BYTES)),
+    removal(...manyNames(MAX_METADATA_PATCH_NAMES + 1)),
+    { a: removal(...manyNames(MAX_METADATA_PATCH_NAMES)) },
+  ],
+  extra: [1],
+}).flatMap(([path, values]) => (values as unknown[]).map((value) => [path, value] as const));
 
 describe("Invalid properties", () => {
   test("are rejected by name in an update, and nothing changes", async () => {
@@ -316,29 +285,20 @@ describe("Invalid properties", () => {
 describe("Folders", () => {
   const FOLDERS = ["", "b", "a/b/c", "a/b", "a-b", "a b/c", "ab", "A", "a/\u05d0", "\u{1f600}/x"];
 
-  const folders = async (team: Team, query = "") => {
-    const all: string[] = [];
-    const pages: number[] = [];
-    for (let next = `/docs/v1/folders?${query}`; next; ) {
-      const { status, body, headers, text } = await team.call("GET", next);
-      expect(status, text).toBe(200);
-      all.push(...body.data);
-      pages.push(body.data.length);
-      next = /<([^>]+)>/.exec(headers.get("Link") ?? "")?.[1] ?? "";
-    }
-    return { all, pages };
-  };
+  const pagesOf = (team: Team, query = "") => readPages(team, `/docs/v1/folders?${query}`);
+  const folders = async (team: Team, query?: string) => (await pagesOf(team, query)).flat();
 
   test("are listed level by level, by name, as full paths", async () => {
     const [team, other] = await Promise.all([newTeam(), newTeam()]);
     for (const folder of FOLDERS) await add(team, { folder });
     await add(other, { folder: "other" });
-    expect((await folders(team)).all).toEqual(["A", "a", "a b", "a-b", "ab", "b", "\u{1f600}"]);
-    expect((await folders(team, "under=a")).all).toEqual(["a/b", "a/\u05d0"]);
-    expect((await folders(team, "under=a/b")).all).toEqual(["a/b/c"]);
-    for (const under of ["a/b/c", "x", "a%25"]) expect((await folders(team, `under=${under}`)).all).toEqual([]);
-    expect(await folders(team, "limit=3")).toEqual({ all: (await folders(team)).all, pages: [3, 3, 1] });
-    expect((await folders(team, "under=a&limit=1")).pages).toEqual([1, 1]);
+    expect(await folders(team)).toEqual(["A", "a", "a b", "a-b", "ab", "b", "\u{1f600}"]);
+    expect(await folders(team, "under=a")).toEqual(["a/b", "a/\u05d0"]);
+    expect(await folders(team, "under=a/b")).toEqual(["a/b/c"]);
+    for (const under of ["a/b/c", "x", "a%25"]) expect(await folders(team, `under=${under}`)).toEqual([]);
+    expect((await pagesOf(team, "limit=3")).map(({ length }) => length)).toEqual([3, 3, 1]);
+    expect(await folders(team, "limit=3")).toEqual(await folders(team));
+    expect(await pagesOf(team, "under=a&limit=1")).toEqual([["a/b"], ["a/\u05d0"]]);
   });
 
   test("disappear with their last file", async () => {
@@ -346,7 +306,7 @@ describe("Folders", () => {
     const [first, second] = [await add(team, { folder: "a/b" }), await add(team, { folder: "c" })];
     await patch(team, first, { folder: "d" });
     await team.call("DELETE", `${UPLOADS}/${second}`);
-    expect((await folders(team)).all).toEqual(["d"]);
+    expect(await folders(team)).toEqual(["d"]);
   });
 
   test("reject a path that no folder can have, and a cursor of other folders", async () => {
@@ -355,10 +315,7 @@ describe("Folders", () => {
     for (const under of ["..", "a/", "a//b", "%01"]) {
       await rejected(team, 400, "invalid_input", () => team.call("GET", `/docs/v1/folders?under=${under}`), ["under"]);
     }
-    const link = new URL(
-      /<([^>]+)>/.exec((await team.call("GET", "/docs/v1/folders?limit=1&under=a")).headers.get("Link") ?? "")?.[1] ??
-        "",
-    );
+    const link = new URL(nextOf(await team.call("GET", "/docs/v1/folders?limit=1&under=a")) ?? "");
     link.searchParams.set("under", "b");
     await rejected(team, 400, "invalid_input", () => team.call("GET", link.pathname + link.search), ["cursor"]);
   });
@@ -370,26 +327,18 @@ describe("A search", () => {
     await fill(team, "files", 2600);
     await env.DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
     const id = await upload(team, "zz needle.txt", "text");
-    const first = await team.call("GET", `${UPLOADS}?search=NEEDLE`);
-    expect([first.status, first.body.data]).toEqual([200, []]);
-    const next = /<([^>]+)>/.exec(first.headers.get("Link") ?? "")?.[1] ?? "";
-    const { body, headers } = await team.call("GET", next);
-    expect(body.data.map(({ _id }: { _id: string }) => _id)).toEqual([id]);
-    expect(headers.has("Link")).toBe(false);
+    const pages = await readPages(team, `${UPLOADS}?search=NEEDLE`);
+    expect(pages.map(idsIn)).toEqual([[], [id]]);
   });
 
   test("is limited to 120 a minute and team, whatever its tokens", async () => {
     await withinOneMinute(async () => {
-      const worker = startWorker(withoutJobs);
-      const team = await newTeam(worker);
-      const { body } = await team.call("POST", "/auth/v1/apikeys", { json: { name: "second" } });
+      const team = await newTeam(startWorker(withoutJobs));
+      const { key: second } = await newKey(team);
       const search = (token?: string) => team.call("GET", `${UPLOADS}?search=a`, token ? { token } : {});
-      const answers: Answer[] = [];
-      await team.call("GET", UPLOADS, { token: body.data.key });
-      for (let i = 0; i < 120; i++) answers.push(await search());
-      expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
-      const other = await search(body.data.key);
-      expect([other.status, other.code]).toEqual([429, "rate_limited"]);
+      await team.call("GET", UPLOADS, { token: second });
+      for (let i = 0; i < 120; i++) expect((await search()).status).toBe(200);
+      expect((await search(second)).code).toBe("rate_limited");
       expect((await team.call("GET", UPLOADS)).status).toBe(200);
     });
   });
@@ -397,11 +346,8 @@ describe("A search", () => {
 
 describe("A batch", () => {
   const batch = (team: Team, json: object): Promise<Answer> => team.call("POST", `${UPLOADS}/batch`, { json });
-  const results = async (team: Team, json: object) => {
-    const { status, body, text } = await batch(team, json);
-    expect(status, text).toBe(200);
-    return body.data.map(({ _id, ok, code }: Answer["body"]) => [_id, ok, ...(code ? [code] : [])]);
-  };
+  const results = async (team: Team, json: object) =>
+    (await dataOf(batch(team, json))).map(({ _id, ok, code }: Answer["body"]) => [_id, ok, ...(code ? [code] : [])]);
   const unknown = "0".repeat(24);
 
   test("moves, tags and untags files once, with one event for each changed file", async () => {
@@ -430,7 +376,7 @@ describe("A batch", () => {
     }
     expect(await tagRows(team)).toEqual([a, b].sort().map((id) => ({ tag: "y", id })));
     const fields = async (id: string) =>
-      (await eventsOf(team, id)).map(({ data }: Answer["body"]) => data.fields?.join());
+      (await historyOf(team, id)).map(({ data }: Answer["body"]) => data.fields?.join());
     expect(await fields(a)).toEqual([undefined, "folder", "tags", "tags"]);
     expect(await fields(b)).toEqual([undefined, "tags", "tags"]);
     expect(await metadataOf(other, foreign)).toMatchObject(DEFAULTS);
@@ -454,12 +400,13 @@ describe("A batch", () => {
         i % 2 ? add(team, { tags: ["t"] }) : upload(team, "a.txt", "a"),
       ),
     );
-    const unfinished = (await create(team.call, 9)).headers.get("Content-Location")?.split("/").at(-1) ?? "";
+    const unfinished = idOf(await create(team.call, 9));
     expect(await results(team, { action: "delete", ids })).toEqual(ids.map((id) => [id, true]));
     expect(await results(team, { action: "delete", ids: [unfinished] })).toEqual([[unfinished, true]]);
-    expect([await listed(team, {}), await tagRows(team)]).toEqual([[], []]);
-    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
-    expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+    expect(await tagRows(team)).toEqual([]);
+    expect(await snapshot(team.teamId)).toMatchObject({ objects: [] });
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
+    expect(await listed(team, {})).toEqual([]);
     expect(await results(team, { action: "delete", ids: ids.slice(0, 1) })).toEqual([[ids[0], false, "not_found"]]);
     const deleted = await env.DB.prepare("select count(*) as n from events where team_id = ? and type = 'file.deleted'")
       .bind(team.teamId)
@@ -503,9 +450,8 @@ describe("A batch", () => {
   test("needs files:delete besides files:write for a deletion", async () => {
     const team = await newTeam();
     const id = await upload(team, "a.txt", "a");
-    const key = { name: "editor", scopes: ["files:write"] };
-    const { body } = await team.call("POST", "/auth/v1/apikeys", { json: key });
-    const as = (json: object) => team.call("POST", `${UPLOADS}/batch`, { token: body.data.key, json });
+    const { key: token } = await newKey(team, { scopes: ["files:write"] });
+    const as = (json: object) => team.call("POST", `${UPLOADS}/batch`, { token, json });
     const { headers } = await rejected(team, 403, "insufficient_scope", () => as({ action: "delete", ids: [id] }));
     expect(headers.get("WWW-Authenticate")).toContain('scope="files:delete"');
     expect((await as({ action: "tag", ids: [id], tags: ["a"] })).status).toBe(200);

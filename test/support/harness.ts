@@ -67,13 +67,26 @@ export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
+const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries", "links"];
+
 /** Returns every row and object of a team, to check that a rejected call changed nothing. */
-export async function snapshot(teamId: string): Promise<unknown> {
-  const tables = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries"].map((table) =>
-    env.DB.prepare(`select * from ${table} where team_id = ? order by 1, 2`).bind(teamId),
-  );
-  const [rows, { objects }] = await Promise.all([env.DB.batch(tables), env.BUCKET.list({ prefix: `${teamId}/` })]);
-  return { rows: rows.map(({ results }) => results), objects: objects.map(({ key, etag }) => [key, etag]) };
+export async function snapshot(teamId: string) {
+  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
+  const [[parts, ...rows], { objects }] = await Promise.all([
+    env.DB.batch([
+      of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by 1, 2"),
+      ...TABLES.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
+    ]),
+    env.BUCKET.list({ prefix: `${teamId}/` }),
+  ]);
+  const tables = Object.fromEntries(TABLES.map((table, i) => [table, rows[i]?.results]));
+  return { ...tables, parts: parts?.results, objects: objects.map(({ key, etag }) => [key, etag]) };
+}
+
+/** Asserts that the team has no file and no upload, and that none is counted. */
+export async function expectNoFiles(team: Team): Promise<void> {
+  expect(await snapshot(team.teamId)).toMatchObject({ files: [], uploads: [], parts: [], objects: [] });
+  expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
 }
 
 /** Sends the text unchanged, as JSON. */
@@ -136,6 +149,14 @@ export async function* pagesOf(team: Caller, path: string) {
     yield page;
     next = nextOf(page);
   }
+}
+
+/** Reads a list to its end. @returns the records of each page */
+export async function readPages(team: Caller, path: string) {
+  // biome-ignore lint/suspicious/noExplicitAny: tests read records of every shape.
+  const pages: any[][] = [];
+  for await (const { body } of pagesOf(team, path)) pages.push(body.data ?? body);
+  return pages;
 }
 
 /** Replaces settings, and discards jobs. */
