@@ -52,7 +52,7 @@ function sampleMonth(costs: Record<string, Bill>): Bill {
     [uploads, cost("upload 5 MB and process it")],
     ...READ_FRACTIONS.map(([fraction, name]): [number, Bill] => [fraction * reads, cost(name)]),
     [0.25 * reads, { r2ClassB: 1 }],
-    [cronRuns, { requests: 1, logEvents: 2 }],
+    [cronRuns, { requests: 1, logEvents: 1 }],
     [1, stored],
   );
 }

@@ -1,3 +1,4 @@
+import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
@@ -7,10 +8,11 @@ import { test as sendTest } from "../../src/http/webhooks.ts";
 import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
 
+const root = join(import.meta.dirname, "../..");
 const config: {
   vars: Record<string, unknown>;
   ratelimits: { name: string; simple: { limit: number; period: number } }[];
-} = unstable_readConfig({ config: join(import.meta.dirname, "../../wrangler.toml") });
+} = unstable_readConfig({ config: join(root, "wrangler.toml") });
 
 const limitOf = (name: string): number => {
   const { simple } = config.ratelimits.find((limit) => limit.name === name) ?? {};
@@ -34,4 +36,15 @@ test("responses and the description state the rate limits of wrangler.toml", () 
 
 test("the description states how long events are kept", () => {
   expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
+});
+
+test("the operations manual lists exactly the log events of the code", () => {
+  const sources = globSync("src/{*,{domain,http,platform}/**/*}.ts", { cwd: root });
+  const code = sources.map((file) => readFileSync(join(root, file), "utf8")).join();
+  // An event follows its level, or precedes the fields of the log line.
+  const logged = code.matchAll(/"(?:info|warn|error)",\s*"([a-z_]+)"|"([a-z_]+_unreadable)", (?:fields|\{)/g);
+  const [, logs = ""] = readFileSync(join(root, "src/OPERATIONS.md"), "utf8").split(/^## (?:Logs|Monitoring)$/m);
+  const listed = logs.match(/^\| `.*? \|/gm)?.flatMap((cell) => cell.match(/(?<=`)[a-z_]*_[a-z_]*(?=`)/g) ?? []);
+  const names = (events: (string | undefined)[]) => [...new Set(events)].sort();
+  expect(names(listed ?? [])).toEqual(names([...logged].map(([, event, other]) => event ?? other)));
 });
