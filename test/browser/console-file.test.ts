@@ -52,8 +52,8 @@ describe("File page", () => {
     for (const [label, text] of Object.entries({ ID: id, "SHA-256": file.sha256, "storage path": file.path })) {
       expect(await copyBy(page.getByRole("button", { name: `Copy ${label}` }), text ?? "")).toBe(text);
     }
-    const curl = await copyBy(page.getByRole("button", { name: "Copy as curl" }), "curl");
-    expect(curl).toBe(`curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}/docs/v1/uploads/${id}/metadata'`);
+    const curl = `curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}/docs/v1/uploads/${id}/metadata'`;
+    expect(await copyBy(page.getByRole("button", { name: "Copy as curl" }), curl)).toBe(curl);
     await expectGoodLooks(page, "file");
     // On a phone, sharing precedes the details of the audio.
     await page.setViewportSize({ width: 375, height: 667 });

@@ -177,9 +177,12 @@ describe("Delivery log", () => {
     // Signing in creates a session, which is the event of this webhook.
     const { page, team } = await openWebhook(openPage, endpoint.url);
     await expect(deliveries(page)).toHaveCount(1);
-    await expect(deliveries(page)).toContainText(/Session created Pending 1 attempt · next/);
+    await expect(deliveries(page)).toContainText(/Session created Pending \d attempts? · next/);
     endpoint.response = { status: 200, body: "thanks" };
-    await expect(deliveries(page)).toContainText("Session created Succeeded 2 attempts");
+    await expect(deliveries(page)).toContainText(/Session created Succeeded \d attempts/);
+    // On a slow machine, several attempts fail before the page shows the first one.
+    const attempts = endpoint.received.length;
+    await expect(deliveries(page)).toContainText(`Succeeded ${attempts} attempts`);
 
     await tabTo(deliveries(page).locator("summary"));
     await page.keyboard.press("Enter");
@@ -187,17 +190,16 @@ describe("Delivery log", () => {
     const [event] = (await team.stowage.events.list({ type: "session.created", limit: 1 }).page()).items;
     await expect(deliveries(page).getByRole("link")).toHaveAttribute("href", `/console/events/${event?._id}`);
 
-    expect(endpoint.received).toHaveLength(2);
     await expect(page.getByText("Success rate: 100% of the latest 1 delivery")).toBeVisible();
     const request = await deliveries(page).getByText("webhook-signature: (not stored)").textContent();
-    const { headers, body } = endpoint.received[1] ?? {};
+    const { headers, body } = endpoint.received.at(-1) ?? {};
     expect(request).toContain(`webhook-timestamp: ${headers?.["webhook-timestamp"]}\n`);
     expect(JSON.parse(request?.slice(request.indexOf("{")) ?? "")).toEqual(JSON.parse(body ?? ""));
     await button(page, "Resend").click();
     await expectAnnounced(page, "Resend queued");
-    await expect(deliveries(page)).toContainText("Succeeded 3 attempts");
+    await expect(deliveries(page)).toContainText(`Succeeded ${attempts + 1} attempts`);
     await expect(button(page, "Resend")).toBeFocused();
-    expect(endpoint.received.map(({ headers }) => headers["webhook-id"])).toEqual(Array(3).fill(event?._id));
+    expect(endpoint.received.map(({ headers }) => headers["webhook-id"])).toEqual(Array(attempts + 1).fill(event?._id));
 
     // New deliveries appear on top, and open ones stay open.
     await team.stowage.keys.create({ name: "next" });

@@ -26,8 +26,15 @@ describe("Problems", () => {
   test.for(WRONGS)("reports %s", async ([, act, problem], { openPage, problems }) => {
     const page = await openPage();
     await page.evaluate(act).catch(() => undefined);
+    let found = "";
+    const collect = () => {
+      found += problems.take().join("\n");
+      return found;
+    };
+    await expect.poll(collect).toMatch(problem);
+    // Nothing is left for the end of the test.
     await settle([page]);
-    expect(problems.take().join("\n")).toMatch(problem);
+    problems.take();
   });
 
   test("reports a navigation to another host", async ({ openPage, problems }) => {

@@ -723,7 +723,9 @@ describe("A connection that stalls", () => {
       {
         async pull(controller) {
           for (let passed = 0; chunkNumber > 0 && passed < checks; passed++) {
-            await vi.waitUntil(async () => waiting.length > 0 || (await client.savedOffset()) === chunkNumber * 100);
+            await vi.waitUntil(async () => waiting.length > 0 || (await client.savedOffset()) === chunkNumber * 100, {
+              timeout: 60_000,
+            });
             waiting.shift()?.();
           }
           if (chunkNumber < 10) controller.enqueue(small.slice(chunkNumber * 100, chunkNumber * 100 + 100));
