@@ -6,7 +6,13 @@ import ComputingFirst from "./support/sequencer.ts";
 const root = join(import.meta.dirname, "..");
 
 /** Only a test that hangs may reach these: a machine may be slow and busy. */
-const timeouts = { testTimeout: 120_000, hookTimeout: 180_000 };
+const timeouts = { testTimeout: 300_000, hookTimeout: 300_000 };
+/**
+ * Real processes, sockets, and a real browser take part in the tests of some projects. In CI, a second attempt keeps one
+ * disturbance of the machine from failing the run, and the reporter names the test. The tests of the project `workerd`
+ * are deterministic and have no second attempt.
+ */
+const retry = process.env.CI ? 1 : 0;
 
 /**
  * `npm test` leaves out the files named `*.exhaustive.test.ts`, and other files may do less where `isExhaustive` is
@@ -59,12 +65,13 @@ export default defineConfig(async ({ mode }) => {
         },
         {
           root,
-          test: { ...shared, name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"] },
+          test: { ...shared, retry, name: "node", include: ["test/e2e/**/*.test.ts", "test/unit/**/*.node.test.ts"] },
         },
         {
           root,
           test: {
             ...shared,
+            retry,
             name: "client",
             include: ["test/client/**/*.test.ts"],
             globalSetup: [join(root, "test/support/shared-server.ts")],
@@ -74,6 +81,7 @@ export default defineConfig(async ({ mode }) => {
           root,
           test: {
             ...shared,
+            retry,
             name: "browser",
             include: ["test/browser/**/*.test.ts"],
             globalSetup: [join(root, "test/support/shared-browser.ts"), join(root, "test/support/shared-server.ts")],

@@ -112,7 +112,7 @@ describe("Session", () => {
       await page.getByRole("link", { name: "Users" }).click();
       await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
       expect(asked).toHaveLength(1);
-    }).toPass({ timeout: 60_000 });
+    }).toPass({ timeout: 200_000 });
     await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: "long enough" });
     await expect(page.getByRole("rowheader")).toHaveText("Ada");
     // Once for the event.

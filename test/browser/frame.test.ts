@@ -43,7 +43,7 @@ describe("Problems", () => {
     expect(problems.take().join("\n")).toContain("Another host: http://other.test/");
   });
 
-  test.fails("fails the test", async ({ openPage }) => {
+  test.fails("fails the test", { retry: 0 }, async ({ openPage }) => {
     const page = await openPage();
     await page.evaluate(() => console.error("on purpose"));
   });

@@ -16,7 +16,7 @@ export const url = inject("url");
 export const storeOrigin = inject("storeOrigin");
 
 /** Reached only if an expected state never occurs. Machines may be slow and busy. */
-const TIMEOUT_MILLISECONDS = 60_000;
+const TIMEOUT_MILLISECONDS = 100_000;
 
 export const expect = standard.configure({ timeout: TIMEOUT_MILLISECONDS });
 
