@@ -80,7 +80,7 @@ test("a second start keeps data, secrets, and key, and reports it", async () => 
   expect(opened.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
 });
 
-test("a start without master key creates one and a new key of the same team, and keeps the other settings and the old key", async () => {
+test("a start without master key creates one and a new key of the same team, keeps the rest, and applies an added migration", async () => {
   const old = printedKey();
   const operator = server.operatorToken;
   await server.stop();
@@ -93,14 +93,12 @@ test("a start without master key creates one and a new key of the same team, and
   expect(printedKey()).not.toBe(old);
   expect(await uploads()).toHaveLength(1);
   expect(await uploads(old)).toHaveLength(1);
-});
-
-test("a restart applies a migration that was added", async () => {
   await server.stop();
   expect(server.sql("D1Database", "select count(*) as rows from added")).toEqual([{ rows: 0 }]);
 });
 
 test("SIGTERM to npm stops every process of npm run dev", async () => {
+  await server.stop();
   const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
   await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 170_000 });
   child.kill("SIGTERM");

@@ -19,7 +19,8 @@ const RESUMABLE = "/docs/v1/uploads/resumable";
 let server: Server;
 let team: TestTeam;
 beforeAll(async () => {
-  server = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:2"]);
+  // Only uploads that stall on purpose reach this timeout, also on a slow machine.
+  server = await Server.start(["--var", "UPLOAD_IDLE_SECONDS:15"]);
   team = await server.newTeam();
 });
 afterAll(() => server?.remove());
@@ -165,7 +166,7 @@ test("A connection that stalls after every MiB, on a server with a long timeout,
         expect(reported).toBeGreaterThan(offset);
         return reported;
       },
-      { timeout: 30_000, interval: 100 },
+      { timeout: 100_000, interval: 100 },
     );
     controller.abort();
     await sending;
@@ -173,7 +174,7 @@ test("A connection that stalls after every MiB, on a server with a long timeout,
   }
   const id = made.headers.get("Content-Location")?.split("/").at(-1) ?? "";
   expect(await processed(team, id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
-  expect(line.faults).toBeGreaterThanOrEqual(18);
+  expect(line.connections).toBeGreaterThanOrEqual(20);
   await line.close();
   await slowServer.remove();
 }, 300_000);
