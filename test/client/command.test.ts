@@ -22,10 +22,9 @@ import { Journal } from "../../src/client/command/journal.ts";
 import { openFile } from "../../src/client/command/local-files.ts";
 import { Progress } from "../../src/client/command/progress.ts";
 import { RESUMABLE_BYTES, Stowage } from "../../src/client/stowage.ts";
-import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { linesOf, Machine } from "./command-line.ts";
-import { hangUp, json, refusal, type Step, scripted } from "./support.ts";
+import { hangUp, json, openLine, refusal, type Step, scripted } from "./support.ts";
 
 const MEBIBYTE = 1024 * 1024;
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
@@ -243,7 +242,6 @@ describe("every command", () => {
     const thief = await scripted(hangUp);
     expect(await machine.run(["ls", "--url", thief.url])).toMatchObject({ code: 2 });
     expect(thief.requests).toEqual([]);
-    thief.close();
     expect(await machine.run(["logout", "--profile", "radio"])).toMatchObject({ code: 0, stderr: "" });
     expect(await machine.run(["ls", "--profile", "radio"])).toMatchObject({ code: 2 });
     expect((await machine.run(["ls", "--profile", "../radio"])).code).toBe(2);
@@ -290,7 +288,6 @@ describe("every command", () => {
     const query = new URL(service.requests[0]?.url ?? "", service.url).searchParams;
     expect(query.get("createdAfter")).toBe("2026-11-01T23:59:59.999Z");
     expect(query.get("createdBefore")).toBe("2026-11-05T00:00:00.000Z");
-    service.close();
   });
 
   test("shows the attempts of a redelivered event field by field", async () => {
@@ -298,7 +295,6 @@ describe("every command", () => {
     const service = await scripted(json(200, { data: { _id: "1", attempts } }));
     const { stdout } = await new Machine("key", service.url).run(["webhooks", "redeliver", "1"]);
     expect(linesOf(stdout)).toEqual(["_id\t1", "attempts.0.at\t2026-11-01", "attempts.0.httpStatus\t500"]);
-    service.close();
   });
 
   test("lists at most --limit items, without tokens", async () => {
@@ -454,8 +450,7 @@ describe("stowage upload", () => {
       const team = await newTeam();
       // Stalls after the first parts, so that bytes are left to send.
       const passedBytes = 23 * MEBIBYTE;
-      let isBroken = true;
-      const line = await Line.open(url, () => ({ fault: isBroken ? "stall" : "none", afterBytes: passedBytes }));
+      const line = await openLine("stall", passedBytes);
       const machine = new Machine(team.key, line.url);
       const bytes = bytesOf(40 * MEBIBYTE);
       writeFileSync(machine.path("large.bin"), bytes);
@@ -467,7 +462,7 @@ describe("stowage upload", () => {
         expect(ended).toMatchObject({ code: 130, stdout: "" });
         expect(linesOf(ended.stderr)).toEqual(["stowage: Interrupted. Run the same command again to resume."]);
       }
-      isBroken = false;
+      line.heal();
       const before = line.sentBytes;
       const second = await machine.run(["upload", "large.bin", "--json"]);
       expect(second).toMatchObject({ code: 0, stderr: "" });
@@ -477,21 +472,18 @@ describe("stowage upload", () => {
       const twice = line.sentBytes - before - (bytes.length - passedBytes);
       await annotate(`${signal}: ${(twice / MEBIBYTE).toFixed(2)} MiB sent twice`);
       expect(twice).toBeLessThan(5.1 * MEBIBYTE);
-      await line.close();
     },
   );
 
   test("stores a small file once if it is killed before the response, with a journal that only its owner can read", async () => {
     const team = await newTeam();
-    let isAnswered = true;
-    const line = await Line.open(url, () => ({ fault: isAnswered ? "none" : "drop the answer", afterBytes: 50_000 }));
+    const line = await openLine("drop the answer", 50_000);
     const machine = new Machine(team.key, line.url);
     writeFileSync(machine.path("other.bin"), "bytes");
     await machine.run(["upload", "other.bin"]);
     const journal = machine.path(`state/stowage/${readdirSync(machine.path("state/stowage"))[0]}`);
     // A power failure may leave half a line, which must not swallow the next.
     appendFileSync(journal, '["cut sh');
-    isAnswered = false;
     writeFileSync(machine.path("small.bin"), bytesOf(60_000));
     const first = machine.start(["upload", "small.bin"]);
     await vi.waitUntil(() => line.faults > 0, { timeout: 60_000 });
@@ -499,10 +491,9 @@ describe("stowage upload", () => {
     await first.ended;
     expect(statSync(journal).mode & 0o777).toBe(0o600);
     expect(statSync(machine.path("state/stowage")).mode & 0o777).toBe(0o700);
-    isAnswered = true;
+    line.heal();
     expect(await machine.run(["upload", "small.bin"])).toMatchObject({ code: 0, stderr: "" });
     expect(await stored(team)).toHaveLength(2);
-    await line.close();
   });
 
   test("shows progress bars with speed and time left on a terminal", async () => {
@@ -611,7 +602,6 @@ describe("stowage upload", () => {
     digest = "0".repeat(64);
     expect((await machine.run(["upload", "a.bin"])).stdout).not.toContain("already sent");
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(2);
-    service.close();
   });
 
   test("fails if the file changes during the upload", async () => {
@@ -637,7 +627,6 @@ describe("stowage upload", () => {
     await expect(blob.arrayBuffer()).rejects.toThrow();
     await expect(openFile(file, signal)).rejects.toThrow("The file changed during the upload.");
     await expect(openFile(file, AbortSignal.abort(new Error("enough")))).rejects.toThrow("enough");
-    service.close();
   });
 
   test("reports failed processing with --wait, and exits with 1", async () => {
@@ -652,7 +641,6 @@ describe("stowage upload", () => {
     writeFileSync(machine.path("a.bin"), bytes);
     const { code, stdout } = await machine.run(["upload", "a.bin", "--wait"]);
     expect({ code, stdout }).toEqual({ code: 1, stdout: `1\ta.bin\tprocessing failed: ${failure.message}\n` });
-    service.close();
   });
 
   test("stores small files once that three runs send at the same time", async () => {
@@ -696,7 +684,6 @@ describe("stowage upload", () => {
     expect(await machine.run(["upload", "large.bin"])).toMatchObject({ code: 0, stderr: "" });
     const created = service.requests.find(({ method }) => method === "POST");
     expect(created?.headers["upload-metadata"]).toContain(`sha256 ${btoa(sha256(bytes))}`);
-    service.close();
   });
 
   test.each([
@@ -709,7 +696,6 @@ describe("stowage upload", () => {
     writeFileSync(machine.path("large.bin"), Buffer.alloc(9_000_000));
     const run = await machine.run(["upload", "large.bin", "--wait"]);
     expect(run).toMatchObject({ code: expected, stdout: `1\tlarge.bin\tprocessing failed: ${failure.message}\n` });
-    service.close();
   });
 
   test.each([
@@ -731,7 +717,6 @@ describe("stowage upload", () => {
     expect(run.code).toBe(expected);
     expect(linesOf(run.stdout).map((line) => line.split("\t")[1])).toEqual(["b.bin", "c.bin"]);
     expect(linesOf(run.stderr)).toEqual([expect.stringContaining("a.bin: ")]);
-    service.close();
   });
 
   test("names the remedy if it can't write its journal", async () => {
@@ -800,7 +785,6 @@ describe("stowage upload", () => {
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(linesOf(stderr)).toHaveLength(1);
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(1);
-    service.close();
   });
 
   test("exits with 6 if the service received other bytes, and with 1 if another file fails for another reason", async () => {
@@ -818,7 +802,6 @@ describe("stowage upload", () => {
     const posted = service.requests.find(({ method }) => method === "POST");
     expect(posted?.headers["repr-digest"]).toBe(`sha-256=:${digest}:`);
     expect((await machine.run(["upload", "a.bin", "empty.bin"])).code).toBe(1);
-    service.close();
   });
 
   test("sends --parallel files at a time, and rejects other values than 1 to 64", async () => {
@@ -841,7 +824,6 @@ describe("stowage upload", () => {
     for (const parallel of ["0", "65", "1.5", "many"]) {
       expect((await machine.run(["upload", "in", "--parallel", parallel])).code, parallel).toBe(2);
     }
-    service.close();
   });
 
   test("sends many files in parallel, each once", async () => {
@@ -867,7 +849,6 @@ describe("stowage upload", () => {
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
     expect(linesOf(stderr)).toHaveLength(1);
     expect(service.requests.filter(({ method }) => method === "POST")).toHaveLength(5);
-    service.close();
   });
 
   test("reports a rejected key once for many files", async () => {
@@ -964,7 +945,6 @@ describe("stowage get", () => {
     const altered = await new Machine("key", service.url).run(["get", "1", "-o", "-"]);
     expect(altered).toMatchObject({ code: 6, stdout: "la la la" });
     expect(linesOf(altered.stderr)).toHaveLength(1);
-    service.close();
   });
 
   test("writes no bytes to a terminal unless forced", async () => {
@@ -974,7 +954,6 @@ describe("stowage get", () => {
     expect(rejected).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("Redirect stdout") });
     const forced = await machine.run(["get", "1", "-o", "-", "--force"], { isTerminal: true });
     expect(forced).toMatchObject({ code: 0, stdout: "la la la" });
-    service.close();
   });
 
   test("writes no file outside of the folder, and discards a partial file that is too long", async () => {
@@ -983,7 +962,6 @@ describe("stowage get", () => {
     writeFileSync(machine.path("_.._.._song.txt.1.part"), "la la la la la");
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.._.._song.txt\n", stderr: "" });
     expect(readdirSync(machine.folder)).toEqual(["_.._.._song.txt"]);
-    service.close();
   });
 
   test("writes no hidden file, because the uploader chooses the name", async () => {
@@ -991,7 +969,6 @@ describe("stowage get", () => {
     const machine = new Machine("key", service.url);
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 0, stdout: "_.bashrc\n" });
     expect(readdirSync(machine.folder)).toEqual(["_.bashrc"]);
-    service.close();
   });
 
   test("checks a file that is processed during the download", async () => {
@@ -999,7 +976,6 @@ describe("stowage get", () => {
     const machine = new Machine("key", service.url);
     expect(await machine.run(["get", "1"])).toMatchObject({ code: 6, stdout: "" });
     expect(readdirSync(machine.folder)).toEqual([]);
-    service.close();
   });
 
   test("resumes after a disconnect, to a file and to stdout", async () => {
@@ -1018,7 +994,6 @@ describe("stowage get", () => {
       expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
       expect(output === "-" ? stdout : readFileSync(machine.path("song.txt"), "utf8")).toBe("la la la");
       expect(service.requests.filter(({ headers }) => headers.range === "bytes=3-")).toHaveLength(1);
-      service.close();
     }
   });
 
@@ -1043,7 +1018,6 @@ describe("stowage get", () => {
       expect(readFileSync(machine.path("song.txt.1.part"), "utf8")).toBe("la ");
       isDeaf = true;
     }
-    service.close();
   });
 
   test("replaces no file that appears under the name during the download", async () => {
@@ -1058,7 +1032,6 @@ describe("stowage get", () => {
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(/^stowage: song\.txt already exists.*\n$/);
     expect(readFileSync(machine.path("song.txt"), "utf8")).toBe("mine");
-    service.close();
   });
 
   test("downloads --parallel files at a time, and stops at the first failure", async () => {
@@ -1094,7 +1067,7 @@ describe("stowage get", () => {
     writeFileSync(partial, "");
     const other = new Machine(team.key);
     linkSync(partial, other.path("seen.bin"));
-    const line = await Line.open(url, () => ({ fault: "none", afterBytes: 0 }));
+    const line = await openLine("none");
     const run = machine.run(["get", id], { env: { STOWAGE_URL: line.url } });
     await vi.waitUntil(() => line.connections > 0, { timeout: 60_000 });
     writeFileSync(partial, bytes);
@@ -1106,7 +1079,6 @@ describe("stowage get", () => {
     clearInterval(watch);
     expect(isCut).toBe(false);
     expect(readFileSync(machine.path("song.bin")).equals(bytes)).toBe(true);
-    await line.close();
   });
 });
 
@@ -1163,7 +1135,6 @@ describe("a failure", () => {
     );
     const { code, stderr } = await new Machine("key", service.url).run(args);
     expect({ code, stderr }).toEqual({ code: 1, stderr: `stowage: ${expected}\n` });
-    service.close();
   });
 
   test("of a misspelled command suggests the right one", async () => {
@@ -1183,7 +1154,6 @@ describe("a failure", () => {
     const { code, stdout, stderr } = await new Machine("key", service.url).run(args, { env });
     expect({ code, stdout }).toEqual({ code: 0, stdout: "2\t\tfile.completed\t1\n" });
     expect(stderr).toBe("stowage: Refused: unavailable. Retrying for up to 60 s. Press Ctrl-C to stop.\n");
-    service.close();
   });
 
   test("of the connection prints one line, and has exit code 5", async () => {
@@ -1191,7 +1161,6 @@ describe("a failure", () => {
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
     expect(stderr).toMatch(/^stowage: Can't reach http:\/\/localhost:\d+ \(.+\)\.\n$/);
-    service.close();
   });
 
   test.each([
@@ -1202,7 +1171,6 @@ describe("a failure", () => {
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["usage"]);
     expect({ code, stdout }).toEqual({ code: 5, stdout: "" });
     expect(linesOf(stderr)).toHaveLength(1);
-    service.close();
   });
 
   test("of a key with invalid characters sends no request", async () => {
@@ -1211,7 +1179,6 @@ describe("a failure", () => {
     expect({ code, stdout }).toEqual({ code: 3, stdout: "" });
     expect(stderr).toMatch(/^stowage: .+\n$/);
     expect(service.requests).toEqual([]);
-    service.close();
   });
 
   test.skipIf(!existsSync("/dev/full"))("of writing stdout to a full disk prints one line", async () => {
@@ -1232,7 +1199,6 @@ describe("a failure", () => {
     const { code, stdout, stderr } = await new Machine("key", service.url).run(["info", "1", "--json"]);
     expect({ code, stdout }).toEqual({ code: 4, stdout: "" });
     expect(stderr).toBe("stowage: 1: No such file: \ufffd]0;owned\ufffd\ufffd\n");
-    service.close();
   });
 
   test.each(["SIGINT", "SIGTERM"] as const)("by %s prints one line, and has exit code 130", async (signal) => {
@@ -1241,7 +1207,6 @@ describe("a failure", () => {
     await vi.waitUntil(() => service.requests.length > 0, { timeout: 60_000 });
     child.kill(signal);
     expect(await ended).toEqual({ code: 130, stdout: "", stderr: "stowage: Interrupted.\n" });
-    service.close();
   });
 
   test("control characters of a file name never reach a terminal", async () => {
@@ -1264,7 +1229,6 @@ describe("a failure", () => {
     const { stdout } = await new Machine("key", service.url).run(["ls", "--json"]);
     expect(stdout).toMatch(/^[\x20-\x7e]+\n$/);
     expect(JSON.parse(stdout).name).toBe("\u001b]0;owned\u0007\u202e\u009b31m");
-    service.close();
   });
 });
 
@@ -1375,6 +1339,5 @@ describe("stowage login", () => {
     const { code } = await machine.run(["ls"], { env: { STOWAGE_URL: other.url } });
     expect(code).toBe(2);
     expect(other.requests).toEqual([]);
-    other.close();
   });
 });

@@ -1,9 +1,19 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { onTestFinished } from "vitest";
+import { type Fault, Line } from "../support/line.ts";
+import { url } from "../support/team.ts";
 
 export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** A service that responds by a script, for what a real one never does. The last step repeats. */
+/** A proxy to the server whose first connections have a fault. The test's end closes it. */
+export async function openLine(fault: Fault, afterBytes = 0, faulty = Number.POSITIVE_INFINITY): Promise<Line> {
+  const line = await Line.open(url, (connection) => ({ fault: connection < faulty ? fault : "none", afterBytes }));
+  onTestFinished(() => line.close());
+  return line;
+}
+
+/** A service that responds by a script, for what a real one never does. The last step repeats. The test's end closes it. */
 export async function scripted(...steps: Step[]) {
   const requests: { method: string; url: string; headers: IncomingMessage["headers"]; at: number }[] = [];
   const server = createServer((request, response) => {
@@ -20,6 +30,7 @@ export async function scripted(...steps: Step[]) {
     server.closeAllConnections();
     server.close();
   };
+  onTestFinished(close);
   return { url: `http://localhost:${port}`, requests, close };
 }
 

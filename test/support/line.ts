@@ -99,7 +99,7 @@ export class Line {
     server.on("data", (bytes: Buffer) => {
       // A stalled client never sees a response.
       if (isStalled) return end();
-      if (fault === "drop the answer" && passed >= afterBytes) {
+      if (!this.#isWell && fault === "drop the answer" && passed >= afterBytes) {
         this.faults += 1;
         return end();
       }
