@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { Readable, Writable } from "node:stream";
-import { afterAll } from "vitest";
+import { afterAll, expect } from "vitest";
 import { run } from "../../src/client/command/cli.ts";
-import { url } from "../support/team.ts";
+import { newTeam, url } from "../support/team.ts";
 
 const program = join(import.meta.dirname, "../../src/client/command/main.ts");
 const folders: string[] = [];
@@ -41,6 +41,10 @@ interface StartOptions {
   /** A shell script that runs the command as `"$@"`. */
   script?: string;
 }
+
+/** Arguments, as a list or separated by spaces. */
+type Args = string | string[];
+const listOf = (args: Args): string[] => (typeof args === "string" ? args.split(" ") : args);
 
 /** A stream that collects its text. */
 function sink(isTTY: boolean) {
@@ -82,13 +86,21 @@ export class Machine {
     return join(this.folder, name);
   }
 
+  /** Writes a file, in a new folder if need be. @returns its path */
+  write(name: string, content: string | Uint8Array): string {
+    const path = this.path(name);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, content);
+    return path;
+  }
+
   /** Starts the command as a process, for what needs one: signals, terminals, and broken pipes. */
-  start(args: string[], { input = "", env = {}, isTerminal = false, script }: StartOptions = {}) {
+  start(args: Args, { input = "", env = {}, isTerminal = false, script }: StartOptions = {}) {
     const [file = "", ...rest] = isTerminal
-      ? onTerminal([process.execPath, program, ...args])
+      ? onTerminal([process.execPath, program, ...listOf(args)])
       : script === undefined
-        ? [process.execPath, program, ...args]
-        : ["sh", "-c", script, "sh", process.execPath, program, ...args];
+        ? [process.execPath, program, ...listOf(args)]
+        : ["sh", "-c", script, "sh", process.execPath, program, ...listOf(args)];
     const { STOWAGE_URL: _, STOWAGE_KEY: __, ...outer } = process.env;
     const child = spawn(file, rest, { cwd: this.folder, env: { ...outer, ...this.#env, ...env } });
     running.add(child);
@@ -111,8 +123,15 @@ export class Machine {
     return { child, ended, output: () => stdout };
   }
 
+  /** Runs the command with --json, which must succeed. @returns the object that it prints */
+  async json(args: Args, input = "") {
+    const run = await this.run([...listOf(args), "--json"], { input });
+    expect(run, String(args)).toMatchObject({ code: 0, stderr: "" });
+    return run.stdout === "" ? undefined : JSON.parse(run.stdout);
+  }
+
   /** Runs the command in this process. */
-  async run(args: string[], options: RunOptions = {}): Promise<Ended> {
+  async run(args: Args, options: RunOptions = {}): Promise<Ended> {
     const { input = "", env = {}, isTerminal = false, signal = new AbortController().signal } = options;
     const [stdout, stderr] = [sink(isTerminal), sink(isTerminal)];
     const io = {
@@ -122,9 +141,27 @@ export class Machine {
       cwd: this.folder,
       signal,
     };
-    const code = await run(args, { ...io, stdin: Readable.from([input]) });
+    const code = await run(listOf(args), { ...io, stdin: Readable.from([input]) });
     return { code, stdout: stdout.text(), stderr: stderr.text() };
   }
+}
+
+/** Creates a team, and a machine with its key. */
+export async function newMachine() {
+  const team = await newTeam();
+  return { team, machine: new Machine(team.key) };
+}
+
+/** Expects that a command printed nothing but one line, on stderr. Without a message, any line will do. */
+export function expectFailure({ code, stdout, stderr }: Ended, expected: number, message: string | RegExp = /./): void {
+  expect({ code, stdout, stderr }).toEqual({
+    code: expected,
+    stdout: "",
+    stderr: expect.stringMatching(/^stowage: .+\n$/),
+  });
+  const line = stderr.slice("stowage: ".length, -1);
+  if (typeof message === "string") expect(line).toBe(message);
+  else expect(line).toMatch(message);
 }
 
 export const linesOf = (text: string) => text.split(/\r?\n/).filter((line) => line !== "");

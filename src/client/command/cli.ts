@@ -113,8 +113,9 @@ export async function run(argv: string[], io: Io): Promise<number> {
       return EXIT_CODES.interrupted;
     }
     const failure = failureOf(error);
-    complain(io.stderr, (await context?.findHint(failure)) ?? failure.message);
-    return EXIT_CODES[failure.kind];
+    const { kind, message } = (await context?.explain(failure)) ?? failure;
+    complain(io.stderr, message);
+    return EXIT_CODES[kind];
   }
 }
 

@@ -2,7 +2,7 @@ import { type Readable, Writable } from "node:stream";
 import { Stowage, StowageError } from "../stowage.ts";
 import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
-import type { Failure } from "./failures.ts";
+import { Failure } from "./failures.ts";
 import { complain, Results } from "./output.ts";
 
 const DEFAULT_RETRY_SECONDS = 300;
@@ -94,10 +94,14 @@ export class Context {
   }
 
   /** Explains a failure of the operator token, of which the service only says that it is not allowed. */
-  async findHint({ cause }: Failure): Promise<string | undefined> {
-    if (!(cause instanceof StowageError) || cause.code !== "forbidden") return undefined;
+  async explain(failure: Failure): Promise<Failure> {
+    const { cause } = failure;
+    if (!(cause instanceof StowageError) || cause.code !== "forbidden") return failure;
     const me = await this.#client?.me(this).catch(() => undefined);
-    if (me?.kind !== "operator") return undefined;
-    return "This command needs the API key of a team. The operator token works with `teams`, `keys`, and `events --team`.";
+    if (me?.kind !== "operator") return failure;
+    return new Failure(
+      "rejected",
+      "This command needs the API key of a team. The operator token works with `teams`, `keys`, and `events --team`.",
+    );
   }
 }
