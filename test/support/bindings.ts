@@ -151,15 +151,18 @@ export class ProxiedBindings {
   }
 
   /**
-   * Yields every fault at each call from number `from`, except those that are equivalent to another. A lost result of a
-   * call that changes nothing is equivalent to a failure before the call. A death before a call is equivalent to a death
-   * after the previous one if nothing happened in between.
+   * Yields every fault at each call from number `from`, except those that leave the same state and response as others:
+   * - A lost result of a call that changes nothing: a failure before the call.
+   * - A death before a call: a death after the previous call, if nothing happened in between.
+   * - An outage after a call: the state of a death after it, and the response of an outage before it, because both look
+   *   the same to the code.
    */
   *everyFault(from = 1): Generator<Fault & { failure: (typeof FAILURES)[number] }> {
     for (let call = from; call <= this.calls.length; call++) {
-      for (const moment of this.idle.has(call) ? MOMENTS.slice(0, 1) : MOMENTS) {
-        const isKnown = moment === "before" && call > from && this.#following.has(call);
-        for (const failure of FAILURES) if (!(isKnown && failure === "death")) yield { call, moment, failure };
+      const isKnownDeath = call > from && this.#following.has(call);
+      for (const failure of FAILURES) {
+        if (!(failure === "death" && isKnownDeath)) yield { call, moment: "before", failure };
+        if (!(failure === "outage" || this.idle.has(call))) yield { call, moment: "after", failure };
       }
     }
   }

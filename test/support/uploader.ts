@@ -11,6 +11,9 @@ import { must, type Outcome, type World } from "./world.ts";
 
 type Body = Uint8Array<ArrayBuffer> | ReadableStream<Uint8Array>;
 
+/** Smaller parts than R2 assembles. A test that does not assemble them needs fewer bytes. */
+export const SMALL_PART_BYTES = 1000;
+
 const BYTES = { "Content-Type": "application/offset+octet-stream" };
 
 /** Returns bytes that vary, and have no known type. */
@@ -67,6 +70,11 @@ export class Uploader {
     const answer = await this.ask("POST", headers, firstBytes > 0 ? body : undefined, bindings);
     if (answer !== "dead" && answer.status === 201) [this.path, this.id] = [locationOf(answer), idOf(answer)];
     return answer;
+  }
+
+  async createWithSmallParts(partBytes = SMALL_PART_BYTES): Promise<void> {
+    await must(this.create());
+    await env.DB.prepare("update uploads set part_bytes = ? where file_id = ?").bind(partBytes, this.id).run();
   }
 
   head(bindings?: ProxiedBindings): Promise<Outcome<Answer>> {
