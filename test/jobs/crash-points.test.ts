@@ -10,6 +10,7 @@ import { type Place, type Run, runEveryFault, type Scenario } from "../support/f
 import { newSession, snapshot } from "../support/harness.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
 import { patternOf, SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
+import { createEvent, eventsOf, type Hook, idOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
   AFTER_PERMANENT_FAILURE,
   encodeForm,
@@ -57,9 +58,9 @@ const post = async ({ world, team: { token } }: Place, path: string, json: objec
   (await must(world.ask("POST", path, { token, json }, { change: withoutHashing }))).body.data;
 
 const tone = sample("tone.m4a").bytes;
-/** Processing reads all of it. */
-const headerless = sample("tone-vbr-headerless.mp3").bytes;
 const zeros = new Uint8Array(8 * 1024 * 1024 + 1000);
+/** Processing detects another type than the upload did, and stores it with the object. */
+const audioOnly = sample("tone-audio-only.mp4").bytes;
 
 const sent = async (bytes: Uint8Array<ArrayBuffer>) => ({
   form: await encodeForm("tone.m4a", bytes),
@@ -173,9 +174,14 @@ function processing(bytes: Uint8Array<ArrayBuffer>, end: string): Scenario<strin
       // The message of a dead Worker is lost. The recovery job must find the file.
       if (typeof again === "number") world.messages.push(id);
     },
-    verify(rows) {
+    async verify(rows, { state, team }) {
       expect(rows.map((row) => row.failure_code ?? row.status)).toEqual([end]);
       expect(rows[0]?.audio !== null).toBe(end === "completed");
+      const object = await env.BUCKET.head(`${team.teamId}/${state}-file`);
+      const isStored = end === "completed";
+      expect([object?.etag, object?.httpMetadata?.contentType]).toEqual(
+        isStored ? [rows[0]?.etag, "audio/mp4"] : [undefined, undefined],
+      );
     },
   };
 }
@@ -417,6 +423,40 @@ const deletingTeam: Scenario<{ other: Team; before: unknown }, void> = {
     expect((await world.call("GET", teamPath({ world, team }), operator)).code).toBe("not_found"),
 };
 
+/** One round sends three events. Each is received at least once, always with its id. */
+const sending: Scenario<Hook, void> = {
+  async prepare({ team }) {
+    const hook = await newHook(team);
+    for (let i = 0; i < 3; i++) await createEvent(team);
+    return hook;
+  },
+  async act(_, bindings, { world }) {
+    const [message] = world.webhookMessages.splice(0);
+    await world.deliverWebhook(message!, bindings);
+  },
+  async verify(_, { state, world, team, fault }) {
+    expect(await statusesOf(state)).toEqual({ succeeded: 3 });
+    const ids = (await eventsOf(team, "apikey.created")).slice(0, 3).map(({ _id }: { _id: string }) => _id);
+    const received = world.posts.filter(({ body }) => JSON.parse(body).teamId === team.teamId).map(idOf);
+    expect([...new Set(received)].sort()).toEqual(ids.sort());
+    expect(received.length).toBeLessThanOrEqual(fault ? 6 : 3);
+  },
+};
+
+const wakingWebhooks: Scenario<Hook, unknown> = {
+  isRecovery: true,
+  onlyChanges: true,
+  async prepare({ world, team }) {
+    const hook = await newHook(team);
+    await createEvent(team);
+    world.webhookMessages = [];
+    world.aheadMilliseconds += 16 * MINUTE;
+    return hook;
+  },
+  act: (_, bindings, { world }) => world.recover(bindings),
+  verify: async (_, { state }) => expect(await statusesOf(state)).toEqual({ succeeded: 1 }),
+};
+
 // biome-ignore lint/suspicious/noExplicitAny: scenarios of every state and result.
 const scenarios: [string, Scenario<any, any>][] = [
   ["an upload in parts", uploading(zeros)],
@@ -425,7 +465,7 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["the rollback of an upload whose commit got no response", rollingBack],
   ["an upload whose body ends early", rejected(truncated, 400)],
   ["an upload in parts that exceeds the size limit", rejected(tooLarge, 413, smallLimit)],
-  ["processing audio that must be read completely", processing(headerless, "completed")],
+  ["processing audio that was stored as a video", processing(audioOnly, "completed")],
   ["processing a file whose bytes are missing", processing(tone, "bytes_missing")],
   ["a delete of a file with a waveform", deleting],
   ["a delete that fails while the upload is still receiving", deletingWhileReceiving("delete")],
@@ -434,7 +474,9 @@ const scenarios: [string, Scenario<any, any>][] = [
   ["reprocessing", reprocessing],
   ["a batch that tags files, and its retry", tagging],
   ["a batch that deletes files", deletingMany],
+  ["a round of deliveries to a webhook", sending],
   ["the recovery job", recovering],
+  ["the recovery job with overdue deliveries", wakingWebhooks],
   ["the deletion of a team", deletingTeam],
 ];
 

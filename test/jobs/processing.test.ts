@@ -13,7 +13,6 @@ import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
-import { Uploader } from "../support/uploader.ts";
 import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
 
 /* The queue consumer. Some tests deliver messages themselves instead of the queue. D1 and R2 are always the real ones. */
@@ -71,28 +70,24 @@ function watchRetries(batch: MessageBatch): () => unknown[][] {
 }
 
 describe("The real queue", () => {
-  test.each([
-    [
-      "tone.m4a",
-      expect.objectContaining({ codec: "MPEG-4/AAC", tags: expect.objectContaining({ title: expect.any(String) }) }),
-    ],
-    ["silent.mp4", null],
-    ["pixel.png", null],
-  ])("completes and describes %s, and serves it as its media type", async (name, audio) => {
-    const team = await newTeam(queueing);
-    const { bytes, mimeType, fileType } = sample(name);
-    const file = await processed(team, await upload(team, name, bytes));
-    expect(file).toMatchObject({ status: "completed", failure: null, mimeType, fileType, size: bytes.length });
-    expect(file.processedAt).toEqual(expect.any(String));
-    expect(file.audio).toEqual(audio);
-    const object = await env.BUCKET.head(`${team.teamId}/${file.filename}`);
-    expect(object?.httpMetadata?.contentType).toBe(mimeType);
+  const description = expect.objectContaining({
+    codec: "MPEG-4/AAC",
+    tags: expect.objectContaining({ title: expect.any(String) }),
   });
 
-  test("completes a file that is not audio without a description", async () => {
+  test("completes every file, describes audio, and serves each as its media type", async () => {
     const team = await newTeam(queueing);
-    const file = await processed(team, await upload(team, "note.txt", "hello"));
-    expect(file).toMatchObject({ status: "completed", fileType: "text file", audio: null, failure: null });
+    const expected = { "tone.m4a": description, "silent.mp4": null, "pixel.png": null };
+    const complete = async ([name, audio]: [string, unknown]) => {
+      const { bytes, mimeType, fileType } = sample(name);
+      const file = await processed(team, await upload(team, name, bytes));
+      expect(file).toMatchObject({ status: "completed", failure: null, mimeType, fileType, size: bytes.length });
+      expect(file.processedAt).toEqual(expect.any(String));
+      expect(file.audio).toEqual(audio);
+      const object = await env.BUCKET.head(`${team.teamId}/${file.filename}`);
+      expect(object?.httpMetadata?.contentType).toBe(mimeType);
+    };
+    await Promise.all(Object.entries(expected).map(complete));
   });
 
   test("fails a file that identifies as audio and is unreadable", async () => {
@@ -236,15 +231,6 @@ describe("A message", () => {
       ]);
     },
   );
-
-  test("is processed by the deployed handler", async () => {
-    const { job, row } = await stored();
-    const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body: job }]);
-    const ctx = createExecutionContext();
-    await worker.queue(batch, env, ctx);
-    expect((await getQueueResult(batch, ctx)).explicitAcks).toEqual(["a"]);
-    expect(await row()).toMatchObject({ status: "completed" });
-  });
 });
 
 describe("A transient failure", () => {
@@ -300,12 +286,6 @@ describe("A permanent failure", () => {
     await env.BUCKET.put(key, bytes);
     expect(await processFile(world.deps(), job)).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "bytes_altered" });
-  });
-
-  test("is reported if the audio is unreadable", async () => {
-    const { world, job, row } = await stored(tone.slice(0, 600));
-    expect(await processFile(world.deps(), job)).toBe("failed");
-    expect(await row()).toMatchObject({ status: "failed", failure_code: "audio_unreadable", audio: null });
   });
 
   test("has its own code and an error in the log if a parser throws", async () => {
@@ -434,66 +414,6 @@ describe("A deletion", () => {
   });
 });
 
-describe("The tags of a recording", () => {
-  test("take less than 16 KiB, whatever their number and length", async () => {
-    // An ID3v2.3 tag of 13 frames of 4,000 bytes each, before a real recording.
-    const frame = (id: string) => {
-      const text = new TextEncoder().encode(`\0${"\u00e9".repeat(2_000)}`);
-      const head = new Uint8Array(10);
-      head.set(new TextEncoder().encode(id));
-      new DataView(head.buffer).setUint32(4, text.length);
-      return Buffer.concat([head, text]);
-    };
-    const ids = "TIT2 TPE1 TALB TPE2 TCOM TCON TYER TRCK TPOS TBPM TSRC TCOP TXXX".split(" ");
-    const frames = Buffer.concat(ids.map(frame));
-    const size = [21, 14, 7, 0].map((shift) => (frames.length >> shift) & 0x7f);
-    const header = Buffer.from([0x49, 0x44, 0x33, 3, 0, 0, ...size]);
-    const { world, job, row } = await stored(
-      new Uint8Array(Buffer.concat([header, frames, sample("tone-cbr.mp3").bytes])),
-    );
-    expect(await processFile(world.deps(), job)).toBe("completed");
-    const { audio } = await row();
-    expect(Object.keys(JSON.parse(audio ?? "{}").tags).length).toBeGreaterThan(3);
-    expect(Buffer.byteLength(audio ?? "")).toBeLessThan(16 * 1024);
-  });
-});
-
-describe("A large file", () => {
-  /** Processes a file of `sizeBytes` that begins with `head`, without storing it. */
-  async function describeLarge(head: Uint8Array, sizeBytes: number, at: (offset: number) => number) {
-    const { world, id, job, row } = await stored(sample("tone.wav").bytes);
-    await env.DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, id).run();
-    const { etag } = await row();
-    const reads: number[] = [];
-    const deps = withBytes(world.deps(), {
-      head: async () => ({ sizeBytes, etag: etag ?? "", sha256: null, contentType: "audio/wav" }),
-      read: async (_, offset, length) => {
-        const bytes = Uint8Array.from({ length: Math.min(length, sizeBytes - offset) }, (_, i) =>
-          offset + i < head.length ? (head[offset + i] ?? 0) : at(offset + i),
-        );
-        reads.push(bytes.length);
-        return bytes;
-      },
-    });
-    expect(await processFile(deps, job)).toBe("completed");
-    return { audio: JSON.parse((await row()).audio ?? "null"), bytes: reads.reduce((a, b) => a + b, 0) };
-  }
-
-  test("of 100 MB of WAV is described after less than 200 KB of reads", async () => {
-    const sizeBytes = 100_000_000;
-    const head = sample("tone.wav").bytes.slice(0, 44);
-    const view = new DataView(head.buffer);
-    view.setUint32(4, sizeBytes - 8, true);
-    view.setUint32(16, 16, true);
-    head.set(new TextEncoder().encode("data"), 36);
-    view.setUint32(40, sizeBytes - 44, true);
-    const { audio, bytes } = await describeLarge(head, sizeBytes, () => 0);
-    expect(audio).toMatchObject({ container: "WAVE", sampleRate: 16_000, channels: 1 });
-    expect(audio.durationSeconds).toBeCloseTo((sizeBytes - 44) / 32_000, 0);
-    expect(bytes).toBeLessThan(200_000);
-  });
-});
-
 describe("The content type of a file", () => {
   const contentTypeOf = async (key: string) => (await env.BUCKET.head(key))?.httpMetadata?.contentType;
   /** Appends a free box of 9 MiB: then the file is too large for a single `put`. */
@@ -546,21 +466,9 @@ describe("The content type of a file", () => {
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
-  const resumed = async () => {
-    const world = new World();
-    const team = await world.newTeam();
-    const client = new Uploader(world, team, audioOnly);
-    await client.create(undefined, audioOnly.length);
-    const row = async () => (await rowsOf(team.teamId))[0] as Row;
-    const { id, teamId, key } = { id: client.id, ...team, key: `${team.teamId}/${client.id}-unnamed` };
-    return { world, team, id, job: { teamId, fileId: id }, key, row };
-  };
-
-  test.each([
-    ["a form", () => stored(inParts(audioOnly))],
-    ["a resumable upload", resumed],
-  ])("is corrected by another worker if the first one dies between the bytes and the row of %s", async (_, make) => {
-    const { world, team, job, key, row } = await make();
+  test("is corrected by another worker if the first one dies between the bytes and the row", async () => {
+    // Parts change the etag when the object is stored again.
+    const { world, team, job, key, row } = await stored(inParts(audioOnly));
     const deps = world.deps();
     const reached = Promise.withResolvers<void>();
     const setContentType: ByteStore["setContentType"] = async (...given) => {

@@ -10,10 +10,11 @@ import { newToken, newUuid, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
+import { emptyStores } from "../support/stores.ts";
 import { patternOf, Uploader } from "../support/uploader.ts";
-import { deleteTeam, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
+import { expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
-/* The recovery job works on the rows of every team, so each test removes its own when it ends. */
+/* The recovery job works on the rows of every team, so each test starts with none. */
 
 const MINUTE = 60_000;
 const DAY = 24 * 60 * MINUTE;
@@ -33,16 +34,11 @@ const NOTHING = {
   },
 };
 
-const teams: Team[] = [];
-afterEach(async () => {
-  for (const { teamId } of teams.splice(0)) await deleteTeam(teamId);
-});
+afterEach(emptyStores);
 
 async function setUp(): Promise<{ world: World; team: Team }> {
   const world = new World();
-  const team = await world.newTeam();
-  teams.push(team);
-  return { world, team };
+  return { world, team: await world.newTeam() };
 }
 
 /** Runs one insert that selects from the numbers 1 to `count`. */

@@ -479,21 +479,3 @@ export async function expectErased(teamId: string, world: World): Promise<void> 
   expect(objects.map(({ key }) => key)).toEqual([]);
   await expectNoMultipart(world, teamId);
 }
-
-/** Deletes the team's objects and rows, to keep the database small for the next run. */
-export async function deleteTeam(teamId: string): Promise<void> {
-  const { objects } = await env.BUCKET.list({ prefix: `${teamId}/` });
-  if (objects.length > 0) await env.BUCKET.delete(objects.map(({ key }) => key));
-  await env.DB.batch(
-    [
-      "upload_parts where file_id in (select file_id from uploads where team_id = ?)",
-      "uploads where team_id = ?",
-      "files where team_id = ?",
-      "api_keys where team_id = ?",
-      "events where team_id = ?",
-      "webhooks where team_id = ?",
-      "deliveries where team_id = ?",
-      "teams where id = ?",
-    ].map((rows) => env.DB.prepare(`delete from ${rows}`).bind(teamId)),
-  );
-}
