@@ -9,8 +9,8 @@ import {
 } from "../domain/events/delivery-log.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { countExpensiveCall } from "./authentication.ts";
-import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { listOperation, writeOperation } from "./operation.ts";
+import { id, iso, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 export const attemptSchema = z
   .strictObject({
@@ -62,7 +62,7 @@ const deliveryExample: z.input<typeof deliverySchema> = {
   nextAttemptAt: null,
 };
 
-export const list = readOperation(
+export const list = listOperation(
   "webhooks:read",
   {
     tag: "Webhooks",
@@ -71,15 +71,13 @@ export const list = readOperation(
     query: pageQuery("deliveries").omit({ page: true }),
     success: {
       description: "A page of deliveries.",
-      schema: z.strictObject({ message: z.string(), data: z.array(deliverySchema) }),
-      example: { message: "Deliveries: 1.", data: [deliveryExample] },
-      headers: nextLinkHeader,
+      noun: "Deliveries",
+      schema: deliverySchema,
+      example: deliveryExample,
     },
   },
-  async ({ c, deps, credential, id, query }) => {
-    const { items, next } = await listDeliveries(deps, credential, id, pageRequest(query));
-    return c.json({ message: `Deliveries: ${items.length}.`, data: items.map(renderDelivery) }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, id, query }) => listDeliveries(deps, credential, id, pageRequest(query)),
+  renderDelivery,
 );
 
 export const replay = writeOperation(
@@ -97,18 +95,15 @@ export const replay = writeOperation(
     bodyExample: { after: "065c2f1a0b3c402e6b8a0c13", failedOnly: true },
     success: {
       description: "How many deliveries are due.",
-      schema: z.strictObject({
-        message: z.string(),
-        data: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
-      }),
-      example: { message: "Deliveries due: 3.", data: { deliveries: 3, next: null } },
+      message: ({ deliveries }) => `Deliveries due: ${deliveries}.`,
+      schema: z.strictObject({ deliveries: z.int().nonnegative(), next: id.nullable() }),
+      example: { deliveries: 3, next: null },
     },
     errorCodes: ["webhook_disabled"],
   },
   async ({ c, deps, actor, id, body }) => {
     await countExpensiveCall(c, "replay", actor);
-    const data = await replayEvents(deps, actor, id, body);
-    return { message: `Deliveries due: ${data.deliveries}.`, data };
+    return replayEvents(deps, actor, id, body);
   },
 );
 
@@ -120,16 +115,11 @@ export const redeliver = writeOperation(
     description: "Makes one more attempt, with the same message id.",
     success: {
       description: "The delivery.",
-      schema: z.strictObject({ message: z.string(), data: deliverySchema }),
-      example: {
-        message: "Delivery due.",
-        data: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
-      },
+      message: "Delivery due.",
+      schema: deliverySchema,
+      example: { ...deliveryExample, status: "pending", nextAttemptAt: "2026-11-20T09:50:00.000Z" },
     },
     errorCodes: ["webhook_disabled"],
   },
-  async ({ deps, actor, id }) => ({
-    message: "Delivery due.",
-    data: renderDelivery(await redeliverEvent(deps, actor, id)),
-  }),
+  async ({ deps, actor, id }) => renderDelivery(await redeliverEvent(deps, actor, id)),
 );

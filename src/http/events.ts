@@ -1,8 +1,8 @@
 import * as z from "zod";
 import { fetchEvent, listEvents } from "../domain/events/event-log.ts";
-import { EVENT_TYPES, type Event } from "../domain/events/events.ts";
-import { readOperation } from "./operation.ts";
-import { cursorOf, DEFAULT_LIMIT, id, nextLink, nextLinkHeader, pageLimit, timestamp } from "./validation.ts";
+import { EVENT_TYPES } from "../domain/events/events.ts";
+import { listOperation, readOperation } from "./operation.ts";
+import { cursorOf, DEFAULT_LIMIT, id, pageLimit, timestamp } from "./validation.ts";
 
 const eventId = id.meta({ example: "0660cfb2c9a8682e6b8a0c13" });
 
@@ -35,7 +35,8 @@ const eventSchema = z
   })
   .meta({ id: "Event" });
 
-const example: Event = {
+type EventBody = z.input<typeof eventSchema>;
+const example: EventBody = {
   _id: "0660cfb2c9a8682e6b8a0c13",
   teamId: "0193477be89f4d2e6b8a0c13",
   type: "user.updated",
@@ -52,7 +53,7 @@ const example: Event = {
 
 const teamId = id.optional().meta({ description: "Operator tokens only; required for them." });
 
-export const list = readOperation(
+export const list = listOperation(
   "events:read or operator",
   {
     tag: "Events",
@@ -72,17 +73,11 @@ export const list = readOperation(
       before: eventId.optional().meta({ description: "Only events before this event id." }),
       teamId,
     }),
-    success: {
-      description: "A page of events.",
-      schema: z.strictObject({ message: z.string(), data: z.array(eventSchema) }),
-      example: { message: "Events: 1.", data: [example as z.input<typeof eventSchema>] },
-      headers: nextLinkHeader,
-    },
+    success: { description: "A page of events.", noun: "Events", schema: eventSchema, example },
   },
-  async ({ c, deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) => {
-    const { items, next } = await listEvents(deps, credential, { limit, order, ...filters });
-    return c.json({ message: `Events: ${items.length}.`, data: items }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query: { limit = DEFAULT_LIMIT, order = "desc", ...filters } }) =>
+    listEvents(deps, credential, { limit, order, ...filters }),
+  (event) => event as EventBody,
 );
 
 export const get = readOperation(
@@ -93,12 +88,10 @@ export const get = readOperation(
     query: z.object({ teamId }),
     success: {
       description: "The event.",
-      schema: z.strictObject({ message: z.string(), data: eventSchema }),
-      example: { message: "Event found.", data: example as z.input<typeof eventSchema> },
+      message: "Event found.",
+      schema: eventSchema,
+      example,
     },
   },
-  async ({ deps, credential, id, query: { teamId } }) => {
-    const event = await fetchEvent(deps, credential, id, teamId);
-    return { message: "Event found.", data: event as z.input<typeof eventSchema> };
-  },
+  async ({ deps, credential, id, query: { teamId } }) => (await fetchEvent(deps, credential, id, teamId)) as EventBody,
 );

@@ -15,7 +15,7 @@ import { countExpensiveCall } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { id, iso, timestamp } from "./validation.ts";
-import { etag, versionHeaders } from "./versions.ts";
+import { setEtag, versionHeaders } from "./versions.ts";
 
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
@@ -162,27 +162,25 @@ export const metadata = readOperation(
     summary: "Get a file's metadata",
     success: {
       description: "The file and the results of its processing.",
-      schema: z.strictObject({ message: z.string(), data: metadataSchema }),
+      message: "File found.",
+      schema: metadataSchema,
       example: {
-        message: "File found.",
-        data: {
-          ...exampleFile,
-          sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-          processedAt: "2026-11-20T09:33:01.000Z",
-          failure: null,
-          audio: {
-            container: "MPEG",
-            codec: "MPEG 1 Layer 3",
-            durationSeconds: 30.04,
-            sampleRate: 44_100,
-            channels: 2,
-            bitrate: 128_000,
-            lossless: false,
-            tags: { title: "Interview" },
-          },
-          hasWaveform: false,
-          metadata: { season: 2 },
+        ...exampleFile,
+        sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+        processedAt: "2026-11-20T09:33:01.000Z",
+        failure: null,
+        audio: {
+          container: "MPEG",
+          codec: "MPEG 1 Layer 3",
+          durationSeconds: 30.04,
+          sampleRate: 44_100,
+          channels: 2,
+          bitrate: 128_000,
+          lossless: false,
+          tags: { title: "Interview" },
         },
+        hasWaveform: false,
+        metadata: { season: 2 },
       },
       headers: versionHeaders,
     },
@@ -191,8 +189,8 @@ export const metadata = readOperation(
     const file = await fetchMetadata(deps, credential, id);
     const { sha256, failure, audio, hasWaveform, metadata } = file;
     const processedAt = file.processedAt === null ? null : iso(file.processedAt);
-    const data = { ...renderFile(file), sha256, processedAt, failure, audio, hasWaveform, metadata };
-    return c.json({ message: "File found.", data }, 200, etag(file));
+    setEtag(c, file);
+    return { ...renderFile(file), sha256, processedAt, failure, audio, hasWaveform, metadata };
   },
 );
 
@@ -205,18 +203,13 @@ export const status = readOperation(
       "Needs the scope `files:read`, or the public key that uploaded the file. Any other public key gets 404.",
     success: {
       description: "The status.",
-      schema: z.strictObject({
-        message: z.string(),
-        data: metadataSchema.pick({ _id: true, status: true, failure: true }).meta({ id: "FileStatus" }),
-      }),
-      example: { message: "File found.", data: { _id: exampleFile._id, status: "completed", failure: null } },
+      message: "File found.",
+      schema: metadataSchema.pick({ _id: true, status: true, failure: true }).meta({ id: "FileStatus" }),
+      example: { _id: exampleFile._id, status: "completed", failure: null },
     },
     errorCodes: ["forbidden", "insufficient_scope"],
   },
-  async ({ deps, credential, id }) => ({
-    message: "File found.",
-    data: { _id: id, ...(await fetchStatus(deps, credential, id)) },
-  }),
+  async ({ deps, credential, id }) => ({ _id: id, ...(await fetchStatus(deps, credential, id)) }),
 );
 
 export const remove = writeOperation(
@@ -272,29 +265,24 @@ export const usage = readOperation(
       "The team's files, bytes and events, and their limits. An upload in progress counts with its Content-Length. The oldest events above `maxEvents` are deleted within minutes.",
     success: {
       description: "The usage.",
+      message: "Usage of the team.",
       schema: z.strictObject({
-        message: z.string(),
-        data: z.strictObject({
-          files: z.int().nonnegative(),
-          bytes: z.int().nonnegative(),
-          maxFiles: z.int().nonnegative(),
-          maxBytes: z.int().nonnegative(),
-          events: z.int().nonnegative(),
-          maxEvents: z.int().positive(),
-        }),
+        files: z.int().nonnegative(),
+        bytes: z.int().nonnegative(),
+        maxFiles: z.int().nonnegative(),
+        maxBytes: z.int().nonnegative(),
+        events: z.int().nonnegative(),
+        maxEvents: z.int().positive(),
       }),
       example: {
-        message: "Usage of the team.",
-        data: {
-          files: 12,
-          bytes: 60_104_321,
-          maxFiles: 100_000,
-          maxBytes: 50_000_000_000,
-          events: 4210,
-          maxEvents: 200_000,
-        },
+        files: 12,
+        bytes: 60_104_321,
+        maxFiles: 100_000,
+        maxBytes: 50_000_000_000,
+        events: 4210,
+        maxEvents: 200_000,
       },
     },
   },
-  async ({ deps, credential }) => ({ message: "Usage of the team.", data: await fetchUsage(deps, credential) }),
+  ({ deps, credential }) => fetchUsage(deps, credential),
 );

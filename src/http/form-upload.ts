@@ -53,11 +53,9 @@ export const upload = writeOperation(
     },
     success: {
       description: "The file is stored.",
-      schema: z.strictObject({ message: z.string(), data: fileSchema }),
-      example: {
-        message: "File uploaded. It will be processed shortly.",
-        data: { ...exampleFile, status: "pending", durationSeconds: null, __v: 1 },
-      },
+      message: "File uploaded. It will be processed shortly.",
+      schema: fileSchema,
+      example: { ...exampleFile, status: "pending", durationSeconds: null, __v: 1 },
       headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
     },
     errorCodes: [
@@ -108,7 +106,7 @@ export const upload = writeOperation(
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
     const file = await uploaded;
-    const body = { message: "File uploaded. It will be processed shortly.", data: renderFile(file) };
-    return c.json(body, 200, { Location: `/docs/v1/uploads/${file.id}` });
+    c.header("Location", `/docs/v1/uploads/${file.id}`);
+    return renderFile(file);
   },
 );

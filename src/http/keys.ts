@@ -12,8 +12,8 @@ import {
 import { SCOPE_NAMES } from "../domain/accounts/scopes.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
-import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { listOperation, readOperation, writeOperation } from "./operation.ts";
+import { id, iso, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const MAX_LIMIT_FILES = 1_000_000;
 /** R2's limit for one object. */
@@ -87,8 +87,6 @@ const example: z.input<typeof apiKeySchema> = {
 
 export { apiKeySchema, example as apiKeyExample, render as renderKey };
 
-const one = z.strictObject({ message: z.string(), data: apiKeySchema });
-
 export const create = writeOperation(
   "keys:write or operator",
   {
@@ -112,11 +110,7 @@ export const create = writeOperation(
       teamId: id.optional().meta({ description: "Only the operator can send it." }),
     }),
     bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
-    success: {
-      description: "The new key.",
-      schema: one,
-      example: { message: "API key created.", data: example },
-    },
+    success: { description: "The new key.", message: "API key created.", schema: apiKeySchema, example },
     errorCodes: ["quota_exceeded", "not_found"],
   },
   async ({ deps, actor, credential, body }) => {
@@ -126,28 +120,21 @@ export const create = writeOperation(
     const key = isForNewTeam
       ? (await createTeam(deps, actor, credential, { name: body.name }, newKey)).key
       : await createKey(deps, actor, credential, newKey);
-    return { message: "API key created.", data: render(key) };
+    return render(key);
   },
 );
 
-export const list = readOperation(
+export const list = listOperation(
   "keys:read or operator",
   {
     tag: "API keys",
     summary: "List API keys",
     description: "Newest first. Sessions are not listed.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
-    success: {
-      description: "A page of keys.",
-      schema: z.strictObject({ message: z.string(), data: z.array(apiKeySchema) }),
-      example: { message: "API keys: 1.", data: [example] },
-      headers: nextLinkHeader,
-    },
+    success: { description: "A page of keys.", noun: "API keys", schema: apiKeySchema, example },
   },
-  async ({ c, deps, credential, query }) => {
-    const { items, next } = await listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId });
-    return c.json({ message: `API keys: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query }) => listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId }),
+  render,
 );
 
 export const get = readOperation(
@@ -155,12 +142,9 @@ export const get = readOperation(
   {
     tag: "API keys",
     summary: "Get API key details",
-    success: { description: "The key.", schema: one, example: { message: "API key found.", data: example } },
+    success: { description: "The key.", message: "API key found.", schema: apiKeySchema, example },
   },
-  async ({ deps, credential, id }) => ({
-    message: "API key found.",
-    data: render(await fetchKey(deps, credential, id)),
-  }),
+  async ({ deps, credential, id }) => render(await fetchKey(deps, credential, id)),
 );
 
 export const update = writeOperation(
@@ -180,12 +164,12 @@ export const update = writeOperation(
       .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
       .meta({ minProperties: 1 }),
     bodyExample: { name: "Old web player" },
-    success: { description: "The updated key.", schema: one, example: { message: "API key updated.", data: example } },
+    success: { description: "The updated key.", message: "API key updated.", schema: apiKeySchema, example },
   },
   async ({ deps, actor, credential, id, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
     const key = await updateKey(deps, actor, credential, id, { ...body, expiresAt });
-    return { message: "API key updated.", data: render(key) };
+    return render(key);
   },
 );
 
@@ -196,16 +180,9 @@ export const remove = writeOperation(
     summary: "Delete an API key",
     description:
       "The key and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
-    success: {
-      description: "The deleted key.",
-      schema: one,
-      example: { message: "API key deleted.", data: example },
-    },
+    success: { description: "The deleted key.", message: "API key deleted.", schema: apiKeySchema, example },
   },
-  async ({ deps, actor, credential, id }) => ({
-    message: "API key deleted.",
-    data: render(await deleteKey(deps, actor, credential, id)),
-  }),
+  async ({ deps, actor, credential, id }) => render(await deleteKey(deps, actor, credential, id)),
 );
 
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
@@ -229,13 +206,12 @@ export const rotate = writeOperation(
     bodyExample: { overlapSeconds: 3600 },
     success: {
       description: "The new key.",
-      schema: one,
-      example: { message: "API key rotated.", data: { ...example, _id: NEW_ID, id: NEW_ID } },
+      message: "API key rotated.",
+      schema: apiKeySchema,
+      example: { ...example, _id: NEW_ID, id: NEW_ID },
     },
     errorCodes: ["conflict", "quota_exceeded"],
   },
-  async ({ deps, actor, credential, id, body }) => ({
-    message: "API key rotated.",
-    data: render(await rotateKey(deps, actor, credential, id, body.overlapSeconds)),
-  }),
+  async ({ deps, actor, credential, id, body }) =>
+    render(await rotateKey(deps, actor, credential, id, body.overlapSeconds)),
 );

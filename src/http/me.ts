@@ -25,25 +25,22 @@ export const get = readOperation(
     description: "What does not apply to the kind of token is null.",
     success: {
       description: "The caller.",
-      schema: z.strictObject({ message: z.string(), data: meSchema }),
+      message: ({ kind, keyId }) => `You use a ${kind === "session" ? kind : `${kind} ${keyId ? "key" : "token"}`}.`,
+      schema: meSchema,
       example: {
-        message: "You use a session.",
-        data: {
-          kind: "session",
-          teamId: "0193477be89f4d2e6b8a0c13",
-          keyId: "0193477be8a01f9c3ad5e7b2",
-          userId: "0193477bf1c07e5d9a0b4c28",
-          role: "viewer",
-          scopes: ["files:read", "files:download", "events:read"],
-          expiresAt: "2026-11-20T21:30:00.000Z",
-        },
+        kind: "session",
+        teamId: "0193477be89f4d2e6b8a0c13",
+        keyId: "0193477be8a01f9c3ad5e7b2",
+        userId: "0193477bf1c07e5d9a0b4c28",
+        role: "viewer",
+        scopes: ["files:read", "files:download", "events:read"],
+        expiresAt: "2026-11-20T21:30:00.000Z",
       },
     },
   },
   async ({ deps, credential }) => {
     const { expiresAt, ...me } = await fetchMe(deps, credential);
-    const message = `You use a ${me.kind === "session" ? "session" : `${me.kind} ${me.keyId ? "key" : "token"}`}.`;
-    return { message, data: { ...me, expiresAt: expiresAt === null ? null : iso(expiresAt) } };
+    return { ...me, expiresAt: expiresAt === null ? null : iso(expiresAt) };
   },
 );
 
@@ -55,15 +52,10 @@ export const changePassword = writeOperation(
     description: "For the session of a user, at most 10 a minute. Ends the user's other sessions.",
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
-    success: {
-      description: "The password was changed.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "Password changed." },
-    },
+    success: { description: "The password was changed.", message: "Password changed." },
     errorCodes: ["forbidden", "conflict"],
   },
   async ({ deps, actor, body }) => {
     await changeOwnPassword(deps, actor, body);
-    return { message: "Password changed." };
   },
 );

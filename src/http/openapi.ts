@@ -5,7 +5,7 @@ import { MESSAGES } from "../errors.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
-import { type Api, type Operation, splitRoute } from "./operation.ts";
+import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
 
 type Json = Record<string, unknown>;
 
@@ -147,11 +147,10 @@ function describe(operation: Operation, path: string, operationId: string, compo
     name,
     { description: text, schema: { type: "string" } },
   ]);
+  const { schema, example } = describeBody(success);
   const content = success.isFile
     ? { "*/*": { schema: { type: "string", format: "binary" } } }
-    : success.schema && {
-        "application/json": { schema: schemaOf(success.schema, "output", components), example: success.example },
-      };
+    : schema && { "application/json": { schema: schemaOf(schema, "output", components), example } };
   const answerOf = (status: number) => ({
     description: success.description,
     headers: Object.fromEntries(headers),

@@ -1,14 +1,23 @@
 import type { Context, Hono } from "hono";
-import type * as z from "zod";
+import * as z from "zod";
 import type { Deps } from "../deps.ts";
 import { type Access, type ActorWith, authorize, type Credential } from "../domain/accounts/authorization.ts";
 import { authorizeWrite } from "../domain/accounts/write-authorization.ts";
+import type { Page } from "../domain/paging.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { noteCaller, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
-import { type BodySchema, type Output, type QuerySchema, readBody, readQuery } from "./validation.ts";
+import {
+  type BodySchema,
+  nextLinkHeader,
+  type Output,
+  type QuerySchema,
+  readBody,
+  readQuery,
+  setNextLink,
+} from "./validation.ts";
 
 interface Request<Q, B> {
   c: Context<AppEnv>;
@@ -23,6 +32,21 @@ export interface HeaderContract {
   description: string;
   required?: true;
   schema: Record<string, unknown>;
+}
+
+interface Success<S extends z.ZodType> {
+  /** Default: 200. */
+  statuses?: (200 | 201 | 204 | 206 | 304)[];
+  description: string;
+  /** With a message, the body is `{message, data}`, or `{message}` without a schema, and `handle` returns the data. */
+  message?: string | ((data: z.input<S>) => string);
+  /** The schema of the data, or of the whole body if there is no message. */
+  schema?: S;
+  example?: z.input<S>;
+  /** The body is the bytes of a file. */
+  isFile?: true;
+  /** Response headers besides the common ones. */
+  headers?: Record<string, string>;
 }
 
 interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodType> {
@@ -48,18 +72,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   /** Replaces 429 and 503, on which its clients would start over. */
   retryableFailureCode?: Code;
   requestHeaders?: Record<string, HeaderContract>;
-  success: {
-    /** Default: 200. */
-    statuses?: (200 | 201 | 204 | 206 | 304)[];
-    description: string;
-    /** Absent if the response has no body. */
-    schema?: S;
-    example?: z.input<S>;
-    /** The body is the bytes of a file. */
-    isFile?: true;
-    /** Response headers besides the common ones. */
-    headers?: Record<string, string>;
-  };
+  success: Success<S>;
   /** Error codes besides those that follow from the other properties. */
   errorCodes?: Code[];
 }
@@ -73,9 +86,22 @@ export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> 
 
 type Answer<S extends z.ZodType> = Promise<z.input<S> | Response>;
 
-async function respond<S extends z.ZodType>(c: Context<AppEnv>, answer: Answer<S>): Promise<Response> {
+async function respond<S extends z.ZodType>(
+  c: Context<AppEnv>,
+  { message }: Success<S>,
+  answer: Answer<S>,
+): Promise<Response> {
   const result = await answer;
-  return result instanceof Response ? result : c.json(result as object);
+  return result instanceof Response ? result : c.json(bodyOf(message, result));
+}
+
+const bodyOf = <S extends z.ZodType>(message: Success<S>["message"], data: z.input<S>): object =>
+  message === undefined ? (data as object) : { message: typeof message === "string" ? message : message(data), data };
+
+/** The schema of the body and an example of it, for OpenAPI. */
+export function describeBody({ message, schema, example }: Success<z.ZodType>) {
+  const body = z.strictObject({ message: z.string(), ...(schema && { data: schema }) });
+  return { schema: message === undefined ? schema : body, example: bodyOf(message, example) };
 }
 
 function requestOf<Q, B>(c: Context<AppEnv>, query: Output<Q>, body: Output<B>): Request<Q, B> {
@@ -94,14 +120,15 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
   contract: Contract<Q, undefined, S>,
   handle: (request: Request<Q, undefined> & { credential: Credential<A> }) => Answer<S>,
 ): Operation {
-  return {
+  const operation = {
     ...contract,
     access,
-    answer: (c) =>
+    answer: (c: Context<AppEnv>) =>
       withCredential(c, { ...contract, access }, async (credential) => {
         try {
           const query = readQuery(c, contract.query as Q);
-          return await respond(c, handle({ ...requestOf<Q, undefined>(c, query, undefined), credential }));
+          const answer = handle({ ...requestOf<Q, undefined>(c, query, undefined), credential });
+          return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
           if (isRequestError && !credential.actor) await authorize(c.var.deps, credential);
@@ -109,6 +136,45 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
         }
       }),
   };
+  return operation as Operation;
+}
+
+/** What a list responds with. */
+interface PageContract<S extends z.ZodType> {
+  description: string;
+  /** For the message, such as `API keys: 20.` */
+  noun: string;
+  /** The schema of an item. */
+  schema: S;
+  example: z.input<S>;
+}
+
+/** The message of a list. */
+export const countOf =
+  <S extends z.ZodType>(noun: string) =>
+  (items: z.input<S>[]) =>
+    `${noun}: ${items.length}.`;
+
+/** An operation that returns a page of records. */
+export function listOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema, T>(
+  access: A,
+  { success, ...contract }: Omit<Contract<Q, undefined, S>, "success"> & { success: PageContract<S> },
+  fetchPage: (request: Request<Q, undefined> & { credential: Credential<A> }) => Promise<Page<T>>,
+  render: (item: T) => z.input<S>,
+): Operation {
+  const { description, noun, schema, example } = success;
+  const page = {
+    description,
+    message: countOf<S>(noun),
+    schema: z.array(schema),
+    example: [example],
+    headers: nextLinkHeader,
+  };
+  return readOperation(access, { ...contract, success: page }, async (request) => {
+    const { items, next } = await fetchPage(request);
+    setNextLink(request.c, next);
+    return items.map(render);
+  });
 }
 
 /**
@@ -137,7 +203,7 @@ export function writeOperation<
           noteCaller(c, credential);
           const query = readQuery(c, contract.query as Q);
           const body = await readBody(c, contract.body as B, contract);
-          return respond(c, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
+          return respond(c, contract.success, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
         }),
       ),
   };
@@ -154,7 +220,8 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
     access: "public",
     answer: async (c: Context<AppEnv>) => {
       readQuery(c, undefined);
-      return respond(c, handle(requestOf<undefined, B>(c, undefined, await readBody(c, contract.body))));
+      const body = await readBody(c, contract.body);
+      return respond(c, contract.success, handle(requestOf<undefined, B>(c, undefined, body)));
     },
   };
   return operation as Operation;

@@ -9,27 +9,17 @@ import { listFiles, MAX_FILTERED_NUMBERED_ROWS, SEARCHED_NAMES } from "../domain
 import { updateFile } from "../domain/files/properties.ts";
 import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
-import { readOperation, writeOperation } from "./operation.ts";
+import { listOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
-import {
-  cursorOf,
-  instant,
-  MAX_LIMIT,
-  namePrefix,
-  nextLink,
-  nextLinkHeader,
-  pageLimit,
-  pageQuery,
-  pageRequest,
-} from "./validation.ts";
-import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
+import { cursorOf, instant, MAX_LIMIT, namePrefix, pageLimit, pageQuery, pageRequest } from "./validation.ts";
+import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.ts";
 
 /* Finding files by their properties, and changing these, also of many files at once. */
 
 /** Names have at most 200 bytes. */
 const MAX_NAME_PREFIX = 200;
 
-export const list = readOperation(
+export const list = listOperation(
   "files:read",
   {
     tag: "Files",
@@ -48,21 +38,16 @@ export const list = readOperation(
       search: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A part of the name, in any case." }),
       sort: z.enum(FILE_ORDERS).optional(),
     }),
-    success: {
-      description: "A page of files.",
-      schema: z.strictObject({ message: z.string(), data: z.array(fileSchema) }),
-      example: { message: "Files: 1.", data: [exampleFile] },
-      headers: nextLinkHeader,
-    },
+    success: { description: "A page of files.", noun: "Files", schema: fileSchema, example: exampleFile },
   },
   async ({ c, deps, credential, query }) => {
     if (query.search !== undefined) await countSearch(c, credential);
-    const { items, next } = await listFiles(deps, credential, query, pageRequest(query));
-    return c.json({ message: `Files: ${items.length}.`, data: items.map(renderFile) }, 200, nextLink(c, next));
+    return listFiles(deps, credential, query, pageRequest(query));
   },
+  renderFile,
 );
 
-export const folders = readOperation(
+export const folders = listOperation(
   "files:read",
   {
     tag: "Files",
@@ -76,15 +61,14 @@ export const folders = readOperation(
     }),
     success: {
       description: "A page of folders, as full paths.",
-      schema: z.strictObject({ message: z.string(), data: z.array(z.string()) }),
-      example: { message: "Folders: 2.", data: ["podcast/2025", "podcast/2026"] },
-      headers: nextLinkHeader,
+      noun: "Folders",
+      schema: z.string(),
+      example: "podcast/2026",
     },
   },
-  async ({ c, deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) => {
-    const { items, next } = await listFolders(deps, credential, under, { limit, cursor });
-    return c.json({ message: `Folders: ${items.length}.`, data: items }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
+    listFolders(deps, credential, under, { limit, cursor }),
+  (folder) => folder,
 );
 
 export const update = writeOperation(
@@ -100,15 +84,17 @@ export const update = writeOperation(
     requestHeaders: ifMatch,
     success: {
       description: "The updated file.",
-      schema: z.strictObject({ message: z.string(), data: fileSchema }),
-      example: { message: "File updated.", data: exampleFile },
+      message: "File updated.",
+      schema: fileSchema,
+      example: exampleFile,
       headers: versionHeaders,
     },
     errorCodes: ["version_mismatch"],
   },
   async ({ c, deps, actor, id, body }) => {
     const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
-    return c.json({ message: "File updated.", data: renderFile(file) }, 200, etag(file));
+    setEtag(c, file);
+    return renderFile(file);
   },
 );
 
@@ -135,11 +121,9 @@ export const batch = writeOperation(
     bodyExample: { action: "move", ids: [exampleFile._id], folder: "podcast/2026" },
     success: {
       description: "A result for each ID, in their order.",
-      schema: z.strictObject({
-        message: z.string(),
-        data: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
-      }),
-      example: { message: "Files changed: 1 of 1.", data: [{ _id: exampleFile._id, ok: true }] },
+      message: (results) => `Files changed: ${results.filter(({ ok }) => ok).length} of ${results.length}.`,
+      schema: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
+      example: [{ _id: exampleFile._id, ok: true }],
     },
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
@@ -149,7 +133,6 @@ export const batch = writeOperation(
       await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
     }
     const results = await changeFiles(deps, actor, given, action);
-    const data = results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
-    return { message: `Files changed: ${data.filter(({ ok }) => ok).length} of ${data.length}.`, data };
+    return results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
   },
 );

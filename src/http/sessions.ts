@@ -12,8 +12,8 @@ import { emailKey } from "../domain/accounts/users.ts";
 import { AppError } from "../errors.ts";
 import { clientIpOf } from "./authentication.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
-import { publicOperation, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { listOperation, publicOperation, writeOperation } from "./operation.ts";
+import { id, iso, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
 const sessionSchema = z
   .strictObject({
@@ -47,9 +47,7 @@ const example: z.input<typeof sessionSchema> = {
   lastUsedAt: "2026-11-20T09:45:00.000Z",
 };
 
-const token = z.strictObject({ message: z.string(), data: apiKeySchema });
 const tokenExample = { ...apiKeyExample, expiresAt: "2026-11-20T21:30:00.000Z" };
-const done = z.strictObject({ message: z.string() });
 
 export const login = publicOperation(
   {
@@ -61,8 +59,9 @@ export const login = publicOperation(
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
     success: {
       description: "The session.",
-      schema: token,
-      example: { message: "Logged in.", data: { ...tokenExample, name: "Ada Lovelace" } },
+      message: "Logged in.",
+      schema: apiKeySchema,
+      example: { ...tokenExample, name: "Ada Lovelace" },
     },
     errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
@@ -70,7 +69,7 @@ export const login = publicOperation(
     const counters = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
     const answers = await Promise.all(counters.map((counter) => deps.limiter.login(counter)));
     if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
-    return { message: "Logged in.", data: renderKey(await logIn(deps, body)) };
+    return renderKey(await logIn(deps, body));
   },
 );
 
@@ -82,15 +81,16 @@ export const create = writeOperation(
     description: `For tools that keep a token for a day, such as the console. The session has the name and scopes of the key. It expires after 12 hours or with the key, and is revoked with it. A key can have ${MAX_KEY_SESSIONS} sessions. Its token is shown only in this response.`,
     success: {
       description: "The session, in the shape of an API key.",
-      schema: token,
-      example: { message: "Session created.", data: tokenExample },
+      message: "Session created.",
+      schema: apiKeySchema,
+      example: tokenExample,
     },
     errorCodes: ["forbidden", "quota_exceeded"],
   },
-  async ({ deps, actor }) => ({ message: "Session created.", data: renderKey(await createSession(deps, actor)) }),
+  async ({ deps, actor }) => renderKey(await createSession(deps, actor)),
 );
 
-export const list = readOperation(
+export const list = listOperation(
   "keys:read",
   {
     tag: "Sessions",
@@ -99,15 +99,13 @@ export const list = readOperation(
     query: pageQuery("sessions"),
     success: {
       description: "A page of sessions, without their tokens.",
-      schema: z.strictObject({ message: z.string(), data: z.array(sessionSchema) }),
-      example: { message: "Sessions: 1.", data: [example] },
-      headers: nextLinkHeader,
+      noun: "Sessions",
+      schema: sessionSchema,
+      example,
     },
   },
-  async ({ c, deps, credential, query }) => {
-    const { items, next } = await listSessions(deps, credential, pageRequest(query));
-    return c.json({ message: `Sessions: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query }) => listSessions(deps, credential, pageRequest(query)),
+  render,
 );
 
 export const remove = writeOperation(
@@ -117,11 +115,10 @@ export const remove = writeOperation(
     summary: "Revoke a session",
     description:
       "The session ends immediately, and its unfinished uploads are canceled. The caller's scopes must cover the session's.",
-    success: { description: "The session has ended.", schema: done, example: { message: "Session revoked." } },
+    success: { description: "The session has ended.", message: "Session revoked." },
   },
   async ({ deps, actor, credential, id }) => {
     await revokeSession(deps, actor, credential, id);
-    return { message: "Session revoked." };
   },
 );
 
@@ -131,11 +128,10 @@ export const logout = writeOperation(
     tag: "Sessions",
     summary: "Log out",
     description: "Revokes the session that calls. API keys can't log out.",
-    success: { description: "The session has ended.", schema: done, example: { message: "Logged out." } },
+    success: { description: "The session has ended.", message: "Logged out." },
     errorCodes: ["forbidden"],
   },
   async ({ deps, actor, credential }) => {
     await logOut(deps, actor, credential);
-    return { message: "Logged out." };
   },
 );

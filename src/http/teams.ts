@@ -2,18 +2,8 @@ import * as z from "zod";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
-import { readOperation, writeOperation } from "./operation.ts";
-import {
-  id,
-  iso,
-  name,
-  namePrefix,
-  nextLink,
-  nextLinkHeader,
-  pageQuery,
-  pageRequest,
-  timestamp,
-} from "./validation.ts";
+import { listOperation, readOperation, writeOperation } from "./operation.ts";
+import { id, iso, name, namePrefix, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 /** The longest name of a team, and so of a prefix of it. */
 const MAX_NAME_LENGTH = 100;
@@ -66,7 +56,6 @@ const example: z.input<typeof teamSchema> = {
   updatedAt: "2026-11-20T09:30:00.000Z",
   __v: 0,
 };
-const one = z.strictObject({ message: z.string(), data: teamSchema });
 
 export const create = writeOperation(
   "operator",
@@ -88,7 +77,7 @@ export const create = writeOperation(
   },
 );
 
-export const list = readOperation(
+export const list = listOperation(
   "operator",
   {
     tag: "Teams",
@@ -98,17 +87,10 @@ export const list = readOperation(
       status: z.enum(TEAM_STATES).optional(),
       name: namePrefix(MAX_NAME_LENGTH).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
     }),
-    success: {
-      description: "A page of teams.",
-      schema: z.strictObject({ message: z.string(), data: z.array(teamSchema) }),
-      example: { message: "Teams: 1.", data: [example] },
-      headers: nextLinkHeader,
-    },
+    success: { description: "A page of teams.", noun: "Teams", schema: teamSchema, example },
   },
-  async ({ c, deps, credential, query }) => {
-    const { items, next } = await listTeams(deps, credential, query, pageRequest(query));
-    return c.json({ message: `Teams: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query }) => listTeams(deps, credential, query, pageRequest(query)),
+  render,
 );
 
 export const get = readOperation(
@@ -117,12 +99,9 @@ export const get = readOperation(
     tag: "Teams",
     summary: "Get team details",
     description: "The operator can get any team, and a token with the scope `files:read` its own.",
-    success: { description: "The team.", schema: one, example: { message: "Team found.", data: example } },
+    success: { description: "The team.", message: "Team found.", schema: teamSchema, example },
   },
-  async ({ deps, credential, id }) => ({
-    message: "Team found.",
-    data: render(await fetchTeam(deps, credential, id)),
-  }),
+  async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id)),
 );
 
 export const update = writeOperation(
@@ -140,15 +119,13 @@ export const update = writeOperation(
     bodyExample: { status: "suspended" },
     success: {
       description: "The team.",
-      schema: one,
-      example: { message: "Team updated.", data: { ...example, status: "suspended", __v: 1 } },
+      message: "Team updated.",
+      schema: teamSchema,
+      example: { ...example, status: "suspended", __v: 1 },
     },
     errorCodes: ["conflict"],
   },
-  async ({ deps, actor, id, body }) => ({
-    message: "Team updated.",
-    data: render(await updateTeam(deps, actor, id, body)),
-  }),
+  async ({ deps, actor, id, body }) => render(await updateTeam(deps, actor, id, body)),
 );
 
 export const remove = writeOperation(
@@ -160,9 +137,10 @@ export const remove = writeOperation(
       "Irreversible. From the next request on, the team's tokens get 401. Its files, users, keys, webhooks and events are deleted in the background. Until then the team is `deleting`; then it is not found.",
     success: {
       description: "The team, which is being deleted.",
-      schema: one,
-      example: { message: "Team is being deleted.", data: { ...example, status: "deleting", __v: 1 } },
+      message: "Team is being deleted.",
+      schema: teamSchema,
+      example: { ...example, status: "deleting", __v: 1 },
     },
   },
-  async ({ deps, id }) => ({ message: "Team is being deleted.", data: render(await deleteTeam(deps, id)) }),
+  async ({ deps, id }) => render(await deleteTeam(deps, id)),
 );

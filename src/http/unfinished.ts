@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { listUnfinished, type UnfinishedUpload } from "../domain/files/unfinished.ts";
-import { readOperation } from "./operation.ts";
-import { id, iso, nextLink, nextLinkHeader, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { listOperation } from "./operation.ts";
+import { id, iso, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 const unfinishedSchema = z
   .strictObject({
@@ -30,7 +30,7 @@ const example: z.input<typeof unfinishedSchema> = {
   expiresAt: "2026-11-21T09:41:12.000Z",
 };
 
-export const list = readOperation(
+export const list = listOperation(
   "files:read",
   {
     tag: "Resumable uploads",
@@ -39,13 +39,11 @@ export const list = readOperation(
     query: pageQuery("unfinished"),
     success: {
       description: "A page of unfinished uploads.",
-      schema: z.strictObject({ message: z.string(), data: z.array(unfinishedSchema) }),
-      example: { message: "Unfinished uploads: 1.", data: [example] },
-      headers: nextLinkHeader,
+      noun: "Unfinished uploads",
+      schema: unfinishedSchema,
+      example,
     },
   },
-  async ({ c, deps, credential, query }) => {
-    const { items, next } = await listUnfinished(deps, credential, pageRequest(query));
-    return c.json({ message: `Unfinished uploads: ${items.length}.`, data: items.map(render) }, 200, nextLink(c, next));
-  },
+  ({ deps, credential, query }) => listUnfinished(deps, credential, pageRequest(query)),
+  render,
 );

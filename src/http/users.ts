@@ -9,14 +9,14 @@ import {
   iso,
   name,
   namePrefix,
-  nextLink,
   nextLinkHeader,
   pageQuery,
   pageRequest,
+  setNextLink,
   text,
   timestamp,
 } from "./validation.ts";
-import { etag, expectedVersions, ifMatch, versionHeaders } from "./versions.ts";
+import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.ts";
 
 const PASSWORD_HASH =
   "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
@@ -98,16 +98,18 @@ export const create = writeOperation(
     },
     success: {
       description: "The new user.",
-      schema: z.strictObject({ message: z.string(), data: created.meta({ id: "CreatedUser" }) }),
-      example: { message: "User created.", data: createdExample },
+      message: "User created.",
+      schema: created.meta({ id: "CreatedUser" }),
+      example: createdExample,
       headers: versionHeaders,
     },
     errorCodes: ["email_taken", "quota_exceeded"],
   },
   async ({ c, deps, actor, credential, body }) => {
     const user = await createUser(deps, actor, credential, body);
+    setEtag(c, user);
     const { __v: _, ...data } = render(user);
-    return c.json({ message: "User created.", data }, 200, etag(user));
+    return data;
   },
 );
 
@@ -135,7 +137,8 @@ export const list = readOperation(
     const isPaged = Object.values(query).some((value) => value !== undefined);
     if (isPaged) {
       const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
-      return c.json(items.map(render), 200, nextLink(c, next));
+      setNextLink(c, next);
+      return items.map(render);
     }
     const onFailure = (cause: unknown) => deps.log("error", "list_interrupted", { requestId: c.var.requestId, cause });
     return new Response(jsonArray(await streamUsers(deps, credential), onFailure), {
@@ -169,23 +172,17 @@ function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => 
   });
 }
 
-const one = z.strictObject({ message: z.string(), data: userSchema });
-
 export const get = readOperation(
   "users:read",
   {
     tag: "Users",
     summary: "Get user details",
-    success: {
-      description: "The user.",
-      schema: one,
-      example: { message: "User found.", data: example },
-      headers: versionHeaders,
-    },
+    success: { description: "The user.", message: "User found.", schema: userSchema, example, headers: versionHeaders },
   },
   async ({ c, deps, credential, id }) => {
     const user = await fetchUser(deps, credential, id);
-    return c.json({ message: "User found.", data: render(user) }, 200, etag(user));
+    setEtag(c, user);
+    return render(user);
   },
 );
 
@@ -238,7 +235,8 @@ export const update = writeOperation(
       ...(lastname === undefined ? {} : { lastName: lastname }),
     };
     const user = await updateUser(deps, actor, credential, id, changes, expectedVersions(c.req.header("If-Match")));
-    return c.json(render(user), 200, etag(user));
+    setEtag(c, user);
+    return render(user);
   },
 );
 
@@ -256,16 +254,11 @@ export const remove = writeOperation(
         .meta({ description: "Keeps the API keys that the user created. Default `false`." }),
     }),
     requestHeaders: ifMatch,
-    success: {
-      description: "The user was deleted.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "User deleted." },
-    },
+    success: { description: "The user was deleted.", message: "User deleted." },
     errorCodes: ["last_admin", "version_mismatch"],
   },
   async ({ c, deps, actor, credential, id, query }) => {
     const versions = expectedVersions(c.req.header("If-Match"));
     await deleteUser(deps, actor, credential, id, { versions, keepKeys: query.keepKeys === "true" });
-    return { message: "User deleted." };
   },
 );

@@ -256,14 +256,14 @@ export const pageRequest = ({
   cursor,
 }: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
 
-/** The header that `nextLink` sets, for OpenAPI. */
+/** The header that `setNextLink` sets, for OpenAPI. */
 export const nextLinkHeader = { Link: 'The next page, `rel="next"`. Absent on the last page.' };
 
-/** The `Link` header to the next page (RFC 8288), with the same limit and filters. The last page (`cursor` null) has none. */
-export function nextLink(c: Context<AppEnv>, cursor: string | null): Record<string, string> {
-  if (cursor === null) return {};
+/** Sets the `Link` to the next page (RFC 8288), with the same limit and filters. The last page (`cursor` null) has none. */
+export function setNextLink(c: Context<AppEnv>, cursor: string | null): void {
+  if (cursor === null) return;
   const url = new URL(c.req.url);
   url.searchParams.delete("page");
   url.searchParams.set("cursor", cursor);
-  return { Link: `<${url}>; rel="next"` };
+  c.header("Link", `<${url}>; rel="next"`);
 }

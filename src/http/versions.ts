@@ -1,3 +1,4 @@
+import type { Context } from "hono";
 import type { ExpectedVersions } from "../domain/versions.ts";
 
 /* Versions of records: `ETag` in responses, and `If-Match` in requests (RFC 9110, section 13.1.1). */
@@ -11,7 +12,7 @@ export const ifMatch = {
   },
 };
 
-export const etag = ({ version }: { version: number }) => ({ ETag: `"${version}"` });
+export const setEtag = (c: Context, { version }: { version: number }): void => c.header("ETag", `"${version}"`);
 
 /** A weak tag never matches, and `*` matches any version. */
 export function expectedVersions(header: string | undefined): ExpectedVersions {

@@ -28,21 +28,11 @@ const waveformSchema = z
   })
   .meta({ id: "Waveform" });
 
-const FOUND = "Waveform found.";
-const SET = "Waveform set.";
-
-const success = (description: string, message: string) => ({
-  description,
-  schema: z.strictObject({ message: z.string(), data: waveformSchema }),
-  example: {
-    message,
-    data: {
-      channels: [
-        [0, 0.118, 0.394, 0.803, 1, 0.748, 0.331, 0.055, -0.087, -0.402, -0.78, -1, -0.661, -0.346, -0.157, -0.024],
-      ],
-    },
-  },
-});
+const example = {
+  channels: [
+    [0, 0.118, 0.394, 0.803, 1, 0.748, 0.331, 0.055, -0.087, -0.402, -0.78, -1, -0.661, -0.346, -0.157, -0.024],
+  ],
+};
 
 export const get = readOperation(
   "files:read",
@@ -50,12 +40,9 @@ export const get = readOperation(
     tag: "Files",
     summary: "Get a file's waveform",
     description: "Returns the peaks as they were sent, each rounded to the precision of a byte.",
-    success: success("The waveform.", FOUND),
+    success: { description: "The waveform.", message: "Waveform found.", schema: waveformSchema, example },
   },
-  async ({ deps, credential, id }) => ({
-    message: FOUND,
-    data: { channels: await fetchWaveform(deps, credential, id) },
-  }),
+  async ({ deps, credential, id }) => ({ channels: await fetchWaveform(deps, credential, id) }),
 );
 
 export const set = writeOperation(
@@ -72,10 +59,7 @@ export const set = writeOperation(
     bodyExample: {
       channels: [[0, 0.12, 0.39, 0.8, 1, 0.75, 0.33, 0.055, -0.09, -0.4, -0.78, -1, -0.66, -0.35, -0.16, -0.02]],
     },
-    success: success("The stored waveform.", SET),
+    success: { description: "The stored waveform.", message: "Waveform set.", schema: waveformSchema, example },
   },
-  async ({ deps, actor, id, body }) => ({
-    message: SET,
-    data: { channels: await setWaveform(deps, actor, id, body.channels) },
-  }),
+  async ({ deps, actor, id, body }) => ({ channels: await setWaveform(deps, actor, id, body.channels) }),
 );

@@ -14,7 +14,7 @@ import {
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { inHours } from "./introduction.ts";
-import { readOperation, writeOperation } from "./operation.ts";
+import { countOf, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
@@ -56,12 +56,8 @@ const example: z.input<typeof webhookSchema> = {
 };
 
 const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." });
-const withSecret = z.strictObject({
-  message: z.string(),
-  data: webhookSchema.extend({ secret }).meta({ id: "NewWebhook" }),
-});
+const newWebhookSchema = webhookSchema.extend({ secret }).meta({ id: "NewWebhook" });
 const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=" };
-const one = z.strictObject({ message: z.string(), data: webhookSchema });
 
 /** The last label of a host name starts with a letter, which excludes IP addresses. */
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
@@ -105,14 +101,15 @@ export const create = writeOperation(
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {
       description: "The webhook, with its secret.",
-      schema: withSecret,
-      example: { message: "Webhook created.", data: secretExample },
+      message: "Webhook created.",
+      schema: newWebhookSchema,
+      example: secretExample,
     },
     errorCodes: ["too_many_webhooks"],
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
-    return { message: "Webhook created.", data: { ...render(webhook), secret } };
+    return { ...render(webhook), secret };
   },
 );
 
@@ -124,14 +121,12 @@ export const list = readOperation(
     description: "Oldest first.",
     success: {
       description: "The webhooks.",
-      schema: z.strictObject({ message: z.string(), data: z.array(webhookSchema) }),
-      example: { message: "Webhooks: 1.", data: [example] },
+      message: countOf("Webhooks"),
+      schema: z.array(webhookSchema),
+      example: [example],
     },
   },
-  async ({ deps, credential }) => {
-    const data = (await listWebhooks(deps, credential)).map(render);
-    return { message: `Webhooks: ${data.length}.`, data };
-  },
+  async ({ deps, credential }) => (await listWebhooks(deps, credential)).map(render),
 );
 
 export const get = readOperation(
@@ -139,12 +134,9 @@ export const get = readOperation(
   {
     tag: "Webhooks",
     summary: "Get webhook details",
-    success: { description: "The webhook.", schema: one, example: { message: "Webhook found.", data: example } },
+    success: { description: "The webhook.", message: "Webhook found.", schema: webhookSchema, example },
   },
-  async ({ deps, credential, id }) => ({
-    message: "Webhook found.",
-    data: render(await fetchWebhook(deps, credential, id)),
-  }),
+  async ({ deps, credential, id }) => render(await fetchWebhook(deps, credential, id)),
 );
 
 export const update = writeOperation(
@@ -162,17 +154,12 @@ export const update = writeOperation(
     bodyExample: { status: "disabled" },
     success: {
       description: "The webhook.",
-      schema: one,
-      example: {
-        message: "Webhook updated.",
-        data: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
-      },
+      message: "Webhook updated.",
+      schema: webhookSchema,
+      example: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
     },
   },
-  async ({ deps, actor, id, body }) => ({
-    message: "Webhook updated.",
-    data: render(await updateWebhook(deps, actor, id, body)),
-  }),
+  async ({ deps, actor, id, body }) => render(await updateWebhook(deps, actor, id, body)),
 );
 
 export const remove = writeOperation(
@@ -181,17 +168,12 @@ export const remove = writeOperation(
     tag: "Webhooks",
     summary: "Delete a webhook",
     description: "Its pending deliveries are not sent. Up to 10 a minute.",
-    success: {
-      description: "The webhook was deleted.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "Webhook deleted." },
-    },
+    success: { description: "The webhook was deleted.", message: "Webhook deleted." },
   },
   async ({ c, deps, actor, id }) => {
     // A slow webhook rests between rounds. This limit keeps a team from skipping the rest with a new webhook.
     await countExpensiveCall(c, "delete-webhook", actor);
     await deleteWebhook(deps, actor, id);
-    return { message: "Webhook deleted." };
   },
 );
 
@@ -206,14 +188,15 @@ export const rotate = writeOperation(
     bodyExample: { revokeOld: false },
     success: {
       description: "The webhook, with its new secret.",
-      schema: withSecret,
-      example: { message: "Secret rotated.", data: secretExample },
+      message: "Secret rotated.",
+      schema: newWebhookSchema,
+      example: secretExample,
     },
     errorCodes: ["conflict"],
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);
-    return { message: "Secret rotated.", data: { ...render(webhook), secret } };
+    return { ...render(webhook), secret };
   },
 );
 
@@ -225,12 +208,13 @@ export const test = writeOperation(
     description: "Sends a signed `webhook.test` event now, once. It is not in the event log. Up to 10 a minute.",
     success: {
       description: "The response of the endpoint.",
-      schema: z.strictObject({ message: z.string(), data: attemptSchema }),
-      example: { message: "Test event sent.", data: attemptExample },
+      message: "Test event sent.",
+      schema: attemptSchema,
+      example: attemptExample,
     },
   },
   async ({ c, deps, actor, id }) => {
     await countExpensiveCall(c, "test", actor);
-    return { message: "Test event sent.", data: renderAttempt(await sendTestEvent(deps, actor, id)) };
+    return renderAttempt(await sendTestEvent(deps, actor, id));
   },
 );
