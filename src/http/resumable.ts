@@ -6,7 +6,7 @@ import {
   MAX_EMPTY_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
-  type ResumableUpload,
+  type ResumableRow,
 } from "../domain/files/resumable-rows.ts";
 import { renderSecretUrl } from "../domain/files/secret-url.ts";
 import { AppError, invalidField } from "../errors.ts";
@@ -82,14 +82,14 @@ function tus<R extends { c: Context<AppEnv> }>(
   };
 }
 
-const fileUrl = ({ id }: { id: string }) => `/docs/v1/uploads/${id}`;
+const fileUrl = ({ fileId }: ResumableRow) => `/docs/v1/uploads/${fileId}`;
 
-function progressHeaders(upload: ResumableUpload): Record<string, string> {
-  const { offsetBytes, expiresAt, isFinished } = upload;
+function progressHeaders(upload: ResumableRow): Record<string, string> {
+  const { offsetBytes, dueAt, isFinished } = upload;
   return {
     "Upload-Offset": String(offsetBytes),
     // toUTCString() has the format of RFC 9110, section 5.6.7.
-    ...(isFinished ? { "Content-Location": fileUrl(upload) } : { "Upload-Expires": new Date(expiresAt).toUTCString() }),
+    ...(isFinished ? { "Content-Location": fileUrl(upload) } : { "Upload-Expires": new Date(dueAt).toUTCString() }),
   };
 }
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { WebhookRow } from "../domain/events/deliveries.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
 import { OLD_SECRET_MILLISECONDS, rotateSecret } from "../domain/events/secret-rotation.ts";
@@ -9,7 +10,6 @@ import {
   listWebhooks,
   MAX_WEBHOOKS,
   updateWebhook,
-  type Webhook,
 } from "../domain/events/webhooks.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
@@ -37,9 +37,10 @@ const webhookSchema = z
   })
   .meta({ id: "Webhook" });
 
-function render(webhook: Webhook): z.input<typeof webhookSchema> {
-  const { id: _id, version: __v, createdAt, updatedAt, ...rest } = webhook;
-  return { _id, ...rest, createdAt: iso(createdAt), updatedAt: iso(updatedAt), __v };
+function render(webhook: WebhookRow): z.input<typeof webhookSchema> {
+  const { id: _id, teamId, url, types, description, status, disabledReason, version: __v } = webhook;
+  const times = { createdAt: iso(webhook.createdAt), updatedAt: iso(webhook.updatedAt) };
+  return { _id, teamId, url, types: types && JSON.parse(types), description, status, disabledReason, ...times, __v };
 }
 
 const example: z.input<typeof webhookSchema> = {

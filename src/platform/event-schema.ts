@@ -64,7 +64,8 @@ export const webhooks = sqliteTable(
     types: text(),
     description: text().notNull(),
     status: text({ enum: ["enabled", "disabled"] }).notNull(),
-    disabledReason: text("disabled_reason"),
+    /** The team disabled it, its endpoint responded 410, or no attempt succeeded for days. */
+    disabledReason: text("disabled_reason", { enum: ["requested", "gone", "failing"] }),
     encryptedSecret: text("encrypted_secret").notNull(),
     /** The previous secret also signs until this time. */
     oldEncryptedSecret: text("old_encrypted_secret"),

@@ -2,7 +2,6 @@ import { DAY, HOUR, MINUTE, SECOND, type System } from "../../platform/system.ts
 import { addAttempt } from "./attempts.ts";
 import type { DeliveryRow, WebhookRow } from "./deliveries.ts";
 import type { PostResult } from "./posting.ts";
-import type { DisabledReason } from "./webhooks.ts";
 
 /* Decides what follows from a round of attempts, for its deliveries and for their webhook. Pure functions, without I/O. */
 
@@ -29,7 +28,7 @@ export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attemptLo
 /** The new values of a webhook. */
 export interface Health extends Pick<WebhookRow, "failures" | "failingSince" | "resumeAt"> {
   /** Why the webhook must be disabled. Null if it stays enabled. */
-  disabledReason: DisabledReason | null;
+  disabledReason: WebhookRow["disabledReason"];
 }
 
 /** A number from 0 to 1. */

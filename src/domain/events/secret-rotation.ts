@@ -5,10 +5,10 @@ import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import { DAY } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
-import { isWebhook, type WebhookKey, webhookByKey } from "./deliveries.ts";
+import { isWebhook, type WebhookKey, type WebhookRow, webhookByKey } from "./deliveries.ts";
 import { newEvent, writeWithEvent } from "./events.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
-import { findWebhook, toWebhook, type Webhook } from "./webhooks.ts";
+import { findWebhook } from "./webhooks.ts";
 
 /** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
 export const OLD_SECRET_MILLISECONDS = DAY;
@@ -41,7 +41,7 @@ export async function rotateSecret(
   actor: TeamActor,
   id: string,
   { revokeOld }: { revokeOld: boolean },
-): Promise<{ webhook: Webhook; secret: string }> {
+): Promise<{ webhook: WebhookRow; secret: string }> {
   const row = await findWebhook(deps, actor, id);
   const now = deps.system.now();
   const secret = newSecret(deps.system);
@@ -61,5 +61,5 @@ export async function rotateSecret(
   const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!rotated) throw new AppError("not_found");
   if (rotated.encryptedSecret !== values.encryptedSecret) throw new AppError("conflict");
-  return { webhook: toWebhook(rotated), secret };
+  return { webhook: rotated, secret };
 }

@@ -23,35 +23,7 @@ import { validateWebhookUrl } from "./webhook-url.ts";
 /** Each webhook adds two rows written to every event of the team. */
 export const MAX_WEBHOOKS = 10;
 
-/** The team disabled the webhook, its endpoint responded 410, or no attempt succeeded for days. */
-export type DisabledReason = "requested" | "gone" | "failing";
-
-/** A webhook as its team sees it. Times are milliseconds since the epoch. */
-export interface Webhook
-  extends Pick<WebhookRow, "id" | "teamId" | "url" | "description" | "status" | "createdAt" | "updatedAt" | "version"> {
-  /** Null for all types. */
-  types: EventType[] | null;
-  disabledReason: DisabledReason | null;
-}
-
-const parseTypes = (types: string | null): EventType[] | null => types && JSON.parse(types);
 const storedTypes = (types: EventType[] | null | undefined) => (types ? JSON.stringify([...new Set(types)]) : null);
-
-export function toWebhook(row: WebhookRow): Webhook {
-  const { id, teamId, url, types, description, status, disabledReason, createdAt, updatedAt, version } = row;
-  return {
-    id,
-    teamId,
-    url,
-    types: parseTypes(types),
-    description,
-    status,
-    disabledReason: disabledReason as DisabledReason | null,
-    createdAt,
-    updatedAt,
-    version,
-  };
-}
 
 /** @throws `invalid_input` */
 function normalizeUrl(deps: Deps, text: string): string {
@@ -80,7 +52,7 @@ export async function createWebhook(
   deps: Deps,
   actor: TeamActor,
   { url, types, description }: NewWebhook,
-): Promise<{ webhook: Webhook; secret: string }> {
+): Promise<{ webhook: WebhookRow; secret: string }> {
   const now = deps.system.now();
   const key = { id: newId(deps.system), teamId: actor.teamId };
   const secret = newSecret(deps.system);
@@ -113,7 +85,7 @@ export async function createWebhook(
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
   }
-  return { webhook: toWebhook(row), secret };
+  return { webhook: row, secret };
 }
 
 const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
@@ -121,9 +93,8 @@ const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
 }));
 
 /** Lists the team's webhooks, oldest first. */
-export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<Webhook[]> {
-  return (await authorizeRead(deps, credential, webhooksOfTeam({}))).map(toWebhook);
-}
+export const listWebhooks = (deps: Deps, credential: Credential<"webhooks:read">): Promise<WebhookRow[]> =>
+  authorizeRead(deps, credential, webhooksOfTeam({}));
 
 const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>) => ({
   query: db.select().from(webhooks).$dynamic(),
@@ -131,10 +102,14 @@ const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>)
 }));
 
 /** @throws `not_found` */
-export async function fetchWebhook(deps: Deps, credential: Credential<"webhooks:read">, id: string): Promise<Webhook> {
+export async function fetchWebhook(
+  deps: Deps,
+  credential: Credential<"webhooks:read">,
+  id: string,
+): Promise<WebhookRow> {
   const [row] = await authorizeRead(deps, credential, webhookById({ id }));
   if (!row) throw new AppError("not_found");
-  return toWebhook(row);
+  return row;
 }
 
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
@@ -192,7 +167,7 @@ export async function updateWebhook(
   actor: TeamActor,
   id: string,
   changes: WebhookChanges,
-): Promise<Webhook> {
+): Promise<WebhookRow> {
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
   const now = deps.system.now();
@@ -212,7 +187,7 @@ export async function updateWebhook(
   const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
   if (isResumed || ended?.length === ENDED_ROWS)
     deps.after(enqueueWebhooks(deps, [{ teamId: row.teamId, webhookId: id }]));
-  return toWebhook(row);
+  return row;
 }
 
 const deleteById = preparedQuery((db, param: Param<WebhookKey>) =>

@@ -19,11 +19,9 @@ import {
   type NamedRow,
   partsOf,
   type ResumableRow,
-  type ResumableUpload,
   savedState,
   savePart,
   saveResumable,
-  toResumableUpload,
 } from "./resumable-rows.ts";
 import { ObjectWriter } from "./storing.ts";
 
@@ -112,7 +110,7 @@ export class Appender {
     };
   }
 
-  async run(): Promise<ResumableUpload> {
+  async run(): Promise<ResumableRow> {
     const { part } = this.#writer;
     try {
       await this.#writer.write(this.#body());
@@ -120,7 +118,7 @@ export class Appender {
       if (part.isFull) await this.#writer.sendPart();
       if (this.#end > this.#row.offsetBytes) await this.#saveTail({ isWriting: false });
       else if (this.#row.isWriting) await this.#save({ isWriting: false });
-      return toResumableUpload(this.#row);
+      return this.#row;
     } catch (error) {
       const code = error instanceof AppError ? error.code : "internal";
       // After a rejected body the upload is unchanged, and HEAD must not wait for this request.
@@ -178,7 +176,7 @@ export class Appender {
   }
 
   /** Stores the rest of the bytes and commits the file. */
-  async #complete(): Promise<ResumableUpload> {
+  async #complete(): Promise<ResumableRow> {
     if (this.#writer.progress.multipartId === null) {
       await this.#save({});
       const etag = await this.#writer.putObject();
@@ -263,7 +261,7 @@ const without = (chunks: Chunk[], others: readonly Chunk[]): Chunk[] =>
   chunks.filter(({ key }) => others.every((other) => other.key !== key));
 
 /** Assembles the parts and commits the file. Concurrent calls have the same result. */
-export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableUpload> {
+export async function assembleAndCommit(deps: Deps, initiator: Initiator, row: NamedRow): Promise<ResumableRow> {
   const { multipartId } = row;
   if (multipartId === null) throw new Error("A complete upload has no parts.");
   const [parts] = await read(deps, [partsOf({ id: row.fileId })]);
@@ -278,12 +276,12 @@ async function commitResumable(
   row: NamedRow,
   etag: string,
   epoch: number | null = null,
-): Promise<ResumableUpload> {
+): Promise<ResumableRow> {
   const { fileId: id, sizeBytes, mimeType, fileType } = row;
   const dueAt = deps.system.now() + MAX_UNFINISHED_MILLISECONDS;
   const stored = { sizeBytes, sha256: null, etag, mimeType: mimeType ?? "", fileType: fileType ?? "" };
   const extraQueries = [markFinished({ id, dueAt }), deleteParts({ id })];
   await commit(deps, initiator, fileOf(row), stored, { extraQueries, epoch });
   await enqueue(deps, fileOf(row));
-  return toResumableUpload({ ...row, offsetBytes: sizeBytes, isFinished: true, dueAt });
+  return { ...row, offsetBytes: sizeBytes, isFinished: true, dueAt };
 }

@@ -77,15 +77,7 @@ type ComputedColumns = { name: string; title: string | null; artist: string | nu
 export type ListedRow = Pick<FileRow, Exclude<keyof typeof LISTED_COLUMNS, keyof ComputedColumns>> & ComputedColumns;
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
-export interface StoredFile extends Omit<ListedRow, "tags" | "nameKey"> {
-  tags: string[];
-  filename: string;
-  fileType: string;
-  sizeBytes: number;
-  mimeType: string;
-  /** Its private URL in the store. */
-  path: string;
-}
+export type StoredFile = ReturnType<typeof toStoredFile>;
 
 export interface FileMetadata extends StoredFile {
   /** Null for a resumable upload until its bytes are read back. */
@@ -98,31 +90,16 @@ export interface FileMetadata extends StoredFile {
   metadata: Record<string, unknown>;
 }
 
-export function toStoredFile(deps: Deps, row: ListedRow): StoredFile {
-  const { id, teamId, originalName, name, folder, reference, title, artist } = row;
-  const { status, durationSeconds, createdAt, updatedAt, version } = row;
-  return {
-    id,
-    teamId,
-    originalName,
-    name,
-    folder,
-    reference,
-    tags: JSON.parse(row.tags),
-    title,
-    artist,
-    filename: storedName(row),
-    path: deps.signer.url(objectKey(row)),
-    fileType: row.fileType ?? "other file",
-    sizeBytes: row.sizeBytes ?? 0,
-    mimeType: row.mimeType ?? "application/octet-stream",
-    durationSeconds,
-    status,
-    createdAt,
-    updatedAt,
-    version,
-  };
-}
+export const toStoredFile = (deps: Deps, row: ListedRow) => ({
+  ...row,
+  tags: JSON.parse(row.tags) as string[],
+  filename: storedName(row),
+  /** Its private URL in the store. */
+  path: deps.signer.url(objectKey(row)),
+  fileType: row.fileType ?? "other file",
+  sizeBytes: row.sizeBytes ?? 0,
+  mimeType: row.mimeType ?? "application/octet-stream",
+});
 
 const hasId = (param: Param<{ id: string }>) => and(eq(files.id, param("id")), isListed);
 

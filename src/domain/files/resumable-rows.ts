@@ -26,33 +26,6 @@ export type ResumableRow = typeof uploads.$inferSelect;
 export type NamedRow = ResumableRow & { originalName: string; allowedTypes: string | null };
 export const fileOf = ({ fileId: id, teamId, originalName }: NamedRow) => ({ id, teamId, originalName });
 
-/** The progress of an upload. */
-export interface ResumableUpload {
-  id: string;
-  sizeBytes: number;
-  offsetBytes: number;
-  metadata: string;
-  expiresAt: number;
-  /** True once the file is committed. */
-  isFinished: boolean;
-}
-
-export const toResumableUpload = ({
-  fileId,
-  sizeBytes,
-  offsetBytes,
-  metadata,
-  dueAt,
-  isFinished,
-}: ResumableRow): ResumableUpload => ({
-  id: fileId,
-  sizeBytes,
-  offsetBytes,
-  metadata,
-  expiresAt: dueAt,
-  isFinished,
-});
-
 export const isComplete = ({ offsetBytes, sizeBytes }: ResumableRow) => offsetBytes === sizeBytes;
 
 /** A caller of another team, or without the secret, finds nothing. */

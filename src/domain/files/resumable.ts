@@ -20,10 +20,8 @@ import {
   MAX_RESUMABLE_MILLISECONDS,
   type NamedRow,
   type ResumableRow,
-  type ResumableUpload,
   resumableByUrl,
   resumableOfTeam,
-  toResumableUpload,
 } from "./resumable-rows.ts";
 import { newSecret, type SecretUrl, secretUrlValues } from "./secret-url.ts";
 import { canBegin, replaceUpload, tooManyUnfinished, unfinishedCounts } from "./unfinished.ts";
@@ -85,7 +83,7 @@ export async function createUpload(
   deps: Deps,
   actor: TeamActor,
   { body, ...input }: NewUpload,
-): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
+): Promise<{ url: SecretUrl; upload: ResumableRow }> {
   const created = await insertResumable(deps, actor, input);
   if (!body) return created;
   const { url } = created;
@@ -115,7 +113,7 @@ async function insertResumable(
   deps: Deps,
   actor: TeamActor,
   input: Omit<NewUpload, "body">,
-): Promise<{ url: SecretUrl; upload: ResumableUpload }> {
+): Promise<{ url: SecretUrl; upload: ResumableRow }> {
   const { teamId, keyId, kind } = actor;
   const { sizeBytes, metadata, sha256, idempotencyKey: key } = input;
   const id = newId(deps.system);
@@ -158,7 +156,7 @@ async function insertResumable(
   const rows = await write(deps, [...replaced, ...queries], { isIdempotent: true });
   const [, , [created], [counts]] = rows.slice(replaced.length) as unknown as RowsOf<typeof queries>;
   if (!created) throw (counts && tooManyUnfinished(row.isPublic, counts)) ?? (await quotaError(deps, values));
-  return { url: { id, secret }, upload: toResumableUpload(row) };
+  return { url: { id, secret }, upload: row };
 }
 
 /**
@@ -170,16 +168,16 @@ export async function fetchUpload(
   deps: Deps,
   credential: Credential<"files:upload">,
   url: SecretUrl,
-): Promise<ResumableUpload> {
+): Promise<ResumableRow> {
   const row = await pollUntilSaved(deps, url, async () => {
     const [found] = await authorizeRead(deps, credential, resumableByUrl(secretUrlValues(url)));
     if (!found) throw new AppError("not_found");
     return found;
   });
-  if (row.isFinished) return toResumableUpload(row);
+  if (row.isFinished) return row;
   if (isComplete(row)) return assembleAndCommit(deps, await authorize(deps, credential), row);
   if (row.dueAt <= deps.system.now()) throw new AppError("upload_expired");
-  return toResumableUpload(row);
+  return row;
 }
 
 /**
@@ -230,7 +228,7 @@ export async function appendToUpload(
   actor: TeamActor,
   url: SecretUrl,
   input: AppendInput,
-): Promise<ResumableUpload> {
+): Promise<ResumableRow> {
   const values = { ...secretUrlValues(url), teamId: actor.teamId };
   const now = deps.system.now();
   const { offsetBytes, sizeBytes } = input;
@@ -244,7 +242,7 @@ export async function appendToUpload(
     throw new AppError("offset_mismatch", { message: `The offset of the upload is ${row.offsetBytes}.` });
   }
   if (offsetBytes + (sizeBytes ?? 0) > row.sizeBytes) throw bodyTooLarge(row.sizeBytes);
-  if (row.isFinished) return toResumableUpload(row);
+  if (row.isFinished) return row;
   if (isComplete(row)) return assembleAndCommit(deps, actor, row);
   if (!claimed) throw new AppError("upload_expired");
   try {
