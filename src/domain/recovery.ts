@@ -7,7 +7,7 @@ import { reencryptTokens, removeExpiredKeys, removeExpiredSessions } from "./acc
 import { type Batch, purgeDeliveries, purgeEvents } from "./events/purge.ts";
 import { reencryptSecrets } from "./events/signing.ts";
 import { WAKING_COST, wakeOverdueWebhooks } from "./events/waking.ts";
-import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./files/deletion.ts";
+import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./files/deletion.ts";
 import { changed, type FileRow, MAX_PENDING_MILLISECONDS } from "./files/files.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./files/links.ts";
 import { fileKey, objectKeys } from "./files/names.ts";
@@ -181,13 +181,7 @@ function overdueFiles(state: FileRow["status"], change: (param: Param<OverdueVal
       .update(files)
       .set(change(param))
       .where(and(sql`${fileKey} in ${due}`, isInState))
-      .returning({
-        id: files.id,
-        teamId: files.teamId,
-        originalName: files.originalName,
-        sizeBytes: files.sizeBytes,
-        reservedBytes: files.reservedBytes,
-      });
+      .returning({ ...ERASABLE_COLUMNS, reservedBytes: files.reservedBytes });
   });
 }
 

@@ -1,4 +1,13 @@
-import { fillPlaceholders, getTableColumns, is, type Placeholder, type Query, SQL, sql } from "drizzle-orm";
+import {
+  type DriverValueDecoder,
+  fillPlaceholders,
+  getTableColumns,
+  is,
+  type Placeholder,
+  type Query,
+  SQL,
+  sql,
+} from "drizzle-orm";
 import { type DrizzleD1Database, drizzle } from "drizzle-orm/d1";
 import type { SQLiteTable } from "drizzle-orm/sqlite-core";
 import { once, retrying } from "./retry.ts";
@@ -17,9 +26,41 @@ export function createDb(binding: D1Database): Db {
 /** In a prepared query, `param("id")` is the placeholder of the value `id`, which is passed when the query runs. */
 export type Param<V> = <Name extends keyof V & string>(name: Name) => Placeholder<Name, V[Name]>;
 
+/** A query that Drizzle has built. `fields` are the columns of its rows; absent if it returns none. */
+interface Prepared {
+  fields?: { path: string[]; field: unknown }[];
+  getQuery(): Query;
+  mapResult(result: unknown, isFromBatch: boolean): unknown;
+}
+
 /** The common part of Drizzle's query builders. Awaiting one would return its rows. */
 export interface Builder extends PromiseLike<unknown> {
-  prepare(): { getQuery(): Query; mapResult(result: unknown, isFromBatch: boolean): unknown };
+  prepare(): Prepared;
+}
+
+/**
+ * Returns the mapping of a result to rows. Drizzle's own searches the decoder of every cell, and takes four times as long:
+ * 0.2 ms for a list of 20 files. Only nested columns, which joins return, need it.
+ */
+function mappingOf(query: Prepared): (result: D1Result) => unknown {
+  const { fields } = query;
+  if (!fields || fields.some(({ path }) => path.length > 1)) return (result) => query.mapResult(result, true);
+  const columns = fields.map(({ path, field }) => {
+    const column = is(field, SQL.Aliased) ? field.sql : field;
+    return {
+      name: path[0] ?? "",
+      decoder: (is(column, SQL) ? Reflect.get(column, "decoder") : column) as DriverValueDecoder<unknown, unknown>,
+    };
+  });
+  return ({ results }) =>
+    results.map((row) => {
+      const values = Object.values(row as object);
+      const mapped: Record<string, unknown> = {};
+      columns.forEach(({ name, decoder }, i) => {
+        mapped[name] = values[i] === null ? null : decoder.mapFromDriverValue(values[i]);
+      });
+      return mapped;
+    });
 }
 
 /** A prepared query with the values of its parameters. */
@@ -34,15 +75,19 @@ export interface BoundQuery<T> {
 export function preparedQuery<V extends object, B extends Builder>(
   build: (db: Db, param: Param<V>) => B,
 ): (values: V) => BoundQuery<Awaited<B>> {
-  const prepared = new WeakMap<Db, ReturnType<Builder["prepare"]>>();
+  const prepared = new WeakMap<Db, Query & { rows(result: D1Result): unknown }>();
+  const prepare = (db: Db) => {
+    const query = build(db, (name) => sql.placeholder(name)).prepare();
+    return { ...query.getQuery(), rows: mappingOf(query) };
+  };
   return (values) => ({
     bindTo(db) {
-      const query = prepared.get(db) ?? build(db, (name) => sql.placeholder(name)).prepare();
+      const query = prepared.get(db) ?? prepare(db);
       prepared.set(db, query);
-      const { sql: text, params } = query.getQuery();
+      const params = fillPlaceholders(query.params, values as Record<string, unknown>);
       return {
-        statement: db.$client.prepare(text).bind(...fillPlaceholders(params, values as Record<string, unknown>)),
-        rows: (result) => query.mapResult(result, true) as Awaited<B>,
+        statement: db.$client.prepare(query.sql).bind(...params),
+        rows: (result) => query.rows(result) as Awaited<B>,
       };
     },
   });

@@ -8,8 +8,8 @@ import { uploads } from "../../platform/upload-schema.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, type FileRow, type FileValues, listedStatus } from "./files.ts";
-import { type FileKey, fileKey, isFile, isFileOfUpload, storedKeys } from "./names.ts";
+import { changed, type FileValues, listedStatus } from "./files.ts";
+import { type Erasable, type FileKey, fileKey, isFile, isFileOfUpload, storedKeys } from "./names.ts";
 import { endResumable, eraseResumable } from "./resumable-rows.ts";
 
 /* Deletion: one update hides a file, then its bytes are deleted, then its row. */
@@ -21,11 +21,19 @@ export const MAX_DELETING_MILLISECONDS = MINUTE;
 export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotencyKey: null, dueAt });
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
-export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: FileRow): boolean =>
+export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>
   (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
 
 /** Whether the file has the row of a resumable upload. */
 const hasUpload = hasRow(uploads, isFileOfUpload);
+
+export const ERASABLE_COLUMNS = {
+  id: files.id,
+  teamId: files.teamId,
+  originalName: files.originalName,
+  sizeBytes: files.sizeBytes,
+  waveformWritingSince: files.waveformWritingSince,
+};
 
 /**
  * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
@@ -41,7 +49,7 @@ const markDeleting = preparedQuery((db, param: Param<FileValues & { onlyUnfinish
       ...changed(param),
     })
     .where(and(isFile(param), sql`(${param("onlyUnfinished")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
-    .returning();
+    .returning(ERASABLE_COLUMNS);
 });
 
 /**

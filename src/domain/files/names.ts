@@ -64,8 +64,12 @@ export const objectKey = (file: Named): string => `${file.teamId}/${storedName(f
 /** The key of a file's waveform in R2. No name of a file and no chunk has such a key. */
 export const waveformKey = ({ teamId, id }: FileKey): string => `${teamId}/${id}/waveform`;
 
-/** The keys of all objects that a stored file can have. */
-export const storedKeys = (file: Named): string[] => [objectKey(file), waveformKey(file)];
+/** A file as its deletion needs it: null if no waveform was ever written. */
+export type Erasable = Named & { sizeBytes: number | null; waveformWritingSince: number | null };
+
+/** The keys of all objects that a stored file has. */
+export const storedKeys = (file: Erasable): string[] =>
+  file.waveformWritingSince === null ? [objectKey(file)] : [objectKey(file), waveformKey(file)];
 
 /** The prefix of all chunks, which hold bytes of a file while it is received. No other key starts with it. */
 export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}.`;
@@ -74,7 +78,7 @@ export const chunkPrefix = ({ teamId, id }: FileKey): string => `${teamId}/${id}
  * Returns the keys of all objects that a file can have. While a form upload is received, each part that exceeded the memory
  * budget has its own object. The objects of a resumable upload have other keys, which begin with `chunkPrefix`.
  */
-export function objectKeys(file: Named & { sizeBytes: number | null; reservedBytes: number }): string[] {
+export function objectKeys(file: Erasable & { reservedBytes: number }): string[] {
   if (file.sizeBytes !== null) return storedKeys(file);
   const parts = Math.ceil(file.reservedBytes / PART_BYTES);
   return [objectKey(file), ...Array.from({ length: parts }, (_, i) => `${chunkPrefix(file)}${i + 1}`)];

@@ -13,15 +13,7 @@ import { commit } from "./commit.ts";
 import { hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
 import { fileEvent } from "./file-events.ts";
 import { enqueue, type StoredFile, toStoredFile } from "./files.ts";
-import {
-  claimKey,
-  hashOf,
-  reportProgress,
-  scopedKey,
-  settleReplay,
-  type UploadState,
-  uploadState,
-} from "./idempotency.ts";
+import { claimKey, hashOf, reportProgress, scopedKey, settleReplay } from "./idempotency.ts";
 import { chunkPrefix, cleanName, type FileKey, isFile, type Named, objectKey, objectKeys } from "./names.ts";
 import { type FileProperties, propertyColumns } from "./properties.ts";
 import { fileTooLarge, quotaError, quotaFor, type Reservation } from "./quota.ts";
@@ -144,12 +136,17 @@ export function insertReceiving(db: Db, param: Param<UploadValues>, isAllowed = 
   return insertWhere(db, files, row, sql`${hasRoom} and ${isAllowed}`, rows);
 }
 
+/** What the insert has decided for the upload. */
+const insertedLimits = preparedQuery((db, param: Param<FileKey>) =>
+  db.select({ reservedBytes: files.reservedBytes, allowedTypes: files.allowedTypes }).from(files).where(isFile(param)),
+);
+
 const insertFormUpload = preparedQuery((db, param: Param<UploadValues>) => insertReceiving(db, param));
 
 /** @returns the row, unless a limit rejected it; with an idempotency key also the upload that has the key */
 async function insertUpload(deps: Deps, values: UploadValues) {
   const { id, teamId, idempotencyKey } = values;
-  const queries = [insertFormUpload(values), uploadState({ id, teamId })] as const;
+  const queries = [insertFormUpload(values), insertedLimits({ id, teamId })] as const;
   if (idempotencyKey === null) {
     const [, [row]] = await write(deps, queries, { isIdempotent: true });
     return { row, earlier: undefined };
@@ -173,7 +170,7 @@ async function storeBytes(
   deps: Deps,
   upload: Named,
   { minBytes, idempotencyKey, ...file }: IncomingFile,
-  { reservedBytes: maxBytes, allowedTypes }: Pick<UploadState, "reservedBytes" | "allowedTypes">,
+  { reservedBytes: maxBytes, allowedTypes }: { reservedBytes: number; allowedTypes: string | null },
 ): Promise<StoredObject> {
   // The transport enforces `file.maxBytes`. A public key may have a lower limit.
   const bytes = maxBytes < file.maxBytes ? limitBytes(file.bytes, maxBytes) : file.bytes;
@@ -255,7 +252,8 @@ async function rollBack(
     const event = fileEvent(deps, "file.deleted", actor, upload);
     const queries = [giveBackCommitted({ id, teamId }), hideUpload({ id, teamId, dueAt })];
     await writeWithEvent(deps, event, queries, { isIdempotent: true });
-    await deps.bytes.remove(objectKeys({ ...upload, reservedBytes: maxBytes, sizeBytes: null }));
+    const file = { ...upload, reservedBytes: maxBytes, sizeBytes: null, waveformWritingSince: null };
+    await deps.bytes.remove(objectKeys(file));
     if (isRejection) await removeRows(deps, [upload]);
   } catch (cause) {
     deps.log("warn", "upload_cleanup_failed", { fileId: id, teamId, cause });
