@@ -17,10 +17,9 @@ export async function countExpensiveCall(
     throw new AppError("rate_limited", { limit: "expensive-call" });
 }
 
-/** Counts a request that does the work of several as that many. @throws `rate_limited` */
+/** Counts further requests for one that does the work of several. @throws `rate_limited` */
 export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
-  // The request itself is already counted.
-  if (!(await c.var.deps.limiter.token(tokenHash ?? OPERATOR_COUNTER, requests - 1))) {
+  if (!(await c.var.deps.limiter.token(tokenHash ?? OPERATOR_COUNTER, requests))) {
     throw new AppError("rate_limited", { limit: "team" });
   }
 }

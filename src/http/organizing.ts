@@ -128,7 +128,8 @@ export const batch = writeOperation(
   },
   async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
     if (action.action === "delete") requireScopes(deps, credential, ["files:delete"]);
-    await countRequests(c, credential, given.length);
+    // The request itself is already counted.
+    await countRequests(c, credential, given.length - 1);
     if (action.action === "reprocess") {
       await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
     }

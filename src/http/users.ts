@@ -3,10 +3,12 @@ import { ROLE_NAMES } from "../domain/accounts/scopes.ts";
 import { deleteUser } from "../domain/accounts/user-deletion.ts";
 import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
 import { createUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
+import { countRequests } from "./authentication.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import {
   id,
   iso,
+  MAX_LIMIT,
   name,
   namePrefix,
   nextLinkHeader,
@@ -119,7 +121,7 @@ export const list = readOperation(
     tag: "Users",
     summary: "List users",
     description:
-      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name.",
+      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name. Of a team with more than 1,000 users, each 100 users of the whole list count as a request.",
     query: pageQuery("users").extend({
       email: email.optional().meta({ description: "The whole email, in any case." }),
       name: namePrefix(MAX_FULL_NAME_LENGTH)
@@ -141,7 +143,9 @@ export const list = readOperation(
       return items.map(render);
     }
     const onFailure = (cause: unknown) => deps.log("error", "list_interrupted", { requestId: c.var.requestId, cause });
-    return new Response(jsonArray(await streamUsers(deps, credential), onFailure), {
+    // A caller pays for the rows of the whole team as for the pages that have them.
+    const countStep = (rows: number) => countRequests(c, credential, rows / MAX_LIMIT);
+    return new Response(jsonArray(await streamUsers(deps, credential, countStep), onFailure), {
       headers: { "Content-Type": "application/json" },
     });
   },

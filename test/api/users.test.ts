@@ -408,6 +408,24 @@ describe("Listing users", () => {
     expect(numbersOf((await team.call("GET", "/auth/v1/users?limit=50")).body)).toEqual(upTo(50));
   });
 
+  test("counts each 100 users above the first 1,000 as a request", async () => {
+    let requests = 0;
+    const token = async (_: string, count = 1) => {
+      requests += count;
+      return true;
+    };
+    const team = await quickTeam();
+    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token } }));
+    const countedFor = async (count: number, first: number) => {
+      await fill(team, "users", count, first);
+      requests = 0;
+      await counting.call("GET", "/auth/v1/users", { token: team.token });
+      return requests;
+    };
+    expect(await countedFor(1000, 1)).toBe(1);
+    expect(await countedFor(200, 1001)).toBe(11);
+  });
+
   test("ends with incomplete JSON if the key is revoked in the meantime", async () => {
     const worker = startWorker();
     const team = await newTeam(worker);

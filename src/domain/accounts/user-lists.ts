@@ -57,9 +57,13 @@ export async function listUsers(
 
 /**
  * Streams the whole team, oldest first, in steps. Authorizes the caller and reads the first step before it resolves, and
- * each further step on demand.
+ * each further step on demand, once `countStep` has counted its rows.
  */
-export async function streamUsers(deps: Deps, credential: Credential<"users:read">): Promise<AsyncIterable<User[]>> {
+export async function streamUsers(
+  deps: Deps,
+  credential: Credential<"users:read">,
+  countStep: (rows: number) => Promise<void>,
+): Promise<AsyncIterable<User[]>> {
   const request: PageRequest = { limit: STREAM_STEP_ROWS, page: 1 };
   const first = await listUsers(deps, credential, {}, request);
   return (async function* () {
@@ -67,6 +71,7 @@ export async function streamUsers(deps: Deps, credential: Credential<"users:read
     yield page.items;
     // If the key expires or is revoked in the meantime, the stream fails, because the key's requests are rejected.
     while (page.next !== null) {
+      await countStep(STREAM_STEP_ROWS);
       page = await listUsers(deps, credential, {}, { ...request, cursor: page.next });
       yield page.items;
     }
