@@ -25,6 +25,13 @@ import { deletionsLast, newRecords, pathIn, pathTo, type Records } from "../supp
 const PASSWORD = "canary-password-1";
 const EMAIL = "o'canary@canary.example";
 
+const fail = (message: string) => async (): Promise<never> => {
+  throw new Error(message);
+};
+const withSecrets =
+  (secrets: Partial<Deps["secrets"]>): Change =>
+  (deps) => ({ ...deps, secrets: { ...deps.secrets, ...secrets } });
+
 const SIGNED = "https://x.example/a?X-Amz-Expires=60&X-Amz-Signature=0a1b";
 const LEAKS: [what: string, line: string][] = [
   ["a token", `{"cause":"unknown ${newToken(realSystem, false)}"}`],
@@ -63,18 +70,10 @@ describe("The watcher", () => {
   });
 
   test("checks the output of the Worker", async () => {
-    const leaky = startWorker((deps) => ({
-      ...deps,
-      limiter: {
-        ...deps.limiter,
-        token: async () => {
-          throw new Error(`planted ${PASSWORD}`);
-        },
-      },
-    }));
-    const caught = await watcher.catching(() =>
-      leaky.call("GET", "/docs/v1/usage", { token: newToken(realSystem, false) }),
-    );
+    const token = fail(`planted ${PASSWORD}`);
+    const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token } }));
+    const request = { token: newToken(realSystem, false) };
+    const caught = await watcher.catching(() => leaky.call("GET", "/docs/v1/usage", request));
     expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
   });
 
@@ -82,29 +81,21 @@ describe("The watcher", () => {
     const planted = { api_keys: "name", users: "first_name", files: "idempotency_key", teams: "name" };
     const team = await newTeam();
     await team.call("POST", "/auth/v1/users", { json: { email: EMAIL, password: PASSWORD } });
-    await team.call("POST", "/docs/v1/uploads", {
-      body: form("a.txt", "a"),
-      headers: { "Idempotency-Key": "planted" },
-    });
+    const headers = { "Idempotency-Key": "planted" };
+    await team.call("POST", "/docs/v1/uploads", { body: form("a.txt", "a"), headers });
     for (const [table, column] of Object.entries(planted)) {
-      const ofTeam = table === "teams" ? "id" : "team_id";
+      const row = `${table === "teams" ? "id" : "team_id"} = '${team.teamId}'`;
+      const previous = await env.DB.prepare(`select ${column} as text from ${table} where ${row}`).first("text");
+      const set = (text: unknown) => env.DB.prepare(`update ${table} set ${column} = ? where ${row}`).bind(text).run();
       for (const [what, secret] of [
         ["a token", newToken(realSystem, false)],
         ["a password", PASSWORD],
         ["the master key", env.MASTER_KEY],
       ] as const) {
-        const set = (from: string, to: string) =>
-          env.DB.prepare(`update ${table} set ${column} = ?2 where ${ofTeam} = ?3 and ${column} = ?1`)
-            .bind(from, to, team.teamId)
-            .run();
-        const { results } = await env.DB.prepare(`select ${column} as previous from ${table} where ${ofTeam} = ?`)
-          .bind(team.teamId)
-          .all<{ previous: string }>();
-        const previous = results[0]?.previous ?? "";
-        await set(previous, secret);
+        await set(secret);
         expect(await leaksInDatabase()).toContain(`${table}.${column}: ${what}`);
-        await set(secret, previous);
       }
+      await set(previous);
     }
     expect(await leaksInDatabase()).toEqual([]);
   });
@@ -116,17 +107,10 @@ const FAILURES: Record<string, Change> = {
   "D1 failing": (deps) => quoting(deps, "D1"),
   "R2 failing": (deps) => quoting(deps, "R2"),
   "the queue failing": (deps) => quoting(deps, "Queue"),
-  "hashing failing": (deps) => ({
-    ...deps,
-    secrets: { ...deps.secrets, hashPassword: fail("no memory"), verifyPassword: fail("no memory") },
-  }),
-  "decryption failing": (deps) => ({
-    ...deps,
-    secrets: {
-      ...deps.secrets,
-      decrypt: () => {
-        throw new Error("can't be decrypted");
-      },
+  "hashing failing": withSecrets({ hashPassword: fail("no memory"), verifyPassword: fail("no memory") }),
+  "decryption failing": withSecrets({
+    decrypt: () => {
+      throw new Error("can't be decrypted");
     },
   }),
   "the limiter failing": (deps) => ({
@@ -135,9 +119,6 @@ const FAILURES: Record<string, Change> = {
   }),
 };
 
-const fail = (message: string) => async () => {
-  throw new Error(message);
-};
 const quote = async (...values: unknown[]): Promise<never> => {
   throw new Error(`called with ${JSON.stringify(values)} ${values.join()}`);
 };

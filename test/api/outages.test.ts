@@ -4,6 +4,7 @@ import { createDb } from "../../src/platform/db.ts";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
+import { expectNoFiles } from "../support/harness.ts";
 import { newRecord, PASSWORD, pathTo, type Route, requestFor, routes, tokenFor } from "../support/routes.ts";
 import {
   AFTER_PERMANENT_FAILURE,
@@ -23,16 +24,14 @@ import {
 
 /** Writes that must not be repeated. A second attempt would return `email_taken` or `not_found`. */
 const UNREPEATABLE = [
-  "PATCH /auth/v1/apikeys/{id}",
-  "PATCH /auth/v1/webhooks/{id}",
-  "DELETE /auth/v1/webhooks/{id}",
-  "POST /auth/v1/webhooks/{id}/replay",
-  "DELETE /auth/v1/sessions/{id}",
-  "PATCH /auth/v1/teams/{id}",
-  "PATCH /auth/v1/users/{id}",
-  "DELETE /auth/v1/users/{id}",
-  "DELETE /auth/v1/apikeys/{id}",
-  "DELETE /docs/v1/links/{id}",
+  ...["PATCH /auth/v1/apikeys/{id}", "DELETE /auth/v1/apikeys/{id}", "DELETE /auth/v1/sessions/{id}"],
+  ...["PATCH /auth/v1/webhooks/{id}", "DELETE /auth/v1/webhooks/{id}", "POST /auth/v1/webhooks/{id}/replay"],
+  ...[
+    "PATCH /auth/v1/users/{id}",
+    "DELETE /auth/v1/users/{id}",
+    "PATCH /auth/v1/teams/{id}",
+    "DELETE /docs/v1/links/{id}",
+  ],
 ];
 
 const isLogin = ({ name }: Route) => name === "POST /auth/v1/login";
@@ -161,33 +160,20 @@ describe("After a transient failure", () => {
   });
 });
 
-describe("While the queue is down", () => {
-  const queueDown = () => new ProxiedBindings(outageOf("Queue"));
-
-  test("an upload is stored, and the recovery job has it processed", async () => {
-    const world = new World();
-    const team = await world.newTeam();
-    const form = await encodeForm("note.txt", "note");
-    const { status, id } = await must(world.upload(team, form, {}, { bindings: queueDown() }));
-    expect(status).toBe(200);
-    expect(world.messages).toEqual([]);
-    expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
-    await world.recoverAll([team.teamId]);
-    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
-  });
-
-  test("a reprocessing is accepted, and the recovery job starts it", async () => {
-    const world = new World();
-    const team = await world.newTeam();
-    const id = await world.store(team, "note.txt", "note");
-    await world.drain();
-    const path = `/docs/v1/uploads/${id}/reprocess`;
-    const { status } = await must(world.ask("POST", path, { token: team.token }, { bindings: queueDown() }));
-    expect(status).toBe(200);
-    expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "pending" }]);
-    await world.recoverAll([team.teamId]);
-    expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
-  });
+test("the recovery job processes what is uploaded or reprocessed while the queue is down", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const reprocessed = await world.store(team, "note.txt", "note");
+  await world.drain();
+  const queueDown = () => ({ bindings: new ProxiedBindings(outageOf("Queue")) });
+  const { status, id } = await must(world.upload(team, await encodeForm("note.txt", "note"), {}, queueDown()));
+  const path = `/docs/v1/uploads/${reprocessed}/reprocess`;
+  const reprocessing = await must(world.ask("POST", path, { token: team.token }, queueDown()));
+  expect([status, reprocessing.status, world.messages]).toEqual([200, 200, []]);
+  const files = (state: string) => [reprocessed, id].map((file) => ({ id: file, status: state }));
+  expect(await rowsOf(team.teamId)).toMatchObject(files("pending"));
+  await world.recoverAll([team.teamId]);
+  expect(await expectSettled(team.teamId)).toMatchObject(files("completed"));
 });
 
 test("an upload while R2 is down responds 503 and leaves nothing listed", async () => {
@@ -198,7 +184,7 @@ test("an upload while R2 is down responds 503 and leaves nothing listed", async 
   expect((await team.call("GET", "/docs/v1/uploads")).body.data).toEqual([]);
   await world.recoverAll([team.teamId]);
   expect(await expectSettled(team.teamId)).toEqual([]);
-  expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
+  await expectNoFiles(team);
 });
 
 test.each([

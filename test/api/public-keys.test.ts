@@ -4,17 +4,20 @@ import {
   type Answer,
   atOnce,
   call,
-  compose,
   form,
+  newKey,
   newTeam,
+  pausedStream,
   processed,
   queueing,
+  read,
   startWorker,
   streamOf,
   type Team,
   tally,
   upload,
-  withoutJobs,
+  usageOf,
+  withSettings,
 } from "../support/harness.ts";
 import { BOUNDARY, END } from "../support/raw-form.ts";
 import { ask, create, idOf, locationOf, patch } from "../support/tus.ts";
@@ -32,11 +35,10 @@ interface Key {
   token: string;
 }
 
-async function newKey(team: Team, limits?: object): Promise<Key> {
-  const json = { name: "page", isPublic: true, ...(limits && { limits }) };
-  const { body } = await team.call("POST", "/auth/v1/apikeys", { json });
-  expect(body.data.limits).toEqual(limits ?? null);
-  return { id: body.data.id, token: body.data.key };
+async function newPageKey(team: Team, limits?: object): Promise<Key> {
+  const key = await newKey(team, { isPublic: true, ...(limits && { limits }) });
+  expect(key.limits).toEqual(limits ?? null);
+  return { id: key.id, token: key.key };
 }
 
 /** One way to upload. */
@@ -55,18 +57,7 @@ const formUpload: Transport = {
   send: ({ token }, text, worker = { call }) => worker.call("POST", UPLOADS, { token, body: form("a.txt", text) }),
   fail: ({ token }) => call("POST", UPLOADS, { token, body: `${header}text without an end`, ...formOptions }),
   pause({ token }, meanwhile) {
-    const chunks = [`${header}first`, `second\r\n${END}`];
-    const body = new ReadableStream<Uint8Array>(
-      {
-        async pull(controller) {
-          if (chunks.length === 1) await meanwhile();
-          const chunk = chunks.shift();
-          if (chunk === undefined) controller.close();
-          else controller.enqueue(bytesOf(chunk));
-        },
-      },
-      { highWaterMark: 0 },
-    );
+    const body = pausedStream([`${header}first`, `second\r\n${END}`], meanwhile);
     return call("POST", UPLOADS, { token, body, ...formOptions });
   },
 };
@@ -100,7 +91,7 @@ describe.each([
 
   test("stores exactly maxFiles of 50 files that are sent at once", async () => {
     const team = await newTeam();
-    const key = await newKey(team, { maxFiles: 5 });
+    const key = await newPageKey(team, { maxFiles: 5 });
     const answers = await atOnce(50, () => transport.send(key, "text"));
     const counts = tally(answers);
     expect([counts["200"] ?? counts["204"], counts.upload_limit_reached]).toEqual([5, 45]);
@@ -111,7 +102,7 @@ describe.each([
 
   test("gives a failed upload back once, and a deleted file never", async () => {
     const team = await newTeam();
-    const key = await newKey(team, { maxFiles: 1 });
+    const key = await newPageKey(team, { maxFiles: 1 });
     for (let i = 0; i < 2; i++) await transport.fail(key);
     const { id, status } = await transport.send(key, "text");
     expect(status).toEqual(succeeded);
@@ -121,7 +112,7 @@ describe.each([
 
   test("rejects a file above maxFileBytes, and stores nothing of it", async () => {
     const team = await newTeam();
-    const key = await newKey(team, { maxFiles: 1, maxFileBytes: 10 });
+    const key = await newPageKey(team, { maxFiles: 1, maxFileBytes: 10 });
     const refused = await transport.send(key, "eleven byte");
     expect([refused.status, refused.code]).toEqual([413, "file_too_large"]);
     expect(refused.body.message).toBe("The file can have at most 10 bytes.");
@@ -131,10 +122,10 @@ describe.each([
 
   test("rejects a type that the first bytes exclude, and fails and counts one that only processing excludes", async () => {
     const team = await newTeam(queueing);
-    const key = await newKey(team, { maxFiles: 1, fileTypes: ["audio file"] });
+    const key = await newPageKey(team, { maxFiles: 1, fileTypes: ["audio file"] });
     const refused = await transport.send(key, "plain text");
     expect([refused.status, refused.code]).toEqual([415, "type_not_allowed"]);
-    expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
     const { id } = await transport.send(key, MP4, queueing);
     expect(await processed(team, id)).toMatchObject({ status: "failed", failure: { code: "type_not_allowed" } });
     expect((await transport.send(key, MP4)).code).toBe("upload_limit_reached");
@@ -143,7 +134,7 @@ describe.each([
 
   test("reads the status of the files that it uploaded, and of no others", async () => {
     const team = await newTeam();
-    const [key, other] = [await newKey(team), await newKey(team)];
+    const [key, other] = [await newPageKey(team), await newPageKey(team)];
     const { id } = await transport.send(key, "text");
     const read = ({ token }: { token: string }) => call("GET", `${UPLOADS}/${id}/status`, { token });
     const expected = { _id: id, status: "pending", failure: null };
@@ -156,7 +147,7 @@ describe.each([
 
   test("finishes an upload after its expiry, and begins no other", async () => {
     const team = await newTeam();
-    const key = await newKey(team);
+    const key = await newPageKey(team);
     const expiry = Date.now() - 5 * DAY;
     const expire = () => env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(expiry, key.id).run();
     expect((await transport.pause(key, expire)).status).toEqual(succeeded);
@@ -165,11 +156,11 @@ describe.each([
 
   test("stores nothing that it was sending when it was revoked", async () => {
     const team = await newTeam();
-    const key = await newKey(team, { maxFiles: 1 });
+    const key = await newPageKey(team, { maxFiles: 1 });
     const answer = await transport.pause(key, () => team.call("DELETE", `/auth/v1/apikeys/${key.id}`));
     expect([answer.status, answer.code]).toEqual([401, "token_invalid"]);
-    expect((await team.call("GET", UPLOADS)).body.data).toEqual([]);
-    expect((await team.call("GET", "/docs/v1/usage")).body.data).toMatchObject({ files: 0, bytes: 0 });
+    expect(await read(team, UPLOADS)).toEqual([]);
+    expect(await usageOf(team)).toMatchObject({ files: 0, bytes: 0 });
   });
 });
 
@@ -182,18 +173,16 @@ test("a secret key has no limits", async () => {
 
 test("a public key counts the bytes of a form without Content-Length against maxFileBytes", async () => {
   const team = await newTeam();
-  const { token } = await newKey(team, { maxFileBytes: 100_000 });
+  const { token } = await newPageKey(team, { maxFileBytes: 100_000 });
   const body = streamOf(bytesOf(`${header}${"x".repeat(100_001)}\r\n${END}`));
   const answer = await call("POST", UPLOADS, { token, body, ...formOptions });
   expect([answer.status, answer.code]).toEqual([413, "file_too_large"]);
 });
 
 test("form uploads of public keys share a fifth of the quota with their resumable uploads", async () => {
-  const small = startWorker(
-    compose(withoutJobs, (deps) => ({ ...deps, settings: { ...deps.settings, maxTeamBytes: 1_000_000_000 } })),
-  );
+  const small = startWorker(withSettings({ maxTeamBytes: 1_000_000_000 }));
   const team = await newTeam(small);
-  const [page, other] = [await newKey(team), await newKey(team)];
+  const [page, other] = [await newPageKey(team), await newPageKey(team)];
   const created = await create(small.call, 150_000_000, undefined, { token: page.token });
   const refused = await formUpload.send(other, "text", small);
   expect([refused.status, refused.code]).toEqual([413, "quota_exceeded"]);
