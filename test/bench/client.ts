@@ -1,34 +1,27 @@
-import { execFile, execFileSync, spawnSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { MEGABYTE, type Scope, summarize } from "./measures.ts";
-import { ROOT, type Server } from "./server.ts";
+import type { Comparison } from "./overhead.ts";
+import { MEGABYTE, ROOT, type Server } from "./server.ts";
 
 const run = promisify(execFile);
 /** The CLI's default number of parallel uploads. */
 const CONCURRENCY = "8";
 
-/** Times the built CLI against curl with the same files as form uploads, in turns. Null if curl is not installed. */
-export async function measureClient(server: Server, { isQuick, log }: Scope) {
-  if (spawnSync("curl", ["--version"]).error) return null;
+/** The built CLI against curl, with the same files as form uploads. Writes files into the folder. */
+export async function clientComparisons(server: Server, folder: string): Promise<Comparison[]> {
   execFileSync(process.execPath, [join(ROOT, "src/dev/build-client.ts")]);
-  const folder = mkdtempSync(join(tmpdir(), "stowage-bench-"));
   const { token } = await server.createTeam();
   const large = createFiles(join(folder, "large"), 1, 95 * MEGABYTE);
   const small = createFiles(join(folder, "small"), 200, 64 * 1024);
-  const cases = [
-    { name: "95 MB", files: large, goal: 0.85 },
-    { name: "200 files of 64 KB", files: small, goal: 0.9 },
-  ];
   let states = 0;
-  const upload = (files: string[]) => {
+  const command = (files: string[], options: string[]) => {
     // A journal of an earlier round would skip the files.
     const home = { HOME: folder, XDG_STATE_HOME: join(folder, `state-${states++}`) };
     const env = { ...process.env, ...home, STOWAGE_URL: server.url, STOWAGE_KEY: token };
-    return run(process.execPath, [join(ROOT, "dist/client/command.js"), "upload", ...files], { env });
+    return run(process.execPath, [join(ROOT, "dist/client/command.js"), "upload", ...options, ...files], { env });
   };
   const curl = (files: string[]) => {
     const config = join(folder, "curl.txt");
@@ -37,34 +30,12 @@ export async function measureClient(server: Server, { isQuick, log }: Scope) {
     writeFileSync(config, requests.join("\nnext\n"));
     return run("curl", ["--silent", "--fail-early", "--parallel", "--parallel-max", CONCURRENCY, "--config", config]);
   };
-  const secondsOf = async (work: () => Promise<unknown>) => {
-    await server.process.settled();
-    const startedAt = performance.now();
-    await work();
-    const seconds = (performance.now() - startedAt) / 1000;
-    await server.idle();
-    return seconds;
+  const upload = (name: string, goal: number, files: string[], ...options: string[]): Comparison => {
+    const prepare = () => server.process.settled();
+    const [bare, ours] = [() => curl(files), () => command(files, options)].map((work) => ({ work, prepare }));
+    return { name, goal, connections: 1, count: 1, requests: files.length, bare, ours } as Comparison;
   };
-  try {
-    const rows = [];
-    for (const { name, files, goal } of cases) {
-      log(`client: ${name}`);
-      const works = { curl: () => curl(files), command: () => upload(files) };
-      const rounds: { curl: number; command: number }[] = [];
-      // The first round warms both up and is not counted.
-      for (let round = 0; round <= (isQuick ? 1 : 5); round++) {
-        const seconds = { curl: 0, command: 0 };
-        for (const side of round % 2 === 0 ? (["curl", "command"] as const) : (["command", "curl"] as const)) {
-          seconds[side] = await secondsOf(works[side]);
-        }
-        if (round > 0) rounds.push(seconds);
-      }
-      rows.push({ name, goal, ...summarize(rounds.map(({ curl, command }) => [1 / curl, 1 / command])) });
-    }
-    return rows;
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
+  return [upload("CLI: 95 MB, unchecked", 0.85, large, "--no-check"), upload("CLI: 200 files of 64 KB", 0.9, small)];
 }
 
 function createFiles(folder: string, count: number, bytes: number): string[] {

@@ -11,8 +11,6 @@ export interface Call {
 
 export interface Reply {
   location: string;
-  /** Path and query of the `Link` to the next page. */
-  next: string;
   text: string;
 }
 
@@ -60,9 +58,7 @@ export class Load {
         if (keepText || !isExpected) incoming.setEncoding("utf8").on("data", (chunk) => (text += chunk));
         else incoming.resume();
         incoming.on("error", reject).on("end", () => {
-          const link = /^<(.*)>/.exec(String(incoming.headers.link ?? ""))?.[1];
-          const { pathname, search } = new URL(link ?? "", this.#base);
-          if (isExpected) resolve({ location: incoming.headers.location ?? "", next: pathname + search, text });
+          if (isExpected) resolve({ location: incoming.headers.location ?? "", text });
           else reject(new Error(`${method} ${path}: ${incoming.statusCode} ${text}`));
         });
       });

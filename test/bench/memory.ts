@@ -1,12 +1,15 @@
 import { type Call, repeat } from "./load.ts";
-import { MEGABYTE, type Scope, SMALL_FILE } from "./measures.ts";
 import {
   appendChunk,
   createLink,
   createResumable,
   formUpload,
   get,
+  MEGABYTE,
+  type Scope,
   type Server,
+  SMALL_FILE,
+  seededId,
   startServer,
   type Team,
 } from "./server.ts";
@@ -18,119 +21,117 @@ const SLOW_FILE = Buffer.alloc(12 * MEGABYTE);
 const SLOW_STEP_BYTES = 1.5 * MEGABYTE;
 const MAX_UNFINISHED_UPLOADS = 100;
 
+/** Prepares the calls that are measured, and returns how to send them. @returns how many were rejected, if any may be */
+type Prepare = (server: Server, team: Team) => Promise<() => Promise<number | undefined>>;
+
 interface Case {
   name: string;
-  goalMegabytes?: number;
-  isQuick?: boolean;
-  prepare?: (server: Server, team: Team) => Promise<unknown>;
-  /** @returns how many uploads were rejected, if any may be */
-  work: (server: Server, team: Team) => Promise<number | undefined>;
+  goalMegabytes: number | null;
+  ours: Prepare;
+  bare?: Prepare;
 }
 
 /** Measures by how much the process grows. Each case has its own server: a process that grew before grows less. */
-export async function measureMemory({ isQuick, log }: Scope) {
-  const rows = [];
-  for (const { name, goalMegabytes = null, prepare, work } of CASES.filter((one) => !isQuick || one.isQuick)) {
-    log(`memory: ${name}`);
+export async function measureMemory({ log }: Scope) {
+  const growthOf = async (prepare: Prepare) => {
     const server = await startServer();
     try {
-      const team = await server.createTeam();
-      await prepare?.(server, team);
+      // The local R2 is in the measured process, so bytes go to one that drops them.
+      const team = await server.createTeam("dropping");
+      const work = await prepare(server, team);
       await server.load.send(formUpload(SMALL_FILE, team));
       await repeat(50, 4, () => server.load.send(get("/auth/v1/users?limit=100", team)));
       let rejected: number | undefined;
-      const growthBytes = await server.process.growth(async () => {
-        rejected = await work(server, team);
+      const bytes = await server.process.growth(async () => {
+        rejected = await work();
       });
-      rows.push({ name, growthMegabytes: growthBytes / MEGABYTE, goalMegabytes, rejected: rejected ?? null });
+      return { megabytes: bytes / MEGABYTE, rejected };
     } finally {
       await server.close();
     }
+  };
+  const rows = [];
+  for (const { name, goalMegabytes, ours, bare } of CASES) {
+    const { megabytes, rejected = null } = await growthOf(ours);
+    const row = { name, megabytes, rejected, bare: bare ? (await growthOf(bare)).megabytes : null, goalMegabytes };
+    log(`memory: ${JSON.stringify(row)}`);
+    rows.push(row);
   }
   return rows;
 }
 
-/** The local R2 is in the measured process, so uploads go to one that drops the bytes. */
-const dropping = (team: Team): Team => ({ ...team, database: "DB", dropsBytes: true });
 const bareCall = (name: string, body: Uint8Array): Call => ({ method: "POST", path: `/bare/${name}`, body: [body] });
 
-const send = (count: number, call: (team: Team) => Call) => async (server: Server, team: Team) => {
-  await repeat(count, count, () => server.load.send(call(team), false));
-  return undefined;
-};
+/** Sends `count` equal calls at once. */
+const atOnce =
+  (count: number, callFor: (team: Team, server: Server) => Call | Promise<Call>): Prepare =>
+  async (server, team) => {
+    const call = await callFor(team, server);
+    return async () => {
+      await repeat(count, count, () => server.load.send(call, false));
+      return undefined;
+    };
+  };
 
 /** Sends all bodies in steps, and waits until the service is idle between steps, as with many slow clients. */
-async function sendSlowly({ load, process }: Server, calls: Call[], body: Uint8Array): Promise<number> {
-  const open = calls.map((call) => {
-    const { reply, write, end } = load.open({ ...call, body: [body] });
-    const isRejected = reply.then(
-      () => false,
-      () => true,
-    );
-    return { isRejected, write, end };
+const slowly =
+  (callsFor: (server: Server) => Promise<Call[]>): Prepare =>
+  async (server) => {
+    const calls = await callsFor(server);
+    return async () => {
+      const open = calls.map((call) => {
+        const { reply, write, end } = server.load.open({ ...call, body: [SLOW_FILE] });
+        const isRejected = reply.then(
+          () => false,
+          () => true,
+        );
+        return { isRejected, write, end };
+      });
+      for (let at = 0; at < SLOW_FILE.length; at += SLOW_STEP_BYTES) {
+        const step = SLOW_FILE.subarray(at, at + SLOW_STEP_BYTES);
+        await Promise.all(open.map(({ write, isRejected }) => Promise.race([write(step), isRejected])));
+        await server.process.settled();
+      }
+      for (const { end } of open) end();
+      return (await Promise.all(open.map(({ isRejected }) => isRejected))).filter(Boolean).length;
+    };
+  };
+
+const slowResumables = (count: number) =>
+  slowly(async (server) => {
+    const teams = await repeat(Math.ceil(count / MAX_UNFINISHED_UPLOADS), 1, () => server.createTeam("dropping"));
+    return repeat(count, 8, async (i) => {
+      const team = teams[i % teams.length] as Team;
+      const { location } = await server.load.send(createResumable(SLOW_FILE.length, team));
+      return appendChunk(location, 0, SLOW_FILE, team);
+    });
   });
-  for (let at = 0; at < body.length; at += SLOW_STEP_BYTES) {
-    const step = body.subarray(at, at + SLOW_STEP_BYTES);
-    await Promise.all(open.map(({ write, isRejected }) => Promise.race([write(step), isRejected])));
-    await process.settled();
-  }
-  for (const { end } of open) end();
-  return (await Promise.all(open.map(({ isRejected }) => isRejected))).filter(Boolean).length;
-}
-
-const slowForms = (count: number) => (server: Server, team: Team) => {
-  const call = formUpload(SLOW_FILE, dropping(team));
-  return sendSlowly(server, Array<Call>(count).fill(call), Buffer.concat(call.body ?? []));
-};
-
-const slowReads = (count: number) => async (server: Server) => {
-  await sendSlowly(server, Array<Call>(count).fill(bareCall("hash", SLOW_FILE)), SLOW_FILE);
-  return undefined;
-};
-
-const slowResumables = (count: number) => async (server: Server) => {
-  const teams = await repeat(Math.ceil(count / MAX_UNFINISHED_UPLOADS), 1, () => server.createTeam());
-  const calls = await repeat(count, 8, async (i) => {
-    const team = dropping(teams[i % teams.length] as Team);
-    const { location } = await server.load.send(createResumable(SLOW_FILE.length, team));
-    return appendChunk(location, 0, SLOW_FILE, team);
-  });
-  return sendSlowly(server, calls, SLOW_FILE);
-};
-
-const DOWNLOADS = 50;
-let linkPath = "";
+const slowHashes = (count: number) => slowly(async () => Array(count).fill(bareCall("hash", SLOW_FILE)));
 
 const CASES: Case[] = [
   {
-    name: `${DOWNLOADS} downloads of 95 MB by link`,
-    goalMegabytes: 64,
-    isQuick: true,
-    prepare: async ({ load }, team) => {
-      linkPath = (await createLink(load, LARGE_FILE, dropping(team))).path;
-    },
-    work: send(DOWNLOADS, (team) => get(linkPath, dropping(team))),
-  },
-  {
-    name: `${DOWNLOADS} bare downloads of 95 MB`,
-    work: send(DOWNLOADS, (team) => get(`/bare/zeros?bytes=${LARGE_FILE.length}`, team)),
+    name: "50 downloads of 95 MB by link",
+    goalMegabytes: null,
+    ours: atOnce(50, async (team, server) => {
+      await server.seed("files", team, 1, LARGE_FILE.length);
+      return get((await createLink(server.load, `/docs/v1/uploads/${seededId(1)}`, team)).path, team);
+    }),
+    bare: atOnce(50, (team) => get(`/bare/zeros?bytes=${LARGE_FILE.length}`, team)),
   },
   {
     name: "8 form uploads of 95 MB",
     goalMegabytes: 64,
-    isQuick: true,
-    work: send(8, (team) => formUpload(LARGE_FILE, dropping(team))),
+    ours: atOnce(8, (team) => formUpload(LARGE_FILE, team)),
+    bare: atOnce(8, () => bareCall("read", LARGE_FILE)),
   },
-  { name: "8 bare reads of 95 MB", work: send(8, () => bareCall("read", LARGE_FILE)) },
-  { name: "32 slow resumable uploads of 12 MB", goalMegabytes: 128, isQuick: true, work: slowResumables(32) },
-  { name: "200 slow resumable uploads of 12 MB", goalMegabytes: 128, work: slowResumables(200) },
-  { name: "200 slow form uploads of 12 MB", goalMegabytes: 128, work: slowForms(200) },
-  { name: "200 slow bare reads of 12 MB, hashed", work: slowReads(200) },
+  { name: "32 slow resumable uploads of 12 MB", goalMegabytes: 128, ours: slowResumables(32), bare: slowHashes(32) },
+  { name: "200 slow resumable uploads of 12 MB", goalMegabytes: 128, ours: slowResumables(200), bare: slowHashes(200) },
   {
     name: "list of 100,000 users",
     goalMegabytes: 64,
-    isQuick: true,
-    prepare: (server, team) => server.seed("users", team, 1, 100_000),
-    work: send(1, (team) => get("/auth/v1/users", team)),
+    ours: atOnce(1, async (team, server) => {
+      await server.seed("users", team, 100_000);
+      return get("/auth/v1/users", team);
+    }),
   },
 ];

@@ -8,8 +8,21 @@ import { type Call, Load } from "./load.ts";
 
 export const ROOT = join(import.meta.dirname, "../..");
 const OPERATOR_TOKEN = "operator-token-of-the-bench-0123456789";
-const DATABASES = ["DB", "DB_IDLE", "DB_SMALL", "DB_MIDDLE", "DB_LARGE"] as const;
-export type Database = (typeof DATABASES)[number];
+export const MEGABYTE = 1_000_000;
+export const MEBIBYTE = 1024 * 1024;
+export const SMALL_FILE = Buffer.alloc(64 * 1024, "stowage ");
+
+/** How much to measure, and where to report progress. */
+export interface Scope {
+  isQuick: boolean;
+  log: (message: string) => void;
+}
+
+/**
+ * A team's requests use other bindings. `idle`: another database, and a queue without a consumer, so that jobs don't take
+ * part in a measurement. `dropping`: the same queue, and an R2 that drops the bytes.
+ */
+export type Mode = "idle" | "dropping";
 
 // Otherwise the server asks Cloudflare for request properties that nothing here reads, and logs every queue batch.
 process.env.CLOUDFLARE_CF_FETCH_ENABLED = "false";
@@ -20,10 +33,7 @@ export interface Team {
   teamId: string;
   token: string;
   tokenHash: string;
-  /** If set, requests use this database, and their jobs go to a queue without a consumer. */
-  database?: Database;
-  /** With `database`: R2 accepts bytes and drops them. */
-  dropsBytes?: boolean;
+  mode?: Mode;
 }
 
 const PENDING_JOBS = "select 1 from files where status in ('pending', 'processing') and due_at is not null limit 1";
@@ -34,51 +44,50 @@ export const seededId = (number: number) => `0193477be8a0${number.toString(16).p
 export async function startServer() {
   const server = createTestHarness({ root: ROOT, workers: [{ configPath: "test/bench/wrangler.toml" }] });
   const { url } = await server.listen();
-  const worker = server.getWorker<Record<Database, D1Database>>();
-  for (const name of DATABASES) await worker.applyD1Migrations(name);
-  const bindings = await worker.getEnv();
+  const worker = server.getWorker<{ DB: D1Database; DB_IDLE: D1Database }>();
+  for (const name of ["DB", "DB_IDLE"] as const) await worker.applyD1Migrations(name);
+  const { DB, DB_IDLE } = await worker.getEnv();
   const load = new Load(url);
-  const query = async (database: Database, sql: string, ...values: unknown[]) => {
-    const statement = bindings[database].prepare(sql).bind(...values);
-    return (await statement.all<Record<string, unknown>>()).results;
-  };
+  const query = async (database: D1Database, sql: string, ...values: unknown[]) =>
+    (
+      await database
+        .prepare(sql)
+        .bind(...values)
+        .all<Record<string, unknown>>()
+    ).results;
 
   return {
     url: url.href,
     load,
     process: watchProcess(),
 
-    async createTeam(database?: Database): Promise<Team> {
-      const operator = { teamId: "", token: OPERATOR_TOKEN, tokenHash: "", ...(database && { database }) };
+    async createTeam(mode?: Mode): Promise<Team> {
+      const inMode = mode && { mode };
+      const operator = { teamId: "", token: OPERATOR_TOKEN, tokenHash: "", ...inMode };
       const { text } = await load.send(json("POST", "/auth/v1/apikeys", { name: "bench" }, operator));
       const { teamId, key: token } = JSON.parse(text).data;
-      const [row] = await query(database ?? "DB", "select token_hash from api_keys where team_id = ?", teamId);
-      return { teamId, token, tokenHash: String(row?.token_hash), ...(database && { database }) };
+      const database = mode === "idle" ? DB_IDLE : DB;
+      const [row] = await query(database, "select token_hash from api_keys where team_id = ?", teamId);
+      return { teamId, token, tokenHash: String(row?.token_hash), ...inMode };
     },
 
-    /** Inserts the rows `first` to `last` for the team; the id of row i is `seededId(i)`. */
-    async seed(table: "files" | "users", { teamId, database = "DB" }: Team, first: number, last: number) {
+    /** Inserts rows for a team that is not idle; the id of row i, from 1, is `seededId(i)`. */
+    async seed(table: "files" | "users", { teamId }: Team, count: number, sizeBytes = 5 * MEGABYTE) {
       const columns = {
         files: `(id, team_id, original_name, status, reserved_bytes, size_bytes, sha256, mime_type, file_type, processed_at,
-          created_at, updated_at) select ${SEEDED_ID}, ?3, 'interview ' || i || '.mp3', 'completed', 5000000, 5000000,
-          hex(zeroblob(32)), 'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
+          created_at, updated_at) select ${SEEDED_ID}, ?2, 'interview ' || i || '.mp3', 'completed', ${sizeBytes},
+          ${sizeBytes}, hex(zeroblob(32)), 'audio/mpeg', 'audio file', 1795080000000, 1795080000000, 1795080000000`,
         users: `(id, team_id, first_name, last_name, email, email_key, password, role, created_at, updated_at)
-          select ${SEEDED_ID}, ?3, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)), 'admin',
+          select ${SEEDED_ID}, ?2, 'Ada', 'Lovelace', i || '@example.com', i || '@example.com', hex(zeroblob(60)), 'admin',
           1795080000000, 1795080000000`,
       };
-      const numbers = "with recursive n(i) as (select ?1 union all select i + 1 from n where i < ?2)";
-      await query(
-        database,
-        `insert into ${table} ${columns[table]} from (${numbers} select i from n)`,
-        first,
-        last,
-        teamId,
-      );
+      const numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1)";
+      await query(DB, `insert into ${table} ${columns[table]} from (${numbers} select i from n)`, count, teamId);
     },
 
     /** Waits until no file is waiting for its job. */
     async idle() {
-      while ((await query("DB", PENDING_JOBS)).length > 0) await sleep(5);
+      while ((await query(DB, PENDING_JOBS)).length > 0) await sleep(5);
     },
 
     async close() {
@@ -89,10 +98,9 @@ export async function startServer() {
 }
 export type Server = Awaited<ReturnType<typeof startServer>>;
 
-export const headers = ({ token, database, dropsBytes }: Team) => ({
+export const headers = ({ token, mode }: Team) => ({
   Authorization: `Bearer ${token}`,
-  ...(database && { "X-Bench-Database": database }),
-  ...(dropsBytes && { "X-Bench-Drops-Bytes": "1" }),
+  ...(mode && { "X-Bench-Mode": mode }),
 });
 
 export const get = (path: string, team: Team): Call => ({ method: "GET", path, headers: headers(team) });
@@ -112,12 +120,10 @@ export function formUpload(bytes: Uint8Array, team: Team): Call {
   };
 }
 
-/** Uploads a file, and creates a link to it. @returns the link's path, and the key of the object */
-export async function createLink(load: Load, bytes: Uint8Array, team: Team): Promise<{ path: string; key: string }> {
-  const { location } = await load.send(formUpload(bytes, team));
-  const { text } = await load.send(json("POST", `${location}/links`, {}, team));
-  const key = `${team.teamId}/${location.split("/").at(-1)}-a.mp3`;
-  return { path: new URL(JSON.parse(text).data.url).pathname, key };
+/** Creates a link to an uploaded file. @returns its id and its path */
+export async function createLink(load: Load, file: string, team: Team): Promise<{ id: string; path: string }> {
+  const { _id, url } = JSON.parse((await load.send(json("POST", `${file}/links`, {}, team))).text).data;
+  return { id: _id, path: new URL(url).pathname };
 }
 
 /** Creates a resumable upload; its URL is in the reply's `location`. */

@@ -1,4 +1,4 @@
-import { createHash, scrypt } from "node:crypto";
+import { createHash } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 
@@ -6,9 +6,6 @@ import { type Effects, ProxiedBindings } from "../support/bindings.ts";
 
 interface BenchEnv extends Env {
   DB_IDLE: D1Database;
-  DB_SMALL: D1Database;
-  DB_MIDDLE: D1Database;
-  DB_LARGE: D1Database;
   JOBS_IDLE: Queue;
 }
 type Bare = (request: Request, env: BenchEnv, url: URL) => Promise<Response>;
@@ -18,9 +15,14 @@ console.info = () => {};
 
 const newId = () => crypto.randomUUID().replaceAll("-", "").slice(0, 24);
 
-const bare: Record<string, Bare> = {
-  empty: async () => Response.json({ message: "Hello." }),
+/** Sends bytes of a stored object. */
+const download: Bare = async (_, env, url) => {
+  const { key = "", offset, length } = Object.fromEntries(url.searchParams);
+  const object = await env.BUCKET.get(key, { range: { offset: Number(offset), length: Number(length) } });
+  return new Response(object?.body);
+};
 
+const bare: Record<string, Bare> = {
   /** Reads a credential and a user in one batch. */
   get: async (_, env, url) => {
     const [, user] = await env.DB.batch([
@@ -43,11 +45,16 @@ const bare: Record<string, Bare> = {
     return Response.json({ message: "Stored." });
   },
 
-  /** Sends bytes of a stored object. */
-  download: async (_, env, url) => {
-    const { key = "", offset, length } = Object.fromEntries(url.searchParams);
-    const object = await env.BUCKET.get(key, { range: { offset: Number(offset), length: Number(length) } });
-    return new Response(object?.body);
+  download,
+
+  /** Reads the row of a link, then sends bytes of the object. */
+  lookUpAndDownload: async (request, env, url) => {
+    const { results } = await env.DB_IDLE.prepare(
+      "select * from links join files on files.id = file_id where links.id = ?",
+    )
+      .bind(url.searchParams.get("link"))
+      .all();
+    return results.length === 0 ? new Response(null, { status: 404 }) : download(request, env, url);
   },
 
   /** Sends zeros. */
@@ -105,28 +112,6 @@ const bare: Record<string, Bare> = {
       .bind(size, size, team, id)
       .run();
     return Response.json({ id });
-  },
-
-  /** Deletes a file that `putAndWrite` stored. */
-  remove: async (_, env, url) => {
-    const id = url.searchParams.get("id");
-    await env.BUCKET.delete(`bare/${id}`);
-    await env.DB.prepare("delete from files where team_id = ? and id = ?").bind(url.searchParams.get("team"), id).run();
-    return Response.json({ message: "Deleted." });
-  },
-
-  /** Hashes the password as the service does, and inserts a row. */
-  createUser: async (request, env, url) => {
-    const { email, password } = await request.json<{ email: string; password: string }>();
-    const options = { N: 2 ** 14, r: 8, p: 5, maxmem: 64 * 1024 * 1024 };
-    const hash = await new Promise<Buffer>((resolve, reject) =>
-      scrypt(password, "salt", 32, options, (error, key) => (error ? reject(error) : resolve(key))),
-    );
-    const row = [newId(), url.searchParams.get("team"), "", "", email, email, hash.toString("hex"), "admin", 1, 1];
-    await env.DB.prepare("insert into users values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)")
-      .bind(...row)
-      .run();
-    return Response.json({ email });
   },
 };
 
@@ -198,22 +183,15 @@ const DROPPING_BUCKET = {
   }),
 } as unknown as R2Bucket;
 
-/** One environment for each combination, because the service caches what it derives from an environment. */
+/** One environment for each mode of a team, because the service caches what it derives from an environment. */
 const environments = new Map<string, BenchEnv>();
 
-/** A request that names a database uses it, and sends its jobs to a queue without a consumer. */
 function environment({ headers }: Request, env: BenchEnv): BenchEnv {
-  const database = headers.get("X-Bench-Database");
-  if (database === null) return watched?.env ?? env;
-  const dropsBytes = headers.has("X-Bench-Drops-Bytes");
-  const key = `${database} ${dropsBytes}`;
-  const known = environments.get(key) ?? {
-    ...env,
-    DB: env[database as "DB_IDLE"],
-    JOBS: env.JOBS_IDLE,
-    ...(dropsBytes && { BUCKET: DROPPING_BUCKET }),
-  };
-  environments.set(key, known);
+  const mode = headers.get("X-Bench-Mode");
+  if (mode === null) return watched?.env ?? env;
+  const others = mode === "idle" ? { DB: env.DB_IDLE } : { BUCKET: DROPPING_BUCKET };
+  const known = environments.get(mode) ?? { ...env, ...others, JOBS: env.JOBS_IDLE };
+  environments.set(mode, known);
   return known;
 }
 
