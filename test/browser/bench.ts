@@ -1,25 +1,31 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { type Browser, chromium, type Page } from "@playwright/test";
 import { startChromium } from "../support/chromium.ts";
 
 /*
- * Measures how the console responds under load. It is not part of the suite, because timings depend on the machine. It
- * reports the CPU time of the page's main thread, which other processes affect little:
+ * Measures how the console responds under load, on a server of its own. It is not part of the suite, because timings
+ * depend on the machine. Scrolling and uploading report the CPU time of the page's main thread, which other processes
+ * affect little:
  *
- *   npm run dev                                        # prints the key of a new team
- *   node test/browser/bench.ts http://localhost:8787 stow_sk_…
+ *   node test/browser/bench.ts                    # all parts, about ten minutes
+ *   node test/browser/bench.ts scroll search
  */
 
+const PORT = "8798";
+const URL = `http://localhost:${PORT}`;
 const FILES = 10_000;
 const ROWS = 2000;
-/** Includes the collection of the files, and hundreds of uploads. */
-const UPLOAD_MILLISECONDS = 60_000;
 const SCROLL_FRAMES = 300;
-
-const [url = "http://localhost:8787", key = ""] = process.argv.slice(2);
+const SEARCHES = 10;
+/** Longer traces take more memory than the browser gives them. */
+const TRACE_MILLISECONDS = 30_000;
+const MAX_UPLOAD_MILLISECONDS = 1_200_000;
+const KEYSTROKE_MILLISECONDS = 60;
 
 interface TraceEvent {
   name: string;
@@ -30,41 +36,66 @@ interface TraceEvent {
   args: { name?: string };
 }
 
-/** Runs `work`, and measures the tasks of the page's main thread in milliseconds of CPU time. */
-async function measureTasks(browser: Browser, page: Page, work: () => Promise<void>) {
+/** Runs `work`, and measures the tasks of the page's main thread in milliseconds of CPU time, the longest first. */
+async function measureTasks(browser: Browser, page: Page, work: () => Promise<unknown>): Promise<number[]> {
   await browser.startTracing(page, { categories: ["toplevel", "__metadata"] });
   await work();
   const { traceEvents }: { traceEvents: TraceEvent[] } = JSON.parse((await browser.stopTracing()).toString());
   const threads = traceEvents.filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain");
-  const totals = threads.map(({ pid, tid }) => {
-    const tasks = traceEvents.filter((task) => task.pid === pid && task.tid === tid && /RunTask/.test(task.name));
-    const times = tasks.map(({ tdur = 0 }) => tdur / 1000).sort((one, other) => other - one);
-    return { longest: times.slice(0, 5), total: times.reduce((sum, time) => sum + time, 0) };
-  });
-  const [busiest = { longest: [], total: 0 }] = totals.sort((one, other) => other.total - one.total);
-  return { longest: busiest.longest.map((time) => time.toFixed(1)).join(", "), total: busiest.total };
+  const tasks = threads.map(({ pid, tid }) =>
+    traceEvents
+      .filter((task) => task.pid === pid && task.tid === tid && /RunTask/.test(task.name))
+      .map(({ tdur = 0 }) => tdur / 1000),
+  );
+  const [busiest = []] = tasks.sort((one, other) => sum(other) - sum(one));
+  return busiest.sort((one, other) => other - one);
 }
 
-async function openFiles(browser: Browser, prepare = async (_page: Page) => {}): Promise<Page> {
+const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
+const format = (numbers: number[]) => numbers.map((number) => number.toFixed(1)).join(", ");
+
+/** Starts `npm run dev` with an empty database, and reads the key of its first team. */
+async function startServer() {
+  const stateDir = mkdtempSync(join(tmpdir(), "stowage bench "));
+  const root = join(import.meta.dirname, "../..");
+  const env = { ...process.env, PORT, STATE_DIR: stateDir };
+  const child = spawn(process.execPath, ["src/dev/dev.ts"], { cwd: root, env, stdio: ["ignore", "pipe", "inherit"] });
+  let output = "";
+  for await (const chunk of child.stdout.iterator({ destroyOnReturn: false })) {
+    output += chunk;
+    if (output.includes("Press Ctrl-C")) break;
+  }
+  child.stdout.resume();
+  const read = (label: string) => new RegExp(`${label}: (\\S+)`).exec(output)?.[1] ?? "";
+  const stop = async () => {
+    const exited = new Promise((resolve) => child.once("exit", resolve));
+    child.kill("SIGTERM");
+    await exited;
+    rmSync(stateDir, { recursive: true, maxRetries: 5 });
+  };
+  return { stateDir, key: read("Your secret key"), teamId: read("Team ID"), stop };
+}
+type Server = Awaited<ReturnType<typeof startServer>>;
+
+async function openFiles(browser: Browser, { key }: Server, prepare = async (_page: Page) => {}): Promise<Page> {
   const page = await browser.newPage({ viewport: { width: 1280, height: 800 } });
   await prepare(page);
-  await page.goto(`${url}/console/files`);
+  await page.goto(`${URL}/console/files`);
   await page.getByLabel("Secret key").fill(key);
   await page.getByRole("button", { name: "Sign in", exact: true }).click();
   await page.getByRole("heading", { level: 1, name: "Files" }).waitFor();
   return page;
 }
 
-/** Drops a folder of files, and waits while they are uploaded. */
-async function drop(page: Page): Promise<void> {
+/** Drops a folder of files. @returns a function that deletes it */
+async function drop(page: Page): Promise<() => void> {
   const folder = mkdtempSync(join(tmpdir(), "stowage dropped "));
   for (let number = 0; number < FILES; number++) writeFileSync(join(folder, `${number}.txt`), `Text ${number}`);
   const session = await page.context().newCDPSession(page);
   const data = { items: [], files: [folder], dragOperationsMask: 1 };
   for (const type of ["dragEnter", "dragOver", "drop"] as const)
     await session.send("Input.dispatchDragEvent", { type, x: 640, y: 400, data });
-  await sleep(UPLOAD_MILLISECONDS);
-  rmSync(folder, { recursive: true });
+  return () => rmSync(folder, { recursive: true });
 }
 
 /** Scrolls through the list at the speed of a fast wheel. */
@@ -102,22 +133,140 @@ async function fakeList(page: Page): Promise<void> {
   await page.route(/\/docs\/v1\/uploads\?/, (route) => route.fulfill({ json: { message: "", data } }));
 }
 
-const server = await startChromium();
-if (typeof server === "string") throw new Error(server);
-try {
-  const browser = await chromium.connect(server.wsEndpoint());
-  const list = await openFiles(browser, fakeList);
-  await list
+const SHOWS = [
+  ...["Open Water", "Night Shift", "The Long Answer", "Kitchen Table", "Field Notes", "Zwischen den Zeilen"],
+  ...["Radio Río", "深夜ラジオ", "Second Draft", "Harbor Lights"],
+];
+const TOPICS = [
+  ...["a conversation with Amara Osei", "the lighthouse keepers", "why bridges hum", "letters from Reykjavík"],
+  ...["the last typewriter shop", "how seeds travel", "an hour with the tide tables", "mapping the old harbor"],
+  ...["counting whales", "the bread that made a city", "what the archive forgot", "voices of the night market"],
+];
+const KINDS = ["interview", "live", "bonus", "trailer", "rerun"];
+const HOUR_MILLISECONDS = 3_600_000;
+
+/** The recordings of a podcast archive, the latest first. */
+const archive = Array.from({ length: FILES }, (_, place) => {
+  const number = FILES - place;
+  const show = SHOWS[number % SHOWS.length] as string;
+  const topic = TOPICS[(number * 7) % TOPICS.length] as string;
+  const name = `${show} ${String(Math.ceil(number / SHOWS.length)).padStart(4, "0")} – ${topic}.mp3`;
+  const createdAt = Date.now() - (place + 1) * HOUR_MILLISECONDS;
+  const isFiled = number % 4 > 0;
+  return {
+    id: createdAt.toString(16).padStart(12, "0") + number.toString(16).padStart(12, "0"),
+    name,
+    // As the service folds names to search them.
+    key: name.normalize("NFKC").toLowerCase(),
+    folder: isFiled ? `${show}/${new Date(createdAt).getFullYear()}` : "",
+    tags: [show.toLowerCase(), ...(number % 3 === 0 ? [KINDS[number % KINDS.length]] : [])],
+    seconds: 600 + ((number * 97) % 5000),
+    createdAt,
+  };
+});
+
+/** Inserts the archive into the local database. */
+function insertArchive({ stateDir, teamId }: Server): void {
+  const folder = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
+  const file = readdirSync(folder).find((name) => /^[0-9a-f]{64}\.sqlite$/.test(name)) ?? "";
+  const database = new DatabaseSync(join(folder, file), { timeout: 10_000 });
+  const of = (field: string) => `value ->> '${field}'`;
+  const insert = database.prepare(
+    `insert into files (id, team_id, original_name, name_key, folder, tags, status, reserved_bytes, size_bytes, sha256,
+      mime_type, file_type, audio, processed_at, created_at, updated_at, version)
+    select ${of("id")}, ?, ${of("name")}, ${of("key")}, ${of("folder")}, ${of("tags")}, 'completed',
+      ${of("seconds")} * 16000, ${of("seconds")} * 16000, hex(zeroblob(32)), 'audio/mpeg', 'audio file',
+      json_object('durationSeconds', ${of("seconds")}), ${of("createdAt")}, ${of("createdAt")}, ${of("createdAt")}, 2
+    from json_each(?)`,
+  );
+  insert.run(teamId, JSON.stringify(archive));
+  database.close();
+}
+
+/** Types a name into the search field. @returns the milliseconds from the last letter until the row of the file is painted */
+async function search(page: Page, name: string): Promise<number> {
+  const field = page.getByLabel("Search by name");
+  await field.fill("");
+  await field.pressSequentially(name.slice(0, -1), { delay: KEYSTROKE_MILLISECONDS });
+  await field.evaluate((input, text) => {
+    const found = new Promise<number>((resolve) => {
+      input.addEventListener("input", ({ timeStamp }) => {
+        const look = () => {
+          const names = [...document.querySelectorAll(".files-name > a:first-child")];
+          if (names.length > 0 && names.every(({ textContent }) => textContent?.startsWith(text)))
+            requestAnimationFrame((now) => resolve(now - timeStamp));
+          else requestAnimationFrame(look);
+        };
+        look();
+      });
+      setTimeout(() => resolve(Number.POSITIVE_INFINITY), 10_000);
+    });
+    Reflect.set(window, "found", found);
+  }, name);
+  await field.press(name.slice(-1));
+  return page.evaluate(() => Reflect.get(window, "found"));
+}
+
+async function measureScrolling(browser: Browser, server: Server): Promise<void> {
+  const page = await openFiles(browser, server, fakeList);
+  await page
     .getByRole("rowheader")
     .nth(ROWS - 1)
     .waitFor({ state: "attached" });
-  const scrolling = await measureTasks(browser, list, () => scroll(list));
-  const perFrame = (scrolling.total / SCROLL_FRAMES).toFixed(1);
-  console.log(`${ROWS} rows: ${perFrame} ms of CPU time per frame, longest tasks ${scrolling.longest} ms`);
-  const files = await openFiles(browser);
-  const dropping = await measureTasks(browser, files, () => drop(files));
-  const summary = await files.locator(".uploads-summary").textContent();
-  console.log(`${FILES} files: longest tasks ${dropping.longest} ms (${summary})`);
+  const tasks = await measureTasks(browser, page, () => scroll(page));
+  const perFrame = (sum(tasks) / SCROLL_FRAMES).toFixed(1);
+  console.log(`${ROWS} rows: ${perFrame} ms of CPU time per frame, longest tasks ${format(tasks.slice(0, 5))} ms`);
+  await page.close();
+}
+
+async function measureSearch(browser: Browser, server: Server): Promise<void> {
+  insertArchive(server);
+  const page = await openFiles(browser, server);
+  await page.getByRole("rowheader").first().waitFor();
+  const times: number[] = [];
+  for (let number = 0; number < SEARCHES; number++) {
+    const { name } = archive[Math.floor(((number + 0.5) * FILES) / SEARCHES)] as { name: string };
+    times.push(await search(page, name.slice(0, name.indexOf(" –"))));
+  }
+  times.sort((one, other) => one - other);
+  const [median = 0, longest = 0] = [times[Math.floor(SEARCHES / 2)], times.at(-1)];
+  console.log(`Search in ${FILES} recordings: p50 ${median.toFixed(0)} ms, p95 ${longest.toFixed(0)} ms`);
+  await page.close();
+}
+
+async function measureUploads(browser: Browser, server: Server): Promise<void> {
+  const page = await openFiles(browser, server);
+  const summary = page.locator(".uploads-summary");
+  const startedAt = Date.now();
+  let clean = () => {};
+  const dropping = await measureTasks(browser, page, async () => {
+    clean = await drop(page);
+    await summary.waitFor();
+    await sleep(TRACE_MILLISECONDS);
+  });
+  console.log(`${FILES} files dropped: longest tasks ${format(dropping.slice(0, 5))} ms`);
+  const longest: number[] = [];
+  while (Date.now() - startedAt < MAX_UPLOAD_MILLISECONDS) {
+    longest.push(...(await measureTasks(browser, page, () => sleep(TRACE_MILLISECONDS))).slice(0, 5));
+    const text = (await summary.textContent()) ?? "";
+    console.log(`  ${text}: longest task ${format(longest.slice(-5, -4))} ms`);
+    if (text.startsWith(`${FILES.toLocaleString("en")} of`)) break;
+  }
+  console.log(`while uploading: longest tasks ${format(longest.sort((one, other) => other - one).slice(0, 5))} ms`);
+  clean();
+  await page.close();
+}
+
+const PARTS = { scroll: measureScrolling, search: measureSearch, uploads: measureUploads };
+const chosen = process.argv.slice(2);
+const chromiumServer = await startChromium();
+if (typeof chromiumServer === "string") throw new Error(chromiumServer);
+const server = await startServer();
+try {
+  const browser = await chromium.connect(chromiumServer.wsEndpoint());
+  for (const [name, measure] of Object.entries(PARTS))
+    if (chosen.length === 0 || chosen.includes(name)) await measure(browser, server);
 } finally {
-  await server.close();
+  await chromiumServer.close();
+  await server.stop();
 }

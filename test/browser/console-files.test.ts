@@ -533,4 +533,24 @@ describe("Organizing files", () => {
     await expect(page.getByRole("heading", { level: 1, name: "2026" })).toBeVisible();
     await expect(page.getByRole("rowheader")).toHaveText(["Night drive.txt"]);
   });
+
+  test("searches on while pages are empty, and asks before it searches further", async ({ openPage }) => {
+    const team = await newTeam();
+    await uploadNamed(team, "Deep.txt");
+    const { page } = await openConsole(openPage, { path: "/files", team });
+    let requests = 0;
+    await page.route(/search=deep/, async (route) => {
+      const url = route.request().url();
+      if (++requests > 8) return route.continue({ url: url.replace(/&cursor=\w+/, "") });
+      const headers = { Link: `<${url}&cursor=next>; rel="next"` };
+      return route.fulfill({ json: { message: "", data: [] }, headers });
+    });
+    await page.getByLabel("Search by name").fill("deep");
+    const further = page.getByRole("button", { name: "Search more" });
+    await expect(further).toBeVisible();
+    expect(requests).toBe(6);
+    await further.click();
+    await expect(names(page)).toHaveText(["Deep.txt"]);
+    expect(requests).toBe(9);
+  });
 });

@@ -66,7 +66,8 @@ const isReading = () => scrollY > 0 || document.querySelector("tbody :focus, tbo
 /** New events appear on top. If the user is reading further down, a button announces them instead. */
 function EventLog(filters: Filters) {
   const { type, before } = filters;
-  const events = useListing((signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }), []);
+  const list = (signal: AbortSignal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal });
+  const events = useListing(list, [], { rows: type ? PAGE_EVENTS : 0 });
   useNames();
   const [, redraw] = useState({});
   const newestShown = useRef<string | undefined>(undefined);

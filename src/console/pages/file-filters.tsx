@@ -4,8 +4,8 @@ import { SelectField, TextField } from "../parts/form.tsx";
 import { STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
 import { href, navigate, query } from "../router.ts";
 
-/** A team can search 120 times a minute. */
-const TYPING_MILLISECONDS = 300;
+/** Longer than between two letters, because a team can search 120 times a minute. */
+const TYPING_MILLISECONDS = 200;
 
 /** Changes parameters of the URL of the list in place. */
 export function setQuery(changes: Record<string, string>): void {

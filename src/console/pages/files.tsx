@@ -45,7 +45,7 @@ export function Files() {
   const { error, reload, ...files } = useListing(
     (signal) => client.value.files.list({ ...filters, limit: PAGE_FILES }, { signal }),
     [key],
-    Math.min(Math.max(pages, 1), MAX_FIRST_PAGES),
+    { pages: Math.min(Math.max(pages, 1), MAX_FIRST_PAGES), rows: isFiltered ? PAGE_FILES : 0 },
   );
   const folders = useListing(
     (signal) => client.value.files.folders({ ...(folder && { under: folder }), signal }),

@@ -91,21 +91,40 @@ interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
   more: (() => Promise<void>) | undefined;
 }
 
-/** A paginated list that first loads `first` pages. A reload loads as many pages as are shown. */
-export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: Inputs, first = 1): Listing<T> {
+interface ListingOptions {
+  /** How many pages to load at first. */
+  pages?: number;
+  /** The rows of a full page, if filters can make pages shorter. */
+  rows?: number;
+}
+
+/**
+ * With filters, the API examines a bounded number of rows for each page, and returns pages that are short or empty. Up to
+ * this many further requests fill them. They search 14,000 names, and a team can send 120 of them a minute.
+ */
+const MAX_FILLING_REQUESTS = 5;
+
+/** A paginated list. A reload loads as many pages as are shown. */
+export function useListing<T>(
+  list: (signal: AbortSignal) => List<T>,
+  inputs: Inputs,
+  { pages: first = 1, rows = 0 }: ListingOptions = {},
+): Listing<T> {
   type Pages = { items: T[]; next: string | undefined };
   const latestList = useRef(list);
   latestList.current = list;
   const pages = useRef(first);
-  const read = async (signal: AbortSignal, count: number, from?: Pages): Promise<Pages> => {
-    const items = [...(from?.items ?? [])];
-    let next = from?.next;
-    for (let page = 0; page < count && (page === 0 || next !== undefined); page++) {
-      const found = await latestList.current(signal).page(next);
-      items.push(...found.items);
-      next = found.next;
+  const read = async (signal: AbortSignal, count: number, from?: string): Promise<Pages> => {
+    const { items, next } = await latestList.current(signal).page(from);
+    const result: Pages = { items, next };
+    for (let requests = 1; result.next !== undefined; requests++) {
+      const isFull = requests >= count && result.items.length >= count * rows;
+      if (isFull || requests >= count + MAX_FILLING_REQUESTS) break;
+      const found = await latestList.current(signal).page(result.next);
+      result.items = [...result.items, ...found.items];
+      result.next = found.next;
     }
-    return { items, next };
+    return result;
   };
   const stop = useRef(new AbortController());
   // Other filters make another list, which starts at its first page.
@@ -121,7 +140,7 @@ export function useListing<T>(list: (signal: AbortSignal) => List<T>, inputs: In
   const more = async () => {
     if (value?.next === undefined) return;
     const { signal } = stop.current;
-    const found = await read(signal, 1, { items: [], next: value.next }).catch((error) => {
+    const found = await read(signal, 1, value.next).catch((error) => {
       if (!signal.aborted) throw error;
     });
     if (!found || signal.aborted) return;
