@@ -96,18 +96,15 @@ describe("A webhook endpoint", () => {
     const id = await upload(team, "note.txt", "a note");
     await processed(team, id);
     await until(() => good.received.length >= before + 2);
-    const messages = good.received.slice(before).map(({ body, headers }) => new Verifier(secret).verify(body, headers));
-    // A retry or a slow round may change their order.
-    expect(messages).toHaveLength(2);
-    expect(messages).toContainEqual(
-      expect.objectContaining({ type: "file.uploaded", teamId: team.teamId, subject: expect.objectContaining({ id }) }),
-    );
-    expect(messages).toContainEqual(
-      expect.objectContaining({
-        type: "file.completed",
-        data: expect.objectContaining({ _id: id, status: "completed" }),
-      }),
-    );
+    const verifier = new Verifier(secret);
+    const messages = good.received
+      .slice(before)
+      .map(({ body, headers }) => verifier.verify(body, headers) as { type: string });
+    // A slow round may change their order.
+    expect(messages.sort((a, b) => (a.type < b.type ? -1 : 1))).toMatchObject([
+      { type: "file.completed", data: { _id: id, status: "completed" } },
+      { type: "file.uploaded", teamId: team.teamId, subject: { id } },
+    ]);
     await until(async () =>
       (await deliveriesOf(team, _id)).every((one: { status: string }) => one.status === "succeeded"),
     );
