@@ -1,5 +1,6 @@
 declare namespace Cloudflare {
   interface Env {
+    STOWAGE_SEED: string;
     TEST_MIGRATIONS: import("cloudflare:test").D1Migration[];
     S3_ENDPOINT: string;
     S3_ACCESS_KEY_ID: string;

@@ -1,9 +1,11 @@
 import { applyD1Migrations } from "cloudflare:test";
 import { env, exports } from "cloudflare:workers";
+import fc from "fast-check";
 import { afterAll, expect } from "vitest";
 import { leaksInDatabase, watcher } from "./support/canaries.ts";
 import { emptyStores } from "./support/stores.ts";
 
+fc.configureGlobal({ seed: Number(env.STOWAGE_SEED) });
 await applyD1Migrations(env.DB, env.TEST_MIGRATIONS);
 await emptyStores();
 

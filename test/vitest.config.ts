@@ -45,7 +45,8 @@ export default defineConfig(async ({ mode }) => {
                   MASTER_KEY: btoa("0123456789abcdef0123456789abcdef"),
                   OPERATOR_TOKEN: "operator-token-of-the-test-suite-0123456789",
                   STOWAGE_MODEL_RUNS: process.env.STOWAGE_MODEL_RUNS ?? (isExhaustive ? "200" : "60"),
-                  ...(process.env.STOWAGE_MODEL_SEED && { STOWAGE_MODEL_SEED: process.env.STOWAGE_MODEL_SEED }),
+                  // The same random cases in each run. Another seed looks for failures in other cases.
+                  STOWAGE_SEED: process.env.STOWAGE_SEED ?? "1",
                   S3_ENDPOINT: "https://account.r2.cloudflarestorage.com",
                   S3_ACCESS_KEY_ID: "local",
                   S3_SECRET_ACCESS_KEY: "local-secret",

@@ -24,12 +24,10 @@ import {
 } from "../support/harness.ts";
 
 /*
- * Random callers with random scopes, in one team: whatever they do, they learn no token that may do more than they may. A
- * failure prints the seed; set VITE_SCOPES_SEED to repeat it.
+ * Random callers with random scopes, in one team: whatever they do, they learn no token that may do more than they may.
+ * Set STOWAGE_SEED for other callers.
  */
 
-const { VITE_SCOPES_SEED } = import.meta.env as Record<string, string | undefined>;
-const SEED = Number(VITE_SCOPES_SEED) || Math.trunc(Date.now() % 2 ** 31);
 const CALLERS = inject("isExhaustive") ? 500 : 120;
 const worker = startWorker(compose(withoutHashing, withoutLimits));
 
@@ -115,7 +113,7 @@ function requestOf({ act, scopes, role, at }: Step, keys: string[], users: strin
   }
 }
 
-test(`${CALLERS} random callers learn no token with scopes that they lack (seed ${SEED})`, async () => {
+test(`${CALLERS} random callers learn no token with scopes that they lack`, async () => {
   const team = await newTeam(worker);
   const counts = { learned: 0, allowed: 0, denied: 0 };
   const property = fc.asyncProperty(masks, steps, async (mask, sequence) => {
@@ -158,9 +156,9 @@ test(`${CALLERS} random callers learn no token with scopes that they lack (seed 
       env.DB.prepare("delete from users where team_id = ?").bind(team.teamId),
     ]);
   });
-  await fc.assert(property, { seed: SEED, numRuns: CALLERS });
+  await fc.assert(property, { numRuns: CALLERS });
   // The callers reached what they could.
   expect(counts.allowed).toBeGreaterThan(CALLERS / 2);
   expect(counts.denied).toBeGreaterThan(CALLERS / 2);
   expect(counts.learned).toBeGreaterThan(CALLERS * 1.2);
-}, 120_000);
+}, 600_000);

@@ -5,9 +5,6 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { cloneProject, freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
-// Starts take seconds, and much longer on a busy machine. The limit is for hangs.
-vi.setConfig({ testTimeout: 300_000, hookTimeout: 300_000 });
-
 let server: Server;
 beforeAll(async () => {
   server = await Server.start();
@@ -100,7 +97,7 @@ test("a start without master key creates one and a new key of the same team, kee
 test("SIGTERM to npm stops every process of npm run dev", async () => {
   await server.stop();
   const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
-  await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 170_000 });
+  await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 250_000 });
   child.kill("SIGTERM");
   await exited;
   await vi.waitUntil(() => !isGroupAlive(child), { timeout: 60_000 });

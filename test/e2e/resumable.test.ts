@@ -177,4 +177,4 @@ test("A connection that stalls after every MiB, on a server with a long timeout,
   expect(line.connections).toBeGreaterThanOrEqual(20);
   await line.close();
   await slowServer.remove();
-}, 300_000);
+});

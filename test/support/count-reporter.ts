@@ -17,7 +17,7 @@ function durationOf(module: TestModule): number {
  * `N passed, N failed` for machines. A file that can't be loaded and a hook that throws count as failures.
  */
 export default class CountReporter implements Reporter {
-  /** Annotations are counts: crash points, runs of a model and their seed, kills. */
+  /** Annotations are counts: crash points, runs of a model, kills. */
   onTestCaseAnnotate(_: TestCase, { message }: TestAnnotation): void {
     process.stdout.write(`${message}\n`);
   }

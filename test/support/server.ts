@@ -24,7 +24,7 @@ function killGroup({ pid }: ChildProcess, signal: NodeJS.Signals | 0 = "SIGKILL"
   }
 }
 
-const TIMEOUT_MILLISECONDS = 170_000;
+const TIMEOUT_MILLISECONDS = 250_000;
 
 /** Like `vi.waitUntil`, which a global setup can't call. @throws `problem` after the timeout */
 async function until(condition: () => boolean, problem: () => string): Promise<void> {
