@@ -41,53 +41,6 @@ export interface Download {
   contentType: string;
 }
 
-export interface ByteStore {
-  /** Starts the first part of an upload. */
-  newPart(spec: PartSpec, sha256?: Hash): Part;
-  /**
-   * Stores a part as a complete object. R2 checks it against `sha256` or the MD5. Never replaces another object.
-   * @returns the etag; null if the key has other bytes
-   */
-  put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string | null>;
-  /** Stores a small object. Replaces the previous object under this key. */
-  replace(key: string, bytes: Uint8Array): Promise<void>;
-  /** Creates a multipart upload. @returns its id in R2 */
-  createMultipart(key: string, download: Download): Promise<string>;
-  uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart>;
-  /**
-   * Assembles the parts. It is idempotent: the response of an earlier call may have been lost.
-   * @returns the etag that the object has if every part has the sent bytes. According to R2's documentation of multipart
-   *   objects, it is the MD5 of the parts' MD5s
-   */
-  complete(key: string, multipartId: string, parts: StoredPart[]): Promise<string>;
-  /** Cancels a multipart upload. Does nothing if it does not exist. */
-  abort(key: string, multipartId: string): Promise<void>;
-  /**
-   * Stores an object again under another Content-Type, because R2 can't change it in place. A deleted object must not
-   * reappear. R2 checks the bytes against `sha256` on write, and keeps the old object if they differ.
-   * @returns null, and stores nothing, if no object has that etag any longer
-   */
-  setContentType(key: string, stored: { etag: string; sha256: string }, contentType: string): Promise<string | null>;
-  head(key: string): Promise<ObjectFacts | null>;
-  /** At most `length` bytes from `offset`; null if there is no such object. */
-  read(key: string, offset: number, length: number): Promise<Uint8Array | null>;
-  /** The same as a stream for a download; null if there is no such object. */
-  open(key: string, offset: number, length: number): Promise<ReadableStream<Uint8Array> | null>;
-  /**
-   * The SHA-256, hex, of an object with this etag; null if it no longer exists. Reads the object once. Calls `onProgress`
-   * every 64 MiB.
-   */
-  hash(
-    key: string,
-    object: Pick<ObjectFacts, "etag" | "sizeBytes">,
-    onProgress: () => Promise<void>,
-  ): Promise<string | null>;
-  /** Ignores keys that do not exist. */
-  remove(keys: string[]): Promise<void>;
-  /** Deletes every object whose key starts with `prefix`. */
-  removeAll(prefix: string): Promise<void>;
-}
-
 /** The Content-Disposition of a download (RFC 6266): an ASCII name for old clients, and the real one in UTF-8. */
 export function contentDisposition(disposition: "attachment" | "inline", name: string): string {
   const plain = name.replace(/[^\x20-\x7e]|["\\%]/g, "_");
@@ -99,16 +52,21 @@ export function contentDisposition(disposition: "attachment" | "inline", name: s
 const isUnknownUpload = (error: unknown) => /\(10024\)/.test(String(error));
 
 /** Each isolate has one, which counts its memory. */
-export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()): ByteStore {
+export function createByteStore(bucket: R2Bucket, system: System, budget = new MemoryBudget()) {
   const context = { bucket, system, budget };
   const metadataOf = ({ name, contentType }: Download) => ({
     contentType,
     contentDisposition: contentDisposition("attachment", name),
   });
   return {
-    newPart: (spec, sha256) => new Part(context, spec, sha256),
+    /** Starts the first part of an upload. */
+    newPart: (spec: PartSpec, sha256?: Hash) => new Part(context, spec, sha256),
 
-    async put(key, part, download, sha256) {
+    /**
+     * Stores a part as a complete object. R2 checks it against `sha256` or the MD5. Never replaces another object.
+     * @returns the etag; null if the key has other bytes
+     */
+    async put(key: string, part: Part, download: Download, sha256?: Hash): Promise<string | null> {
       const httpMetadata = metadataOf(download);
       const md5 = await retrying(system, () => part.md5());
       const checksum = sha256 ? { sha256: sha256.copy().digest() } : { md5 };
@@ -121,17 +79,19 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return found?.etag === md5 ? md5 : null;
     },
 
-    async replace(key, bytes) {
+    /** Stores a small object. Replaces the previous object under this key. */
+    async replace(key: string, bytes: Uint8Array): Promise<void> {
       const md5 = createHash(R2_CHECKSUM).update(bytes).digest();
       await retrying(system, () => bucket.put(key, bytes, { md5 }));
     },
 
-    async createMultipart(key, download) {
+    /** Creates a multipart upload. @returns its id in R2 */
+    async createMultipart(key: string, download: Download): Promise<string> {
       const httpMetadata = metadataOf(download);
       return (await once(() => bucket.createMultipartUpload(key, { httpMetadata }))).uploadId;
     },
 
-    async uploadPart(key, multipartId, number, part) {
+    async uploadPart(key: string, multipartId: string, number: number, part: Part): Promise<StoredPart> {
       const upload = bucket.resumeMultipartUpload(key, multipartId);
       return retrying(system, async () => {
         const { etag } = await part.send((body) => upload.uploadPart(number, body));
@@ -139,7 +99,12 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       });
     },
 
-    async complete(key, multipartId, parts) {
+    /**
+     * Assembles the parts. It is idempotent: the response of an earlier call may have been lost.
+     * @returns the etag that the object has if every part has the sent bytes. According to R2's documentation of multipart
+     *   objects, it is the MD5 of the parts' MD5s
+     */
+    async complete(key: string, multipartId: string, parts: StoredPart[]): Promise<string> {
       const upload = bucket.resumeMultipartUpload(key, multipartId);
       const complete = () => upload.complete(parts.map(({ number, etag }) => ({ partNumber: number, etag })));
       await retrying(system, complete).catch(async (error) => {
@@ -149,13 +114,14 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return `${createHash(R2_CHECKSUM).update(md5s).digest("hex")}-${parts.length}`;
     },
 
-    async abort(key, multipartId) {
+    /** Cancels a multipart upload. Does nothing if it does not exist. */
+    async abort(key: string, multipartId: string): Promise<void> {
       await retrying(system, () => bucket.resumeMultipartUpload(key, multipartId).abort()).catch((error) => {
         if (!isUnknownUpload(error)) throw error;
       });
     },
 
-    async head(key) {
+    async head(key: string): Promise<ObjectFacts | null> {
       const object = await retrying(system, () => bucket.head(key));
       if (!object) return null;
       const { sha256 } = object.checksums;
@@ -167,7 +133,16 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       };
     },
 
-    async setContentType(key, { etag, sha256 }, contentType) {
+    /**
+     * Stores an object again under another Content-Type, because R2 can't change it in place. A deleted object must not
+     * reappear. R2 checks the bytes against `sha256` on write, and keeps the old object if they differ.
+     * @returns null, and stores nothing, if no object has that etag any longer
+     */
+    async setContentType(
+      key: string,
+      { etag, sha256 }: { etag: string; sha256: string },
+      contentType: string,
+    ): Promise<string | null> {
       const onlyIf = { etagMatches: etag };
       const stored = await retrying(system, async () => {
         const object = await bucket.get(key, { onlyIf });
@@ -178,19 +153,29 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return stored?.etag ?? null;
     },
 
-    async read(key, offset, length) {
+    /** At most `length` bytes from `offset`; null if there is no such object. */
+    async read(key: string, offset: number, length: number): Promise<Uint8Array | null> {
       return retrying(system, async () => {
         const object = await bucket.get(key, { range: { offset, length } });
         return object && new Uint8Array(await object.arrayBuffer());
       });
     },
 
-    async open(key, offset, length) {
+    /** The same as a stream for a download; null if there is no such object. */
+    async open(key: string, offset: number, length: number): Promise<ReadableStream<Uint8Array> | null> {
       const object = await retrying(system, () => bucket.get(key, { range: { offset, length } }));
       return object?.body ?? null;
     },
 
-    async hash(key, { etag, sizeBytes }, onProgress) {
+    /**
+     * The SHA-256, hex, of an object with this etag; null if it no longer exists. Reads the object once. Calls `onProgress`
+     * every 64 MiB.
+     */
+    async hash(
+      key: string,
+      { etag, sizeBytes }: Pick<ObjectFacts, "etag" | "sizeBytes">,
+      onProgress: () => Promise<void>,
+    ): Promise<string | null> {
       const digest = new crypto.DigestStream("SHA-256");
       for (let offset = 0; offset < sizeBytes; offset += HASHED_BYTES) {
         const range = { offset, length: Math.min(HASHED_BYTES, sizeBytes - offset) };
@@ -203,13 +188,15 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
       return Buffer.from(await digest.digest).toString("hex");
     },
 
-    async remove(keys) {
+    /** Ignores keys that do not exist. */
+    async remove(keys: string[]): Promise<void> {
       for (let i = 0; i < keys.length; i += MAX_REMOVED_KEYS) {
         await retrying(system, () => bucket.delete(keys.slice(i, i + MAX_REMOVED_KEYS)));
       }
     },
 
-    async removeAll(prefix) {
+    /** Deletes every object whose key starts with `prefix`. */
+    async removeAll(prefix: string): Promise<void> {
       for (let isTruncated = true; isTruncated; ) {
         const page = await retrying(system, () => bucket.list({ prefix }));
         await this.remove(page.objects.map(({ key }) => key));
@@ -218,3 +205,5 @@ export function createByteStore(bucket: R2Bucket, system: System, budget = new M
     },
   };
 }
+
+export type ByteStore = ReturnType<typeof createByteStore>;

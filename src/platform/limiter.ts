@@ -1,35 +1,8 @@
 import { RATE_LIMIT_SECONDS } from "../rate-limits.ts";
 import type { Log } from "./log.ts";
+import { Lru } from "./lru.ts";
 import { fingerprint } from "./secrets.ts";
 import type { System } from "./system.ts";
-
-/** Each check resolves to false above the limit, and stays false until the minute ends without asking the binding again. */
-export interface Limiter {
-  /**
-   * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does the
-   * work of several counts as `requests`.
-   */
-  token(tokenHash: string, requests?: number): Promise<boolean>;
-  /** Counts a request of this client IP whose token is missing or invalid. */
-  clientIp(clientIp: string): Promise<boolean>;
-  /**
-   * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
-   * 15 minutes still works: others may share its client IP.
-   */
-  isBlocked(clientIp: string, tokenHash: string): boolean;
-  /** `counter` is what the token's requests count for: its team. */
-  authenticated(tokenHash: string, counter: string): void;
-  /** From now on, the token's requests no longer count for a team. */
-  rejected(tokenHash: string): void;
-  /** Counts a login by its client IP or its account. */
-  login(counter: string): Promise<boolean>;
-  /** Counts a new password of the team. It has to be hashed. */
-  passwordHash(teamId: string): Promise<boolean>;
-  /** Counts expensive operations of a team, which are limited like logins. */
-  expensiveCall(counter: string, calls?: number): Promise<boolean>;
-  /** Counts a search, by the token's team or its hash like `token`. */
-  search(tokenHash: string): Promise<boolean>;
-}
 
 interface RateLimitBindings {
   TOKEN_LIMIT: RateLimit;
@@ -47,11 +20,11 @@ const MAX_COUNTERS = 10_000;
 /** A token that worked recently is not locked out by others behind the same client IP. */
 const AUTHENTICATED_MINUTES = 15;
 
-/** Remembers a value per counter for some minutes. When it is full, it forgets the counter that was set least recently. */
+/** Remembers a value per counter for some minutes. */
 class MinuteMemory<T> {
   readonly #system: System;
   readonly #minutes: number;
-  readonly #entries = new Map<string, { value: T; window: number }>();
+  readonly #entries = new Lru<{ value: T; window: number }>(MAX_COUNTERS);
 
   constructor(system: System, minutes = 1) {
     this.#system = system;
@@ -68,10 +41,7 @@ class MinuteMemory<T> {
   }
 
   set(counter: string, value: T): void {
-    this.#entries.delete(counter);
     this.#entries.set(counter, { value, window: this.window });
-    const [oldest] = this.#entries.keys();
-    if (this.#entries.size > MAX_COUNTERS && oldest !== undefined) this.#entries.delete(oldest);
   }
 
   delete(counter: string): void {
@@ -140,8 +110,11 @@ class Limit {
   }
 }
 
-/** Each isolate has one limiter. The limits are set in wrangler.toml. */
-export function createLimiter(bindings: RateLimitBindings, system: System, log: Log): Limiter {
+/**
+ * Each isolate has one limiter. The limits are set in wrangler.toml. Each check resolves to false above the limit, and
+ * stays false until the minute ends without asking the binding again.
+ */
+export function createLimiter(bindings: RateLimitBindings, system: System, log: Log) {
   const tokens = new Limit(bindings.TOKEN_LIMIT, REQUESTS_PER_PERMIT, system, log);
   const clientIps = new Limit(bindings.CLIENT_IP_LIMIT, 1, system, log);
   const logins = new Limit(bindings.LOGIN_LIMIT, 1, system, log);
@@ -151,15 +124,32 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
   const counterOf = (tokenHash: string) => authenticated.get(tokenHash) ?? tokenHash;
   return {
-    token: (tokenHash, requests) => tokens.count(counterOf(tokenHash), requests),
-    clientIp: (clientIp) => clientIps.count(clientIp),
-    isBlocked: (clientIp, tokenHash) => clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
-    authenticated: (tokenHash, counter) => authenticated.set(tokenHash, counter),
-    rejected: (tokenHash) => authenticated.delete(tokenHash),
-    // Hashed, because the counter of an account contains an email.
-    login: (counter) => logins.count(fingerprint(counter)),
-    passwordHash: (teamId) => hashes.count(teamId),
-    search: (tokenHash) => searches.count(counterOf(tokenHash)),
-    expensiveCall: (counter, calls) => logins.count(fingerprint(`expensive/${counter}`), calls),
+    /**
+     * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does
+     * the work of several counts as `requests`.
+     */
+    token: (tokenHash: string, requests?: number) => tokens.count(counterOf(tokenHash), requests),
+    /** Counts a request of this client IP whose token is missing or invalid. */
+    clientIp: (clientIp: string) => clientIps.count(clientIp),
+    /**
+     * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
+     * 15 minutes still works: others may share its client IP.
+     */
+    isBlocked: (clientIp: string, tokenHash: string) =>
+      clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
+    /** `counter` is what the token's requests count for: its team. */
+    authenticated: (tokenHash: string, counter: string) => authenticated.set(tokenHash, counter),
+    /** From now on, the token's requests no longer count for a team. */
+    rejected: (tokenHash: string) => authenticated.delete(tokenHash),
+    /** Counts a login by its client IP or its account. Hashed, because the counter of an account contains an email. */
+    login: (counter: string) => logins.count(fingerprint(counter)),
+    /** Counts a new password of the team. It has to be hashed. */
+    passwordHash: (teamId: string) => hashes.count(teamId),
+    /** Counts a search, by the token's team or its hash like `token`. */
+    search: (tokenHash: string) => searches.count(counterOf(tokenHash)),
+    /** Counts expensive operations of a team, which are limited like logins. */
+    expensiveCall: (counter: string, calls?: number) => logins.count(fingerprint(`expensive/${counter}`), calls),
   };
 }
+
+export type Limiter = ReturnType<typeof createLimiter>;

@@ -9,32 +9,6 @@ import {
 } from "node:crypto";
 import type { System } from "./system.ts";
 
-/**
- * Everything that depends on MASTER_KEY. HKDF-SHA-256 derives one subkey per purpose, so a leaked subkey reveals no other.
- * MASTER_KEY can contain several keys: the first makes new values, the others decrypt their older values.
- * Each value names its key by `keyId`, 8 hex characters derived from the key.
- */
-export interface Secrets {
-  /** The key of new values. */
-  readonly currentKeyId: string;
-  /** The older keys, whose values should be re-encrypted. */
-  readonly olderKeyIds: string[];
-  /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated with the text. */
-  encrypt(text: string, context: string): string;
-  /** @throws DecryptionError if the key is missing, or the value or context was changed */
-  decrypt(encrypted: string, context: string): string;
-  /** Returns a PHC string: scrypt, then HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
-  hashPassword(password: string): Promise<string>;
-  /** Whether the hash was made with the current key. If not, rehash the password at the next login. */
-  isCurrentHash(hash: string): boolean;
-  /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
-  sign(text: string): string;
-  /** Whether `sign` made the signature, with the current key or an older one. */
-  isSigned(text: string, signature: string): boolean;
-  /** Costs the same whatever the result. With `null` (no such user) it does the same work and returns false. */
-  verifyPassword(password: string, hash: string | null): Promise<boolean>;
-}
-
 export class DecryptionError extends Error {
   override name = "DecryptionError";
 }
@@ -87,8 +61,12 @@ function stretch(password: string, salt: Buffer): Promise<Buffer> {
 const hmac = (key: Buffer, data: Buffer | string) => createHmac("sha256", key).update(data).digest();
 const unpadded = (bytes: Buffer) => bytes.toString("base64").replace(/=+$/, "");
 
-/** Reads MASTER_KEY: one or more base64 keys of 32 bytes, separated by commas, the current one first. */
-export function loadSecrets(masterKey: string, system: System): Secrets {
+/**
+ * Everything that depends on MASTER_KEY: one or more base64 keys of 32 bytes, separated by commas. The first makes new
+ * values, the others decrypt their older values. HKDF-SHA-256 derives one subkey per purpose, so a leaked subkey reveals
+ * no other. Each value names its key by `keyId`, 8 hex characters derived from the key.
+ */
+export function loadSecrets(masterKey: string, system: System) {
   const keys = masterKey
     .split(",")
     .map((key) => key.trim())
@@ -100,17 +78,21 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
   const dummySalt = Buffer.alloc(16);
 
   return {
+    /** The key of new values. */
     currentKeyId: current.id,
+    /** The older keys, whose values should be re-encrypted. */
     olderKeyIds: keys.slice(1).map((key) => key.id),
 
-    encrypt(text, context) {
+    /** AES-256-GCM under a random 96-bit nonce (NIST SP 800-38D); `context` is authenticated with the text. */
+    encrypt(text: string, context: string): string {
       const nonce = Buffer.from(system.randomBytes(NONCE_BYTES));
       const cipher = createCipheriv("aes-256-gcm", current.encryption, nonce).setAAD(Buffer.from(context));
       const payload = Buffer.concat([nonce, cipher.update(text, "utf8"), cipher.final(), cipher.getAuthTag()]);
       return `${current.id}.${payload.toString("base64url")}`;
     },
 
-    decrypt(encrypted, context) {
+    /** @throws DecryptionError if the key is missing, or the value or context was changed */
+    decrypt(encrypted: string, context: string): string {
       const [id, encoded = ""] = encrypted.split(".");
       const key = keyWithId(id);
       if (!key) throw new DecryptionError(`Encrypted with the master key ${id}, which MASTER_KEY does not hold.`);
@@ -127,20 +109,25 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
       }
     },
 
-    async hashPassword(password) {
+    /** Returns a PHC string: scrypt, then HMAC-SHA-256 with a pepper, so the database alone allows no guessing. */
+    async hashPassword(password: string): Promise<string> {
       const salt = Buffer.from(system.randomBytes(16));
       const hash = hmac(current.pepper, await stretch(password, salt));
       return `$scrypt$${PASSWORD_PARAMETERS},keyid=${current.id}$${unpadded(salt)}$${unpadded(hash)}`;
     },
 
-    sign: (text) => hmac(current.signing, text).toString("base64url"),
+    /** Returns an HMAC-SHA-256 of the text in base64url. Only this service can make it. */
+    sign: (text: string) => hmac(current.signing, text).toString("base64url"),
 
-    isSigned: (text, signature) =>
+    /** Whether `sign` made the signature, with the current key or an older one. */
+    isSigned: (text: string, signature: string) =>
       keys.some(({ signing }) => sameSecret(hmac(signing, text).toString("base64url"), signature)),
 
-    isCurrentHash: (hash) => PHC.exec(hash)?.[1] === current.id,
+    /** Whether the hash was made with the current key. If not, rehash the password at the next login. */
+    isCurrentHash: (hash: string) => PHC.exec(hash)?.[1] === current.id,
 
-    async verifyPassword(password, hash) {
+    /** Costs the same whatever the result. With `null` (no such user) it does the same work and returns false. */
+    async verifyPassword(password: string, hash: string | null): Promise<boolean> {
       const [, id, salt, expected] = PHC.exec(hash ?? "") ?? [];
       const key = keyWithId(id);
       const stretched = await stretch(password, salt ? Buffer.from(salt, "base64") : dummySalt);
@@ -150,3 +137,5 @@ export function loadSecrets(masterKey: string, system: System): Secrets {
     },
   };
 }
+
+export type Secrets = ReturnType<typeof loadSecrets>;

@@ -79,20 +79,12 @@ export const claimResumable = preparedQuery((db, param: Param<ClaimValues>) =>
     .returning(),
 );
 
-export interface SavedValues {
+/** `hasLeftovers` is 1 if the request has stored a chunk in R2. Once set, the row keeps it. */
+type SavedValues = Omit<ResumableRow, "isWriting" | "hasLeftovers"> & {
   id: string;
-  epoch: number;
-  offsetBytes: number;
-  nextPart: number;
-  chunks: string | null;
-  multipartId: string | null;
-  mimeType: string | null;
-  fileType: string | null;
   isWriting: number;
-  /** 1 if the request has stored a chunk in R2. Once set, the row keeps it. */
   hasLeftovers: number;
-  dueAt: number;
-}
+};
 const isOwn = (param: Param<SavedValues>) => and(eq(uploads.fileId, param("id")), eq(uploads.epoch, param("epoch")));
 
 /** Saves the progress of a request. Changes nothing if the request is fenced off. */
@@ -100,17 +92,8 @@ export const saveResumable = preparedQuery((db, param: Param<SavedValues>) =>
   db
     .update(uploads)
     .set({
-      ...columnsFrom(
-        param,
-        "offsetBytes",
-        "nextPart",
-        "chunks",
-        "multipartId",
-        "mimeType",
-        "fileType",
-        "isWriting",
-        "dueAt",
-      ),
+      ...columnsFrom(param, "offsetBytes", "nextPart", "chunks", "multipartId", "mimeType", "fileType"),
+      ...columnsFrom(param, "isWriting", "dueAt"),
       hasLeftovers: sql`has_leftovers or ${param("hasLeftovers")}`,
     })
     .where(and(isOwn(param), isUnfinished, isReceiving)),
