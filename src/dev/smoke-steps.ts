@@ -31,25 +31,11 @@ const SAMPLE_RATE = 8000;
 
 /** A WAV file of random samples, so that no two files are equal. */
 function randomWav(bytes: number): Buffer<ArrayBuffer> {
-  const header = Buffer.alloc(44);
-  header.write("RIFF____WAVEfmt ", "latin1");
+  // The chunk `fmt ` in words of 16 bits: PCM, one channel of 8 bits.
+  const format = Buffer.from(Uint16Array.of(16, 0, 1, 1, SAMPLE_RATE, 0, SAMPLE_RATE, 0, 1, 8).buffer);
+  const header = Buffer.concat([Buffer.from("RIFF____WAVEfmt "), format, Buffer.from("data____")]);
   header.writeUInt32LE(bytes - 8, 4);
-  // PCM, one channel of 8 bits.
-  for (const [at, value] of [
-    [16, 16],
-    [24, SAMPLE_RATE],
-    [28, SAMPLE_RATE],
-    [40, bytes - 44],
-  ] as const)
-    header.writeUInt32LE(value, at);
-  for (const [at, value] of [
-    [20, 1],
-    [22, 1],
-    [32, 1],
-    [34, 8],
-  ] as const)
-    header.writeUInt16LE(value, at);
-  header.write("data", 36, "latin1");
+  header.writeUInt32LE(bytes - header.length, 40);
   return Buffer.concat([header, randomBytes(bytes - header.length)]);
 }
 

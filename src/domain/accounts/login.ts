@@ -1,7 +1,7 @@
 import { and, eq, getTableColumns, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { columnsFrom, hasRow, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { hasRow, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
 import { apiKeys, teams, users } from "../../platform/schema.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
 import { type ApiKey, newHashedKey, newRow, viewKey } from "./keys.ts";
@@ -9,7 +9,7 @@ import { rehashPassword, verifyPassword } from "./passwords.ts";
 import { maskOf, ROLES } from "./scopes.ts";
 import { SESSION_MILLISECONDS } from "./sessions.ts";
 import { isExistingTeam, teamExists } from "./teams.ts";
-import { emailKey, fullNameOf } from "./users.ts";
+import { emailKey, fullNameOf, replacePassword } from "./users.ts";
 
 export interface Login {
   teamId: string;
@@ -70,14 +70,6 @@ async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Pro
   return stored ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]) }, key.key) : null;
 }
 
-type HashValues = { id: string; before: string; password: string; updatedAt: number };
-const replaceHash = preparedQuery((db, param: Param<HashValues>) =>
-  db
-    .update(users)
-    .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
-    .where(and(eq(users.id, param("id")), eq(users.password, param("before")))),
-);
-
 /** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */
 async function rehash(
   deps: Deps,
@@ -85,8 +77,9 @@ async function rehash(
   password: string,
 ): Promise<string> {
   const hash = await rehashPassword(deps, user.teamId, password);
-  const values = { id: user.id, before: user.password, password: hash, updatedAt: deps.system.now() };
+  const { id, teamId, password: before } = user;
+  const values = { id, teamId, before, password: hash, updatedAt: deps.system.now() };
   const event = newEvent(deps, "user.updated", SYSTEM, user, { fields: ["password"] });
-  await writeWithEvent(deps, event, [replaceHash(values)], { isIdempotent: true });
+  await writeWithEvent(deps, event, [replacePassword(values)], { isIdempotent: true });
   return hash;
 }

@@ -1,13 +1,13 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, isNull } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { columnsFrom, type Param, preparedQuery, read } from "../../platform/db.ts";
+import { type Param, preparedQuery, read } from "../../platform/db.ts";
 import { apiKeys, users } from "../../platform/schema.ts";
 import { newEvent, writeWithEvent } from "../events/events.ts";
 import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
 import { hashPassword, verifyPassword } from "./passwords.ts";
 import { type Role, type Scope, scopesIn } from "./scopes.ts";
-import { endSessions } from "./users.ts";
+import { endSessions, isUser, replacePassword, type UserKey } from "./users.ts";
 import { ensureAuthorized } from "./write-authorization.ts";
 
 /* Operations on the caller itself, which need no scope. */
@@ -40,29 +40,10 @@ export async function fetchMe(deps: Deps, credential: Credential<"any token">): 
   return { kind: "secret", ...nothing, ...credential.actor, ...row, scopes: scopesIn(credential.scopes) };
 }
 
-type PasswordValues = {
-  id: string;
-  teamId: string;
-  before: string;
-  password: string;
-  updatedAt: number;
-};
-const isUser = (param: Param<PasswordValues>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
+const passwordOf = preparedQuery((db, param: Param<UserKey>) =>
+  db.select({ password: users.password }).from(users).where(isUser(param)),
+);
 
-const userById = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db
-    .select({ password: users.password })
-    .from(users)
-    .where(and(eq(users.id, param("id")), eq(users.teamId, param("teamId")))),
-);
-/** Replaces the password only if it is still the verified one. */
-const replacePassword = preparedQuery((db, param: Param<PasswordValues>) =>
-  db
-    .update(users)
-    .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
-    .where(and(isUser(param), eq(users.password, param("before"))))
-    .returning({ id: users.id }),
-);
 /**
  * Changes the password of the user whose session calls, and ends the user's other sessions.
  * @throws `forbidden` unless a user's session calls; `invalid_input` if the current password is wrong; `rate_limited`;
@@ -80,7 +61,7 @@ export async function changeOwnPassword(
   await ensureAuthorized(deps);
   // A stolen session must not become a way to guess the password.
   if (!(await deps.limiter.login(`password/${id}`))) throw new AppError("rate_limited", { limit: "login" });
-  const [[user]] = await read(deps, [userById({ id, teamId })]);
+  const [[user]] = await read(deps, [passwordOf({ id, teamId })]);
   if (!(await verifyPassword(deps, teamId, currentPassword, user?.password ?? null)) || !user) {
     throw invalidField("currentPassword", "Incorrect password.");
   }

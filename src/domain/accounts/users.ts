@@ -55,8 +55,18 @@ export const targetOf = (
   versions: versionsParameter(versions),
   isSecretKey: kind === "secret",
 });
-const isTarget = (param: Param<{ id: string; teamId: string }>) =>
-  and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
+export type UserKey = { id: string; teamId: string };
+export const isUser = (param: Param<UserKey>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
+
+/** Replaces the password only if it is still the verified one. */
+export const replacePassword = preparedQuery(
+  (db, param: Param<UserKey & { before: string; password: string; updatedAt: number }>) =>
+    db
+      .update(users)
+      .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
+      .where(and(isUser(param), eq(users.password, param("before"))))
+      .returning({ id: users.id }),
+);
 
 /** The conditions of every change, which `changeError` checks in turn to find the one that failed. */
 export function isChangeable(db: Db, param: Param<TargetValues>) {
@@ -67,7 +77,7 @@ export function isChangeable(db: Db, param: Param<TargetValues>) {
   const staysAdmin = sql`coalesce(${param("role")}, ${users.role}) = 'admin'`;
   const leavesAdmin = sql`(${users.role} <> 'admin' or ${staysAdmin} or ${param("isSecretKey")} or ${admins} > 1)`;
   return and(
-    isTarget(param),
+    isUser(param),
     hasExpectedVersion(users.version, param("versions")),
     isCovered(db, param, maskOfRole(users.role)),
     leavesAdmin,
@@ -75,7 +85,7 @@ export function isChangeable(db: Db, param: Param<TargetValues>) {
 }
 
 export const targetState = preparedQuery((db, param: Param<TargetValues>) =>
-  db.select({ version: users.version, role: users.role }).from(users).where(isTarget(param)),
+  db.select({ version: users.version, role: users.role }).from(users).where(isUser(param)),
 );
 
 /** Says why a user was not changed. */
@@ -178,14 +188,14 @@ const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues
     .returning();
 });
 
-export const isKeyOfUser = (param: Param<{ id: string; teamId: string }>) =>
+export const isKeyOfUser = (param: Param<UserKey>) =>
   and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
 
 type EndingValues = { id: string; teamId: string; password: string; keptKeyId: string | null };
 
 /** The user's sessions, except the kept one, once the password has changed. The salt makes a new hash unique. */
 const isEndedSession = (param: Param<EndingValues>) => {
-  const isChanged = hasRow(users, and(isTarget(param), eq(users.password, param("password"))));
+  const isChanged = hasRow(users, and(isUser(param), eq(users.password, param("password"))));
   return and(isKeyOfUser(param), isSession, sql`${apiKeys.id} is not ${param("keptKeyId")}`, isChanged);
 };
 const cancelUploadsOfEnded = uploadCancellation((db, param: Param<EndingValues>) => {

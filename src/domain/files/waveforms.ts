@@ -4,6 +4,7 @@ import { AppError } from "../../errors.ts";
 import { columnsFrom, type Param, preparedQuery, write } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
 import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import { listedStatus } from "./files.ts";
 import { type FileKey, isFile, waveformKey } from "./names.ts";
 
 /** Each channel has the same number of peaks, from -1 to 1. */
@@ -57,13 +58,6 @@ const endWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingS
     .where(and(isFile(param), eq(files.waveformWritingSince, param("waveformWritingSince")))),
 );
 
-const listedFile = preparedQuery((db, param: Param<FileKey>) =>
-  db
-    .select({ id: files.id })
-    .from(files)
-    .where(and(isFile(param), isListed)),
-);
-
 /**
  * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
  * the row, and the recovery job deletes the waveform that a dead Worker wrote.
@@ -84,6 +78,6 @@ export async function setWaveform(deps: Deps, actor: TeamActor, id: string, chan
 
 /** Removes the waveform again if the file was deleted in the meantime. */
 async function finishWrite(deps: Deps, file: FileKey & { waveformWritingSince: number }): Promise<void> {
-  const [, [listed]] = await write(deps, [endWaveform(file), listedFile(file)], { isIdempotent: true });
+  const [, [listed]] = await write(deps, [endWaveform(file), listedStatus(file)], { isIdempotent: true });
   if (!listed) await deps.bytes.remove([waveformKey(file)]);
 }
