@@ -201,9 +201,14 @@ describe("every command", () => {
     const made = await json(`keys create Player --public ${given}`);
     const limits = { maxFiles: 3, maxFileBytes: 5000, fileTypes: ["audio file", "image file"] };
     expect(made).toMatchObject({ isPublic: true, limits, expiresAt: `${expires}T00:00:00.000Z` });
-    const rotated = await json(`keys rotate ${made.id} --overlap 0`);
+    const { stdout, stderr } = await machine.run(`keys rotate ${made.id} --overlap 0 --json`);
+    const rotated = JSON.parse(stdout);
     expect(rotated).toMatchObject({ name: "Player", limits, key: expect.stringMatching(/^stow_pk_/) });
-    expect(rotated.oldKeyExpiresAt).toBe((await stowage.keys.get(made.id)).expiresAt);
+    const { expiresAt } = await stowage.keys.get(made.id);
+    expect([stderr, Date.parse(expiresAt)]).toEqual([
+      `stowage: The old key expires at ${expiresAt}.\n`,
+      Date.parse(rotated.createdAt),
+    ]);
     const remarks = linesOf((await machine.run("keys")).stdout).map((line) => line.split("\t")[4]);
     expect(remarks).toEqual([undefined, "expired", undefined]);
     for (const { id } of [made, rotated]) await json(`keys rm ${id}`);

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import type { ApiKey, Session, User } from "../stowage.ts";
 import {
+  addGroup,
   askPassword,
   type Define,
   IDS,
@@ -37,9 +38,9 @@ function printUser({ results }: Context, { password, ...rest }: Omit<User, "__v"
 }
 
 export function addAccountCommands(program: Command, define: Define): void {
-  addKeyCommands(program.command("keys").description("List, create, update, rotate, and revoke API keys."), define);
-  addSessionCommands(program.command("sessions").description("List and end sessions."), define);
-  addUserCommands(program.command("users").description("List, create, edit, and delete users."), define);
+  addKeyCommands(program, define);
+  addSessionCommands(program, define);
+  addUserCommands(program, define);
 }
 
 type KeyScopes = ApiKey["scopes"];
@@ -53,8 +54,11 @@ const SCOPES: [string, string, typeof parseScopes] = [
   parseScopes,
 ];
 
-function addKeyCommands(keys: Command, define: Define): void {
-  keys.addHelpText("after", '\nExamples:\n  stowage keys\n  stowage keys create "Web player" --public');
+function addKeyCommands(program: Command, define: Define): void {
+  const keys = addGroup(program, "keys", "List, create, update, rotate, and revoke API keys.", [
+    "stowage keys",
+    'stowage keys create "Web player" --public',
+  ]);
   define<{ limit?: number; team?: string }>(
     keys
       .command("ls", { isDefault: true })
@@ -62,8 +66,7 @@ function addKeyCommands(keys: Command, define: Define): void {
       .option(...TEAM),
     { summary: "List API keys, newest first" },
     async (context, _, { limit, team: teamId }) => {
-      const stowage = await context.connect();
-      for await (const key of limited(limit, stowage.keys.list({ teamId }, context))) printKey(context, key);
+      for await (const key of limited(limit, context.stowage.keys.list({ teamId }, context))) printKey(context, key);
     },
   );
   define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
@@ -82,10 +85,9 @@ function addKeyCommands(keys: Command, define: Define): void {
       examples: ['stowage keys create "Application 42" --public --max-files 3 --file-types audio --expires 2026-12-31'],
     },
     async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
-      const stowage = await context.connect();
       const isLimited = Object.keys(limits).length > 0;
       const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
-      context.results.printRecord(await stowage.keys.create(key, context));
+      context.results.printRecord(await context.stowage.keys.create(key, context));
     },
   );
   define<{ name?: string; scopes?: KeyScopes; expires?: string }>(
@@ -97,8 +99,7 @@ function addKeyCommands(keys: Command, define: Define): void {
       .option("--expires <date>", "when the key expires (UTC), earlier than before", parseStart),
     { summary: "Rename an API key, or reduce what it may do" },
     async (context, [id = ""], { name, scopes, expires }) => {
-      const stowage = await context.connect();
-      printKey(context, await stowage.keys.update(id, { name, scopes, expiresAt: expires }, context));
+      printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context));
     },
   );
   define<{ overlap?: number }>(
@@ -107,37 +108,38 @@ function addKeyCommands(keys: Command, define: Define): void {
       .argument("<id>", "ID of the key")
       .option("--overlap <seconds>", "how long the old key still works (default: 86400)", parseCount),
     {
-      summary: "Create a key in place of another and show it once, with the time when the old one expires",
+      summary: "Create a key in place of another and show it once",
       examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
     },
     async (context, [id = ""], { overlap }) => {
-      const { keys } = await context.connect();
+      const { keys } = context.stowage;
       const options = { signal: context.signal, ...(overlap !== undefined && { overlapSeconds: overlap }) };
-      const key = await keys.rotate(id, options);
-      // A failure must not hide the new key, which is shown only now.
+      context.results.printRecord(await keys.rotate(id, options));
+      // The key may lack the scope for this.
       const old = await keys.get(id, context).catch(() => undefined);
-      context.results.printRecord({ ...key, ...(old && { oldKeyExpiresAt: old.expiresAt }) });
+      if (old) context.notify(`The old key expires at ${old.expiresAt}.`);
     },
   );
   define(keys.command("rm").argument(...IDS), { summary: "Revoke API keys" }, async (context, ids) => {
-    const stowage = await context.connect();
-    await removeEach(context, ids, (id) => stowage.keys.delete(id, context), "revoked");
+    await removeEach(context, ids, (id) => context.stowage.keys.delete(id, context), "revoked");
   });
 }
 
-function addSessionCommands(sessions: Command, define: Define): void {
-  sessions.addHelpText("after", "\nExamples:\n  stowage sessions\n  stowage sessions rm 0193477c4f1b6a2d8e0c3b57");
+function addSessionCommands(program: Command, define: Define): void {
+  const sessions = addGroup(program, "sessions", "List and end sessions.", [
+    "stowage sessions",
+    "stowage sessions rm 0193477c4f1b6a2d8e0c3b57",
+  ]);
   define<{ limit?: number }>(
     sessions.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List sessions, newest first" },
     async (context, _, { limit }) => {
-      const stowage = await context.connect();
-      for await (const session of limited(limit, stowage.sessions.list(context))) printSession(context, session);
+      for await (const session of limited(limit, context.stowage.sessions.list(context)))
+        printSession(context, session);
     },
   );
   define(sessions.command("rm").argument(...IDS), { summary: "End sessions" }, async (context, ids) => {
-    const stowage = await context.connect();
-    await removeEach(context, ids, (id) => stowage.sessions.delete(id, context), "ended");
+    await removeEach(context, ids, (id) => context.stowage.sessions.delete(id, context), "ended");
   });
 }
 
@@ -154,11 +156,11 @@ const ROLE: [string, string] = [
   "admin, member (files and events), or viewer (reads files and events)",
 ];
 
-function addUserCommands(users: Command, define: Define): void {
-  users.addHelpText(
-    "after",
-    "\nExamples:\n  stowage users --name Ada\n  stowage users create ada@example.com --first Ada < password.txt",
-  );
+function addUserCommands(program: Command, define: Define): void {
+  const users = addGroup(program, "users", "List, create, edit, and delete users.", [
+    "stowage users --name Ada",
+    "stowage users create ada@example.com --first Ada < password.txt",
+  ]);
   define<{ name?: string; email?: string; limit?: number }>(
     users
       .command("ls", { isDefault: true })
@@ -167,8 +169,7 @@ function addUserCommands(users: Command, define: Define): void {
       .option(...LIMIT),
     { summary: "List users" },
     async (context, _, { name, email, limit }) => {
-      const stowage = await context.connect();
-      const found = stowage.users.list({ name, email }, context);
+      const found = context.stowage.users.list({ name, email }, context);
       for await (const user of limited(limit, found)) printUser(context, user);
     },
   );
@@ -181,10 +182,9 @@ function addUserCommands(users: Command, define: Define): void {
       .option(...ROLE),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
     async (context, [email = ""], { first, last, role }) => {
-      const stowage = await context.connect();
       const password = await askPassword(context);
       const user = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await stowage.users.create(user, context));
+      printUser(context, await context.stowage.users.create(user, context));
     },
   );
   define<UserOptions>(
@@ -198,14 +198,12 @@ function addUserCommands(users: Command, define: Define): void {
       .option("--password", "prompt for a new password, or read it from stdin"),
     { summary: "Edit a user" },
     async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {
-      const stowage = await context.connect();
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await stowage.users.update(id, changes, context));
+      printUser(context, await context.stowage.users.update(id, changes, context));
     },
   );
   define(users.command("rm").argument(...IDS), { summary: "Delete users" }, async (context, ids) => {
-    const stowage = await context.connect();
-    await removeEach(context, ids, (id) => stowage.users.delete(id, context));
+    await removeEach(context, ids, (id) => context.stowage.users.delete(id, context));
   });
 }

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { addAccountCommands } from "./accounts.ts";
-import type { Define } from "./command.ts";
+import { addExamples, type Define } from "./command.ts";
 import { addCompletionCommand } from "./completion.ts";
 import { Context, type GlobalOptions, type Io } from "./context.ts";
 import { addEventCommands } from "./events.ts";
@@ -56,8 +56,7 @@ export async function run(argv: string[], io: Io): Promise<number> {
   let interruptionHint = "";
   const define: Define = (command, { summary, examples = [], isResumable = false }, action) => {
     command.summary(summary).description(`${summary}.`);
-    if (examples.length > 0)
-      command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
+    if (examples.length > 0) addExamples(command, examples);
     command.action(async () => {
       if (isResumable) interruptionHint = " Run the same command again to resume.";
       context = new Context(io, program.opts<GlobalOptions>());

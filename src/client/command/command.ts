@@ -14,6 +14,13 @@ export type Define = <O>(
   action: Action<O>,
 ) => void;
 
+export const addExamples = (command: Command, examples: string[]): Command =>
+  command.addHelpText("after", `\nExamples:\n${examples.map((one) => `  ${one}`).join("\n")}`);
+
+/** Adds a command that has subcommands. */
+export const addGroup = (program: Command, name: string, description: string, examples: string[]): Command =>
+  addExamples(program.command(name).description(description), examples);
+
 export const IDS = ["<ids...>", "one or more IDs"] as const;
 export const LIMIT = ["--limit <n>", "list at most this many", parseCount] as const;
 

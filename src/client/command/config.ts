@@ -1,7 +1,8 @@
-import { chmod, mkdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { readFileSync, statSync } from "node:fs";
+import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
-import { Failure, failureAbout, failureOf } from "./failures.ts";
+import { Failure, failureOf } from "./failures.ts";
 
 type Env = NodeJS.ProcessEnv;
 
@@ -33,14 +34,19 @@ export function stateFolder(env: Env): string {
 /** The variable that moves the state folder. */
 export const STATE_VARIABLE = isWindows ? "LOCALAPPDATA" : "XDG_STATE_HOME";
 
-export async function readConfig(env: Env, profile?: string): Promise<Partial<Config>> {
+export function readConfig(env: Env, profile?: string): Partial<Config> {
   const file = configFile(env, profile);
-  const found = await stat(file).catch(() => undefined);
+  const found = statSync(file, { throwIfNoEntry: false });
   if (!found) return {};
   if (!isWindows && (found.mode & 0o077) !== 0) {
     throw new Failure("usage", `Other users can read ${file}. Run \`chmod 600 ${file}\`.`);
   }
-  const text = await readFile(file, "utf8").catch(failureAbout(file));
+  let text: string;
+  try {
+    text = readFileSync(file, "utf8");
+  } catch (error) {
+    throw failureOf(error, file);
+  }
   try {
     const { url, key, sessionId } = JSON.parse(text);
     if (typeof url === "string" && typeof key === "string") return { url, key, sessionId };
@@ -57,13 +63,13 @@ const isSameUrl = (one: string | undefined, other: string | undefined) =>
  * environment.
  * @throws `usage` if one is missing
  */
-export async function loadConfig(env: Env, options: Partial<Config> & { profile?: string }): Promise<Config> {
+export function loadConfig(env: Env, options: Partial<Config> & { profile?: string }): Config {
   const { STOWAGE_URL, STOWAGE_KEY } = options.profile === undefined ? env : {};
   // A key is only for the URL that it was set or saved with.
   const isForUrl = !options.url || !STOWAGE_URL || isSameUrl(options.url, STOWAGE_URL);
   const givenKey = options.key || (isForUrl ? STOWAGE_KEY : undefined);
   const givenUrl = options.url || STOWAGE_URL;
-  const saved = givenUrl && givenKey ? {} : await readConfig(env, options.profile);
+  const saved = givenUrl && givenKey ? {} : readConfig(env, options.profile);
   const url = givenUrl || saved.url;
   const key = givenKey || (isSameUrl(url, saved.url) ? saved.key : undefined);
   if (!url) throw new Failure("usage", "No URL. Run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");

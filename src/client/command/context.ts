@@ -76,8 +76,13 @@ export class Context {
   }
 
   /** @throws `usage` if neither the options nor the environment nor the config file have URL and key */
-  async connect(): Promise<Client> {
-    const config = await loadConfig(this.io.env, this.options);
+  get stowage(): Client {
+    this.#client ??= this.#connect();
+    return this.#client;
+  }
+
+  #connect(): Client {
+    const config = loadConfig(this.io.env, this.options);
     const seconds = Number(this.io.env.STOWAGE_RETRY_SECONDS || DEFAULT_RETRY_SECONDS);
     const onRetry = (error: Error, attempt: number) => {
       const now = performance.now();
@@ -89,8 +94,7 @@ export class Context {
       fetch: debugFetch((line) => this.above(() => this.complain(line))),
     };
     const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry, ...debug });
-    this.#client = Object.assign(stowage, config);
-    return this.#client;
+    return Object.assign(stowage, config);
   }
 
   /** Explains a failure of the operator token, of which the service only says that it is not allowed. */

@@ -26,7 +26,7 @@ export function addEventCommands(program: Command, define: Define): void {
       examples: ["stowage events --limit 20", "stowage events --follow --type file.completed --json"],
     },
     async (context, _, { follow, type, after, limit, team: teamId }) => {
-      const { events } = await context.connect();
+      const { events } = context.stowage;
       const filters = { type, after, teamId };
       const found = follow ? events.follow(filters, context) : events.list(filters, context);
       for await (const event of limited(limit, found)) {

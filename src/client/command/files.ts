@@ -52,7 +52,7 @@ export function addFileCommands(program: Command, define: Define): void {
       examples: ["stowage ls --status failed", "stowage ls --type audio --after 2026-11-01 --json | jq -r ._id"],
     },
     async (context, _, { type: fileType, after: createdAfter, before: createdBefore, limit, ...others }) => {
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       const filters = { fileType, createdAfter, createdBefore, ...others };
       for await (const file of limited(limit, files.list(filters, context))) {
         const { _id, createdAt, status, fileType, folder, name } = file;
@@ -69,7 +69,7 @@ export function addFileCommands(program: Command, define: Define): void {
       examples: ["stowage info 0193477c0a5e2b7f4d1c8e90", "stowage info 0193477c0a5e2b7f4d1c8e90 --json | jq .audio"],
     },
     async (context, ids) => {
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       for (const id of ids) context.results.printRecord(await files.get(id, context).catch(failureAbout(id)));
     },
   );
@@ -77,7 +77,7 @@ export function addFileCommands(program: Command, define: Define): void {
     program.command("rm").argument(...IDS),
     { summary: "Delete files permanently", examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90"] },
     async (context, ids) => {
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       await removeEach(context, ids, (id) => files.delete(id, context));
     },
   );
@@ -88,7 +88,7 @@ export function addFileCommands(program: Command, define: Define): void {
       examples: ["stowage ls --status failed --json | jq -r ._id | xargs stowage reprocess"],
     },
     async (context, ids) => {
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       for (const id of ids) {
         await files.reprocess(id, context).catch(failureAbout(id));
         context.results.print({ id, reprocessed: true }, [id, "reprocessing"]);
@@ -99,8 +99,7 @@ export function addFileCommands(program: Command, define: Define): void {
     program.command("usage"),
     { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
     async (context) => {
-      const stowage = await context.connect();
-      const usage = await stowage.usage(context);
+      const usage = await context.stowage.usage(context);
       const { files, bytes, maxFiles, maxBytes } = usage;
       const { results } = context;
       results.print(usage, ["files", `${files} of ${maxFiles}`], [6]);

@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import type { FileMetadata, Stowage } from "../stowage.ts";
+import type { FileMetadata } from "../stowage.ts";
 import { type Define, parseFolder, parseParallel } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
@@ -73,7 +73,7 @@ interface GetOptions {
 const DEFAULT_PARALLEL = 4;
 
 interface Download {
-  stowage: Stowage;
+  context: Context;
   file: FileMetadata;
   target: Target;
   signal: AbortSignal;
@@ -81,10 +81,10 @@ interface Download {
 }
 
 /** Streams the bytes after `from` to the target. */
-async function stream({ stowage, file, target, signal, onProgress }: Download, from: number): Promise<void> {
+async function stream({ context, file, target, signal, onProgress }: Download, from: number): Promise<void> {
   const writable = await target.open(from);
   try {
-    const response = await stowage.files.download(file._id, { from, signal });
+    const response = await context.stowage.files.download(file._id, { from, signal });
     if (from > 0 && response.status !== 206)
       throw new Failure("failed", `${file._id}: the server ignored the requested range.`);
     let doneBytes = from;
@@ -142,15 +142,14 @@ async function place(partial: string, path: string, name: string, isForced: bool
 }
 
 /** Compares the digest. The service knows that of a large file once it has processed it. @throws `altered` */
-async function check(context: Context, stowage: Stowage, file: FileMetadata, digest: string): Promise<void> {
-  const { sha256 } = file.sha256 === null ? await stowage.files.get(file._id, context) : file;
+async function check(context: Context, file: FileMetadata, digest: string): Promise<void> {
+  const { sha256 } = file.sha256 === null ? await context.stowage.files.get(file._id, context) : file;
   if (sha256 === null) context.above(() => context.complain(`${file._id}: checksum unknown until it is processed.`));
   else if (digest !== sha256) throw new Failure("altered", `${file._id}: checksum mismatch. Download it again.`);
 }
 
 async function getOne(
   context: Context,
-  stowage: Stowage,
   progress: Progress,
   file: FileMetadata,
   { output, force = false }: { output: string | undefined; force?: boolean },
@@ -177,12 +176,12 @@ async function getOne(
   bar.resumeAt(await target.size());
   let isDone = false;
   try {
-    await download({ stowage, file, target, signal, onProgress: bar.advance });
+    await download({ context, file, target, signal, onProgress: bar.advance });
     isDone = true;
   } finally {
     bar.end(isDone);
   }
-  await check(context, stowage, file, await digestOf(partial, signal)).catch(async (error) => {
+  await check(context, file, await digestOf(partial, signal)).catch(async (error) => {
     if (error instanceof Failure) await unlink(partial);
     throw error;
   });
@@ -196,8 +195,7 @@ async function get(context: Context, given: string[], options: GetOptions): Prom
     throw new Failure("usage", "Give IDs, or a folder with --folder.");
   if (folder === undefined) return getAll(context, given, options, () => output);
   if (output === "-") throw new Failure("usage", "A folder can't be written to stdout.");
-  const stowage = await context.connect();
-  const files = await filesBelow(stowage, folder, context.signal);
+  const files = await filesBelow(context.stowage, folder, context.signal);
   if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`);
   const places = await placesOf(context.io.cwd, files, folder, output);
   await getAll(context, [...places.keys()], { ...options, output: "." }, (id) => places.get(id));
@@ -216,14 +214,13 @@ async function getAll(
   const isIntoFolder = output === undefined || output === "-" || (await isFolder(io.cwd, output));
   if (ids.length > 1 && !isIntoFolder)
     throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
-  const stowage = await context.connect();
-  const find = (id: string) => stowage.files.get(id, { signal }).catch(failureAbout(id));
+  const find = (id: string) => context.stowage.files.get(id, { signal }).catch(failureAbout(id));
   if (output === "-") {
     for (const id of ids) {
       const file = await find(id);
       const target = stdoutTarget(io.stdout);
-      await download({ stowage, file, target, signal, onProgress: () => {} });
-      await check(context, stowage, file, target.sha256());
+      await download({ context, file, target, signal, onProgress: () => {} });
+      await check(context, file, target.sha256());
     }
     return;
   }
@@ -235,7 +232,7 @@ async function getAll(
   const work = async () => {
     for (const id of queue) {
       either.throwIfAborted();
-      await getOne(context, stowage, progress, await find(id), { ...options, output: outputOf(id) }, either);
+      await getOne(context, progress, await find(id), { ...options, output: outputOf(id) }, either);
     }
   };
   // The first failure stops the other downloads, which a repeated command resumes.

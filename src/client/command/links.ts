@@ -23,7 +23,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
     async (context, [id = ""], { expires, inline, name }) => {
-      const { links } = await context.connect();
+      const { links } = context.stowage;
       const disposition = inline ? "inline" : undefined;
       const options = { expiresAt: expires, disposition, name, signal: context.signal } as const;
       const link = await links.create(id, options);
@@ -34,7 +34,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     program.command("links").argument(...FILE),
     { summary: "List the links of a file, without their URLs", examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"] },
     async (context, [id = ""]) => {
-      const { links } = await context.connect();
+      const { links } = context.stowage;
       for (const link of await links.list(id, context)) {
         const texts = [link._id, link.expiresAt ?? "never", link.disposition, link.name ?? ""];
         context.results.print(link, texts, LINK_WIDTHS);
@@ -45,7 +45,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     program.command("unlink").argument(...IDS),
     { summary: "Revoke links", examples: ["stowage unlink 0193477d0a5e2b7f4d1c8e91"] },
     async (context, ids) => {
-      const { links } = await context.connect();
+      const { links } = context.stowage;
       await removeEach(context, ids, (id) => links.revoke(id, context), "revoked");
     },
   );
@@ -59,7 +59,7 @@ export function addLinkCommands(program: Command, define: Define): void {
       examples: ["stowage presign 0193477c0a5e2b7f4d1c8e90 --expires-in 600"],
     },
     async (context, [id = ""], { expiresIn }) => {
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       const options = { signal: context.signal, ...(expiresIn !== undefined && { expiresIn }) };
       const url = await files.createSignedUrl(id, options);
       context.results.print({ id, url }, [url]);

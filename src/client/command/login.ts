@@ -45,7 +45,7 @@ async function logIn(context: Context, [given]: string[], { team: teamId, email 
 /** Ends the session of a login, and deletes URL and key from this machine. An API key stays valid. */
 async function logOut({ io, signal, results, options }: Context): Promise<void> {
   const file = configFile(io.env, options.profile);
-  const { url, key, sessionId } = await readConfig(io.env, options.profile);
+  const { url, key, sessionId } = readConfig(io.env, options.profile);
   if (!url || !key) throw new Failure("usage", "Not logged in.");
   if (sessionId !== undefined) {
     await new Stowage({ url, key }).logOut({ signal }).catch((error) => {
@@ -58,9 +58,8 @@ async function logOut({ io, signal, results, options }: Context): Promise<void> 
 }
 
 async function showIdentity(context: Context): Promise<void> {
-  const stowage = await context.connect();
-  const { kind, teamId, role, scopes, expiresAt } = await stowage.me(context);
-  context.results.printRecord({ url: stowage.url, kind, teamId, role, scopes, expiresAt });
+  const { kind, teamId, role, scopes, expiresAt } = await context.stowage.me(context);
+  context.results.printRecord({ url: context.stowage.url, kind, teamId, role, scopes, expiresAt });
 }
 
 export function addLoginCommands(program: Command, define: Define): void {

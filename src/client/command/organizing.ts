@@ -14,7 +14,7 @@ type Action = Batch extends infer B ? (B extends { ids: unknown } ? Omit<B, "ids
 
 /** Changes the files, and reports each. Files that can't be changed don't stop the others. */
 async function changeAll(context: Context, given: string[], action: Action, word: string): Promise<void> {
-  const { files } = await context.connect();
+  const { files } = context.stowage;
   const ids = [...new Set(given)];
   for (let i = 0; i < ids.length; i += BATCH_FILES) {
     const batch = { ...action, ids: ids.slice(i, i + BATCH_FILES) } as Batch;
@@ -54,7 +54,7 @@ export function addOrganizingCommands(program: Command, define: Define): void {
       }
       const [id = "", ...others] = ids;
       if (others.length > 0) throw new Failure("usage", "--name goes with one ID.");
-      const { files } = await context.connect();
+      const { files } = context.stowage;
       const file = await files.update(id, { name, folder }, context);
       context.results.print(file, [id, file.name]);
     },

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { basename, relative } from "node:path";
-import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, type Stowage, StowageError } from "../stowage.ts";
+import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, StowageError } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import type { Entry, Journal } from "./journal.ts";
@@ -16,7 +16,6 @@ export interface Sent {
 /** The state that all uploads of one command share. */
 export interface Run {
   context: Context;
-  stowage: Stowage;
   journal: Journal;
   progress: Progress;
   /** The properties of every file. Files of folders are below its `folder`. */
@@ -38,11 +37,11 @@ export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
 /** Returns an upload that has finished and is still stored; undefined if the file must be sent. */
-async function findStored({ stowage, signal }: Run, { id, sha256 }: Entry): Promise<Sent | undefined> {
+async function findStored({ context, signal }: Run, { id, sha256 }: Entry): Promise<Sent | undefined> {
   if (id === undefined) return undefined;
   const sent = { id, sha256: sha256 ?? null, isSkipped: true };
   try {
-    const stored = await stowage.files.get(id, { signal });
+    const stored = await context.stowage.files.get(id, { signal });
     const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sent.sha256);
     return isGood ? sent : undefined;
   } catch (error) {
@@ -71,7 +70,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
 }
 
 async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
-  const { stowage, journal, progress, signal } = run;
+  const { context, journal, progress, signal } = run;
   const known = journal.find(file);
   const stored = await findStored(run, known);
   if (stored) {
@@ -93,11 +92,11 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
     }
   }
   const { idempotencyKey, uploadUrl } = prepare(journal, file, sha256);
-  const bar = progress.begin(relative(run.context.io.cwd, file.path), file.size);
+  const bar = progress.begin(relative(context.io.cwd, file.path), file.size);
   let isDone = false;
   let isFirst = uploadUrl !== undefined;
   try {
-    const { id } = await stowage.files.upload(blob, {
+    const { id } = await context.stowage.files.upload(blob, {
       name: nameOf(file.path),
       properties: propertiesOf(run.properties, file),
       ...(idempotencyKey !== undefined && { idempotencyKey }),

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { Team } from "../stowage.ts";
-import { type Define, LIMIT, limited, parseCount } from "./command.ts";
+import { addGroup, type Define, LIMIT, limited, parseCount } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
@@ -29,11 +29,10 @@ interface ListOptions {
 
 /** Commands of the operator: their key is the operator token. */
 export function addTeamCommands(program: Command, define: Define): void {
-  const teams = program.command("teams").description("List, create, suspend, and delete teams (operator token).");
-  teams.addHelpText(
-    "after",
-    '\nExamples:\n  stowage teams --status suspended\n  stowage teams create "Radio Lovelace"',
-  );
+  const teams = addGroup(program, "teams", "List, create, suspend, and delete teams (operator token).", [
+    "stowage teams --status suspended",
+    'stowage teams create "Radio Lovelace"',
+  ]);
   define<ListOptions>(
     teams
       .command("ls", { isDefault: true })
@@ -42,8 +41,8 @@ export function addTeamCommands(program: Command, define: Define): void {
       .option(...LIMIT),
     { summary: "List teams" },
     async (context, _, { name, status, limit }) => {
-      const stowage = await context.connect();
-      for await (const team of limited(limit, stowage.teams.list({ name, status }, context))) printTeam(context, team);
+      for await (const team of limited(limit, context.stowage.teams.list({ name, status }, context)))
+        printTeam(context, team);
     },
   );
   define<{ maxBytes?: number; maxFiles?: number }>(
@@ -54,36 +53,32 @@ export function addTeamCommands(program: Command, define: Define): void {
       .option("--max-files <n>", "how many files the team can store (default: the service's)", parseCount),
     { summary: "Create a team and show its first API key once" },
     async (context, [name = ""], { maxBytes, maxFiles }) => {
-      const stowage = await context.connect();
-      const { team, apiKey } = await stowage.teams.create({ name, maxBytes, maxFiles }, context);
+      const { team, apiKey } = await context.stowage.teams.create({ name, maxBytes, maxFiles }, context);
       context.results.printRecord({ ...team, key: apiKey.key });
     },
   );
   define(teams.command("show").argument(...TEAM), { summary: "Show a team" }, async (context, [id = ""]) => {
-    const stowage = await context.connect();
-    context.results.printRecord(await stowage.teams.get(id, context));
+    context.results.printRecord(await context.stowage.teams.get(id, context));
   });
   for (const [verb, status, summary] of [
     ["suspend", "suspended", "Reject every token and link of a team until you resume it"],
     ["resume", "active", "Accept the tokens and links of a suspended team again"],
   ] as const) {
     define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id = ""]) => {
-      const stowage = await context.connect();
-      printTeam(context, await stowage.teams.update(id, { status }, context));
+      printTeam(context, await context.stowage.teams.update(id, { status }, context));
     });
   }
   define(
     teams.command("rm").argument(...TEAM),
     { summary: "Delete a team with everything that it has; asks for its name" },
     async (context, [id = ""]) => {
-      const stowage = await context.connect();
-      const { name } = await stowage.teams.get(id, context);
+      const { name } = await context.stowage.teams.get(id, context);
       const questions = new Questions(context.io);
       const answer = await questions
         .ask(`Type the team's name to delete it ("${name}")`)
         .finally(() => questions.close());
       if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
-      printTeam(context, await stowage.teams.delete(id, context));
+      printTeam(context, await context.stowage.teams.delete(id, context));
     },
   );
 }

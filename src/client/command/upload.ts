@@ -78,8 +78,7 @@ class Failures {
 async function upload(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
   if (paths.includes("-")) return uploadStdin(context, paths, options);
   if (options.name !== undefined) throw new Failure("usage", "--name goes with -, the upload of stdin.");
-  const { io } = context;
-  const stowage = await context.connect();
+  const { io, stowage } = context;
   const failures = new Failures(context);
   const signal = AbortSignal.any([context.signal, failures.stop.signal]);
   const me = stowage.me({ signal });
@@ -93,7 +92,7 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
   const progress = new Progress(context.progressOutput, totalBytes);
   context.above = (print) => progress.above(print);
-  const run: Run = { context, stowage, journal, progress, properties: propertiesGiven(options), signal };
+  const run: Run = { context, journal, progress, properties: propertiesGiven(options), signal };
   const queue = files.values();
   const work = async () => {
     for (const file of queue) {
@@ -121,18 +120,17 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
 async function uploadStdin(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
   const { name = "stdin", wait } = options;
   if (paths.length > 1) throw new Failure("usage", "Upload stdin (-) without other files.");
-  const stowage = await context.connect();
   const { signal } = context;
   await withStdinFile(context.io, async (file, sha256) => {
     const properties = propertiesOf(propertiesGiven(options), file);
-    const { id } = await stowage.files.upload(file.path, { name, sha256, properties, signal });
+    const { id } = await context.stowage.files.upload(file.path, { name, sha256, properties, signal });
     const sent = { id, sha256, isSkipped: false };
-    const problem = await report({ context, stowage, signal }, { ...file, path: "-" }, name, sent, wait);
+    const problem = await report({ context, signal }, { ...file, path: "-" }, name, sent, wait);
     if (problem) context.exitCode = EXIT_CODES[problem.kind];
   });
 }
 
-type Reporting = Pick<Run, "context" | "stowage" | "signal">;
+type Reporting = Pick<Run, "context" | "signal">;
 
 /** Prints a file that was sent, and first waits until it is processed if `isWaiting`. @returns why processing failed */
 async function report(
@@ -152,9 +150,9 @@ async function report(
 }
 
 /** Waits until a file is processed. @returns why processing failed, if it did */
-async function findProblem({ context, stowage, signal }: Reporting, id: string): Promise<Failure | null> {
+async function findProblem({ context, signal }: Reporting, id: string): Promise<Failure | null> {
   try {
-    const stored = await stowage.files.waitUntilProcessed(id, { signal });
+    const stored = await context.stowage.files.waitUntilProcessed(id, { signal });
     if (!stored.failure) return null;
     return new Failure(isAltered(stored) ? "altered" : "failed", stored.failure.message);
   } catch (error) {

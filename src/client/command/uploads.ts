@@ -11,7 +11,7 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     program.command("uploads").option(...LIMIT),
     { summary: "List unfinished uploads, newest first", examples: ["stowage uploads --json | jq -r ._id"] },
     async (context, _, { limit }) => {
-      const { uploads } = await context.connect();
+      const { uploads } = context.stowage;
       for await (const upload of limited(limit, uploads.list({}, context))) {
         const { _id, name, offset, size, expiresAt } = upload;
         const stored = `${formatBytes(offset)} of ${formatBytes(size)}`;
@@ -23,7 +23,7 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     program.command("cancel").argument(...IDS),
     { summary: "Cancel unfinished uploads", examples: ["stowage cancel 0193477c0a5e2b7f4d1c8e90"] },
     async (context, ids) => {
-      const { uploads } = await context.connect();
+      const { uploads } = context.stowage;
       const cancel = (id: string) =>
         uploads.cancel(id, context).catch((error) => {
           if (!(error instanceof StowageError && error.code === "forbidden")) throw error;

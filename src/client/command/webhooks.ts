@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import type { Webhook } from "../stowage.ts";
-import { type Define, IDS, LIMIT, limited, removeEach } from "./command.ts";
+import { addGroup, type Define, IDS, LIMIT, limited, removeEach } from "./command.ts";
 import type { Context } from "./context.ts";
 
 const WEBHOOK_WIDTHS = [24, 8, 40];
@@ -22,24 +22,17 @@ function printWebhook({ results }: Context, webhook: Webhook): void {
 }
 
 export function addWebhookCommands(program: Command, define: Define): void {
-  const webhooks = program
-    .command("webhooks")
-    .description("Manage webhooks and their deliveries.")
-    .addHelpText(
-      "after",
-      `
-Examples:
-  stowage webhooks create https://hooks.example.com/stowage --types file.completed,file.failed
-  stowage webhooks deliveries 0193477c0d2b4f6e8a1c3e50 --limit 5 --json`,
-    );
+  const webhooks = addGroup(program, "webhooks", "Manage webhooks and their deliveries.", [
+    "stowage webhooks create https://hooks.example.com/stowage --types file.completed,file.failed",
+    "stowage webhooks deliveries 0193477c0d2b4f6e8a1c3e50 --limit 5 --json",
+  ]);
   addSetupCommands(webhooks, define);
   addDeliveryCommands(webhooks, define);
 }
 
 function addSetupCommands(webhooks: Command, define: Define): void {
   define(webhooks.command("ls", { isDefault: true }), { summary: "List webhooks" }, async (context) => {
-    const stowage = await context.connect();
-    for (const webhook of await stowage.webhooks.list(context)) printWebhook(context, webhook);
+    for (const webhook of await context.stowage.webhooks.list(context)) printWebhook(context, webhook);
   });
   define<{ types?: Types; description?: string }>(
     webhooks
@@ -49,8 +42,7 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .option(...DESCRIPTION),
     { summary: "Create a webhook and show its signing secret once" },
     async (context, [url = ""], { types = null, description }) => {
-      const stowage = await context.connect();
-      context.results.printRecord(await stowage.webhooks.create({ url, types, description }, context));
+      context.results.printRecord(await context.stowage.webhooks.create({ url, types, description }, context));
     },
   );
   define<{ endpoint?: string; types?: Types; description?: string; enable?: boolean; disable?: boolean }>(
@@ -64,18 +56,15 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .option("--disable", "stop sending"),
     { summary: "Edit, enable, or disable a webhook" },
     async (context, [id = ""], { endpoint: url, types, description, enable, disable }) => {
-      const stowage = await context.connect();
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
-      printWebhook(context, await stowage.webhooks.update(id, { url, types, description, status }, context));
+      printWebhook(context, await context.stowage.webhooks.update(id, { url, types, description, status }, context));
     },
   );
   define(webhooks.command("rm").argument(...IDS), { summary: "Delete webhooks" }, async (context, ids) => {
-    const stowage = await context.connect();
-    await removeEach(context, ids, (id) => stowage.webhooks.delete(id, context));
+    await removeEach(context, ids, (id) => context.stowage.webhooks.delete(id, context));
   });
   define(webhooks.command("test").argument(...ID), { summary: "Send a test event" }, async (context, [id = ""]) => {
-    const stowage = await context.connect();
-    context.results.printRecord(await stowage.webhooks.test(id, context));
+    context.results.printRecord(await context.stowage.webhooks.test(id, context));
   });
   define<{ revokeOld?: boolean }>(
     webhooks
@@ -84,9 +73,8 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .option("--revoke-old", "revoke the old secret immediately instead of after 24 hours"),
     { summary: "Rotate the signing secret" },
     async (context, [id = ""], { revokeOld = false }) => {
-      const stowage = await context.connect();
       const { signal } = context;
-      context.results.printRecord(await stowage.webhooks.rotateSecret(id, { signal, revokeOld }));
+      context.results.printRecord(await context.stowage.webhooks.rotateSecret(id, { signal, revokeOld }));
     },
   );
 }
@@ -99,8 +87,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .option(...LIMIT),
     { summary: "List deliveries, newest first" },
     async (context, [id = ""], { limit }) => {
-      const stowage = await context.connect();
-      for await (const delivery of limited(limit, stowage.webhooks.deliveries(id, context))) {
+      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, context))) {
         const { _id, type, status, attempts } = delivery;
         const count = `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`;
         context.results.print(delivery, [_id, type, status, count], DELIVERY_WIDTHS);
@@ -111,8 +98,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     webhooks.command("redeliver").argument("<id>", "ID of the delivery"),
     { summary: "Redeliver one event" },
     async (context, [id = ""]) => {
-      const stowage = await context.connect();
-      context.results.printRecord(await stowage.webhooks.redeliver(id, context));
+      context.results.printRecord(await context.stowage.webhooks.redeliver(id, context));
     },
   );
   define<{ after: string; failedOnly?: boolean }>(
@@ -123,9 +109,8 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .option("--failed-only", "only failed deliveries"),
     { summary: "Resend past events" },
     async (context, [id = ""], { after, failedOnly = false }) => {
-      const stowage = await context.connect();
       const { signal } = context;
-      context.results.printRecord(await stowage.webhooks.replay(id, { after, failedOnly, signal }));
+      context.results.printRecord(await context.stowage.webhooks.replay(id, { after, failedOnly, signal }));
     },
   );
 }
