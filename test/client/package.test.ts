@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
@@ -24,6 +24,7 @@ const root = join(import.meta.dirname, "../..");
 const MAX_GZIP_BYTES = 8000;
 const folder = mkdtempSync(join(tmpdir(), "stowage package "));
 const installed = join(folder, "node_modules/stowage");
+const bin = join(folder, "node_modules/.bin/stowage");
 const run = promisify(execFile);
 
 beforeAll(async () => {
@@ -31,6 +32,9 @@ beforeAll(async () => {
   const { stdout } = await run("npm", ["pack", join(root, "dist/client"), "--silent"], { cwd: folder });
   mkdirSync(installed, { recursive: true });
   await run("tar", ["-xzf", stdout.trim(), "-C", installed, "--strip-components=1"], { cwd: folder });
+  const { bin: bins } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
+  mkdirSync(dirname(bin));
+  symlinkSync(join(installed, bins.stowage), bin);
   // Dependencies that npm would install from the network.
   for (const name of ["tus-js-client", "commander", "@types/node", "undici-types"]) {
     mkdirSync(join(folder, "node_modules", name, ".."), { recursive: true });
@@ -60,22 +64,33 @@ describe("the package", () => {
   );
 
   // Each Node of this machine, because developers run the tests with a newer one than the oldest supported one.
-  test.each([...nodes])("runs its CLI with %s, for a form and for a resumable upload", async (node) => {
-    const { key } = await newTeam();
-    const env = { ...process.env, STOWAGE_URL: url, STOWAGE_KEY: key, XDG_STATE_HOME: folder, HOME: folder };
-    const stowage = (...args: string[]) => run(node, [join(installed, "command.js"), ...args], { cwd: folder, env });
-    for (const [name, size] of [
-      ["small.bin", 10_000],
-      ["large.bin", 9_000_000],
-    ] as const) {
-      writeFileSync(join(folder, name), Buffer.alloc(size));
-      const { stdout, stderr } = await stowage("upload", name, "--json");
-      expect(stderr).toBe("");
-      const { id } = JSON.parse(stdout);
-      expect((await stowage("get", id, "-o", `got ${name}`, "--force")).stderr).toBe("");
-      expect(readFileSync(join(folder, `got ${name}`)).length).toBe(size);
-    }
-  });
+  test.each([...nodes])(
+    "runs as a command and as a module with %s, and transfers small and large files",
+    async (node) => {
+      const { key } = await newTeam();
+      const PATH = dirname(node) + delimiter + process.env.PATH;
+      const env = { ...process.env, PATH, STOWAGE_URL: url, STOWAGE_KEY: key, XDG_STATE_HOME: folder, HOME: folder };
+      const stowage = (...args: string[]) => run(bin, args, { cwd: folder, env });
+      for (const [name, size] of [
+        ["small.bin", 10_000],
+        ["large.bin", 9_000_000],
+      ] as const) {
+        writeFileSync(join(folder, name), Buffer.alloc(size));
+        const { stdout, stderr } = await stowage("upload", name, "--json");
+        expect(stderr).toBe("");
+        const { id } = JSON.parse(stdout);
+        expect((await stowage("get", id, "-o", `got ${name}`, "--force")).stderr).toBe("");
+        expect(readFileSync(join(folder, `got ${name}`)).length).toBe(size);
+      }
+      const program = `import { Stowage, StowageError, verifyMessage } from "stowage";
+        const { files } = new Stowage({ url: process.env.STOWAGE_URL, key: process.env.STOWAGE_KEY });
+        const { id } = await files.upload("small.bin");
+        const { byteLength } = await (await files.download(id)).arrayBuffer();
+        console.log(byteLength, StowageError.name, verifyMessage.name);`;
+      const output = (await run(node, ["--input-type=module", "-e", program], { cwd: folder, env })).stdout;
+      expect(output).toBe("10000 StowageError verifyMessage\n");
+    },
+  );
 
   test("runs under a strict content security policy, including tus-js-client", async () => {
     const { outputFiles } = await build({

@@ -1,14 +1,18 @@
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import { onTestFinished } from "vitest";
+import { Stowage } from "../../src/client/stowage.ts";
 import { type Fault, Line } from "../support/line.ts";
-import { url } from "../support/team.ts";
+import { url as serverUrl } from "../support/team.ts";
 
 export type Step = (request: IncomingMessage, response: ServerResponse) => void;
 
 /** A proxy to the server whose first connections have a fault. The test's end closes it. */
 export async function openLine(fault: Fault, afterBytes = 0, faulty = Number.POSITIVE_INFINITY): Promise<Line> {
-  const line = await Line.open(url, (connection) => ({ fault: connection < faulty ? fault : "none", afterBytes }));
+  const line = await Line.open(serverUrl, (connection) => ({
+    fault: connection < faulty ? fault : "none",
+    afterBytes,
+  }));
   onTestFinished(() => line.close());
   return line;
 }
@@ -26,12 +30,12 @@ export async function scripted(...steps: Step[]) {
   server.listen(0, "localhost");
   await once(server, "listening");
   const { port } = server.address() as { port: number };
-  const close = () => {
+  onTestFinished(() => {
     server.closeAllConnections();
     server.close();
-  };
-  onTestFinished(close);
-  return { url: `http://localhost:${port}`, requests, close };
+  });
+  const url = `http://localhost:${port}`;
+  return { url, requests, stowage: new Stowage({ url }) };
 }
 
 export const json =
