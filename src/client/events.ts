@@ -10,7 +10,7 @@ export type EventFilters = Omit<NonNullable<Api["GET /auth/v1/events"]["query"]>
 type Event = Schemas["Event"];
 type FileMetadata = Schemas["FileMetadata"];
 
-/** What a team sets on a file, except the reference, is not in its events. */
+/** Events lack what a team sets on a file, except the reference. */
 type Absent = "path" | "hasWaveform" | "audio" | "title" | "artist" | "name" | "folder" | "tags" | "metadata";
 
 /** Its data is the file's metadata at the time of the event, without URLs and tags. */

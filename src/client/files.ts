@@ -10,7 +10,7 @@ const MAX_POLL_MILLISECONDS = 2000;
 
 export type FileFilters = Omit<NonNullable<Api["GET /docs/v1/uploads"]["query"]>, "cursor" | "page">;
 
-/** What a team sets on a file. */
+/** The fields that a team sets on a file. */
 export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
 /** An action on 1 to 100 files. */
 export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];

@@ -53,27 +53,22 @@ compdef _stowage stowage`;
 function fishScript(program: Command): string {
   const quote = (text: string) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
   const lines: string[] = [];
-  const add = (command: Command, condition: string) => {
-    for (const { long, description, required } of command.options) {
-      if (!long) continue;
-      lines.push(
-        `complete -c stowage${condition} -l ${long.slice(2)}${required ? " -r" : ""} -d ${quote(description)}`,
-      );
-    }
-    const names = command.commands.map((sub) => sub.name());
-    const isHere =
-      condition === ""
-        ? "__fish_use_subcommand"
-        : `${condition.slice(5, -1)}; and not __fish_seen_subcommand_from ${names.join(" ")}`;
+  const complete = (conditions: string[], rest: string, description: string) => {
+    const when = conditions.length === 0 ? "" : ` -n ${quote(conditions.join("; and "))}`;
+    lines.push(`complete -c stowage${when} ${rest} -d ${quote(description)}`);
+  };
+  /** Adds the options and subcommands of a command. `conditions` detect it on the command line. */
+  const add = (command: Command, conditions: string[]) => {
+    for (const { long, description, required } of command.options)
+      if (long) complete(conditions, `-l ${long.slice(2)}${required ? " -r" : ""}`, description);
+    const names = command.commands.map((sub) => sub.name()).join(" ");
+    const isOpen = conditions.length === 0 ? "__fish_use_subcommand" : `not __fish_seen_subcommand_from ${names}`;
     for (const sub of command.commands) {
-      lines.push(`complete -c stowage -n '${isHere}' -a ${sub.name()} -d ${quote(sub.summary() || sub.description())}`);
-      add(
-        sub,
-        ` -n '${condition === "" ? "" : `${condition.slice(5, -1)}; and `}__fish_seen_subcommand_from ${sub.name()}'`,
-      );
+      complete([...conditions, isOpen], `-a ${sub.name()}`, sub.summary() || sub.description());
+      add(sub, [...conditions, `__fish_seen_subcommand_from ${sub.name()}`]);
     }
   };
-  add(program, "");
+  add(program, []);
   return lines.join("\n");
 }
 

@@ -4,6 +4,7 @@ import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
 import { Failure } from "./failures.ts";
 import { complain, Results } from "./output.ts";
+import { Progress } from "./progress.ts";
 
 const DEFAULT_RETRY_SECONDS = 300;
 /** The library's own retries, which take about 3 s: shorter outages are not worth a message. */
@@ -50,11 +51,8 @@ export class Context {
   readonly signal: AbortSignal;
   readonly results: Results;
   readonly options: GlobalOptions;
-  /** Where progress bars are drawn. They need a terminal. */
-  readonly progressOutput: Output;
   exitCode = 0;
-  /** Prints while progress bars are shown; `upload` and `get` replace it. */
-  above = (print: () => void): void => print();
+  #progress: Progress | undefined;
   #client: Client | undefined;
   #lastMessageAt = Number.NEGATIVE_INFINITY;
 
@@ -63,7 +61,18 @@ export class Context {
     this.signal = io.signal;
     this.options = options;
     this.results = new Results(io.stdout, options.json === true);
-    this.progressOutput = options.quiet ? new Writable() : io.stderr;
+  }
+
+  /** Draws progress bars if stderr is a terminal. */
+  startProgress(totalBytes?: number): Progress {
+    this.#progress = new Progress(this.options.quiet ? new Writable() : this.io.stderr, totalBytes);
+    return this.#progress;
+  }
+
+  /** Prints above the progress bars. */
+  above(print: () => void): void {
+    if (this.#progress) this.#progress.above(print);
+    else print();
   }
 
   complain(message: string): void {
@@ -90,9 +99,7 @@ export class Context {
       this.#lastMessageAt = now;
       this.notify(`${error.message} Retrying for up to ${seconds} s. Press Ctrl-C to stop.`);
     };
-    const debug = this.options.debug && {
-      fetch: debugFetch((line) => this.above(() => this.complain(line))),
-    };
+    const debug = this.options.debug && { fetch: debugFetch((line) => this.above(() => this.complain(line))) };
     const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry, ...debug });
     return Object.assign(stowage, config);
   }

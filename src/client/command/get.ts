@@ -11,7 +11,7 @@ import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
 import { filesBelow, localNameOf, placesOf } from "./places.ts";
-import { Progress } from "./progress.ts";
+import type { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
 const isFolder = async (cwd: string, path: string): Promise<boolean> =>
@@ -162,7 +162,7 @@ async function getOne(
   const present = force ? undefined : await sizeOf(path);
   if (present !== undefined) {
     if (present === file.size && file.sha256 !== null && (await digestOf(path, signal)) === file.sha256) {
-      return progress.above(() => results.print({ ...row, skipped: true }, [name, "already there"]));
+      return context.above(() => results.print({ ...row, skipped: true }, [name, "already there"]));
     }
     throw new Failure("failed", `${name} already exists. Choose another name with -o, or add --force.`);
   }
@@ -186,7 +186,7 @@ async function getOne(
     throw error;
   });
   await place(partial, path, name, force);
-  progress.above(() => results.print({ ...row, skipped: false }, [name]));
+  context.above(() => results.print({ ...row, skipped: false }, [name]));
 }
 
 async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
@@ -225,8 +225,7 @@ async function getAll(
     return;
   }
   const stop = new AbortController();
-  const progress = new Progress(context.progressOutput);
-  context.above = (print) => progress.above(print);
+  const progress = context.startProgress();
   const either = AbortSignal.any([signal, stop.signal]);
   const queue = new Set(ids).values();
   const work = async () => {

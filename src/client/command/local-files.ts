@@ -52,7 +52,7 @@ export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[
     try {
       const kind = await stat(path);
       if (kind.isDirectory()) {
-        // Of the working folder, only the content is meant.
+        // The paths of files start below the working folder itself.
         const parent = path === resolve(walk.cwd) ? path : dirname(path);
         for await (const below of walkFolder(path, walk)) await add(below, below, parent);
       } else if (kind.isFile()) {

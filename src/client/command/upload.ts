@@ -7,7 +7,6 @@ import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
 import { findFiles, type LocalFile } from "./local-files.ts";
-import { Progress } from "./progress.ts";
 import { isAltered, isForbidden, propertiesOf, type Run, type Sent, sendFile } from "./sending.ts";
 import { withStdinFile } from "./stdin.ts";
 
@@ -40,6 +39,7 @@ class Failures {
   readonly all: Failure[] = [];
   readonly stop = new AbortController();
   readonly #context: Context;
+  readonly #messages = new Set<string>();
   #serverErrorsInARow = 0;
 
   constructor(context: Context) {
@@ -51,9 +51,10 @@ class Failures {
   }
 
   add(failure: Failure): void {
-    const isKnown = this.all.some(({ message }) => message === failure.message);
     this.all.push(failure);
-    if (!isKnown) this.#context.above(() => this.#context.complain(failure.message));
+    if (this.#messages.has(failure.message)) return;
+    this.#messages.add(failure.message);
+    this.#context.above(() => this.#context.complain(failure.message));
   }
 
   addError(error: unknown, file: LocalFile): void {
@@ -90,8 +91,7 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
   // The journal is for the team, whatever its key.
   const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${(await me).teamId}`);
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
-  const progress = new Progress(context.progressOutput, totalBytes);
-  context.above = (print) => progress.above(print);
+  const progress = context.startProgress(totalBytes);
   const run: Run = { context, journal, progress, properties: propertiesGiven(options), signal };
   const queue = files.values();
   const work = async () => {
