@@ -348,24 +348,16 @@ describe("stowage upload", () => {
     for (const name of names) machine.write(name, bytesOf(3000));
     const first = await machine.run("upload in in/a.bin");
     expect(first).toMatchObject({ code: 0, stderr: "" });
-    expect(
-      linesOf(first.stdout)
-        .map((line) => line.split("\t")[1])
-        .toSorted(),
-    ).toEqual(names.map((name) => join(name)));
+    const printed = linesOf(first.stdout).map((line) => line.split("\t")[1]);
+    expect(printed.toSorted()).toEqual(names.map((name) => join(name)));
     const files = await stored(team);
     expect(files.map((file) => file.originalName).toSorted()).toEqual(["a.bin", "b.bin", "c.bin"]);
     machine.write("in/a.bin", bytesOf(3001));
     await team.stowage.files.delete(files.find((file) => file.originalName === "b.bin")?._id ?? "");
     const second = await machine.run("upload in --json");
-    const skipped = linesOf(second.stdout)
-      .map((line) => JSON.parse(line))
-      .map(({ path, skipped }) => [path, skipped]);
-    expect(Object.fromEntries(skipped)).toEqual({
-      [machine.path("in/a.bin")]: false,
-      [machine.path("in/b.bin")]: false,
-      [machine.path("in/deeper/c.bin")]: true,
-    });
+    const rows = linesOf(second.stdout).map((line) => JSON.parse(line));
+    expect(rows.filter(({ skipped }) => skipped)).toMatchObject([{ path: machine.path("in/deeper/c.bin") }]);
+    expect(rows).toHaveLength(3);
     expect(await stored(team)).toHaveLength(4);
   });
 
@@ -400,11 +392,10 @@ describe("stowage upload", () => {
     mkdirSync(machine.path("elsewhere"));
     mkdirSync(machine.path("linked"));
     symlinkSync(machine.path("elsewhere"), machine.path("linked/show"));
-    const linked = await machine.run("get --folder podcast/show -o linked");
-    expect(linked).toMatchObject({ code: 1, stderr: expect.stringContaining("is not a folder") });
+    expectFailure(await machine.run("get --folder podcast/show -o linked"), 1, /is not a folder/);
     expect(readdirSync(machine.path("elsewhere"))).toEqual([]);
-    for (const args of [["get"], ["get", id, "--folder", "a"], ["get", "--folder", "podcast", "-o", "-"]])
-      expect((await machine.run(args)).code, args.join(" ")).toBe(2);
+    for (const args of ["get", `get ${id} --folder a`, "get --folder podcast -o -"])
+      expect((await machine.run(args)).code, args).toBe(2);
 
     machine.write("show/2026/new.bin", bytesOf(100));
     expect(linesOf((await machine.run("sync show --folder podcast")).stdout)).toHaveLength(4);
@@ -420,20 +411,17 @@ describe("stowage upload", () => {
   test("tags, moves and renames files, and reports those that it can't change", async () => {
     const { team, machine } = await newMachine();
     const ids = [await upload(team, "a", "a"), await upload(team, "b", "b")];
-    const unknown = "0".repeat(24);
-    const tagged = await machine.run(["tag", "x", ...ids, unknown]);
-    expect(tagged).toMatchObject({ code: 4, stderr: `stowage: ${unknown}: Not found.\n` });
+    const [id = ""] = ids;
+    const tagged = await machine.run(["tag", "x", ...ids, UNKNOWN]);
+    expect(tagged).toMatchObject({ code: 4, stderr: `stowage: ${UNKNOWN}: Not found.\n` });
     expect(linesOf(tagged.stdout)).toEqual(ids.map((id) => `${id}\ttagged`));
-    await machine.run(["untag", "x", ids[0] ?? ""]);
-    expect(await machine.run(["mv", ids[0] ?? "", "--name", "new name", "--folder", "f"])).toMatchObject({ code: 0 });
-    const listing = async (...args: string[]) =>
-      linesOf((await machine.run(["ls", ...args])).stdout).map((line) => line.split("\t").at(-1));
-    expect(await listing("--tag", "x")).toEqual(["b"]);
-    expect(await listing("--search", "NAME")).toEqual(["f/new name"]);
-    expect((await machine.run(["mv", ...ids])).code).toBe(2);
-    expect((await machine.run(["mv", ...ids, "--name", "c"])).code).toBe(2);
-    expect((await machine.run(["mv", ids[0] ?? "", "--name", ".."])).stderr).toContain("The name must be a file name");
-    expect((await machine.run(["upload", "a", "--metadata", "[]"])).code).toBe(2);
+    await machine.run(`untag x ${id}`);
+    expect(await machine.run(["mv", id, "--name", "new name", "--folder", "f"])).toMatchObject({ code: 0 });
+    expect((await machine.run("ls --tag x")).stdout).toMatch(/^[^\n]*\tb\n$/);
+    expect((await machine.run("ls --search NAME")).stdout).toMatch(/^[^\n]*\tf\/new name\n$/);
+    for (const args of [`mv ${ids.join(" ")}`, `mv ${ids.join(" ")} --name c`, "upload a --metadata []"])
+      expectFailure(await machine.run(args), 2);
+    expectFailure(await machine.run(`mv ${id} --name ..`), 1, /^\w+: The name must be a file name of /);
   });
 
   test("sends stdin under a name, and rejects empty input", async () => {
@@ -612,14 +600,24 @@ describe("stowage upload", () => {
     expect(await stored(team)).toHaveLength(20);
   });
 
-  test("stores a large file once that two runs send at the same time", async () => {
+  test("waits while another run uploads a large file, and then skips it", async () => {
     const { team, machine } = await newMachine();
-    machine.write("large.bin", bytesOf(12_000_000));
-    const runs = await Promise.all([1, 2].map(() => machine.run("upload large.bin")));
-    expect(runs.map(({ code }) => code)).toEqual([0, 0]);
-    expect(runs.filter(({ stdout }) => stdout.includes("already sent"))).toHaveLength(1);
-    expect(runs.map(({ stderr }) => stderr).join("")).toMatch(/^stowage: .*waiting for another upload of this file/);
-    expect(await stored(team)).toHaveLength(1);
+    const path = machine.write("large.bin", Buffer.alloc(9_000_000));
+    const { size, mtimeMs } = statSync(path);
+    const file = { path, size, changedAt: mtimeMs };
+    const other = new Journal(machine.path("state/stowage"), `${url}\n${team.teamId}`);
+    const journal = machine.path(`state/stowage/${readdirSync(machine.path("state/stowage"))[0]}`);
+    await other.claim(file, new AbortController().signal, () => {});
+    const run = machine.run("upload large.bin");
+    const claims = () => readFileSync(journal, "utf8").match(/"claim"/g)?.length;
+    await vi.waitUntil(() => claims() === 2, { timeout: 60_000 });
+    const { id } = await team.stowage.files.upload(path);
+    other.save(file, { id, sha256: sha256(Buffer.alloc(9_000_000)) });
+    other.unclaim(file);
+    const { code, stdout, stderr } = await run;
+    expect({ code, stdout }).toEqual({ code: 0, stdout: `${id}\tlarge.bin\talready sent\n` });
+    expect(stderr).toMatch(/^stowage: .*waiting for another upload of this file \(process \d+\)\.\n$/);
+    other.close();
   });
 
   test("lets the service compare checksums, and does not wait for processing", async () => {
@@ -725,9 +723,10 @@ describe("stowage upload", () => {
     for (let count = 0; count < 6; count++) machine.write(`in/${count}.bin`, "bytes");
     expect((await machine.run("upload in --parallel 1")).code).toBe(0);
     expect(most).toBe(1);
-    for (const parallel of ["0", "65", "1.5", "many"]) {
-      expect((await machine.run(["upload", "in", "--parallel", parallel])).code, parallel).toBe(2);
-    }
+    // One request per file, and one for the team.
+    expect(service.requests).toHaveLength(7);
+    for (const parallel of ["0", "65", "1.5", "many"])
+      expectFailure(await machine.run(`upload in --parallel ${parallel}`), 2);
   });
 
   test("sends many files in parallel, each once", async () => {
@@ -748,11 +747,8 @@ describe("stowage upload", () => {
   test("reports a rejected key once for many files", async () => {
     const machine = new Machine("stow_sk_wrong");
     for (let count = 0; count < 20; count++) machine.write(`in/${count}.bin`, "bytes");
-    expectFailure(
-      await machine.run("upload in"),
-      3,
-      "The token is invalid, revoked, or expired. Run `stowage login`, or set STOWAGE_KEY.",
-    );
+    const message = "The token is invalid, revoked, or expired. Run `stowage login`, or set STOWAGE_KEY.";
+    expectFailure(await machine.run("upload in"), 3, message);
   });
 });
 
