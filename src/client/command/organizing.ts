@@ -2,7 +2,7 @@ import type { Command } from "commander";
 import type { Batch } from "../stowage.ts";
 import { type Define, IDS, parseFolder } from "./command.ts";
 import type { Context } from "./context.ts";
-import { EXIT_CODES, Failure } from "./failures.ts";
+import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
 
 /** The most files that one request changes. */
 const BATCH_FILES = 100;
@@ -55,7 +55,7 @@ export function addOrganizingCommands(program: Command, define: Define): void {
       const [id = "", ...others] = ids;
       if (others.length > 0) throw new Failure("usage", "--name goes with one ID.");
       const { files } = context.stowage;
-      const file = await files.update(id, { name, folder }, context);
+      const file = await files.update(id, { name, folder }, context).catch(failureAbout(id));
       context.results.print(file, [id, file.name]);
     },
   );
