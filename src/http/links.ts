@@ -144,7 +144,7 @@ interface ByteRange {
 }
 
 /**
- * Parses `Range` (RFC 9110, section 14.2). @returns null if the whole file is to be sent: no range, several ranges, another
+ * Parses `Range` (RFC 9110, section 14.2). @returns null to send the complete file: no range, several ranges, another
  * unit, or a malformed header
  * @throws `range_not_satisfiable`
  */
