@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { findConfigProblems, readDeployConfig } from "../../src/dev/check-deploy.ts";
 import { deploy, type Machine } from "../../src/dev/deployment.ts";
 import { addEnvironment } from "../../src/dev/environment.ts";
@@ -12,7 +12,7 @@ import { ACCOUNT, CloudflareApi } from "../support/cloudflare.ts";
 import { cloneProject } from "../support/server.ts";
 
 // Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
-vi.setConfig({ testTimeout: 400_000 });
+vi.setConfig({ testTimeout: 900_000 });
 
 type Change = [from: string | RegExp, to: string];
 const root = join(import.meta.dirname, "../..");
@@ -380,12 +380,13 @@ describe("A deployment", () => {
 
 describe("npm run deploy", () => {
   let project: string;
-  const api = new CloudflareApi();
-  beforeAll(async () => {
+  let api: CloudflareApi;
+  beforeEach(async () => {
     project = cloneProject();
+    api = new CloudflareApi();
     await api.start();
   });
-  afterAll(() => {
+  afterEach(() => {
     api.stop();
     rmSync(project, { recursive: true, maxRetries: 5 });
   });
@@ -410,7 +411,6 @@ describe("npm run deploy", () => {
   test("reports each problem of the configuration in a line, and unknown arguments, and shows its options", async () => {
     writeFileSync(join(project, "wrangler.toml"), changed([[/EVENT_DAYS = .*/, 'EVENT_DAYS = "0"']]));
     const { code, output } = await run();
-    writeFileSync(join(project, "wrangler.toml"), original);
     expect([code, output]).toEqual([1, expect.stringMatching(/^Not deployed\. .*:\n- EVENT_DAYS: .*\n$/)]);
     expect(await run("--var", "A:1")).toEqual({ code: 1, output: expect.stringContaining("Unknown option '--var'") });
     const help = await run("--help");
