@@ -62,6 +62,45 @@ async function effectsOf(
   return effects;
 }
 
+/** Two minutes of silence, which a browser does not load ahead. */
+function longRecording(): BlobPart {
+  const samples = new Uint8Array(120 * 32_000);
+  const header = Uint8Array.from(sample("tone.wav").subarray(0, 44));
+  const fields = new DataView(header.buffer);
+  fields.setUint32(4, samples.length + 36, true);
+  fields.setUint32(40, samples.length, true);
+  return new Blob([header, samples]);
+}
+
+describe("A link to a recording", () => {
+  test("lets a player seek to bytes that it has not loaded", async ({ openPage }) => {
+    const link = await linkTo(await newTeam(), "long.wav", longRecording());
+    // Like a page of the team's own, whose policy allows the link.
+    const page = await openPage({ path: "/openapi.json", bypassCSP: true });
+    const starts: (string | undefined)[] = [];
+    page.on("response", (response) => {
+      if (response.url() === link)
+        starts.push(`${response.status()} ${response.headers()["content-range"]?.split("-")[0]}`);
+    });
+    const times = await page.evaluate(async (source) => {
+      const audio = Object.assign(new Audio(), { preload: "metadata", src: source });
+      const reached = (type: string) =>
+        new Promise((done, fail) => {
+          audio.addEventListener(type, done, { once: true });
+          audio.addEventListener("error", () => fail(new Error(audio.error?.message)), { once: true });
+        });
+      await reached("loadedmetadata");
+      const seeked = reached("seeked");
+      audio.currentTime = 110;
+      await seeked;
+      return [audio.duration, audio.currentTime];
+    }, link);
+    expect(times).toEqual([120, 110]);
+    expect(starts[0]).toBe("206 bytes 0");
+    expect(starts.at(-1)).toMatch(/^206 bytes [1-9]/);
+  });
+});
+
 describe("A link to a hostile file", () => {
   /** Opens each file without Content-Disposition and as the type that its sender wants. */
   const effectsWithout = async (openPage: OpenPage, headers: string[], files: Partial<typeof HOSTILE>) => {
