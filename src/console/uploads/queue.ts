@@ -8,7 +8,7 @@ import { fetchProcessing } from "./processing.ts";
 import {
   deleteExpired,
   deleteUploads,
-  findFile,
+  findFiles,
   holdTabLock,
   saveUploads,
   tab,
@@ -248,12 +248,11 @@ async function resumeSaved(owner: string, signal: AbortSignal): Promise<void> {
     awaitedTabs.add(other);
     takeOver(other, owner, signal)
       .then(async (taken) => {
-        const resumed = await Promise.all(
-          taken.map(async ({ sentBytes, ...record }) => {
-            const file = await findFile(record.key);
-            return createUpload(record, file, { sentBytes, state: file ? "waiting" : "interrupted" });
-          }),
-        );
+        const files = await findFiles(taken.map(({ key }) => key));
+        const resumed = taken.map(({ sentBytes, ...record }) => {
+          const file = files.get(record.key);
+          return createUpload(record, file, { sentBytes, state: file ? "waiting" : "interrupted" });
+        });
         addUploads(resumed);
         sendNext();
       })

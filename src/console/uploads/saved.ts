@@ -32,7 +32,7 @@ interface StoredUpload extends SavedUpload {
 const RETENTION_HOURS = 24;
 /** The limit for all files together, because each takes its size on disk a second time. */
 const MAX_SAVED_BYTES = 200_000_000;
-/** Records that are saved at once. Thousands would block the page for longer than a user notices. */
+/** Records of one transaction. Thousands would block the page for longer than a user notices. */
 const BATCH_RECORDS = 500;
 /** Each tab holds a lock of this name while it lives. */
 const lockName = (tab: string) => `stowage.tab.${tab}`;
@@ -76,6 +76,16 @@ async function transact<T>(work: (stores: Stores) => IDBRequest<T>): Promise<T |
   }
 }
 
+/** Runs `work` for each item, in as many transactions as needed. */
+async function transactInBatches<T>(items: T[], work: (stores: Stores, item: T) => unknown): Promise<void> {
+  for (let first = 0; first < items.length; first += BATCH_RECORDS) {
+    await transact((stores) => {
+      for (const item of items.slice(first, first + BATCH_RECORDS)) work(stores, item);
+      return stores.records.count();
+    });
+  }
+}
+
 const readRecords = async () =>
   (await transact<StoredUpload[]>(({ records }: Stores) => records.getAll())) ?? ([] as StoredUpload[]);
 
@@ -92,13 +102,7 @@ let lastSave: Promise<void> = Promise.resolve();
 export function saveUploads(uploads: { record: SavedUpload; file: File }[]): Promise<void> {
   lastSave = lastSave.then(async () => {
     const at = Date.now();
-    for (let first = 0; first < uploads.length; first += BATCH_RECORDS) {
-      await transact(({ records }) => {
-        for (const { record } of uploads.slice(first, first + BATCH_RECORDS))
-          records.put({ ...record, at, savedBytes: 0 });
-        return records.count();
-      });
-    }
+    await transactInBatches(uploads, ({ records }, { record }) => records.put({ ...record, at, savedBytes: 0 }));
     let free = (await readRecords()).reduce((sum, { savedBytes }) => sum - savedBytes, MAX_SAVED_BYTES);
     for (const { record, file } of uploads) {
       if (file.size > free) continue;
@@ -125,18 +129,21 @@ export async function updateUpload(
   await transact(({ records }) => updateRecord(records, key, { ...changes, at: Date.now() }));
 }
 
-export async function deleteUploads(keys: string[]): Promise<void> {
-  await transact(({ records, files }) => {
-    for (const key of keys) {
-      records.delete(key);
-      files.delete(key);
-    }
-    return records.count();
+export const deleteUploads = (keys: string[]): Promise<void> =>
+  transactInBatches(keys, ({ records, files }, key) => {
+    records.delete(key);
+    files.delete(key);
   });
-}
 
-export const findFile = (key: string): Promise<File | undefined> =>
-  transact<File | undefined>(({ files }) => files.get(key));
+/** Finds the saved files, by the keys of their uploads. */
+export async function findFiles(keys: string[]): Promise<Map<string, File>> {
+  const found = new Map<string, File>();
+  await transactInBatches(keys, ({ files }, key) => {
+    const request: IDBRequest<File | undefined> = files.get(key);
+    request.onsuccess = () => request.result && found.set(key, request.result);
+  });
+  return found;
+}
 
 /** Deletes what the service has deleted too, for all users. @returns the other records */
 export async function deleteExpired(): Promise<SavedUpload[]> {
@@ -161,10 +168,7 @@ export async function takeOver(otherTab: string, owner: string, signal: AbortSig
   const claim = async () => {
     const records = await readRecords();
     const claimed = records.filter((record) => record.tab === otherTab && record.owner === owner);
-    await transact(({ records }) => {
-      for (const record of claimed) records.put({ ...record, tab });
-      return records.count();
-    });
+    await transactInBatches(claimed, ({ records }, record) => records.put({ ...record, tab }));
     return claimed;
   };
   if (!navigator.locks) return claim();
