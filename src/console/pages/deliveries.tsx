@@ -35,14 +35,15 @@ const STATUSES = {
   failed: <span class="badge bad">Failed</span>,
 };
 
+const resultOf = ({ httpStatus, error }: Attempt) => [httpStatus, error && ERRORS[error]].filter(Boolean).join(" · ");
+
 /** The time and the result of one attempt. */
 export function AttemptFacts({ attempt }: { attempt: Attempt }) {
-  const { at, httpStatus, error, durationMilliseconds, responseBody } = attempt;
-  const result = [httpStatus, error && ERRORS[error]].filter(Boolean).join(" · ");
+  const { at, durationMilliseconds, responseBody } = attempt;
   return (
     <>
       <p>
-        <strong>{result}</strong>{" "}
+        <strong>{resultOf(attempt)}</strong>{" "}
         <span class="quiet">
           · {formatCount(durationMilliseconds)} ms · <Time at={at} />
         </span>
@@ -130,7 +131,7 @@ export function Deliveries({ id }: { id: string }) {
         </Empty>
       )}
       {items && items.length > 0 && (
-        <ul class="cards">
+        <ul class="card rows">
           {items.map((delivery) => (
             <Row key={delivery._id} delivery={delivery} onSent={reload} onReplay={setReplayAfter} />
           ))}
@@ -154,6 +155,7 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
   const { run, isRunning, error } = useTask();
   const [isOpen, setOpen] = useState(false);
   const { _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
+  const latest = attempts.at(-1);
   const redeliver = () =>
     run(async () => {
       await client.value.webhooks.redeliver(_id);
@@ -161,13 +163,18 @@ function Row({ delivery, onSent, onReplay }: RowProps) {
       onSent();
     });
   return (
-    <li class="card">
+    <li>
       <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
         <summary>
           {EVENT_LABELS[type] ?? type} {STATUSES[status]}{" "}
           <span class="quiet">
             {countOf(attempts.length, "attempt")}
-            {nextAttemptAt && attempts.length > 0 && (
+            {latest && (
+              <>
+                , {resultOf(latest)} <Time at={latest.at} isRelative />
+              </>
+            )}
+            {latest && nextAttemptAt && (
               <>
                 {" "}
                 · next <Time at={nextAttemptAt} isRelative />

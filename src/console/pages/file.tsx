@@ -79,6 +79,11 @@ function Actions({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
       )}
       {can("files:write") && (
         <>
+          {(["rename", "move", "tag"] as const).map((name) => (
+            <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
+              {ORGANIZE_LABELS[name]}
+            </button>
+          ))}
           <button
             type="button"
             class="button"
@@ -87,11 +92,6 @@ function Actions({ file, onChanged }: { file: FileMetadata; onChanged: () => voi
           >
             Reprocess
           </button>
-          {(["rename", "move", "tag"] as const).map((name) => (
-            <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
-              {ORGANIZE_LABELS[name]}
-            </button>
-          ))}
         </>
       )}
       {can("files:delete") && (
