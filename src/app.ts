@@ -114,10 +114,12 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   const provideDeps: MiddlewareHandler<AppEnv> = async (c, next) => {
     const deps = { ...depsOf(c.env, c.executionCtx), requestId: c.var.requestId };
     c.set("deps", deps);
-    const { host, pathname } = new URL(c.req.url);
     // With LINK_HOST, users' bytes never share an origin with the console.
     const { linkHost } = deps.settings;
-    if (linkHost !== null && (host === linkHost) !== links.isLinkPath(pathname)) throw new AppError("route_not_found");
+    if (linkHost !== null) {
+      const { host, pathname } = new URL(c.req.url);
+      if ((host === linkHost) !== links.isLinkPath(pathname)) throw new AppError("route_not_found");
+    }
     await next();
   };
   mountPages(app, provideDeps);

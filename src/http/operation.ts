@@ -139,7 +139,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
   return operation as Operation;
 }
 
-/** What a list responds with. */
+/** The response of a list, for one of its items. */
 interface PageContract<S extends z.ZodType> {
   description: string;
   /** For the message, such as `API keys: 20.` */

@@ -50,7 +50,8 @@ export function readQuery<S extends QuerySchema>(c: Context<AppEnv>, schema: S):
   const names = Object.keys(schema?.shape ?? {});
   const values = new Map<string, string | string[]>();
   const errors = new Map<string, FieldError>();
-  for (const parameter of new URL(c.req.url).search.slice(1).split("&").filter(Boolean)) {
+  const search = c.req.url.includes("?") ? new URL(c.req.url).search.slice(1) : "";
+  for (const parameter of search.split("&").filter(Boolean)) {
     const [, rawName = "", rawValue = ""] = /^([^=]*)=?(.*)$/s.exec(parameter) ?? [];
     const path = decode(rawName) ?? rawName;
     const value = decode(rawValue);

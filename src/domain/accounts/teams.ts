@@ -40,7 +40,7 @@ export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
 export const isExistingTeam = (param: Param<{ teamId: string }>) =>
   and(eq(teams.id, param("teamId")), ne(teams.status, "deleting"));
 
-/** The condition of an insert for a team, which may have a condition of its own. */
+/** The condition of an insert for a team. The team must also meet `condition`, if there is one. */
 export const teamExists = (param: Param<{ teamId: string }>, condition?: SQL) =>
   hasRow(teams, and(isExistingTeam(param), condition));
 

@@ -27,6 +27,7 @@ export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Er
 /** Whether the file has the row of a resumable upload. */
 const hasUpload = hasRow(uploads, isFileOfUpload);
 
+/** The columns of `Erasable`. */
 export const ERASABLE_COLUMNS = {
   id: files.id,
   teamId: files.teamId,
