@@ -124,15 +124,6 @@ describe("Artwork", () => {
     const { audio } = await inspect(join(head!, ...pages, ...sound));
     expect(audio).toMatchObject({ durationSeconds: 1.5, tags: { title: "Lied" } });
   });
-
-  test("in an APEv2 tag is skipped", async () => {
-    const item = (key: string, flags: number, value: Bytes) => join(le32(value.length), le32(flags), `${key}\0`, value);
-    const items = join(item("Cover Art (Front)", 2, noise(5_000_000)), item("Title", 0, join("Lied")));
-    const footer = join("APETAGEX", le32(2000), le32(items.length + 32), le32(2), le32(0), new Uint8Array(8));
-    const { audio } = await inspect(join(bytesOf("tone-cbr.mp3"), items, footer));
-    expect(audio.tags).toEqual({ title: "Lied" });
-    expect(audio.durationSeconds).toBeCloseTo(78 * (1152 / 44_100), 3);
-  });
 });
 
 describe("The limit on tags", () => {
@@ -188,24 +179,7 @@ describe("The limit on tags", () => {
     const name = Uint8Array.from("T\0i\0t\0l\0e\0\0\0", (c) => c.charCodeAt(0));
     const le16 = (value: number) => le32(value).subarray(0, 2);
     const one = join(le16(name.length), name, le16(0), le16(text16.length), text16);
-    const guid = Uint8Array.of(
-      0x40,
-      0xa4,
-      0xd0,
-      0xd2,
-      7,
-      0xe3,
-      0xd2,
-      0x11,
-      0x97,
-      0xf0,
-      0,
-      0xa0,
-      0xc9,
-      0x5e,
-      0xa8,
-      0x50,
-    );
+    const guid = Uint8Array.from(Buffer.from("40a4d0d207e3d21197f000a0c95ea850", "hex"));
     const object = join(guid, le32(26 + 1_000 * one.length), le32(0), le16(1_000), repeat(one, 1_000));
     const headerBytes = new DataView(wma.buffer).getUint32(16, true);
     const grown = patched(wma, 16, le32(headerBytes + object.length));
@@ -273,7 +247,6 @@ describe("An inspection", () => {
       "a WebM of 500,000 elements",
       () => join(bytesOf("tone.webm").slice(0, 52), repeat(Uint8Array.of(0xec, 0x80), 500_000)),
     ],
-    ["an MP3 of 4 MB of sync bytes", () => join(bytesOf("tone-cbr.mp3"), new Uint8Array(4_000_000).fill(0xff))],
     ["an Ogg of 100,000 empty pages", () => join(bytesOf("tone.ogg"), repeat(oggPage(9, 0, 1, []), 100_000))],
     ["a WavPack of 100,000 marks", () => join(bytesOf("tone.wv"), repeat(join("wvpk"), 100_000))],
   ])("of %s ends after a bounded number of reads", async (_, make) => {
@@ -372,12 +345,6 @@ describe("The tag parser", () => {
     const reading = await formatOf(mediaType).read!(source, 0, new TextBudget());
     return (await reading!.readTags()).length;
   }
-
-  test("gets the comments of one stream of 50,000", async () => {
-    const [head, comments, ...sound] = oggPages(bytesOf("tone.opus"));
-    const firsts = Array.from({ length: 50_000 }, (_, n) => oggPage(n + 1, 2, 0, [head!.subarray(28)]));
-    expect(await bytesForParser(concat([head!, ...firsts, comments!, ...sound]))).toBeLessThan(1_000);
-  });
 
   test("gets at most 70 KB of texts", async () => {
     const items = Array.from({ length: 20_000 }, (_, n) =>

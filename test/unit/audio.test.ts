@@ -160,16 +160,6 @@ describe("An unusual recording", () => {
     expect(audio!.durationSeconds).toBeCloseTo(2.02, 1);
   });
 
-  test("may be an MP3 behind a tag with a large cover", async () => {
-    const cover = join("\0image/png\0\x03\0", noise(300_000));
-    const title = join(Uint8Array.of(3), "Lied\0");
-    const bytes = join(id3(["APIC", cover], ["TIT2", title]), sample("tone-cbr.mp3").bytes);
-    expect((await detectMediaType(bytes.subarray(0, 4096))).mediaType).toBe("audio/mpeg");
-    const { audio } = await process(bytes);
-    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
-    expect(audio!.tags).toEqual({ title: "Lied" });
-  });
-
   test("may be an MP3 with padding behind its tag", async () => {
     const bytes = join(id3(["TIT2", join("\0Song")]), new Uint8Array(9000), sample("tone-cbr.mp3").bytes);
     const { mediaType, audio } = await process(bytes);
@@ -182,14 +172,6 @@ describe("An unusual recording", () => {
     const { mediaType, audio } = await process(bytes);
     expect(mediaType).toBe("audio/flac");
     expect(audio!.durationSeconds).toBe(1.5);
-  });
-
-  test("may have a tag of 20 MB, which is not copied into memory", async () => {
-    const bytes = join(id3(["APIC", new Uint8Array(20_000_000)]), sample("tone-cbr.mp3").bytes);
-    const { read, lengths } = reader(bytes);
-    const { audio } = await inspectFile(read, bytes.length);
-    expect(audio!.durationSeconds).toBeCloseTo(2.04, 1);
-    expect(Math.max(...lengths)).toBeLessThanOrEqual(1024 * 1024);
   });
 
   test.each(["tone-vbr.mp3", "tone-cbr.mp3", "tone.wav", "tone.ogg", "tone-live.webm", "tone.aac", "tone.aiff"])(
@@ -234,48 +216,11 @@ describe("An unusual recording", () => {
   });
 });
 
-/** Makes a FLAC whose comment block of 12 bytes states `count` comments. */
-function flacWithComments(count: number): Bytes {
-  const streamInfo = sample("tone.flac").bytes.slice(4, 4 + 4 + 34);
-  streamInfo[0] = 0;
-  const block = new DataView(new ArrayBuffer(12));
-  block.setUint32(4, count, true);
-  return join(
-    "fLaC",
-    streamInfo,
-    Uint8Array.of(0x84, 0, 0, 12),
-    new Uint8Array(block.buffer),
-    Uint8Array.of(0xff, 0xf8),
-  );
-}
-
-describe("A WebM of nothing but cluster ids", () => {
-  test("is read in linear time", async () => {
-    const live = sample("tone-live.webm").bytes;
-    const head = live.slice(0, indexOf(live, "\x1f\x43\xb6\x75"));
-    const units = 100_000;
-    const marks = new DataView(new ArrayBuffer(units * 10));
-    for (let n = 0; n < units; n++) {
-      // A cluster of unknown size with a timestamp whose length runs to the end of the file.
-      marks.setUint32(n * 10, 0x1f43b675);
-      marks.setUint16(n * 10 + 4, 0xffe7);
-      marks.setUint32(n * 10 + 6, 0x10000000 + (units - n) * 10 - 10);
-    }
-    const bytes = join(head, new Uint8Array(marks.buffer));
-    const { read, lengths } = reader(bytes);
-    const { audio } = await inspectFile(read, bytes.length);
-    expect(audio?.durationSeconds).toBeNull();
-    expect(lengths.length).toBeLessThan(20);
-  });
-});
-
 describe("A file that only claims to be audio", () => {
   const cut = (file: string, length: number) => sample(file).bytes.subarray(0, length);
   const flacFrames = () => indexOf(sample("tone.flac").bytes, "\xff\xf8");
   test.each<[string, () => Bytes]>([
     ["fLaC and noise", () => join("fLaC", noise(20_000))],
-    // The parser would allocate memory for 30 million comments.
-    ["a FLAC that claims millions of comments", () => flacWithComments(30_000_000)],
     ["a FLAC header and noise", () => join(sample("tone.flac").bytes.subarray(0, flacFrames()), noise(20_000))],
     ["a FLAC header alone", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
     ["half a WAV header", () => cut("tone.wav", 30)],
@@ -294,21 +239,6 @@ describe("A file that only claims to be audio", () => {
     const bytes = make();
     expect((await detectMediaType(bytes.subarray(0, 4096))).fileType).toBe("audio file");
     await expect(process(bytes)).rejects.toBeInstanceOf(UnreadableAudio);
-  });
-
-  test("is read or rejected, whichever bytes are damaged", async () => {
-    for (const { bytes, audio } of samples) {
-      if (!audio) continue;
-      for (let seed = 1; seed <= 20; seed++) {
-        const broken = bytes.slice();
-        const junk = noise(64, seed * 7919);
-        for (let i = 0; i < 32; i++) broken[(junk[2 * i]! * (seed % 2 ? 4 : 37)) % broken.length] = junk[2 * i + 1]!;
-        const { read, lengths } = reader(broken);
-        const outcome = await inspectFile(read, broken.length).catch((error: unknown) => error);
-        if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
-        expect(lengths.reduce((a, b) => a + b, 0)).toBeLessThan(4 * broken.length + 1024 * 1024);
-      }
-    }
   });
 
   test("is rejected if it consists of tiny chunks", async () => {

@@ -1,5 +1,5 @@
 import { env } from "cloudflare:workers";
-import { createCipheriv, createHmac, hkdfSync, scryptSync } from "node:crypto";
+import { createHmac, hkdfSync, scryptSync } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { HashQueue, MAX_WAITING_HASHES, MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-queue.ts";
 import { DecryptionError, fingerprint, loadSecrets, sameSecret } from "../../src/platform/secrets.ts";
@@ -65,15 +65,6 @@ describe("An encrypted value", () => {
     expect(bytes).not.toContain("context");
   });
 
-  test("never uses a nonce twice", () => {
-    const nonces = Array.from({ length: 2_000 }, () =>
-      Buffer.from(secrets.encrypt("", "c").split(".")[1] ?? "", "base64url")
-        .subarray(0, 12)
-        .toString("hex"),
-    );
-    expect(new Set(nonces).size).toBe(2_000);
-  });
-
   test("is decrypted only for its own record", () => {
     const encrypted = secrets.encrypt(TEXT, "api-key/1/team");
     for (const context of ["api-key/2/team", "api-key/1/other", "", "api-key/1/team ", "API-KEY/1/TEAM"]) {
@@ -96,14 +87,8 @@ describe("An encrypted value", () => {
     const [one, two] = [secrets.encrypt(TEXT, "context"), secrets.encrypt(TEXT, "context")];
     const { length } = Buffer.from(one.split(".")[1] ?? "", "base64url");
     for (let end = 0; end < length; end++) {
-      expect(
-        () =>
-          secrets.decrypt(
-            tampered(one, (bytes) => bytes.subarray(0, end)),
-            "context",
-          ),
-        `${end} bytes`,
-      ).toThrow(DecryptionError);
+      const shortened = tampered(one, (bytes) => bytes.subarray(0, end));
+      expect(() => secrets.decrypt(shortened, "context"), `${end} bytes`).toThrow(DecryptionError);
     }
     const other = Buffer.from(two.split(".")[1] ?? "", "base64url");
     for (const change of [
@@ -112,18 +97,6 @@ describe("An encrypted value", () => {
       (bytes: Buffer) => Buffer.concat([bytes.subarray(0, -16), other.subarray(-16)]),
     ]) {
       expect(() => secrets.decrypt(tampered(one, change), "context")).toThrow(DecryptionError);
-    }
-  });
-
-  test("is rejected with a shortened tag, which would be easier to guess", () => {
-    // Values so short that the tag would have fewer than 16 bytes.
-    const key = Buffer.alloc(32);
-    const cipher = createCipheriv("aes-256-gcm", key, Buffer.alloc(12));
-    cipher.final();
-    expect(cipher.getAuthTag()).toHaveLength(16);
-    for (let bytes = 0; bytes < 28; bytes++) {
-      const encrypted = `${secrets.currentKeyId}.${Buffer.alloc(bytes).toString("base64url")}`;
-      expect(() => secrets.decrypt(encrypted, "context")).toThrow(DecryptionError);
     }
   });
 
@@ -356,16 +329,10 @@ describe("An id", () => {
 });
 
 describe("A UUID", () => {
-  test("has version 4 and variant 1, whatever the random bytes", () => {
-    for (const byte of [0, 1, 127, 128, 255]) {
-      const uuid = newUuid(fixedSystem(0, (count) => new Uint8Array(count).fill(byte)));
-      expect(uuid).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    }
-  });
-
-  test("is unique, and random in every free bit", () => {
+  test("has version 4 and variant 1, and is random in every other bit", () => {
     const uuids = Array.from({ length: 2_000 }, () => newUuid(realSystem));
-    expect(new Set(uuids).size).toBe(2_000);
+    for (const uuid of uuids)
+      expect(uuid).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     const bits = uuids.map((uuid) => BigInt(`0x${uuid.replaceAll("-", "")}`));
     const constant = (bits.reduce((a, b) => a & b) | ~bits.reduce((a, b) => a | b)) & (2n ** 128n - 1n);
     expect(constant.toString(2).replaceAll("0", "")).toHaveLength(6);
@@ -447,16 +414,5 @@ describe("A new token", () => {
       else expect([drawn, calls]).toEqual(["0".repeat(32), 2]);
     }
     expect(Object.fromEntries(counts)).toEqual(Object.fromEntries([...BASE62].map((c) => [c.repeat(32), 4])));
-  });
-
-  test("is evenly distributed (chi-squared, fails by chance once in a million runs)", () => {
-    const counts = new Map<string, number>();
-    const tokens = 2_000;
-    for (let i = 0; i < tokens; i++) {
-      for (const c of newToken(realSystem, false).slice(8, 40)) counts.set(c, (counts.get(c) ?? 0) + 1);
-    }
-    const expected = (tokens * 32) / 62;
-    const chi = [...BASE62].reduce((sum, c) => sum + ((counts.get(c) ?? 0) - expected) ** 2 / expected, 0);
-    expect(chi).toBeLessThan(125); // 61 degrees of freedom
   });
 });
