@@ -83,7 +83,7 @@ class Upload {
 
 const NO_ID = "none";
 
-/** What the team has set on a file. */
+/** The fields that the team has set on a file. */
 interface Organized {
   name: string;
   folder: string;
@@ -272,7 +272,7 @@ const death = fc
   .record({ call: fc.integer({ min: 1, max: 12 }), moment: fc.constantFrom("before" as const, "after" as const) })
   .map((where) => ({ ...where, failure: "death" as const }));
 
-/** Draws a step with one weight, and with a Worker that dies with the other. */
+/** Draws a step, or the same step with a Worker that dies. `weight` and `deaths` say how often, relative to other steps. */
 function step<T>(
   name: string,
   [weight, deaths]: [number, number],

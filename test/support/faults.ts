@@ -16,6 +16,7 @@ import { expectErased, expectSettled, expectSound, type Row, World } from "./wor
  */
 
 const isExhaustive = inject("isExhaustive");
+const ERRORS = ["transient", "permanent", "outage"] as const;
 
 /** One team's part of a scenario. */
 export interface Place {
@@ -107,19 +108,18 @@ export async function runEveryFault<S, R>(scenario: Scenario<S, R>) {
   if (firstFaults.length > 0) [faultless] = await runAll(scenario, [firstFaults]);
   const { bindings } = faultless!;
   const from = (firstFaults[0]?.call ?? 0) + 1;
-  // The recovery job has no response, and an outage leaves the state of a death.
-  const kinds: Fault["failure"][] = scenario.isRecovery
-    ? ["transient", "permanent"]
-    : ["transient", "permanent", "outage"];
+  // The recovery job has no response. So an outage is like a death, and a transient failure before a call like a permanent
+  // one, or like none if the call is repeated.
+  const isOmitted = ({ call, moment, failure }: Fault) =>
+    (scenario.onlyChanges && bindings.idle.has(call)) ||
+    (scenario.isRecovery && (failure === "outage" || (failure === "transient" && moment === "before")));
+  const errors = scenario.isRecovery ? (["permanent", "transient"] as const) : ERRORS;
   const isSelected = ({ call, moment, failure }: Fault) => {
-    if (bindings.idle.has(call) && scenario.onlyChanges) return false;
-    if (failure === "death") return true;
-    if (!kinds.includes(failure)) return false;
-    if (isExhaustive) return true;
-    const [kind, when] = [kinds[call % kinds.length], MOMENTS[call % MOMENTS.length]];
-    return !bindings.idle.has(call) && failure === kind && moment === when;
+    if (isExhaustive || failure === "death") return true;
+    const [error, when] = [errors[call % errors.length], MOMENTS[call % MOMENTS.length]];
+    return !bindings.idle.has(call) && failure === error && moment === when;
   };
-  const faults = [...bindings.everyFault(from)].filter(isSelected);
+  const faults = [...bindings.everyFault(from)].filter((fault) => !isOmitted(fault) && isSelected(fault));
   const lists = faults.map((fault) => [...firstFaults, fault]);
   const groups = scenario.isRecovery ? lists.map((list) => [list]) : [lists];
   for (const group of groups) {
