@@ -308,17 +308,6 @@ describe("A stored event", () => {
     for (const team of teams) expect(typesOf(await readLog(team))).toEqual(["apikey.created"]);
   });
 
-  test("is purged together with more than one batch of others in one run", async () => {
-    const world = new World();
-    const team = await world.newTeam();
-    const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 1200)";
-    await env.DB.prepare(`${rows} insert into events select ?, i, 'user.created', 1, '{}', 'x', 0, '{}', i from n`)
-      .bind(team.teamId)
-      .run();
-    await must(world.recover());
-    expect(typesOf(await readLog(team))).toEqual(["apikey.created"]);
-  });
-
   test("has a larger id than the one before, even if the clock stops or goes back", async () => {
     const world = new World();
     const team = await world.newTeam();

@@ -343,22 +343,23 @@ describe("The unfinished uploads of a team", () => {
     expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
   });
 
-  test("are replaced by a creation with the same Idempotency-Key, but not once complete", async () => {
-    const team = await newTeam();
+  test("are replaced by a creation with the same Idempotency-Key, but not of others, and not once complete", async () => {
+    const [team, other] = [await newTeam(), await newTeam()];
     const page = await newToken(team, true);
     const begin = async ({ token }: { token: string }) => {
       const headers = { "Upload-Length": "5", "Idempotency-Key": "k" };
       return locationOf(await ask(call, "POST", RESUMABLE, headers, { token }));
     };
-    const [lost, others] = [await begin(team), await begin(page)];
+    const [lost, ofPage, ofOther] = [await begin(team), await begin(page), await begin(other)];
     await patch(team.call, lost, 0, new Uint8Array(2));
     const path = await begin(team);
-    const statuses = await Promise.all([lost, others, path].map(async (url) => (await head(team.call, url)).status));
-    expect(statuses).toEqual([404, 200, 200]);
+    const paths = [lost, ofPage, path];
+    const statuses = await Promise.all(paths.map(async (url) => (await head(team.call, url)).status));
+    expect([...statuses, (await head(other.call, ofOther)).status]).toEqual([404, 200, 200, 200]);
     expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 10 });
     await patch(team.call, path, 0, new Uint8Array(5));
     await begin(team);
-    expect((await team.call("GET", "/docs/v1/uploads")).body.data).toHaveLength(1);
+    expect(await read(team, "/docs/v1/uploads")).toHaveLength(1);
     expect(await usageOf(team)).toMatchObject({ files: 3, bytes: 15 });
   });
 

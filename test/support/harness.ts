@@ -56,14 +56,16 @@ export const newTeam = (worker: { call: Call } = plain): Promise<Team> => foundT
 const minuteNow = () => Math.floor(Date.now() / 60_000);
 
 /**
- * Repeats work until one run begins and ends in the same minute, because the local limiter counts by clock minutes. Each
- * run needs its own subjects.
+ * Repeats work until one run begins and ends in the same minute, because the local limiter counts by clock minutes. What
+ * fails in another run does not count. Each run needs its own subjects.
  */
 export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
   for (;;) {
     const began = minuteNow();
-    const result = await work();
-    if (minuteNow() === began) return result;
+    const [outcome] = await Promise.allSettled([work()]);
+    if (minuteNow() !== began) continue;
+    if (outcome.status === "rejected") throw outcome.reason;
+    return outcome.value;
   }
 }
 
