@@ -588,3 +588,19 @@ describe("A form upload whose Worker died", () => {
     },
   );
 });
+
+test("A form upload that is deleted while it arrives keeps its row until it ends", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const { form, sendRest } = await slowForm();
+  const bindings = new ProxiedBindings();
+  const upload = world.upload(team, form, {}, { bindings });
+  const id = await rowAppears(team, bindings);
+  expect((await team.call("DELETE", `/docs/v1/uploads/${id}`)).status).toBe(200);
+  world.aheadMilliseconds += 2 * MINUTE;
+  await world.recover();
+  expect(await rowsOf(team.teamId)).toMatchObject([{ id, status: "deleting" }]);
+  sendRest();
+  expect(status(await upload)).toBe(404);
+  expect(await expectSettled(team.teamId)).toEqual([]);
+});
