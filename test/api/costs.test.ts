@@ -50,7 +50,7 @@ const driven = new Set<string>();
 type Work<T> = (env: Env, ctx: ExecutionContext) => Promise<T>;
 
 /**
- * Runs work on proxied bindings, in an isolate of its own, where `prepare` has run before.
+ * Runs work on proxied bindings, in a separate isolate, where `prepare` has run before.
  * @returns the cost until the response, and the cost in total. The test runs the jobs itself.
  */
 async function watched<T>(work: Work<T>, change: Partial<Env> = {}, prepare?: Work<unknown>) {
@@ -140,7 +140,7 @@ beforeAll(async () => {
 
 describe("Until its response", () => {
   type Cost = { trips?: number; r2?: string[]; messages?: number };
-  /** What differs from one round trip to D1, and nothing else. */
+  /** The routes that cost more than one round trip to D1. */
   const COSTS: Record<string, Cost> = {
     "POST /auth/v1/webhooks/{id}/secret": { trips: 2, messages: 1 },
     "POST /auth/v1/webhooks/{id}/test": { trips: AUTHORIZED_FIRST },

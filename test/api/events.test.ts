@@ -64,7 +64,7 @@ describe("The event log", () => {
 
   test("records the creation and revocation of a key, also by the operator", async () => {
     const team = await newTeam();
-    const created = await recording(team, () => newKey(team, { name: "a name that is nobody's business" }));
+    const created = await recording(team, () => newKey(team));
     const { id } = created.result;
     const actor = { kind: "secret", keyId: team.keyId };
     expect(only(created.events)).toMatchObject({ type: "apikey.created", subject: { id }, data: { _id: id }, actor });
@@ -146,7 +146,7 @@ describe("The events of a file", () => {
     expect(completed?.actor).toEqual({ kind: "system", keyId: null, userId: null, requestId: null });
     expect(completed?.subject).toEqual({ kind: "file", id, version: metadata.__v });
     const { path: _, hasWaveform: __, audio, ...all } = metadata;
-    // Of the properties that the team sets, only the reference.
+    // The only property that the team sets and the event contains is the reference.
     const { name, folder, tags, title, artist, metadata: ____, ...shown } = all;
     expect([name, folder, tags, title, artist]).toEqual(["tone.mp3", "", [], null, null]);
     const { tags: ___, ...described } = audio;

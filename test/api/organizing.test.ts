@@ -116,7 +116,7 @@ describe("A file", () => {
     expect(await listed(team, { search: "ÖMER" })).toEqual([id]);
   });
 
-  test("tells by the actor of its event that a public key set its properties", async () => {
+  test("names the public key that set its properties as the actor of its event", async () => {
     const team = await newTeam();
     const { id: keyId, key: token } = await newKey(team, { isPublic: true });
     const { id } = await team.call("POST", UPLOADS, { body: formWith('{"reference":"forged"}'), token });

@@ -112,7 +112,7 @@ describe("An upload", () => {
     expect(await state()).toEqual([1, 100]);
   });
 
-  test("that is complete stays readable, accepts an empty PATCH, and can only be deleted as a file", async () => {
+  test("stays readable once complete, accepts an empty PATCH, and can only be deleted as a file", async () => {
     const team = await newTeam();
     const created = await create(team.call, 3);
     const path = locationOf(created);

@@ -412,7 +412,7 @@ describe("Ending a session", () => {
     expect([(await revoke(own.id)).status, (await unfinished(team)).length]).toEqual([200, 1]);
   });
 
-  test("that is gone, or revoking such a key, is a 404 and cancels no upload", async () => {
+  test("or revoking a key responds 404 and cancels no upload if it is gone", async () => {
     const team = await newTeam();
     for (const [path, { id, key }] of [
       [SESSIONS, await openSession(team.token)],

@@ -179,7 +179,7 @@ describe("Password hashing", () => {
     team.call("POST", "/auth/v1/users", { json: { email: `${i}@example.com`, password: PASSWORD } });
 
   test("rejects a team's surplus of parallel changes with Retry-After, and applies the others", async () => {
-    // The clock stands still, so that no request counts as abandoned on a slow machine.
+    // The clock is stopped, so that no request counts as abandoned on a slow machine.
     const hashQueue = new HashQueue({ ...realSystem, now: () => 0 });
     const gate = Promise.withResolvers<void>();
     const gated = startWorker((deps) => {
@@ -607,7 +607,7 @@ describe("POST /auth/v1/me/password", () => {
     expect(event).toMatchObject({ actor: { kind: "session", userId: id }, data: { fields: ["password"] } });
   });
 
-  test("is rejected for a key, which has no user of its own", async () => {
+  test("is rejected for a key, which has no user", async () => {
     for (const token of [(await newTeam()).token, OPERATOR]) {
       expect((await change(token, PASSWORD)).code).toBe("forbidden");
     }
