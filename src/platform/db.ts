@@ -95,14 +95,14 @@ export function preparedQuery<V extends object, B extends Builder>(
 
 type Queries = readonly BoundQuery<unknown>[];
 export type RowsOf<Q extends Queries> = { [I in keyof Q]: Q[I] extends BoundQuery<infer T> ? T : never };
-/**
- * A condition of the first batch of an invocation: `query` fails the batch unless it holds, and the transaction is rolled
- * back. Once a batch has succeeded, later ones run without it.
- */
+/** A condition of a batch: `query` fails the batch unless it holds, and the transaction is rolled back. */
 export interface Guard {
-  /** Null once a batch has succeeded. */
-  query: BoundQuery<unknown> | null;
-  /** Called with the rows of the query when that batch has succeeded. */
+  query: BoundQuery<unknown>;
+  /** Whether the next batch runs under the guard. */
+  isDue: boolean;
+  /** Whether the condition has held before. */
+  hasPassed: boolean;
+  /** Called with the rows of the query when such a batch has succeeded. */
   onPassed(rows: unknown): void;
 }
 
@@ -117,13 +117,14 @@ async function runBatch<Q extends Queries>(
   queries: Q,
   isIdempotent: boolean,
 ): Promise<RowsOf<Q>> {
-  const guards = guard?.query ? [guard.query] : [];
+  const guards = guard?.isDue ? [guard.query] : [];
   const bound = [...guards, ...queries].map((query) => query.bindTo(db));
   const batch = () => db.$client.batch(bound.map(({ statement }) => statement));
   const results = await (isIdempotent ? retrying(system, batch) : once(batch));
   const [guardRows, ...rest] = bound.map(({ rows }, i) => rows(results[i] as D1Result));
   if (!guard || guards.length === 0) return [guardRows, ...rest] as unknown as RowsOf<Q>;
-  guard.query = null;
+  guard.isDue = false;
+  guard.hasPassed = true;
   guard.onPassed(guardRows);
   return rest as unknown as RowsOf<Q>;
 }

@@ -129,6 +129,22 @@ describe("A failed login", () => {
     for (const wrong of wrongLogins(team)) await logIn(wrong, worker);
     expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
   });
+
+  test("waits in the turn of its team, and those of all teams that don't exist in one turn", async () => {
+    const team = await quickTeam();
+    await newUser(team);
+    const turns: string[] = [];
+    const worker = startWorker((deps) => {
+      const run = <T>(turn: string, hash: () => Promise<T>) => {
+        turns.push(turn);
+        return hash();
+      };
+      return { ...deps, hashQueue: { run } as Deps["hashQueue"] };
+    });
+    for (const wrong of wrongLogins(team)) await logIn(wrong, worker);
+    const own = `login/${team.teamId}`;
+    expect(turns).toEqual([own, own, "login/", "login/", "login/"]);
+  });
 });
 
 describe("The session that a login returns", () => {

@@ -4,6 +4,7 @@ import { HashQueue, MAX_WAITING_HASHES_PER_TEAM } from "../../src/platform/hash-
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import {
+  type Answer,
   atOnce,
   call,
   dataOf,
@@ -32,6 +33,7 @@ import {
 const FIELDS = "__v _id createdAt email firstName lastName password role teamId updatedAt".split(" ");
 const PHC = /^\$scrypt\$ln=14,r=8,p=5(,keyid=[0-9a-f]+)?\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/;
 
+const KEYS = "/auth/v1/apikeys";
 const create = (team: Team, json: object) => team.call("POST", "/auth/v1/users", { json });
 const fetchUser = async (team: Team, id: string) => (await team.call("GET", `/auth/v1/users/${id}`)).body.data;
 const patch = (team: Team, id: string, json: object, headers = {}) =>
@@ -203,6 +205,45 @@ describe("Password hashing", () => {
     });
     for (const { status, headers } of answers) if (status === 429) expect(headers.get("Retry-After")).toBe("4");
   });
+
+  test.each([
+    ["its key is revoked", 401, "token_invalid", (team: Team, { key }) => team.call("DELETE", `${KEYS}/${key._id}`)],
+    [
+      "its team is suspended",
+      403,
+      "team_suspended",
+      ({ teamId }: Team) =>
+        call("PATCH", `/auth/v1/teams/${teamId}`, { token: OPERATOR, json: { status: "suspended" } }),
+    ],
+    [
+      "its key is narrowed",
+      403,
+      "insufficient_scope",
+      (team: Team, { key }) =>
+        team.call("PATCH", `${KEYS}/${key._id}`, { json: { scopes: ["users:read", "users:write"] } }),
+    ],
+  ] as [string, number, string, (team: Team, caller: { key: { _id: string } }) => Promise<Answer>][])(
+    "authorizes the caller again: a password hashed while %s is not stored",
+    async (_, status, code, end) => {
+      const team = await newTeam();
+      const key = await newKey(team);
+      const slow = startWorker((deps) => {
+        const quick = withoutHashing(deps);
+        const hashPassword = async (password: string) => {
+          expect((await end(team, { key })).status).toBe(200);
+          return quick.secrets.hashPassword(password);
+        };
+        return { ...quick, secrets: { ...quick.secrets, hashPassword } };
+      });
+      const json = { email: EMAIL, password: PASSWORD, role: "admin" };
+      const answer = await slow.call("POST", "/auth/v1/users", { token: key.key, json });
+      expect([answer.status, answer.code]).toEqual([status, code]);
+      const { total } = (await env.DB.prepare("select count(*) total from users where team_id = ?")
+        .bind(team.teamId)
+        .first<{ total: number }>()) ?? { total: -1 };
+      expect(total).toBe(0);
+    },
+  );
 
   test("rejects a team's sixty-first new password in a minute, and no other change", async () => {
     const passed = await withinOneMinute(async () => {

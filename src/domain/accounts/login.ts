@@ -1,4 +1,4 @@
-import { and, eq, getTableColumns, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { hasRow, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
@@ -30,12 +30,13 @@ export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
   return key;
 }
 
-const userByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
+/** The team, with its user of this email if there is one. */
+const accountByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
   db
-    .select({ ...getTableColumns(users), teamStatus: teams.status })
-    .from(users)
-    .innerJoin(teams, isExistingTeam(param))
-    .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
+    .select({ user: users, teamStatus: teams.status })
+    .from(teams)
+    .leftJoin(users, and(eq(users.teamId, teams.id), eq(users.emailKey, param("emailKey"))))
+    .where(isExistingTeam(param)),
 );
 
 type SessionValues = Omit<typeof apiKeys.$inferSelect, "userId"> & { userId: string; password: string };
@@ -48,10 +49,11 @@ const insertSession = preparedQuery((db, param: Param<SessionValues>) => {
 
 /** @returns null if the stored hash changed during the check */
 async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
-  const [[user]] = await read(deps, [userByEmail({ teamId, emailKey: emailKey(email) })]);
-  const isCorrect = await verifyPassword(deps, teamId, password, user?.password ?? null);
+  const [[account]] = await read(deps, [accountByEmail({ teamId, emailKey: emailKey(email) })]);
+  const user = account?.user;
+  const isCorrect = await verifyPassword(deps, account ? teamId : null, password, user?.password ?? null);
   if (!user || !isCorrect) throw new AppError("login_failed");
-  if (user.teamStatus === "suspended") throw new AppError("team_suspended");
+  if (account.teamStatus === "suspended") throw new AppError("team_suspended");
 
   const hash = deps.secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
   const [key, row] = newHashedKey(deps, {

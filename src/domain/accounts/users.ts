@@ -133,7 +133,7 @@ export async function createUser(
 ): Promise<User> {
   await ensureAuthorized(deps);
   const role = given ?? highestRole(credential.scopes) ?? "viewer";
-  checkCovered(credential, maskOf(ROLES[role]));
+  requireScopes(deps, credential, ROLES[role]);
   const now = deps.system.now();
   const user: User = {
     id: newId(deps.system),

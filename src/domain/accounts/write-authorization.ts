@@ -42,8 +42,9 @@ interface Writer<A extends Access> {
 
 /**
  * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: whom a token
- * identifies never changes. Its expiry and its scopes are conditions of that batch, which otherwise
- * fails as a whole. So `write` must do nothing that matters before its first batch, except after `ensureAuthorized`.
+ * identifies never changes. Its expiry and its scopes are conditions of that batch, which otherwise fails as a whole. The
+ * first batch of a new token has them too, because its body may have taken minutes. So `write` must do nothing that matters
+ * before its first batch, except after `ensureAuthorized`.
  *
  * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
  */
@@ -53,27 +54,29 @@ export async function authorizeWrite<A extends Access, T>(
   write: (writer: Writer<A>) => Promise<T>,
 ): Promise<T> {
   const { tokenHash, access } = credential;
-  const known = tokenHash === null ? undefined : deps.identities.get(tokenHash);
-  if (tokenHash === null || known === undefined || access === "operator") {
-    return write({ actor: await authorize(deps, credential), deps });
-  }
+  if (tokenHash === null || access === "operator") return write({ actor: await authorize(deps, credential), deps });
+  const known = deps.identities.get(tokenHash) as ActorWith<A> | undefined;
+  const actor = known ?? (await authorize(deps, credential));
   const guard: Guard = {
     query: guardByToken(tokenValues(deps, credential)),
+    isDue: true,
+    hasPassed: known === undefined,
     onPassed(rows) {
       const [caller] = rows as { scopes: number }[];
-      credential.actor = known;
+      credential.actor = actor;
       credential.scopes = caller?.scopes ?? 0;
     },
   };
   try {
-    const result = await write({ actor: known as ActorWith<A>, deps: { ...deps, guard } });
-    if (guard.query) await authorize(deps, credential);
+    const result = await write({ actor, deps: { ...deps, guard } });
+    if (!guard.hasPassed) await authorize(deps, credential);
     return result;
   } catch (error) {
+    const isRejection = isGuardRejection(error);
     const isUnavailable = error instanceof AppError && error.code === "unavailable";
-    if (guard.query && !isUnavailable) await authorize(deps, credential);
+    if (isRejection || !(guard.hasPassed || isUnavailable)) await authorize(deps, credential);
     // The guard rejected the token, but it is valid now: for example, its role changed twice.
-    throw isGuardRejection(error) ? new AppError("conflict") : error;
+    throw isRejection ? new AppError("conflict") : error;
   }
 }
 
@@ -85,7 +88,12 @@ export const isGuardRejection = (error: unknown) => error instanceof Error && er
  * trip if it is not done yet.
  */
 export async function ensureAuthorized(deps: Deps): Promise<void> {
-  if (deps.guard?.query) await read(deps, []);
+  if (deps.guard && !deps.guard.hasPassed) await read(deps, []);
+}
+
+/** Runs the next batch under the guard again, after work that takes so long that the caller's access may have ended. */
+export function authorizeAgain({ guard }: Deps): void {
+  if (guard) guard.isDue = true;
 }
 
 /**
@@ -95,6 +103,7 @@ export async function ensureAuthorized(deps: Deps): Promise<void> {
  */
 export function requireScopes(deps: Deps, credential: Credential, scopes: readonly Scope[]): void {
   credential.needed |= maskOf(scopes);
-  if (deps.guard?.query) deps.guard.query = guardByToken(tokenValues(deps, credential));
-  else checkNeeded(credential);
+  const { guard } = deps;
+  if (guard) guard.query = guardByToken(tokenValues(deps, credential));
+  if (!guard || guard.hasPassed) checkNeeded(credential);
 }
