@@ -1,5 +1,11 @@
 import type { Context } from "hono";
-import { type Access, type Actor, type Credential, readCredential } from "../domain/accounts/authorization.ts";
+import {
+  type Access,
+  type Actor,
+  authorize,
+  type Credential,
+  readCredential,
+} from "../domain/accounts/authorization.ts";
 import { noteUse } from "../domain/accounts/last-use.ts";
 import { ensureAuthorized } from "../domain/accounts/write-authorization.ts";
 import { AppError } from "../errors.ts";
@@ -24,9 +30,15 @@ export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credentia
   }
 }
 
-/** Counts a search of a team. @throws `rate_limited` */
-export async function countSearch(c: Context<AppEnv>, { tokenHash }: Credential): Promise<void> {
-  if (!(await c.var.deps.limiter.search(tokenHash ?? OPERATOR_COUNTER))) {
+/** Counts a search for the caller's team. A new token is authorized first: before that, its team is unknown. */
+export async function countSearch(c: Context<AppEnv>, credential: Credential): Promise<void> {
+  const { deps } = c.var;
+  const tokenHash = credential.tokenHash ?? OPERATOR_COUNTER;
+  if (!deps.limiter.isAuthenticated(tokenHash)) {
+    await authorize(deps, credential);
+    noteCaller(c, credential);
+  }
+  if (!(await deps.limiter.search(tokenHash))) {
     throw new AppError("rate_limited", { limit: "search" });
   }
 }

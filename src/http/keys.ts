@@ -193,7 +193,7 @@ export const rotate = writeOperation(
     tag: "API keys",
     summary: "Rotate an API key",
     description:
-      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. The caller's scopes must cover those of the key.",
+      "Creates a key with the same name, scopes, limits and lifetime, counted from now. The old key and its sessions expire when the overlap ends, or earlier if they would have expired before. Until then, each of the two keys can upload what was left of the limits. The caller's scopes must cover those of the key.",
     body: z.strictObject({
       overlapSeconds: z
         .int()

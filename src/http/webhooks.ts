@@ -96,7 +96,7 @@ export const create = writeOperation(
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
-      "webhook. Events that occur while it is disabled are not sent, but can be replayed. An endpoint that takes longer than " +
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. So `webhooks:write` gives access to all that `events:read` shows, even after the caller's key is revoked. An endpoint that takes longer than " +
       `a second receives fewer messages at a time. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },

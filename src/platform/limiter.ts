@@ -137,6 +137,8 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
      */
     isBlocked: (clientIp: string, tokenHash: string) =>
       clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
+    /** Whether the token's requests count for its team. */
+    isAuthenticated: (tokenHash: string) => authenticated.get(tokenHash) !== undefined,
     /** `counter` is what the token's requests count for: its team. */
     authenticated: (tokenHash: string, counter: string) => authenticated.set(tokenHash, counter),
     /** From now on, the token's requests no longer count for a team. */
