@@ -53,8 +53,12 @@ export const someTags = z.array(tag).min(1, "Must have at least one tag.").max(M
 
 export const reference = lineOf(MAX_REFERENCE_LENGTH);
 
-/** Whether the value can be stored: SQLite truncates text at NUL, and unpaired surrogates have no UTF-8 encoding. */
+/**
+ * Whether the value can be stored: SQLite truncates text at NUL, unpaired surrogates have no UTF-8 encoding, and a number
+ * such as 1e400 is parsed as infinity, which JSON can't express.
+ */
 function isStorable(value: unknown, objects: number, arrays: number): boolean {
+  if (typeof value === "number") return Number.isFinite(value);
   if (typeof value === "string") return value.isWellFormed() && !value.includes("\0");
   if (typeof value !== "object" || value === null) return true;
   if (Array.isArray(value)) return arrays > 0 && value.every((item) => isStorable(item, objects, arrays - 1));
@@ -76,7 +80,7 @@ const metadata = z
   .unknown()
   .refine(isObject, { message: "Must be an object.", abort: true })
   .refine((value) => isStorable(value, MAX_METADATA_DEPTH, MAX_METADATA_DEPTH), {
-    message: `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL and unpaired surrogates.`,
+    message: `Must nest objects and arrays at most ${MAX_METADATA_DEPTH} deep, without NUL, unpaired surrogates, and numbers above 1.8e308.`,
     abort: true,
   })
   .refine(

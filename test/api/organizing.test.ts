@@ -259,6 +259,16 @@ describe("Invalid properties", () => {
     expect((await uploadForm(team, formWith(`{}${" ".repeat(8190)}`))).status).toBe(200);
   });
 
+  test("include numbers in metadata that JSON can't express", async () => {
+    const team = await newTeam();
+    const id = await add(team, { metadata: { a: 1 } });
+    const body = '{"metadata":{"a":[1e400]}}';
+    const headers = { "Content-Type": "application/json" };
+    const update = () => team.call("PATCH", `${UPLOADS}/${id}`, { body, headers });
+    await rejected(team, 400, "invalid_input", update, ["metadata"]);
+    await rejected(team, 400, "invalid_input", () => uploadForm(team, formWith(body)), ["properties.metadata"]);
+  });
+
   test("include metadata that would exceed 4 KiB after merging, but not metadata that shrinks", async () => {
     const team = await newTeam();
     const half = "x".repeat(2048);
