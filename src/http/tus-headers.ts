@@ -40,7 +40,7 @@ export const METADATA_PATTERN = `^(${PAIR}(,${PAIR})*)?$`;
 /** The request headers of a creation. */
 export const CREATION_HEADERS: Record<string, HeaderContract> = {
   ...idempotencyHeader(
-    "A creation with the same key replaces the earlier upload if that is unfinished, so a lost response reserves no quota.",
+    "A creation with the same key and token replaces the earlier upload if that is unfinished, so a lost response reserves no quota.",
   ),
   "Upload-Length": {
     required: true,

@@ -343,24 +343,25 @@ describe("The unfinished uploads of a team", () => {
     expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
   });
 
-  test("are replaced by a creation with the same Idempotency-Key, but not of others, and not once complete", async () => {
+  test("are replaced by a creation with the same Idempotency-Key and token, but not once complete", async () => {
     const [team, other] = [await newTeam(), await newTeam()];
-    const page = await newToken(team, true);
+    const keys = [await newToken(team, true), await newToken(team)];
     const begin = async ({ token }: { token: string }) => {
       const headers = { "Upload-Length": "5", "Idempotency-Key": "k" };
       return locationOf(await ask(call, "POST", RESUMABLE, headers, { token }));
     };
-    const [lost, ofPage, ofOther] = [await begin(team), await begin(page), await begin(other)];
+    const [lost, ...kept] = [await begin(team), ...(await Promise.all(keys.map(begin)))];
+    const ofOther = await begin(other);
     await patch(team.call, lost, 0, new Uint8Array(2));
     const path = await begin(team);
-    const paths = [lost, ofPage, path];
+    const paths = [lost, ...kept, path];
     const statuses = await Promise.all(paths.map(async (url) => (await head(team.call, url)).status));
-    expect([...statuses, (await head(other.call, ofOther)).status]).toEqual([404, 200, 200, 200]);
-    expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 10 });
+    expect([...statuses, (await head(other.call, ofOther)).status]).toEqual([404, 200, 200, 200, 200]);
+    expect(await usageOf(team)).toMatchObject({ files: 3, bytes: 15 });
     await patch(team.call, path, 0, new Uint8Array(5));
     await begin(team);
     expect(await read(team, "/docs/v1/uploads")).toHaveLength(1);
-    expect(await usageOf(team)).toMatchObject({ files: 3, bytes: 15 });
+    expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 20 });
   });
 
   test("keep their expiry if requests bring no bytes", async () => {

@@ -9,7 +9,7 @@ import { uploads } from "../../platform/upload-schema.ts";
 import { authorize, authorizeRead, type Credential, type TeamActor } from "../accounts/authorization.ts";
 import { Appender, type AppendInput, assembleAndCommit, bodyTooLarge } from "./appending.ts";
 import { deleteFile } from "./deletion.ts";
-import { scopedKey, uploadState } from "./idempotency.ts";
+import { uploadState } from "./idempotency.ts";
 import { cleanName, isFile } from "./names.ts";
 import type { FileProperties } from "./properties.ts";
 import { quotaError } from "./quota.ts";
@@ -121,8 +121,8 @@ async function insertResumable(
   const file = { id, teamId, originalName: cleanName(input.name) };
   const bytes = { minBytes: sizeBytes, reservedBytes: sizeBytes };
   const inserted = uploadValues(deps, actor, file, bytes, MAX_RESUMABLE_MILLISECONDS, input.properties);
-  // Line breaks separate it from the keys of form uploads.
-  const idempotencyKey = key === undefined ? null : `resumable\n${scopedKey(actor, key)}`;
+  // Only the key that created an upload can replace it. Line breaks separate it from the keys of form uploads.
+  const idempotencyKey = key === undefined ? null : `resumable\n${keyId}\n${key}`;
   const values = { ...inserted, statedSha256: sha256, idempotencyKey };
   const row: ResumableRow = {
     fileId: id,
