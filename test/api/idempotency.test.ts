@@ -31,6 +31,18 @@ describe("A repeated Idempotency-Key", () => {
     expect((await send("text", "k")).id).toBe(first.id);
   });
 
+  test("returns the properties as they were sent, not as the team changed them", async () => {
+    const { world, team, send } = await setUp();
+    const page: Team = { ...team, token: (await newKey(team, { isPublic: true })).key };
+    const first = await send("text", "k", page);
+    const json = { name: "secret.txt", folder: "secret", reference: "secret", tags: ["secret"] };
+    const changed = await must(world.call("PATCH", `/docs/v1/uploads/${first.id}`, { token: team.token, json }));
+    expect([changed.status, changed.body.data]).toMatchObject([200, json]);
+    const second = await send("text", "k", page);
+    const { updatedAt, __v } = changed.body.data;
+    expect([second.status, second.body.data]).toEqual([200, { ...first.body.data, updatedAt, __v }]);
+  });
+
   test("with different bytes is a conflict and stores nothing", async () => {
     const { team, send } = await setUp();
     await send("text", "k");

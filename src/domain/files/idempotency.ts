@@ -8,6 +8,7 @@ import { DAY, MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../accounts/authorization.ts";
 import { LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
+import type { propertyColumns } from "./properties.ts";
 
 /*
  * Repeated uploads with the same idempotency key store one file, and each returns it. A unique index decides, even if
@@ -95,8 +96,17 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
   return digest.digest("hex");
 }
 
-/** If both requests arrive at once, waits a little for the first upload to end. @returns the file of the first upload */
-export async function settleReplay(deps: Deps, earlier: FileKey, sha256: string): Promise<StoredFile> {
+/**
+ * If both requests arrive at once, waits a little for the first upload to end.
+ * @returns the file of the first upload, with the properties that this request sent: the team may have changed them since,
+ *   and the caller may not be allowed to read them
+ */
+export async function settleReplay(
+  deps: Deps,
+  earlier: FileKey,
+  sha256: string,
+  { name, folder, reference, tags }: ReturnType<typeof propertyColumns>,
+): Promise<StoredFile> {
   for (let polls = 0; ; polls++) {
     const [[row]] = await read(deps, [uploadState(earlier)]);
     if (!row || row.status === "deleting") {
@@ -105,7 +115,7 @@ export async function settleReplay(deps: Deps, earlier: FileKey, sha256: string)
     }
     if (row.status !== "receiving") {
       if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-      return toStoredFile(deps, row);
+      return toStoredFile(deps, { ...row, name: name ?? row.originalName, folder, reference, tags });
     }
     if (polls === MAX_REPLAY_POLLS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
     await deps.system.sleep(1000);

@@ -59,7 +59,8 @@ export interface IncomingFile {
  * Stores a file. The transport keeps the invocation alive until this settles, so that a disconnect does not prevent the
  * rollback.
  *
- * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload
+ * @returns the file. If the idempotency key was used before for the same bytes, the file of that upload, with the
+ *   properties of this one
  * @throws what `bytes` throws, the errors of `quotaError`, `type_not_allowed`, `idempotency_conflict`,
  *   `idempotency_in_progress`, `unavailable`, and those of `commit`
  */
@@ -76,7 +77,7 @@ export async function uploadFile(deps: Deps, actor: TeamActor, file: IncomingFil
       throw error;
     });
   const { row, earlier } = await orRollBack(insertUpload(deps, values));
-  if (!row && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes));
+  if (!row && earlier) return settleReplay(deps, earlier, await hashOf(file.bytes), values);
   if (!row) throw await quotaError(deps, values);
   const storeAndCommit = async () => {
     const stored = await storeBytes(deps, upload, file, row);
