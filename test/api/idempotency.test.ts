@@ -53,11 +53,14 @@ describe("A repeated Idempotency-Key", () => {
     await expectSound(team.teamId);
   });
 
-  test.each([2, 5])("stores one file if %i requests arrive at once", async (count) => {
+  test.each([2, 5])("stores one file if %i requests arrive at once, and again", async (count) => {
     const { world, team, send } = await setUp();
-    const answers = await Promise.all(Array.from({ length: count }, () => send("text", "k")));
-    expect(answers.map(({ status }) => status)).toEqual(Array(count).fill(200));
-    expect(new Set(answers.map(({ id }) => id)).size).toBe(1);
+    const sendAll = () => Promise.all(Array.from({ length: count }, () => send("text", "k")));
+    const early = (await sendAll()).filter(({ code }) => code !== "idempotency_in_progress");
+    const stored = [...early, ...(await sendAll())];
+    expect(early).not.toEqual([]);
+    expect(stored.map(({ status }) => status)).toEqual(stored.map(() => 200));
+    expect(new Set(stored.map(({ id }) => id)).size).toBe(1);
     await world.drain();
     expect(await expectSettled(team.teamId)).toHaveLength(1);
   });
@@ -159,7 +162,7 @@ describe("A different Idempotency-Key", () => {
   });
 });
 
-test("a slow upload keeps its Idempotency-Key while it makes progress", async () => {
+test("a slow upload keeps its Idempotency-Key while it makes progress, and rejects a repetition at once", async () => {
   const world = new World();
   const team = await world.newTeam();
   const { body, contentType } = await encodeForm("slow.txt", "slow but steady");
@@ -172,9 +175,12 @@ test("a slow upload keeps its Idempotency-Key while it makes progress", async ()
       if (sent < lastOfFile) world.aheadMilliseconds += 120_000;
       controller.enqueue(body.subarray(sent, ++sent));
       if (sent === lastOfFile) {
-        minutes.push(world.aheadMilliseconds / 60_000);
+        const before = world.aheadMilliseconds;
+        minutes.push(before / 60_000);
         const repeated = await must(world.upload(team, { body, contentType }, { "Idempotency-Key": "k" }));
-        expect([repeated.status, repeated.code]).toEqual([409, "idempotency_in_progress"]);
+        const retryAfter = repeated.headers.get("Retry-After");
+        expect([repeated.status, repeated.code, retryAfter]).toEqual([409, "idempotency_in_progress", "10"]);
+        expect(world.aheadMilliseconds, "time spent waiting").toBe(before);
       }
       if (sent === body.length) controller.close();
     },

@@ -12,7 +12,7 @@ import type { propertyColumns } from "./properties.ts";
 
 /*
  * Repeated uploads with the same idempotency key store one file, and each returns it. A unique index decides, even if
- * they arrive at once.
+ * they arrive at once. Until the first upload ends, the others are rejected and have to be retried.
  */
 
 export const IDEMPOTENCY_MILLISECONDS = DAY;
@@ -20,8 +20,11 @@ export const IDEMPOTENCY_MILLISECONDS = DAY;
 const PROGRESS_MILLISECONDS = MINUTE;
 /** An upload without progress for this long loses its key to a repetition, because its Worker may have died. */
 const MAX_IDLE_MILLISECONDS = 10 * MINUTE;
-/** A repetition polls the first upload once a second. Ten seconds cover most duplicates sent at the same time. */
-const MAX_REPLAY_POLLS = 10;
+/**
+ * A duplicate that arrives during the first upload is rejected at once, because waiting would poll D1. Its client waits as
+ * long as that upload has taken so far, up to this.
+ */
+const MAX_RETRY_AFTER_SECONDS = 10;
 
 /** The key as stored. That of a public key is scoped to it, because anyone may have it. No key contains a line break. */
 export const scopedKey = ({ kind, keyId }: TeamActor, idempotencyKey: string): string =>
@@ -97,9 +100,9 @@ export async function hashOf(bytes: AsyncIterable<Uint8Array>): Promise<string> 
 }
 
 /**
- * If both requests arrive at once, waits a little for the first upload to end.
  * @returns the file of the first upload, with the properties that this request sent: the team may have changed them since,
  *   and the caller may not be allowed to read them
+ * @throws `idempotency_conflict`, `idempotency_in_progress`
  */
 export async function settleReplay(
   deps: Deps,
@@ -107,19 +110,18 @@ export async function settleReplay(
   sha256: string,
   { name, folder, reference, tags }: ReturnType<typeof propertyColumns>,
 ): Promise<StoredFile> {
-  for (let polls = 0; ; polls++) {
-    const [[row]] = await read(deps, [uploadState(earlier)]);
-    if (!row || row.status === "deleting") {
-      const message = "The first upload with this Idempotency-Key failed. Retry.";
-      throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
-    }
-    if (row.status !== "receiving") {
-      if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
-      return toStoredFile(deps, { ...row, name: name ?? row.originalName, folder, reference, tags });
-    }
-    if (polls === MAX_REPLAY_POLLS) throw new AppError("idempotency_in_progress", { retryAfterSeconds: 10 });
-    await deps.system.sleep(1000);
+  const [[row]] = await read(deps, [uploadState(earlier)]);
+  if (!row || row.status === "deleting") {
+    const message = "The first upload with this Idempotency-Key failed. Retry.";
+    throw new AppError("idempotency_in_progress", { message, retryAfterSeconds: 1 });
   }
+  if (row.status === "receiving") {
+    const ageSeconds = Math.ceil((deps.system.now() - row.createdAt) / 1000);
+    const retryAfterSeconds = Math.max(1, Math.min(ageSeconds, MAX_RETRY_AFTER_SECONDS));
+    throw new AppError("idempotency_in_progress", { retryAfterSeconds });
+  }
+  if (row.sha256 !== sha256) throw new AppError("idempotency_conflict");
+  return toStoredFile(deps, { ...row, name: name ?? row.originalName, folder, reference, tags });
 }
 
 const touchUpload = preparedQuery((db, param: Param<FileKey & { updatedAt: number }>) =>
