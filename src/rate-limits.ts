@@ -12,6 +12,7 @@ export const RATE_LIMITS = {
   password: 60,
   "expensive-call": 10,
   search: 120,
+  link: 6000,
 } as const;
 
 export type RateLimitName = keyof typeof RATE_LIMITS;

@@ -43,6 +43,11 @@ export async function countSearch(c: Context<AppEnv>, credential: Credential): P
   }
 }
 
+/** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
+export async function countOpening(c: Context<AppEnv>): Promise<void> {
+  if (!(await c.var.deps.limiter.token(`link/${clientIpOf(c)}`))) throw new AppError("rate_limited", { limit: "link" });
+}
+
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
 export function clientIpOf(c: Context<AppEnv>): string {
   const clientIp = c.req.header("CF-Connecting-IP") ?? "unknown";

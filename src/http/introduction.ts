@@ -78,7 +78,7 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 ## Rate limits
 
 ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
-${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token; ${RATE_LIMITS.login} logins a minute for
+${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} logins a minute for
 each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
 minute for each team. A batch counts as a request for

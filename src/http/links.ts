@@ -14,7 +14,7 @@ import {
 } from "../domain/files/links.ts";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { limitFailures } from "./authentication.ts";
+import { countOpening, limitFailures } from "./authentication.ts";
 import { type Operation, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
@@ -218,6 +218,10 @@ export const open: Operation = {
   errorCodes: ["not_found", "version_mismatch", "range_not_satisfiable", "rate_limited"],
   answer: async (c) => {
     const token = c.req.param("link") ?? "";
-    return serve(c, await limitFailures(c, `link/${token}`, () => openLink(c.var.deps, token)));
+    const openCounted = async () => {
+      await countOpening(c);
+      return openLink(c.var.deps, token);
+    };
+    return serve(c, await limitFailures(c, `link/${token}`, openCounted));
   },
 };

@@ -126,7 +126,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   return {
     /**
      * Counts a request by its token's hash, and by its team once this isolate has authenticated the token. One that does
-     * the work of several counts as `requests`.
+     * the work of several counts as `requests`. The opening of a link counts by the link's client IP instead.
      */
     token: (tokenHash: string, requests?: number) => tokens.count(counterOf(tokenHash), requests),
     /** Counts a request of this client IP whose token is missing or invalid. */

@@ -204,6 +204,22 @@ describe("Opening a link", () => {
     expect(statuses).toEqual([404, 404, 429, 429]);
   });
 
+  test("counts for the client IP, up to 6,000 a minute", async () => {
+    const team = await newTeam();
+    const link = await createLink(team, await upload(team, "a.txt", "a"));
+    const counters: string[] = [];
+    const worker = startWorker((deps) => ({
+      ...deps,
+      limiter: { ...deps.limiter, token: async (counter) => counters.push(counter) < 2 },
+    }));
+    const address = randomAddress();
+    const openHere = () => worker.call("GET", pathOf(link), { address });
+    expect((await openHere()).status).toBe(200);
+    const { status, headers } = await openHere();
+    expect([status, headers.get("RateLimit-Policy")]).toEqual([429, '"link";q=6000;w=60']);
+    expect(counters).toEqual([`link/${address}`, `link/${address}`]);
+  });
+
   test("shows only audio of a harmless type inline", async () => {
     const team = await newTeam();
     for (const [name, content, disposition, type] of [

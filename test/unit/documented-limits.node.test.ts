@@ -29,6 +29,7 @@ test("responses and the description state the rate limits of wrangler.toml", () 
     password: limitOf("HASH_LIMIT"),
     "expensive-call": logins,
     search: limitOf("SEARCH_LIMIT"),
+    link: limitOf("TOKEN_LIMIT") * REQUESTS_PER_PERMIT,
   });
   expect(describeService([])).toContain("6,000 requests a minute for each team, and as many for its public keys");
   for (const { description } of [replay, sendTest]) expect(description).toContain(` ${logins} a minute.`);
