@@ -157,6 +157,7 @@ CREATE TABLE `teams` (
 	`bytes` integer DEFAULT 0 NOT NULL,
 	`public_bytes` integer DEFAULT 0 NOT NULL,
 	`api_keys` integer DEFAULT 0 NOT NULL,
+	`links` integer DEFAULT 0 NOT NULL,
 	`users` integer DEFAULT 0 NOT NULL,
 	`admins` integer DEFAULT 0 NOT NULL,
 	`created_at` integer NOT NULL,
@@ -268,6 +269,14 @@ END;
 --> statement-breakpoint
 CREATE TRIGGER users_uncounted AFTER DELETE ON users BEGIN
 	UPDATE teams SET users = users - 1, admins = admins - (old.role = 'admin') WHERE id = old.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER links_counted AFTER INSERT ON links BEGIN
+	UPDATE teams SET links = links + 1 WHERE id = new.team_id;
+END;
+--> statement-breakpoint
+CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
+	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
 -- upload_count: an upload that does not complete is given back once, when it is hidden.

@@ -32,7 +32,7 @@ export const MESSAGES = {
   file_limit_reached: "The team has reached its file limit. Delete files and retry.",
   too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
   too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
-  too_many_links: "The file has too many links. Revoke one and retry.",
+  too_many_links: "The file or its team has too many links. Revoke one and retry.",
   webhook_disabled: "The webhook is disabled. Enable it and retry.",
   version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
   body_too_large: "The body is too large.",

@@ -8,6 +8,7 @@ import {
   type LinkedFile,
   listLinks,
   MAX_LINKS,
+  MAX_TEAM_LINKS,
   type OpenableLink,
   openLink,
   revokeLink,
@@ -73,7 +74,7 @@ export const create = writeOperation(
   {
     tag: "Links",
     summary: "Create a link",
-    description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links.`,
+    description: `Anyone with the URL can download the file until the link expires or is revoked. A file has at most ${MAX_LINKS} links, and a team ${MAX_TEAM_LINKS.toLocaleString("en")}.`,
     body: newLinkSchema,
     isBodyOptional: true,
     bodyExample: { disposition: "inline", name: "interview.mp3" },

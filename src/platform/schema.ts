@@ -190,6 +190,7 @@ export const teams = sqliteTable(
     /** The bytes that unfinished uploads of public keys reserve. */
     publicBytes: integer("public_bytes").notNull().default(0),
     apiKeys: integer("api_keys").notNull().default(0),
+    links: integer().notNull().default(0),
     users: integer().notNull().default(0),
     /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
     admins: integer().notNull().default(0),

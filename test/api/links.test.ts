@@ -278,6 +278,25 @@ describe("Creating a link", () => {
     expect(tally(await atOnce(10, create))).toEqual({ 200: 5, too_many_links: 5 });
     expect(await linksOf(team, id)).toHaveLength(100);
   });
+
+  test("stops at 10,000 links per team, also under concurrency, until links are revoked or a file is deleted", async () => {
+    const team = await newTeam();
+    const [id, other] = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
+    const { _id } = await createLink(team, id);
+    const create = () => team.call("POST", `/docs/v1/uploads/${other}/links`, { json: {} });
+    const count = (change: string) =>
+      env.DB.prepare(`update teams set links = links ${change} where id = ? returning links`)
+        .bind(team.teamId)
+        .first("links");
+    await count("+ 9997");
+    const created = await atOnce(4, create);
+    expect(tally(created)).toEqual({ 200: 2, too_many_links: 2 });
+    expect(created.find(({ status }) => status === 409)?.body.message).toContain("a team 10,000.");
+    await team.call("DELETE", `/docs/v1/links/${_id}`);
+    expect(tally(await atOnce(2, create))).toEqual({ 200: 1, too_many_links: 1 });
+    await team.call("DELETE", `/docs/v1/uploads/${other}`);
+    expect(await count("- 9997")).toBe(0);
+  });
 });
 
 describe("Revoking a link", () => {

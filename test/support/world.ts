@@ -400,7 +400,8 @@ export async function expectSound(
       of("select file_id, offset_bytes, size_bytes from uploads where team_id = ?"),
       // A part has no team, but its upload has one.
       env.DB.prepare("select * from upload_parts where file_id not in (select file_id from uploads)"),
-      of("select files, bytes, public_bytes from teams where id = ?"),
+      of(`select files, bytes, public_bytes, links - (select count(*) from links where team_id = teams.id) as extra_links
+        from teams where id = ?`),
       ...eventLogQueries(teamId),
     ])
   ).map(({ results }) => results) as [Row[], FileId[], object[], object[], ...unknown[][]];
@@ -418,10 +419,9 @@ export async function expectSound(
   const counted = rows.filter((row) => row.reserved_bytes > 0).length;
   const ofPublicKeys = rows.filter((row) => row.status === "receiving" && row.public_key_id !== null);
   const publicBytes = ofPublicKeys.reduce((sum, row) => sum + row.reserved_bytes, 0);
-  expect(usage ?? { files: 0, bytes: 0, public_bytes: 0 }, "the team's usage is the sum of the rows").toEqual({
-    files: counted,
-    bytes,
-    public_bytes: publicBytes,
+  const unused = { files: 0, bytes: 0, public_bytes: 0, extra_links: 0 };
+  expect(usage ?? unused, "the team's usage is the sum of the rows").toEqual({
+    ...{ ...unused, files: counted, bytes, public_bytes: publicBytes },
   });
   expectOneEventPerChange(rows, eventLog);
   if (isDelivered) expectDelivered(eventLog);

@@ -70,6 +70,7 @@ export function newTeam(
     bytes: 0,
     publicBytes: 0,
     apiKeys: 0,
+    links: 0,
     users: 0,
     admins: 0,
     createdAt: now,

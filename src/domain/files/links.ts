@@ -31,6 +31,8 @@ import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secre
 
 /** Enough to share a file with a group one by one, and few enough to list at once. */
 export const MAX_LINKS = 100;
+/** A link takes about 600 bytes of D1's 10 GB, so links of a team take at most 6 MB. Expired ones count until they are purged. */
+export const MAX_TEAM_LINKS = 10_000;
 /** `{team id}.{file id}.{expiry in seconds}.{signature}` */
 const SIGNED_LINK = /^(([0-9a-f]{24})\.([0-9a-f]{24})\.(\d{1,11}))\.([\w-]{43})$/;
 /** Expired links deleted by one statement of the recovery job. */
@@ -74,14 +76,19 @@ type FileOfLink = { teamId: string; fileId: string };
 const isFileOfLink = (param: Param<FileOfLink>) =>
   and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId")), isListed);
 
-/** Inserts the link if the team has the file and the file has fewer links than the maximum. */
+/** Inserts the link if the team has the file, and file and team have fewer links than the maximum. */
 const insertLink = preparedQuery((db, param: Param<LinkRow>) => {
   const file = db.select({ id: files.id }).from(files).where(isFileOfLink(param));
   const others = db
     .select({ count: sql`count(*)` })
     .from(links)
     .where(and(eq(links.teamId, param("teamId")), eq(links.fileId, param("fileId"))));
-  return insertWhere(db, links, rowOf(links, param), sql`exists ${file} and ${others} < ${MAX_LINKS}`);
+  const ofTeam = db
+    .select({ count: teams.links })
+    .from(teams)
+    .where(eq(teams.id, param("teamId")));
+  const isAllowed = sql`exists ${file} and ${others} < ${MAX_LINKS} and ${ofTeam} < ${MAX_TEAM_LINKS}`;
+  return insertWhere(db, links, rowOf(links, param), isAllowed);
 });
 const nameOfFile = preparedQuery((db, param: Param<FileOfLink>) =>
   db.select({ name: files.name, originalName: files.originalName }).from(files).where(isFileOfLink(param)),
@@ -130,7 +137,11 @@ export async function createLink(
   const queries = [insertLink(row), linkExists(row), nameOfFile(row)] as const;
   const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
   if (!file) throw new AppError("not_found");
-  if (created.length === 0) throw new AppError("too_many_links");
+  if (created.length === 0) {
+    const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
+    const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
+    throw new AppError("too_many_links", { message });
+  }
   const token = renderSecretUrl({ id: row.id, secret });
   return { link: linkOf(row), token, fileName: row.name ?? file.name ?? file.originalName };
 }
