@@ -53,8 +53,8 @@ export const uploads = sqliteTable(
     index("uploads_incomplete").on(t.dueAt).where(isIncomplete),
     index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
     index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
-    // In the order of the list, and with the column that a creation counts.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic).where(isUnfinished),
+    // In the order of the list, and with the columns that a creation counts.
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId).where(isUnfinished),
   ],
 );
 

@@ -13,6 +13,7 @@ import {
   deleteParts,
   fileOf,
   isComplete,
+  MAX_PUBLIC_UNFINISHED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
@@ -48,7 +49,8 @@ const STALL_CHECKS = 2;
 
 /** When the recovery job expires an upload that has just stored bytes, or assembles it if these were the last. */
 function dueTime(row: ResumableRow, now: number): number {
-  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
+  const maxIdleMilliseconds = row.isPublic ? MAX_PUBLIC_UNFINISHED_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
+  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : maxIdleMilliseconds;
   return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
 

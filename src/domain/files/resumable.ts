@@ -150,7 +150,7 @@ async function insertResumable(
     insertFile({ ...row, ...values }),
     insertResumableRow({ ...values, ...row }),
     uploadState({ id, teamId }),
-    unfinishedCounts({ teamId }),
+    unfinishedCounts({ teamId, keyId }),
   ] as const;
   const replaced = idempotencyKey === null ? [] : replaceUpload({ id, teamId, idempotencyKey, now: values.now });
   const rows = await write(deps, [...replaced, ...queries], { isIdempotent: true });

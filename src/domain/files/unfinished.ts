@@ -17,31 +17,43 @@ import { endedUpload, hasHiddenFile } from "./resumable-rows.ts";
 const MAX_UNFINISHED_UPLOADS = 100;
 /** Anyone who sees a web page can use its public key, so public keys leave half of the uploads to the team itself. */
 const MAX_PUBLIC_UPLOADS = 50;
+/** Half of these, so that the visitors of one public key can't block the other keys. */
+const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
 
 const isOfTeam = (param: Param<{ teamId: string }>) => and(eq(uploads.teamId, param("teamId")), isUnfinished);
-const COUNTS = { all: sql<number>`count(*)`, public: sql<number>`coalesce(sum(${uploads.isPublic}), 0)` };
+type CountValues = { teamId: string; keyId: string };
+const countsFor = (param: Param<CountValues>) => ({
+  all: sql<number>`count(*)`,
+  public: sql<number>`coalesce(sum(${uploads.isPublic}), 0)`,
+  ofKey: sql<number>`coalesce(sum(${uploads.keyId} = ${param("keyId")}), 0)`,
+});
 
 /** Whether the team can begin one more upload. It is a condition of the insert itself, so concurrent requests are exact. */
-export function canBegin(db: Db, param: Param<{ teamId: string; isPublic: boolean }>) {
-  const isBelow = sql`${COUNTS.all} < ${MAX_UNFINISHED_UPLOADS}
-    and (not ${param("isPublic")} or ${COUNTS.public} < ${MAX_PUBLIC_UPLOADS})`;
+export function canBegin(db: Db, param: Param<CountValues & { isPublic: boolean }>) {
+  const counts = countsFor(param);
+  const isBelow = sql`${counts.all} < ${MAX_UNFINISHED_UPLOADS} and (not ${param("isPublic")}
+    or ${counts.public} < ${MAX_PUBLIC_UPLOADS} and ${counts.ofKey} < ${MAX_UPLOADS_PER_PUBLIC_KEY})`;
   return sql`${db.select({ isBelow }).from(uploads).where(isOfTeam(param))}`;
 }
 
 /** The counts that `canBegin` compares. */
-export const unfinishedCounts = preparedQuery((db, param: Param<{ teamId: string }>) =>
-  db.select(COUNTS).from(uploads).where(isOfTeam(param)),
+export const unfinishedCounts = preparedQuery((db, param: Param<CountValues>) =>
+  db.select(countsFor(param)).from(uploads).where(isOfTeam(param)),
 );
 
 /** The error for a team that has too many unfinished uploads. Undefined if another limit kept it from beginning one. */
-export function tooManyUnfinished(isPublic: boolean, counts: { all: number; public: number }): AppError | undefined {
+export function tooManyUnfinished(
+  isPublic: boolean,
+  counts: { all: number; public: number; ofKey: number },
+): AppError | undefined {
   const error = (who: string, limit: number) =>
     new AppError("too_many_unfinished_uploads", {
       message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
     });
   if (counts.all >= MAX_UNFINISHED_UPLOADS) return error("A team", MAX_UNFINISHED_UPLOADS);
-  if (isPublic && counts.public >= MAX_PUBLIC_UPLOADS) return error("The public keys of a team", MAX_PUBLIC_UPLOADS);
-  return undefined;
+  if (!isPublic) return undefined;
+  if (counts.public >= MAX_PUBLIC_UPLOADS) return error("The public keys of a team", MAX_PUBLIC_UPLOADS);
+  return counts.ofKey >= MAX_UPLOADS_PER_PUBLIC_KEY ? error("A public key", MAX_UPLOADS_PER_PUBLIC_KEY) : undefined;
 }
 
 const LIST = "unfinished";
