@@ -7,6 +7,7 @@ import { listFolders } from "../domain/files/folders.ts";
 import { FILE_ORDERS } from "../domain/files/list-indexes.ts";
 import { listFiles, MAX_FILTERED_NUMBERED_ROWS, SEARCHED_NAMES } from "../domain/files/lists.ts";
 import { updateFile } from "../domain/files/properties.ts";
+import { SCANNED_ROWS } from "../domain/paging.ts";
 import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { listOperation, writeOperation } from "./operation.ts";
@@ -16,6 +17,8 @@ import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.t
 
 /* Finding files by their properties, and changing these, also of many files at once. */
 
+/** A list that examines files for several filters costs as much as the pages that have these files. */
+const SCAN_REQUESTS = Math.ceil(SCANNED_ROWS / MAX_LIMIT);
 /** Names have at most 200 bytes. */
 const MAX_NAME_PREFIX = 200;
 
@@ -24,7 +27,7 @@ export const list = listOperation(
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With \`folder\`, \`under\`, \`tag\`, \`reference\` or \`search\`, \`page\` × \`limit\` can be at most ${MAX_FILTERED_NUMBERED_ROWS.toLocaleString("en")}. With several filters, a page may be short or empty and still have a \`Link\`. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With \`folder\`, \`under\`, \`tag\`, \`reference\` or \`search\`, \`page\` × \`limit\` can be at most ${MAX_FILTERED_NUMBERED_ROWS.toLocaleString("en")}. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${SCAN_REQUESTS} requests. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
@@ -42,7 +45,10 @@ export const list = listOperation(
   },
   async ({ c, deps, credential, query }) => {
     if (query.search !== undefined) await countSearch(c, credential);
-    return listFiles(deps, credential, query, pageRequest(query));
+    // The request itself is already counted.
+    return listFiles(deps, credential, query, pageRequest(query), () =>
+      countRequests(c, credential, SCAN_REQUESTS - 1),
+    );
   },
   renderFile,
 );

@@ -139,6 +139,7 @@ const SEARCHES: Partial<Record<IndexName, ReturnType<typeof searchBy>>> = {
 
 /**
  * Lists files. With a combination of filters that no index serves, a page can be short or empty and still have a next page.
+ * Before it examines files for other filters than `search`, which has a limit of its own, calls `countScan`.
  * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
  */
 export async function listFiles(
@@ -146,6 +147,7 @@ export async function listFiles(
   credential: Credential<"files:read">,
   filters: FileFilters & { sort?: FileOrder | undefined },
   { limit, page, cursor }: PageRequest,
+  countScan: () => Promise<void>,
 ): Promise<Page<StoredFile>> {
   const { sort, name, status, fileType, createdAfter, createdBefore, folder, tag, reference, search } = filters;
   const under = filters.under || undefined;
@@ -193,6 +195,7 @@ export async function listFiles(
     return pageOf(await authorizeRead(deps, credential, READS[index].page(values)));
   }
   const isSearch = unserved.every(([filter]) => filter === "search");
+  if (!isSearch) await countScan();
   const read = (isSearch && SEARCHES[index]) || READS[index].scan;
   const rows = await authorizeRead(deps, credential, read(values));
   const { matching, end } = splitScan(rows);
