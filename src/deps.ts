@@ -48,7 +48,7 @@ export interface Deps {
   system: System;
   log: Log;
   db: Db;
-  /** Authorizes a write in its first batch, see domain/accounts/authorization.ts. Absent if that is already done. */
+  /** Authorizes a write in its first batch, see domain/accounts/write-authorization.ts. */
   guard?: Guard;
   /** The callers that this isolate has authenticated, by the hash of their token. */
   identities: Lru<TeamActor>;

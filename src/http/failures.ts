@@ -107,7 +107,10 @@ export function renderError(c: Context<AppEnv>, error: unknown): Response {
 /** Sends `Allow`, as RFC 9110, section 15.5.6, requires. */
 export function renderMethodNotAllowed(c: Context, methods: readonly string[]): Response {
   c.header("Allow", [...methods, "OPTIONS"].join(", "));
-  const list = new Intl.ListFormat("en", { type: "disjunction" }).format(methods.filter((method) => method !== "HEAD"));
+  // A path with GET has HEAD, too.
+  const list = new Intl.ListFormat("en", { type: "disjunction" }).format(
+    methods.filter((method) => method !== "HEAD" || !methods.includes("GET")),
+  );
   const message = `Method not allowed. Use ${list}.`;
   return renderError(c, new AppError("method_not_allowed", { message }));
 }

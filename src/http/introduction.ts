@@ -82,7 +82,7 @@ ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, a
 each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
 minute for each team. A batch counts as a request for
-each of its IDs, a list of files with combined filters as up to five, and the whole list of users as one for each ${MAX_LIMIT} users above the first 1,000.
+each of its IDs, a list of files with combined filters as up to five, and each further 1,000 users of the whole list as ten.
 ${REPROCESSED_FILES_PER_CALL} files that a batch reprocesses count as one reprocessed file. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `

@@ -13,21 +13,21 @@ import { SCOPE_NAMES } from "../domain/accounts/scopes.ts";
 import { createTeam } from "../domain/accounts/team-creation.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { atLeastOneField, id, iso, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
-const MAX_LIMIT_FILES = 1_000_000;
-/** R2's limit for one object. */
-const MAX_LIMIT_BYTES = 5_000_000_000_000;
+/** Bounds without effect: no team has as many files, and no file as many bytes. */
+const MAX_FILES_OF_KEY = 1_000_000;
+const MAX_FILE_BYTES_OF_KEY = 5_000_000_000_000;
 
 const limitsSchema = z
   .strictObject({
-    maxFiles: z.int().min(1).max(MAX_LIMIT_FILES).optional(),
-    maxFileBytes: z.int().min(1).max(MAX_LIMIT_BYTES).optional(),
+    maxFiles: z.int().min(1).max(MAX_FILES_OF_KEY).optional(),
+    maxFileBytes: z.int().min(1).max(MAX_FILE_BYTES_OF_KEY).optional(),
     fileTypes: z
       .array(z.enum(FILE_TYPES))
       .min(1)
       .max(FILE_TYPES.length)
-      .refine((types) => new Set(types).size === types.length, "Must not repeat a value.")
+      .refine((types) => new Set(types).size === types.length, "Must not contain duplicates.")
       .optional()
       .meta({ uniqueItems: true }),
   })
@@ -37,7 +37,7 @@ const scopes = z
   .array(z.enum(SCOPE_NAMES))
   .min(1)
   .max(SCOPE_NAMES.length)
-  .refine((all) => new Set(all).size === all.length, "Must not repeat a value.")
+  .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
   .meta({ uniqueItems: true });
 
 const apiKeySchema = z
@@ -154,15 +154,13 @@ export const update = writeOperation(
     summary: "Update an API key",
     description:
       "Renames the key, removes scopes, or shortens its lifetime. Applies to the sessions created with it, too. You need every scope of the key.",
-    body: z
-      .strictObject({
+    body: atLeastOneField(
+      z.strictObject({
         name: name(1),
         scopes: scopes.meta({ description: "The scopes that the key keeps." }),
         expiresAt: timestamp.meta({ description: "In the future, and not later than the key expires now." }),
-      })
-      .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
-      .meta({ minProperties: 1 }),
+      }),
+    ),
     bodyExample: { name: "Old web player" },
     success: { description: "The updated key.", message: "API key updated.", schema: apiKeySchema, example },
   },

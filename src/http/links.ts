@@ -16,7 +16,7 @@ import {
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { countOpening, limitFailures } from "./authentication.ts";
-import { type Operation, readOperation, writeOperation } from "./operation.ts";
+import { countOf, type Operation, readOperation, writeOperation } from "./operation.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
 /* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
@@ -80,16 +80,11 @@ export const create = writeOperation(
     bodyExample: { disposition: "inline", name: "interview.mp3" },
     success: {
       description: "The link. No later response contains `url`.",
-      schema: z.strictObject({
-        message: z.string(),
-        data: linkSchema.extend({ url: z.url() }).meta({ id: "NewLink" }),
-      }),
+      message: "Link created.",
+      schema: linkSchema.extend({ url: z.url() }).meta({ id: "NewLink" }),
       example: {
-        message: "Link created.",
-        data: {
-          ...exampleLink,
-          url: `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
-        },
+        ...exampleLink,
+        url: `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
       },
     },
     errorCodes: ["too_many_links"],
@@ -98,7 +93,7 @@ export const create = writeOperation(
     const { expiresAt, ...rest } = body;
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
     const { link, ...openable } = await createLink(deps, actor, id, input);
-    return { message: "Link created.", data: { ...renderLink(link), url: linkUrl(c, openable) } };
+    return { ...renderLink(link), url: linkUrl(c, openable) };
   },
 );
 
@@ -110,14 +105,12 @@ export const list = readOperation(
     description: "Oldest first, without their URLs.",
     success: {
       description: "The links.",
-      schema: z.strictObject({ message: z.string(), data: z.array(linkSchema) }),
-      example: { message: "Links: 1.", data: [exampleLink] },
+      message: countOf("Links"),
+      schema: z.array(linkSchema),
+      example: [exampleLink],
     },
   },
-  async ({ deps, credential, id }) => {
-    const links = await listLinks(deps, credential, id);
-    return { message: `Links: ${links.length}.`, data: links.map(renderLink) };
-  },
+  async ({ deps, credential, id }) => (await listLinks(deps, credential, id)).map(renderLink),
 );
 
 export const revoke = writeOperation(
@@ -127,16 +120,9 @@ export const revoke = writeOperation(
     summary: "Revoke a link",
     description:
       "The link stops working with the next request. A link that another user or key created also needs `files:write`.",
-    success: {
-      description: "The link is revoked.",
-      schema: z.strictObject({ message: z.string() }),
-      example: { message: "Link revoked." },
-    },
+    success: { description: "The link is revoked.", message: "Link revoked." },
   },
-  async ({ deps, actor, id }) => {
-    await revokeLink(deps, actor, id);
-    return { message: "Link revoked." };
-  },
+  ({ deps, actor, id }) => revokeLink(deps, actor, id),
 );
 
 interface ByteRange {

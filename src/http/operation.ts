@@ -198,8 +198,7 @@ export function writeOperation<
       withCredential(c, { ...contract, access }, (credential) =>
         authorizeWrite(c.var.deps, credential, async ({ actor, deps }) => {
           c.set("deps", deps);
-          // A new token is noted now, because the operation may take minutes. One that this isolate knows was noted when
-          // it was new, and is authorized, and noted again, only with the first batch.
+          // Notes a new token now, because the operation may take minutes. A known one is noted after the operation.
           noteCaller(c, credential);
           const query = readQuery(c, contract.query as Q);
           const body = await readBody(c, contract.body as B, contract);

@@ -12,7 +12,16 @@ import { countExpensiveCall, countRequests, countSearch } from "./authentication
 import { exampleFile, fileSchema, renderFile } from "./files.ts";
 import { listOperation, writeOperation } from "./operation.ts";
 import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
-import { cursorOf, instant, MAX_LIMIT, namePrefix, pageLimit, pageQuery, pageRequest } from "./validation.ts";
+import {
+  atLeastOneField,
+  cursorOf,
+  instant,
+  MAX_LIMIT,
+  nameFilter,
+  pageLimit,
+  pageQuery,
+  pageRequest,
+} from "./validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.ts";
 
 /* Finding files by their properties, and changing these, also of many files at once. */
@@ -20,25 +29,25 @@ import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.t
 /** A list that examines files for several filters costs as much as the pages that have these files. */
 const SCAN_REQUESTS = Math.ceil(SCANNED_ROWS / MAX_LIMIT);
 /** Names have at most 200 bytes. */
-const MAX_NAME_PREFIX = 200;
+const MAX_NAME_FILTER = 200;
 
 export const list = listOperation(
   "files:read",
   {
     tag: "Files",
     summary: "List files",
-    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With \`folder\`, \`under\`, \`tag\`, \`reference\` or \`search\`, \`page\` × \`limit\` can be at most ${MAX_FILTERED_NUMBERED_ROWS.toLocaleString("en")}. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${SCAN_REQUESTS} requests. So may a search, which examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With \`folder\`, \`under\`, \`tag\`, \`reference\` or \`search\`, \`page\` × \`limit\` can be at most ${MAX_FILTERED_NUMBERED_ROWS.toLocaleString("en")}. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${SCAN_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
     query: pageQuery("files").extend({
       status: z.enum(LISTED_STATES).optional(),
       fileType: z.enum(FILE_TYPES).optional(),
-      name: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A prefix of the name, in any case." }),
+      name: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A prefix of the name, in any case." }),
       createdAfter: instant.optional(),
       createdBefore: instant.optional(),
       folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
       under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
       tag: tag.optional(),
       reference: reference.optional(),
-      search: namePrefix(MAX_NAME_PREFIX).optional().meta({ description: "A part of the name, in any case." }),
+      search: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A part of the name, in any case." }),
       sort: z.enum(FILE_ORDERS).optional(),
     }),
     success: { description: "A page of files.", noun: "Files", schema: fileSchema, example: exampleFile },
@@ -83,9 +92,7 @@ export const update = writeOperation(
     tag: "Files",
     summary: "Update a file",
     description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
-    body: properties
-      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
-      .meta({ minProperties: 1 }),
+    body: atLeastOneField(properties),
     bodyExample: propertiesExample,
     requestHeaders: ifMatch,
     success: {

@@ -47,11 +47,11 @@ const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte (${i
 const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
-/** A part of a body may be stored before all of it has arrived, so its digest can't be checked first. */
+/** Extensions of tus that are not offered, and a digest of the body: a part of it may be stored before all has arrived. */
 const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
 
 /** The expiry of a public key stops new uploads only. An upload URL works until its upload expires. */
-const OF_UPLOAD = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
+const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };
 
 type Contract = Parameters<typeof writeOperation<"files:upload", z.ZodType>>[1];
 type Handle<R> = (request: R) => Promise<Response>;
@@ -160,7 +160,7 @@ export const create = tus(
 const headOnce = tus(
   readOperation<"files:upload", z.ZodType>,
   {
-    ...OF_UPLOAD,
+    ...AFTER_KEY_EXPIRY,
     tag: "Resumable uploads",
     summary: "Get the progress of a resumable upload",
     retryableFailureCode: "upload_locked",
@@ -209,7 +209,7 @@ export const head: Operation = {
 const appendOnce = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
-    ...OF_UPLOAD,
+    ...AFTER_KEY_EXPIRY,
     tag: "Resumable uploads",
     summary: "Append to a resumable upload",
     description:
@@ -253,7 +253,7 @@ export const append: Operation = {
 export const remove = tus(
   writeOperation<"files:upload", z.ZodType>,
   {
-    ...OF_UPLOAD,
+    ...AFTER_KEY_EXPIRY,
     tag: "Resumable uploads",
     summary: "Cancel a resumable upload",
     success: {

@@ -3,7 +3,7 @@ import { createTeam } from "../domain/accounts/team-creation.ts";
 import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, name, namePrefix, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { atLeastOneField, id, iso, name, nameFilter, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 /** The longest name of a team, and so of a prefix of it. */
 const MAX_NAME_LENGTH = 100;
@@ -85,7 +85,7 @@ export const list = listOperation(
     description: "Newest first, or by name if `name` is given.",
     query: pageQuery("teams").extend({
       status: z.enum(TEAM_STATES).optional(),
-      name: namePrefix(MAX_NAME_LENGTH).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
+      name: nameFilter(MAX_NAME_LENGTH).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
     }),
     success: { description: "A page of teams.", noun: "Teams", schema: teamSchema, example },
   },
@@ -111,11 +111,9 @@ export const update = writeOperation(
     summary: "Update or suspend a team",
     description:
       "From the next request on, every token of a suspended team gets 403 `team_suspended`, and the team's links get 404. An upload request that is in progress finishes. Signed URLs work until they expire. Files are processed and webhooks are sent as before. Set `status` to `active` to resume the team.",
-    body: z
-      .strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles })
-      .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
-      .meta({ minProperties: 1 }),
+    body: atLeastOneField(
+      z.strictObject({ name: name(1), status: z.enum(["active", "suspended"]), maxBytes, maxFiles }),
+    ),
     bodyExample: { status: "suspended" },
     success: {
       description: "The team.",

@@ -6,11 +6,12 @@ import { createUser, fetchUser, type User, updateUser } from "../domain/accounts
 import { countRequests } from "./authentication.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import {
+  atLeastOneField,
   id,
   iso,
   MAX_LIMIT,
   name,
-  namePrefix,
+  nameFilter,
   nextLinkHeader,
   pageQuery,
   pageRequest,
@@ -121,10 +122,10 @@ export const list = readOperation(
     tag: "Users",
     summary: "List users",
     description:
-      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name. Of a team with more than 1,000 users, each 100 users of the whole list count as a request.",
+      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name. Each further 1,000 users of the whole list count as ten requests.",
     query: pageQuery("users").extend({
       email: email.optional().meta({ description: "The whole email, in any case." }),
-      name: namePrefix(MAX_FULL_NAME_LENGTH)
+      name: nameFilter(MAX_FULL_NAME_LENGTH)
         .optional()
         .meta({ description: "A prefix of first and last name, joined by a space. Case-sensitive." }),
     }),
@@ -197,8 +198,8 @@ export const update = writeOperation(
     summary: "Update a user",
     description:
       "A new password revokes the user's sessions. A new role applies to them from the next request, and not to the API keys that the user created. Your scopes must cover those of the old and the new role. Only a secret key can demote the last admin.",
-    body: z
-      .strictObject({
+    body: atLeastOneField(
+      z.strictObject({
         firstname: name(0),
         lastname: name(0),
         firstName: name(0),
@@ -206,9 +207,8 @@ export const update = writeOperation(
         email,
         password,
         role,
-      })
-      .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
+      }),
+    )
       .refine((changes) => changes.firstname === undefined || changes.firstName === undefined, {
         path: ["firstname"],
         message: "Sent twice: as firstname and as firstName.",

@@ -164,8 +164,15 @@ export function text(minLength: number, maxLength: number) {
 
 const hasNoControls = (text: string) => !/\p{Cc}/u.test(text);
 
+/** The body of an update: any of the fields, but not none. */
+export const atLeastOneField = <S extends z.ZodObject>(schema: S) =>
+  schema
+    .partial()
+    .refine((fields) => Object.keys(fields).length > 0, "Send at least one field to change.")
+    .meta({ minProperties: 1 });
+
 /** A prefix of a stored name. */
-export function namePrefix(maxLength: number) {
+export function nameFilter(maxLength: number) {
   return z
     .string()
     .refine(isStorable, { message: "Must not contain NUL or unpaired surrogates.", abort: true })

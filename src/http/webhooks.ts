@@ -15,7 +15,7 @@ import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { inHours } from "./introduction.ts";
 import { countOf, readOperation, writeOperation } from "./operation.ts";
-import { id, iso, text, timestamp } from "./validation.ts";
+import { atLeastOneField, id, iso, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
 
@@ -147,11 +147,7 @@ export const update = writeOperation(
     summary: "Update a webhook",
     description:
       "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
-    body: fields
-      .extend({ status: webhookSchema.shape.status })
-      .partial()
-      .refine((changes) => Object.keys(changes).length > 0, "Send at least one field to change.")
-      .meta({ minProperties: 1 }),
+    body: atLeastOneField(fields.extend({ status: webhookSchema.shape.status })),
     bodyExample: { status: "disabled" },
     success: {
       description: "The webhook.",

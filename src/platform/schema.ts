@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text, uniqueIndex } from "drizzle-orm/sqlite-core";
 
-// Instants are milliseconds since the epoch. `version` is what the interface calls `__v`.
+// Instants are milliseconds since the epoch. `version` is what the API calls `__v`.
 // Tables whose key is named by `primaryKey` are WITHOUT ROWID in the migrations: a row and its key are one row written.
 
 // A partial index serves only queries that repeat its condition, so conditions are written out.
@@ -192,7 +192,7 @@ export const teams = sqliteTable(
     apiKeys: integer("api_keys").notNull().default(0),
     links: integer().notNull().default(0),
     users: integer().notNull().default(0),
-    /** The users with the role `admin`. A team keeps at least one, see domain/accounts/users.ts. */
+    /** The users with the role `admin`. Only a secret key can remove the last one, see domain/accounts/users.ts. */
     admins: integer().notNull().default(0),
     createdAt: integer("created_at").notNull(),
     updatedAt: integer("updated_at").notNull(),
@@ -221,7 +221,7 @@ export const links = sqliteTable(
     /** Null: never. */
     expiresAt: integer("expires_at"),
     createdAt: integer("created_at").notNull(),
-    /** The key that created it, and its user if the key was a login's. */
+    /** The key that created it, and its user if it was a user's session. */
     keyId: text("key_id").notNull(),
     userId: text("user_id"),
   },

@@ -202,7 +202,7 @@ describe("The session that a login returns", () => {
   });
 });
 
-describe("A login's session", () => {
+describe("The session of a login", () => {
   /** Creates a team with a user who has logged in. */
   async function loggedIn() {
     const team = await quickTeam();

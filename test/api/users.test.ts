@@ -404,7 +404,7 @@ describe("Parallel changes of users", () => {
     expect(winner.__v).toBe(1);
   });
 
-  test("all count if they name no version", async () => {
+  test("are all applied without If-Match", async () => {
     const team = await quickTeam();
     const path = `/auth/v1/users/${(await newUser(team))._id}`;
     const answers = await atOnce(20, (i) => team.call("PATCH", path, { json: { lastname: `${i}` } }));
@@ -466,7 +466,7 @@ describe("Listing users", () => {
     expect(numbersOf((await team.call("GET", "/auth/v1/users?limit=50")).body)).toEqual(upTo(50));
   });
 
-  test("counts each 100 users above the first 1,000 as a request", async () => {
+  test("counts each further 1,000 users as ten requests", async () => {
     let requests = 0;
     const token = async (_: string, count = 1) => {
       requests += count;

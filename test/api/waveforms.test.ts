@@ -85,7 +85,7 @@ describe("A waveform", () => {
     expect((await get(team, id)).body.data.channels).toEqual([Array(16).fill(0.504)]);
   });
 
-  test("is one of twenty that are set at once", async () => {
+  test("is stored whole if twenty are set at once", async () => {
     const { team, id } = await newFile();
     const answers = await atOnce(20, (i) => put(team, id, [Array(16 + i).fill(i / 20)]));
     expect(answers.map(({ status }) => status)).toEqual(Array(20).fill(200));

@@ -384,7 +384,7 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
 }
 
 describe("keys", () => {
-  test("are removed when they expire if a login created them, and 30 days later otherwise", async () => {
+  test("are removed when they expire if they are sessions, and 30 days later otherwise", async () => {
     const { world, team } = await setUp();
     const now = world.system.now();
     const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 1 });

@@ -43,7 +43,7 @@ import { requireScopes } from "./write-authorization.ts";
 
 export const KEY_LIFETIME_DAYS = 365;
 export const MAX_KEY_LIFETIME_DAYS = 3650;
-/** Far more than a team needs. Any secret key can create keys, so without a limit one could fill the database. */
+/** Far more than a team needs. Without a limit, one caller with `keys:write` could fill the database. */
 export const MAX_TEAM_KEYS = 1000;
 
 /** What the holder of a public key may upload. */
@@ -87,7 +87,7 @@ export function viewKey(row: KeyRow, key: string): ApiKey {
   };
 }
 
-/** The characters of a token's start and end that a masked one shows: its prefix and four of 32 random ones, and four of its checksum. */
+/** A masked token shows its prefix with 4 of its random characters, and 4 characters of its checksum. */
 const SHOWN_START = "stow_sk_".length + 4;
 const SHOWN_END = 4;
 
@@ -151,7 +151,7 @@ const keyCount = preparedQuery((db, param: Param<{ teamId: string }>) =>
 export const teamHasRoom = (param: Param<{ teamId: string }>) => teamExists(param, lt(teams.apiKeys, MAX_TEAM_KEYS));
 
 /**
- * The same statement checks the limit, and that the user of a login still exists, so parallel requests can't get around
+ * The same statement checks the limit, and that the user of a session still exists, so parallel requests can't get around
  * either. The id makes it idempotent: a repeated insert of the same row changes nothing.
  */
 const insertKey = preparedQuery((db, param: Param<KeyRow>) => {
@@ -175,11 +175,11 @@ export const newRow = preparedQuery((db, param: Param<{ id: string; teamId: stri
 );
 
 /**
- * The caller must cover the scopes of the key. A key that a login creates belongs to its user, and so do the keys that this key creates. `insertTeam` creates the key's
- * team in the same batch.
- * @throws `insufficient_scope`; `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than ten years away;
- *   `quota_exceeded`; `not_found` if the operator names an unknown team; `token_invalid` if the caller's team, or the user
- *   of its login, was just deleted
+ * The caller must cover the scopes of the key. A key that a user's session creates belongs to the user, and so do the keys
+ * that it creates in turn. `insertTeam` creates the key's team in the same batch.
+ * @throws `insufficient_scope`; `forbidden` if a team key names a team; `invalid_input` if the expiry is in the past or more than
+ *   ten years away; `quota_exceeded`; `not_found` if the operator names an unknown team; `token_invalid` if the caller's
+ *   team was just deleted
  */
 export async function createKey(
   deps: Deps,
@@ -226,7 +226,9 @@ export async function createKey(
 export async function keyInsertError(deps: Deps, { kind }: Actor, key: { teamId: string }): Promise<AppError> {
   const [[team]] = await read(deps, [keyCount(key)]);
   if (!team && kind === "operator") return new AppError("not_found", { message: "No team has this `teamId`." });
-  if (!team || team.count < MAX_TEAM_KEYS) return new AppError("token_invalid");
+  if (!team) return new AppError("token_invalid");
+  // Another request has just made room, or ended the key to rotate.
+  if (team.count < MAX_TEAM_KEYS) return new AppError("conflict");
   const message = `A team can have at most ${MAX_TEAM_KEYS.toLocaleString("en")} API keys. Delete one and retry.`;
   return new AppError("quota_exceeded", { message });
 }

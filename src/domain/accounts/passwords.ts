@@ -20,7 +20,7 @@ export async function hashPassword(deps: Deps, teamId: string, password: string)
 // logins count per client IP and per account. Teams that don't exist wait as one, or made-up names would fill the queue.
 const loginOf = (teamId: string | null) => `login/${teamId ?? ""}`;
 
-/** Checks the password of a login. `teamId` is null if there is no such team. @throws `rate_limited` */
+/** Checks a password. `teamId` is null if there is no such team. @throws `rate_limited` */
 export function verifyPassword(
   deps: Deps,
   teamId: string | null,

@@ -1,4 +1,4 @@
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, desc, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { type Param, preparedQuery, write } from "../../platform/db.ts";
@@ -89,6 +89,13 @@ type RedeliveryValues = { teamId: string; idEnd: string; seq: number; now: numbe
 const webhookByEnd = (param: Param<RedeliveryValues>, condition = sql`1`) =>
   sql`(select id from ${webhooks} where team_id = ${param("teamId")} and substr(id, 15) = ${param("idEnd")} and ${condition})`;
 
+const isRedelivered = (param: Param<RedeliveryValues>, condition?: SQL) =>
+  and(
+    eq(deliveries.webhookId, webhookByEnd(param, condition)),
+    eq(deliveries.seq, param("seq")),
+    eq(deliveries.teamId, param("teamId")),
+  );
+
 /** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. */
 const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
   db
@@ -98,26 +105,11 @@ const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
       attemptCount: sql`case ${deliveries.status} when 'pending' then ${deliveries.attemptCount} else ${MAX_DELIVERY_ATTEMPTS - 1} end`,
       dueAt: sql`${param("now")}`,
     })
-    .where(
-      and(
-        eq(deliveries.webhookId, webhookByEnd(param, sql`status = 'enabled'`)),
-        eq(deliveries.seq, param("seq")),
-        eq(deliveries.teamId, param("teamId")),
-      ),
-    )
+    .where(isRedelivered(param, sql`status = 'enabled'`))
     .returning(),
 );
 const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
-  db
-    .select({ seq: deliveries.seq })
-    .from(deliveries)
-    .where(
-      and(
-        eq(deliveries.webhookId, webhookByEnd(param)),
-        eq(deliveries.seq, param("seq")),
-        eq(deliveries.teamId, param("teamId")),
-      ),
-    ),
+  db.select({ seq: deliveries.seq }).from(deliveries).where(isRedelivered(param)),
 );
 /** Ends a pause, because a user who redelivers or replays wants it now. */
 const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>

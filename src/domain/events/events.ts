@@ -26,7 +26,7 @@ export const SYSTEM: Initiator = { kind: "system" };
 export interface EventActor {
   kind: Initiator["kind"];
   keyId: string | null;
-  /** Set for a login and for actions with its key. */
+  /** Set for a login and for actions of its session. */
   userId: string | null;
   requestId: string | null;
 }

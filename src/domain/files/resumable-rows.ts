@@ -38,19 +38,22 @@ const matchesUrl = (param: Param<SecretUrlValues>) =>
 const matchesUrlAndTeam = (param: Param<OwnedValues>) => and(matchesUrl(param), eq(uploads.teamId, param("teamId")));
 const isReceiving = hasRow(files, and(isFileOfUpload, eq(files.status, "receiving")));
 
-const withName = (db: Db) =>
-  db
-    .select({ ...getTableColumns(uploads), originalName: files.originalName, allowedTypes: files.allowedTypes })
-    .from(uploads)
-    .innerJoin(files, isFileOfUpload);
+const NAMED_COLUMNS = {
+  ...getTableColumns(uploads),
+  originalName: files.originalName,
+  allowedTypes: files.allowedTypes,
+  status: files.status,
+};
+/** The upload with its file. */
+export const withFile = (db: Db) => db.select(NAMED_COLUMNS).from(uploads).innerJoin(files, isFileOfUpload);
 const isNotDeleting = sql`${files.status} <> 'deleting'`;
 
 export const resumableOfTeam = preparedQuery((db, param: Param<OwnedValues>) =>
-  withName(db).where(and(matchesUrlAndTeam(param), isNotDeleting)),
+  withFile(db).where(and(matchesUrlAndTeam(param), isNotDeleting)),
 );
 /** The same, for a caller that is authorized in the same round trip. */
 export const resumableByUrl = teamRead(uploads.teamId, (db, param: Param<SecretUrlValues>) => ({
-  query: withName(db).$dynamic(),
+  query: withFile(db).$dynamic(),
   where: and(matchesUrl(param), isNotDeleting),
 }));
 

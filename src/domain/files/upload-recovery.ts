@@ -1,8 +1,7 @@
-import { and, asc, eq, getTableColumns, inArray, lte, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, inArray, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import type { FileJob } from "../../platform/jobs.ts";
-import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import {
   isAwaitingAssembly,
@@ -15,8 +14,8 @@ import {
 } from "../../platform/upload-schema.ts";
 import { SYSTEM } from "../events/events.ts";
 import { assembleAndCommit } from "./appending.ts";
-import { chunkPrefix, type FileKey, isFileOfUpload, objectKey } from "./names.ts";
-import { endedUpload, isComplete, MAX_FENCED_MILLISECONDS } from "./resumable-rows.ts";
+import { chunkPrefix, type FileKey, objectKey } from "./names.ts";
+import { endedUpload, isComplete, MAX_FENCED_MILLISECONDS, withFile } from "./resumable-rows.ts";
 import { cancelUploads } from "./unfinished.ts";
 
 /*
@@ -69,16 +68,7 @@ export async function enqueueAssemblies(deps: Deps): Promise<number> {
 }
 
 const uploadOfFile = preparedQuery((db, param: Param<FileKey>) =>
-  db
-    .select({
-      ...getTableColumns(uploads),
-      originalName: files.originalName,
-      allowedTypes: files.allowedTypes,
-      status: files.status,
-    })
-    .from(uploads)
-    .innerJoin(files, isFileOfUpload)
-    .where(and(eq(uploads.teamId, param("teamId")), eq(uploads.fileId, param("id")), isUnfinished)),
+  withFile(db).where(and(eq(uploads.teamId, param("teamId")), eq(uploads.fileId, param("id")), isUnfinished)),
 );
 
 /**
