@@ -4,7 +4,6 @@ import { bodyTooLarge } from "../domain/files/appending.ts";
 import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
 import {
   MAX_EMPTY_MILLISECONDS,
-  MAX_PUBLIC_UNFINISHED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   type ResumableRow,
@@ -43,7 +42,7 @@ const TUS_RESUMABLE: HeaderContract = {
   description: "The protocol version. A request without it gets 400, and one with another version gets 412.",
   schema: { type: "string", const: VERSION },
 };
-const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte (${inHours(MAX_PUBLIC_UNFINISHED_MILLISECONDS)} with a public key), or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived; at most ${MAX_RESUMABLE_MILLISECONDS / 86_400_000} days after its creation`;
+const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived; at most ${MAX_RESUMABLE_MILLISECONDS / 86_400_000} days after its creation`;
 const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";

@@ -13,7 +13,6 @@ import {
   deleteParts,
   fileOf,
   isComplete,
-  MAX_PUBLIC_UNFINISHED_MILLISECONDS,
   MAX_RESUMABLE_MILLISECONDS,
   MAX_UNFINISHED_MILLISECONDS,
   markFinished,
@@ -49,8 +48,7 @@ const STALL_CHECKS = 2;
 
 /** When the recovery job expires an upload that has just stored bytes, or assembles it if these were the last. */
 function dueTime(row: ResumableRow, now: number): number {
-  const maxIdleMilliseconds = row.isPublic ? MAX_PUBLIC_UNFINISHED_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
-  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : maxIdleMilliseconds;
+  const milliseconds = isComplete(row) ? MAX_PENDING_MILLISECONDS : MAX_UNFINISHED_MILLISECONDS;
   return Math.min(now + milliseconds, row.createdAt + MAX_RESUMABLE_MILLISECONDS);
 }
 

@@ -14,8 +14,6 @@ import type { SecretUrlValues } from "./secret-url.ts";
 export const MAX_EMPTY_MILLISECONDS = HOUR;
 /** An unfinished upload expires this long after its last byte. */
 export const MAX_UNFINISHED_MILLISECONDS = DAY;
-/** With a public key sooner, because anyone who sees its page can take all uploads that the key may have. */
-export const MAX_PUBLIC_UNFINISHED_MILLISECONDS = HOUR;
 /** It also expires this long after its creation, because R2 drops parts after seven days. */
 export const MAX_RESUMABLE_MILLISECONDS = 6 * DAY;
 /** The limit of R2. */
