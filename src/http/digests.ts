@@ -5,7 +5,12 @@ import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import type { HeaderContract } from "./operation.ts";
 
-/* Digest fields of requests (RFC 9530). Only SHA-256 is checked; other algorithms are ignored. */
+/*
+ * Digest fields of requests (RFC 9530). Only SHA-256 is checked. Other registered algorithms are ignored; anything else is
+ * rejected, because a misspelled `sha-256` would disable the check unnoticed.
+ */
+
+const OTHER_ALGORITHM = /^(sha-512|sha|md5|unixsum|unixcksum|adler|crc32c)=:/;
 
 const SCHEMA = { type: "string", example: "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:" };
 export const CONTENT_DIGEST: HeaderContract = {
@@ -16,9 +21,14 @@ export const REPR_DIGEST: HeaderContract = { description: "SHA-256 of the file (
 
 /** Returns the SHA-256, in hex, that a digest field states; null if it states none. @throws `invalid_input` */
 export function statedSha256(c: Context<AppEnv>, field: "Content-Digest" | "Repr-Digest"): string | null {
-  const members = c.req.header(field)?.split(",") ?? [];
+  const members =
+    c.req
+      .header(field)
+      ?.split(",")
+      .map((text) => text.trim()) ?? [];
+  const checked = members.filter((text) => !OTHER_ALGORITHM.test(text));
   // The field is a dictionary: if a key is repeated, the last member counts (RFC 8941, section 3.2).
-  const member = members.map((text) => text.trim()).findLast((text) => text.startsWith("sha-256="));
+  const member = checked.findLast((text) => text.startsWith("sha-256=")) ?? checked[0];
   if (member === undefined) return null;
   const [, encoded = ""] = /^sha-256=:([A-Za-z0-9+/]{43}=):$/.exec(member) ?? [];
   const bytes = Buffer.from(encoded, "base64");

@@ -74,7 +74,7 @@ const fields = z.strictObject({
     .meta({
       pattern: `^https://${HOST}(:443)?${REST}$`,
       description:
-        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected.",
+        "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`.",
     }),
   types: z
     .array(type)

@@ -123,6 +123,9 @@ describe("Uploading a file", () => {
       ["digest_mismatch", { "Content-Digest": digest(body), "Repr-Digest": digest("other"), "Idempotency-Key": "a" }],
       ["invalid_input", { "Repr-Digest": "sha-256=:AAAA:" }],
       ["invalid_input", { "Content-Digest": "sha-256=abc" }],
+      ["invalid_input", { "Repr-Digest": digest("other", "sha256") }],
+      ["invalid_input", { "Content-Digest": digest("other", "SHA-256") }],
+      ["invalid_input", { "Repr-Digest": "0".repeat(64) }],
     ])("rejects it with %s and stores nothing: %j", async (code, headers) => {
       const team = await newTeam();
       const paths = code === "invalid_input" ? Object.keys(headers) : undefined;
