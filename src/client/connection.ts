@@ -151,13 +151,16 @@ export class Connection {
     const timeoutMilliseconds = hasTimeout ? this.#timeoutMilliseconds : undefined;
     const limits = { signal, timeoutMilliseconds, read, fetch: this.fetch ?? globalThis.fetch };
     const mayRepeat = isIdempotent ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
+    let mayHaveExecuted = false;
     for (let attempt = 0; ; attempt++) {
       try {
         return await attemptOnce(url, { ...init, headers }, limits);
       } catch (error) {
-        // An earlier attempt deleted it, and only the response was lost.
-        const isDeleted = init.method === "DELETE" && attempt > 0 && (error as StowageError).code === "not_found";
-        if (isDeleted) return read(new Response("{}"));
+        if (!(error instanceof StowageError)) throw error;
+        const { code, status } = error;
+        // An earlier attempt deleted the record, but its response was lost.
+        if (init.method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
+        mayHaveExecuted ||= code === "connection_failed" || status >= 500;
         await waitToRetry(error, { attempt, isIdempotent: mayRepeat, ...this.retryPolicy }, signal);
       }
     }

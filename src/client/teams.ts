@@ -39,7 +39,7 @@ export class Teams {
   }
 
   /** Deletes a team with everything that it has. Irreversible. The team stays visible as `deleting` for a while. */
-  async delete(id: string, { signal }: CallOptions = {}): Promise<Schemas["Team"]> {
-    return this.#connection.data("DELETE /auth/v1/teams/{id}", { id, signal });
+  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
+    await this.#connection.call("DELETE /auth/v1/teams/{id}", { id, signal });
   }
 }

@@ -168,7 +168,7 @@ describe("every command", () => {
     machine.write("a.bin", "bytes");
     for (const args of ["ls", "upload a.bin", `info ${UNKNOWN}`, `cancel ${UNKNOWN}`])
       expectFailure(await machine.run(args), 3, /^This command needs the API key of a team\./);
-    expect(await machine.json(`teams rm ${id}`, `${name}\n`)).toMatchObject({ status: "deleting" });
+    expect(await machine.json(`teams rm ${id}`, `${name}\n`)).toEqual({ id, deleted: true });
     await expect(usage()).rejects.toMatchObject({ code: "token_invalid" });
   });
 

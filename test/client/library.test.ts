@@ -592,14 +592,26 @@ describe("after a transient error", () => {
     expect(await stowage.users.create(USER)).toEqual({ _id: "1" });
   });
 
-  test("a delete whose response was lost succeeds if the retry finds nothing", async () => {
-    const service = await scripted(hangUp, refusal(404, "not_found"));
-    await new Stowage({ url: service.url }).files.delete("1");
-    const never = await scripted(refusal(404, "not_found"));
-    await expect(new Stowage({ url: never.url }).files.delete("1")).rejects.toMatchObject({ status: 404 });
+  test.each([
+    ["loses its response", hangUp],
+    ["loses a part of its response", cutShort(200)],
+    ["fails with 500", json(500, {}, { "Retry-After": "0" })],
+  ])("a repeated delete that finds nothing succeeds if the first attempt %s", async (_, step) => {
+    for (const resource of ["files", "teams"] as const) {
+      const { stowage, requests } = await scripted(step, refusal(404, "not_found"));
+      await stowage[resource].delete("1");
+      expect(requests).toHaveLength(2);
+    }
+  });
+
+  test("a delete that finds nothing fails if no earlier attempt can have deleted it", async () => {
+    const limited = refusal(429, "rate_limited", { "Retry-After": "0" });
+    for (const steps of [[], [limited], [refusal(423, "upload_locked", { "Retry-After": "0" })]]) {
+      const { stowage } = await scripted(...steps, refusal(404, "not_found"));
+      await expect(stowage.files.delete("1")).rejects.toMatchObject({ code: "not_found" });
+    }
     const proxied = await scripted(hangUp, json(404, "There is no such page."));
-    const unheard = new Stowage({ url: proxied.url }).files.delete("1");
-    await expect(unheard).rejects.toMatchObject({ code: "unexpected_answer" });
+    await expect(proxied.stowage.files.delete("1")).rejects.toMatchObject({ code: "unexpected_answer" });
   });
 
   test("a resumable upload fails after its retries store nothing", async () => {

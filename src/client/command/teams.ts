@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { Team } from "../stowage.ts";
-import { addGroup, type Define, LIMIT, limited, parseCount } from "./command.ts";
+import { addGroup, type Define, LIMIT, limited, parseCount, removeEach } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
@@ -78,7 +78,7 @@ export function addTeamCommands(program: Command, define: Define): void {
         .ask(`Type the team's name to delete it ("${name}")`)
         .finally(() => questions.close());
       if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
-      printTeam(context, await context.stowage.teams.delete(id, context));
+      await removeEach(context, [id], () => context.stowage.teams.delete(id, context));
     },
   );
 }
