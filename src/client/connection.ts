@@ -47,9 +47,9 @@ type Input<R extends Route> = CallOptions & {
   (Api[R]["body"] extends undefined ? { body?: undefined } : { body: Api[R]["body"] });
 
 /** Routes that respond with pages. */
-type ListRoute = { [R in Route]: Api[R]["answer"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
+type ListRoute = { [R in Route]: Api[R]["response"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
 type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
-export type Item<R extends ListRoute> = ItemOf<Api[R]["answer"]>;
+export type Item<R extends ListRoute> = ItemOf<Api[R]["response"]>;
 
 export interface Page<T> {
   /** With several filters, a page may hold few items or none although more pages follow. */
@@ -104,14 +104,14 @@ export class Connection {
   }
 
   /** Calls a route with JSON. */
-  async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["answer"]> {
-    return this.#request(route, input, jsonOf<Api[R]["answer"]>);
+  async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["response"]> {
+    return this.#request(route, input, jsonOf<Api[R]["response"]>);
   }
 
   /** Calls a route and returns the `data` of its response. */
-  async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["answer"]>> {
+  async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["response"]>> {
     return this.#request(route, input, async (response) => {
-      const { data } = await jsonOf<{ data?: DataOf<Api[R]["answer"]> }>(response);
+      const { data } = await jsonOf<{ data?: DataOf<Api[R]["response"]> }>(response);
       if (!data) throw unexpectedResponse(response);
       return data;
     });
@@ -122,8 +122,8 @@ export class Connection {
       const filters = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
       return this.#request(route, { ...input, query } as Input<R>, async (response) => {
-        const answer = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
-        const items = Array.isArray(answer) ? answer : answer.data;
+        const body = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
+        const items = Array.isArray(body) ? body : body.data;
         if (!Array.isArray(items)) throw unexpectedResponse(response);
         const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
         // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
@@ -214,8 +214,8 @@ export const unexpectedResponse = (response: Response) =>
 async function jsonOf<T>(response: Response): Promise<T> {
   const text = await response.text();
   try {
-    const answer: unknown = JSON.parse(text);
-    if (answer !== null && typeof answer === "object") return answer as T;
+    const body: unknown = JSON.parse(text);
+    if (body !== null && typeof body === "object") return body as T;
   } catch {}
   throw unexpectedResponse(response);
 }

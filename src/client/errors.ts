@@ -1,7 +1,7 @@
 import type { Schemas } from "./api.ts";
 
 /** Error codes of the service and of the client. */
-export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "file_changed" | "unexpected_answer";
+export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "file_changed" | "unexpected_response";
 
 interface Details {
   status?: number;
@@ -58,7 +58,7 @@ export function errorOf(status: number, text: string, header: (name: string) => 
     }
   } catch {}
   return new StowageError(
-    "unexpected_answer",
+    "unexpected_response",
     `Unexpected response with status ${status}. It is not from Stowage.`,
     details,
   );

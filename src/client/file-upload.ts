@@ -59,7 +59,8 @@ export async function sendFile(
   const { resumableFromBytes = RESUMABLE_BYTES } = options;
   const location = await (file.size < resumableFromBytes ? sendForm : sendResumable)(connection, file, name, options);
   const id = location.slice(location.lastIndexOf("/") + 1);
-  if (id === "") throw new StowageError("unexpected_answer", "The response has no file id, so it is not from Stowage.");
+  if (id === "")
+    throw new StowageError("unexpected_response", "The response has no file id, so it is not from Stowage.");
   return id;
 }
 

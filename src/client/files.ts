@@ -14,7 +14,7 @@ export type FileFilters = Omit<NonNullable<Api["GET /docs/v1/uploads"]["query"]>
 export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
 /** An action on 1 to 100 files. */
 export type Batch = Api["POST /docs/v1/uploads/batch"]["body"];
-export type BatchResult = Api["POST /docs/v1/uploads/batch"]["answer"]["data"][number];
+export type BatchResult = Api["POST /docs/v1/uploads/batch"]["response"]["data"][number];
 
 export class Files {
   readonly #connection: Connection;

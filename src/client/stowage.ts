@@ -25,7 +25,7 @@ export type StoredFile = Schemas["File"];
 export type Session = Schemas["Session"];
 export type Team = Schemas["Team"];
 export type UnfinishedUpload = Schemas["UnfinishedUpload"];
-export type Usage = Api["GET /docs/v1/usage"]["answer"]["data"];
+export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type User = Schemas["User"];
 export type Webhook = Schemas["Webhook"];
 

@@ -70,13 +70,13 @@ function queryOf(parameters: Parameter[]): string {
 }
 
 function operationOf({ parameters = [], requestBody, responses }: Described): string | undefined {
-  const answer = responses["200"]?.content?.["application/json"]?.schema;
-  if (!answer) return undefined;
+  const response = responses["200"]?.content?.["application/json"]?.schema;
+  if (!response) return undefined;
   const body = requestBody?.content["application/json"]?.schema;
   const fields = [
     `query: ${queryOf(parameters)}`,
     `body: ${body ? typeOf(body, "request") : "undefined"}`,
-    `answer: ${typeOf(answer, "response")}`,
+    `response: ${typeOf(response, "response")}`,
   ];
   return `{ ${fields.join("; ")} }`;
 }

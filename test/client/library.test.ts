@@ -611,7 +611,7 @@ describe("after a transient error", () => {
       await expect(stowage.files.delete("1")).rejects.toMatchObject({ code: "not_found" });
     }
     const proxied = await scripted(hangUp, json(404, "There is no such page."));
-    await expect(proxied.stowage.files.delete("1")).rejects.toMatchObject({ code: "unexpected_answer" });
+    await expect(proxied.stowage.files.delete("1")).rejects.toMatchObject({ code: "unexpected_response" });
   });
 
   test("a resumable upload fails after its retries store nothing", async () => {
@@ -654,11 +654,11 @@ describe("after a transient error", () => {
     ["an empty object", json(200, {})],
     ["a redirection", json(307, {}, { Location: "/docs/v1/usage" })],
     ["malformed errors", json(400, { code: "", message: "", errors: "many" })],
-  ])("a response of another server is unexpected_answer: %s", async (name, step) => {
+  ])("rejects a response of another server as unexpected_response: %s", async (name, step) => {
     const service = await scripted(step);
     const stowage = new Stowage({ url: service.url });
     const { files, keys, users } = stowage;
-    const code = name.startsWith("malformed") ? "" : "unexpected_answer";
+    const code = name.startsWith("malformed") ? "" : "unexpected_response";
     for (const call of [
       () => stowage.usage(),
       () => users.create(USER),

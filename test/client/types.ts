@@ -36,7 +36,7 @@ export async function eventsOfFilesTellMetadata(stowage: Stowage): Promise<numbe
   return event.data.size;
 }
 
-export async function answersAreTyped(stowage: Stowage): Promise<[number, string | null, number | null | undefined]> {
+export async function responsesAreTyped(stowage: Stowage): Promise<[number, string | null, number | null | undefined]> {
   const file = await stowage.files.get("0193477c0a5e2b7f4d1c8e90");
   return [file.size, file.sha256, file.audio?.durationSeconds];
 }
