@@ -329,18 +329,18 @@ describe("The sender", () => {
   });
 
   test("keeps up to 1 KiB of a response body, in complete characters, and cancels the rest", async () => {
-    let isCancelled = false;
+    let isCanceled = false;
     const endless = new ReadableStream<Uint8Array>({
       pull: (controller) => controller.enqueue(new TextEncoder().encode("ä€".repeat(100))),
       cancel: () => {
-        isCancelled = true;
+        isCanceled = true;
       },
     });
     const { body, error } = await post(async () => new Response(endless));
     expect(error).toBeNull();
     expect(new TextEncoder().encode(body).length).toBeGreaterThan(1020);
     expect(body).toBe("ä€".repeat(300).slice(0, body.length));
-    expect(isCancelled).toBe(true);
+    expect(isCanceled).toBe(true);
   });
 
   test("returns a short body and Retry-After unchanged", async () => {

@@ -136,8 +136,8 @@ function Row({ upload }: { upload: Upload }) {
           <button
             type="button"
             class="button small"
-            aria-disabled={state === "cancelling"}
-            onClick={() => state !== "cancelling" && cancel(upload)}
+            aria-disabled={state === "canceling"}
+            onClick={() => state !== "canceling" && cancel(upload)}
           >
             {state === "interrupted" || state === "failed" ? "Remove" : "Cancel"}
             <span class="visually-hidden"> {path}</span>

@@ -70,7 +70,7 @@ export function addFiles(chosen: ChosenFile[]): void {
   }
   addUploads(added);
   const started = added.flatMap(
-    ({ file, progress: _, stop: __, isCancelled: ___, consecutiveFailures: ____, ...upload }) =>
+    ({ file, progress: _, stop: __, isCanceled: ___, consecutiveFailures: ____, ...upload }) =>
       file ? [{ record: { ...upload, tab, sentBytes: 0 }, file }] : [],
   );
   void saveUploads(started);
@@ -109,8 +109,8 @@ export function retryAll(failed: Upload[]): void {
 /** Cancels an upload and deletes its stored bytes, unless it is complete. */
 export function cancel(upload: Upload): void {
   const isSending = stateOf(upload) === "sending";
-  upload.isCancelled = true;
-  change(upload, { state: "cancelling", error: null });
+  upload.isCanceled = true;
+  change(upload, { state: "canceling", error: null });
   if (!isSending) void discard(upload);
   // Without an upload URL it continues until it has one. Otherwise the upload would stay on the service for a day.
   else if (upload.url) upload.stop?.abort();
@@ -124,7 +124,7 @@ async function discard(upload: Upload): Promise<void> {
     dismiss([upload]);
   } catch (error) {
     noteFailure(error, caller);
-    upload.isCancelled = false;
+    upload.isCanceled = false;
     if (url && error instanceof StowageError && error.status === 403) {
       announce(`${upload.name} had already finished uploading`);
       finish(upload, fileIdIn(url));
@@ -171,13 +171,13 @@ async function send(upload: Upload): Promise<void> {
       onResumeUrl: (url) => {
         upload.url = url;
         void updateUpload(upload.key, { url });
-        if (upload.isCancelled) stop.abort();
+        if (upload.isCanceled) stop.abort();
       },
       onProgress: measureProgress(upload),
     });
     finish(upload, id);
   } catch (error) {
-    if (upload.isCancelled) await discard(upload);
+    if (upload.isCanceled) await discard(upload);
     else if (stop.signal.aborted) change(upload, { state: "waiting" });
     else if (await isReadable(file)) handleFailure(upload, error, caller);
     else handleLostFile(upload);

@@ -26,7 +26,7 @@ export function summarize(uploads: Measured[]): string {
     if (isProcessing(progress)) processing++;
     if (state === "interrupted") interrupted++;
     if (state === "failed" || progress.file?.status === "failed") failed++;
-    if (state === "failed" || state === "cancelling") continue;
+    if (state === "failed" || state === "canceling") continue;
     sentBytes += progress.sentBytes;
     totalBytes += size;
     if (state === "sending") bytesPerSecond += progress.bytesPerSecond;
@@ -48,7 +48,7 @@ export function describe({ size, progress }: Measured): string {
   if (state === "sending" && sentBytes === size) return `${formatBytes(size)} · Finishing…`;
   if (state === "sending")
     return `${formatPercent(sentBytes, size)} of ${formatBytes(size)}${rate(size - sentBytes, bytesPerSecond)}`;
-  if (state === "cancelling") return "Canceling…";
+  if (state === "canceling") return "Canceling…";
   if (state === "interrupted") return `Interrupted at ${formatPercent(sentBytes, size)} of ${formatBytes(size)}`;
   if (state === "waiting" && error !== null) return "Waiting for connection. Will resume automatically.";
   if (state === "waiting") return `${formatBytes(size)} · Waiting`;
@@ -56,7 +56,7 @@ export function describe({ size, progress }: Measured): string {
 }
 
 /** The order in which uploads matter to the user if there are too many to show. */
-const PRIORITY: UploadState[] = ["sending", "failed", "interrupted", "cancelling", "waiting", "stored"];
+const PRIORITY: UploadState[] = ["sending", "failed", "interrupted", "canceling", "waiting", "stored"];
 
 /** The uploads to show: all of them in their order if there are few, otherwise the most relevant ones. */
 export function selectShown<U extends { progress: { peek(): Pick<Progress, "state"> } }>(

@@ -12,10 +12,10 @@ import { deleteUploads, type SavedUpload } from "./saved.ts";
  *                |  ^---- waiting          the connection failed or the session expired: the upload will resume
  *                +------> failed           rejected, until the user retries
  *   interrupted -> waiting                 started before a reload: the user has to select the file again
- *   any but stored -> cancelling -> gone   or stored, if it completed before it could be canceled
+ *   any but stored -> canceling -> gone    or stored, if it completed before it could be canceled
  */
 
-export type UploadState = "waiting" | "sending" | "interrupted" | "cancelling" | "failed" | "stored";
+export type UploadState = "waiting" | "sending" | "interrupted" | "canceling" | "failed" | "stored";
 
 export interface Progress {
   state: UploadState;
@@ -32,7 +32,7 @@ export interface Upload extends Omit<SavedUpload, "sentBytes" | "tab"> {
   /** Undefined if it must be selected again, and once it is no longer needed. */
   file: File | undefined;
   stop?: AbortController;
-  isCancelled: boolean;
+  isCanceled: boolean;
   consecutiveFailures: number;
 }
 
@@ -81,7 +81,7 @@ export function createUpload(
   progress: Partial<Progress> = {},
 ): Upload {
   const initial: Progress = { state: "waiting", sentBytes: 0, bytesPerSecond: 0, error: null, ...progress };
-  return { ...record, file, progress: signal(initial), isCancelled: false, consecutiveFailures: 0 };
+  return { ...record, file, progress: signal(initial), isCanceled: false, consecutiveFailures: 0 };
 }
 
 export function addUploads(added: Upload[]): void {
