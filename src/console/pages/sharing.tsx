@@ -18,7 +18,7 @@ const LIFETIMES = {
 const DEFAULT_LIFETIMES = { link: "604800", signed: "3600" };
 const NOTES = {
   link: "Anyone with a link can open the file until the link expires or you revoke it.",
-  signed: "A signed URL opens the file straight from storage for up to 7 days. It can't be revoked.",
+  signed: "Anyone with a signed URL can download the file until it expires. It can't be revoked.",
 };
 const MAX_SIGNED_SECONDS = 604_800;
 
