@@ -208,8 +208,7 @@ async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undef
 }
 
 /** The error for a response that another server sent, such as the error page of a proxy. */
-export const unexpectedResponse = (response: Response) =>
-  errorOf(response.status, "", (name) => response.headers.get(name));
+const unexpectedResponse = (response: Response) => errorOf(response.status, "", (name) => response.headers.get(name));
 
 async function jsonOf<T>(response: Response): Promise<T> {
   const text = await response.text();

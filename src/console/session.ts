@@ -24,7 +24,7 @@ export const isExpired = signal(false);
 /** The client of the current session. */
 export const client = computed(() => session.value?.client ?? clientFor());
 
-/** The session's scopes. They change with the user's role. Null for the operator, and while signed out. */
+/** The session's user, role, and scopes. An admin may change the role. Null for the operator, and while signed out. */
 export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
 /** Whether the session may use operations that need the scope. The API decides; this only hides what it would reject. */
 export const can = (scope: Scope): boolean =>

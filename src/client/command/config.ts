@@ -9,7 +9,7 @@ type Env = NodeJS.ProcessEnv;
 export interface Config {
   url: string;
   key: string;
-  /** The id of a login's key, which `stowage logout` revokes. */
+  /** The id of the session that `stowage login` created, which `stowage logout` ends. */
   sessionId?: string;
 }
 

@@ -7,7 +7,7 @@ export interface Call {
 }
 
 /** The command for a request of this page. It reads the key from the environment, so that it can be shared. */
-export function curlFor({ path, query = {} }: Call, origin: string): string {
+function curlFor({ path, query = {} }: Call, origin: string): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return `curl -H "Authorization: Bearer $STOWAGE_KEY" '${origin}${path}${search && `?${search}`}'`;

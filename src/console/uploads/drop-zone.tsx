@@ -18,7 +18,7 @@ const MAX_FOLDER_BYTES = 512;
 const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /** The folder for a file with a path: the open folder, and in it the folders of the path as far as the API allows. */
-export function folderFor(open: string, path: string): string {
+function folderFor(open: string, path: string): string {
   const names = path.split("/").slice(0, -1);
   let folder = open;
   for (const name of names) {
