@@ -222,6 +222,19 @@ describe("Keys", () => {
     expect((await collect(team.stowage.keys.list())).map(({ name }) => name)).toEqual(["test"]);
   });
 
+  test("shows the long email of a key's creator on one line, in full as its title", async ({ openPage }) => {
+    const team = await newTeam();
+    const user = { email: `${"long".repeat(12)}@example.com`, password: PASSWORD };
+    await team.stowage.users.create(user);
+    const { key } = await team.stowage.logIn({ teamId: team.teamId, ...user });
+    await new Stowage({ url, key }).keys.create({ name: "Nightly import" });
+    const { page } = await openConsole(openPage, { path: "/keys", team });
+    const creator = row(page, "Nightly import").getByTitle(user.email);
+    const lineHeight = await creator.evaluate((element) => Number.parseFloat(getComputedStyle(element).lineHeight));
+    await expect.poll(async () => (await creator.boundingBox())?.height).toBeLessThan(1.5 * lineHeight);
+    await expect(creator).toHaveCSS("text-overflow", "ellipsis");
+  });
+
   test("shows keys that are created and revoked elsewhere", async ({ openPage }) => {
     const { page, stowage } = await openConsole(openPage, { path: "/keys" });
     await expect(row(page, "test")).toBeVisible();

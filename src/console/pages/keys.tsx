@@ -113,7 +113,7 @@ function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
       ) : (
         <td data-label="Created by">
           <span>
-            {createdBy ? <NameOf {...createdBy} /> : "Operator"} <Time at={createdAt} isRelative />
+            {createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>} <Time at={createdAt} isRelative />
           </span>
         </td>
       )}

@@ -64,9 +64,9 @@ export function NameOf({ keyId, userId }: { keyId: string | null; userId: string
   const id = userId ?? keyId ?? "";
   const name = names.value.get(id);
   return name ? (
-    <bdi>{name}</bdi>
+    <bdi title={name}>{name}</bdi>
   ) : (
-    <span>
+    <span title={id}>
       {userId ? "User" : "Key"} <code>{id}</code>
     </span>
   );
