@@ -488,14 +488,14 @@ describe("after a transient error", () => {
   test.each([
     [503, "unavailable"],
     [409, "idempotency_in_progress"],
-  ] as const)("retries a form upload after %i %s with the same Idempotency-Key", async (status, code) => {
+  ] as const)("retries a form upload four times after %i %s, with the same Idempotency-Key", async (status, code) => {
     const failure = refusal(status, code, { "Retry-After": "0" });
     const stored = json(200, { message: "" }, { Location: "/docs/v1/uploads/1" });
-    const { stowage, requests } = await scripted(failure, stored);
+    const { stowage, requests } = await scripted(failure, failure, failure, failure, stored);
     expect(await stowage.files.upload(new File(["x"], "x.txt"))).toEqual({ id: "1" });
-    const [first, second] = requests.map(({ headers }) => headers["idempotency-key"]);
-    expect(first).toMatch(/^[0-9a-f]{32}$/);
-    expect(second).toBe(first);
+    const keys = requests.map(({ headers }) => headers["idempotency-key"]);
+    expect(keys).toEqual(Array(5).fill(expect.stringMatching(/^[0-9a-f]{32}$/)));
+    expect(new Set(keys).size).toBe(1);
   });
 
   test("a waveform whose response was lost is sent again", async () => {
