@@ -90,7 +90,8 @@ export async function rotateKey(
   // The new key is deleted with the user whose session rotates it, because the user has seen it.
   const userId = caller?.userId ?? old.userId;
   const createdByKeyId = caller?.keyId ?? null;
-  const [made, row] = newHashedKey(deps, { name, kind, scopes, limits, teamId, createdByKeyId, userId, lifetime });
+  const fields = { name, kind, scopes, limits, teamId, createdByKeyId, userId, lifetime, createdAt: now };
+  const [made, row] = newHashedKey(deps, fields);
   const encrypted = { encryptedToken: encryptToken(deps, made, made.key), encryptedWith: deps.secrets.currentKeyId };
   const overlap = { ...target, id: row.id, endsAt: now + overlapSeconds * SECOND };
   const event = newEvent(deps, "apikey.rotated", actor, { teamId, id: oldId }, { newKeyId: row.id });
