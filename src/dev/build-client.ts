@@ -52,3 +52,7 @@ const manifest = {
 };
 writeFileSync(join(target, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
 for (const name of ["README.md", "CHANGELOG.md"]) copyFileSync(join(source, name), join(target, name));
+console.log(`Built dist/client: client and CLI ${version}. Install them in another project:
+
+  npm pack ./dist/client
+  npm install PATH/stowage-${version}.tgz`);

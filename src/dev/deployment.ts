@@ -36,6 +36,9 @@ export interface DeployOptions {
 const START_MILLISECONDS = 90_000;
 const POLL_MILLISECONDS = 2000;
 
+/** The location hints that D1 and R2 both take. */
+const LOCATIONS = ["weur", "eeur", "apac", "oc", "wnam", "enam"];
+
 const AGAIN = "Then run `npm run deploy` again. It continues where it stopped, and creates nothing twice.";
 /** Remedies for errors of Cloudflare that a first deployment often meets. */
 const REMEDIES: [RegExp, string][] = [
@@ -65,11 +68,13 @@ function failure(step: string, output: string): Refusal {
 export async function deploy(machine: Machine, options: DeployOptions): Promise<void> {
   const { environment, location, isDryRun } = options;
   const { print, wrangler } = machine;
+  if (location !== undefined && !LOCATIONS.includes(location))
+    throw new Refusal(`--location must be one of ${LOCATIONS.join(", ")}.`);
   const config = configure(machine, options);
   const target = environment ? ["--env", environment] : [];
   const hint = location ? ["--location", location] : [];
   if (isDryRun) {
-    await printPlan(machine, config, target);
+    await printPlan(machine, config, target, location);
     return;
   }
 
@@ -142,8 +147,16 @@ function resourcesOf(
   ];
 }
 
-async function printPlan({ home, print, wrangler }: Machine, config: DeployConfig, target: string[]): Promise<void> {
-  for (const { kind, name } of resourcesOf(config)) print(`${kind} "${name}": create if it is missing`);
+async function printPlan(
+  { home, print, wrangler }: Machine,
+  config: DeployConfig,
+  target: string[],
+  location: string | undefined,
+): Promise<void> {
+  for (const { kind, name } of resourcesOf(config)) {
+    const place = location && kind !== "Queue" ? `, in ${location}` : "";
+    print(`${kind} "${name}": create if it is missing${place}`);
+  }
   print(`Secrets: generate if the Worker has none, into ${join(home, "ACCOUNT_ID", config.name, "secrets.json")}`);
   print("Migrations: apply the missing ones");
   const { code, output } = await wrangler(["deploy", "--dry-run", ...target]);

@@ -41,7 +41,9 @@ async function checkPort(): Promise<void> {
   const probe = createServer().listen(+port, "localhost");
   await once(probe, "listening").catch(({ code }) => {
     const problem = code === "EADDRINUSE" ? "is in use" : `can't be opened (${code})`;
-    throw new Refusal(`Port ${port} ${problem}. Choose another one: PORT=8788 npm run dev`);
+    throw new Refusal(
+      `Port ${port} ${problem}. Choose another one, and other data: PORT=8788 STATE_DIR=.wrangler/second npm run dev`,
+    );
   });
   probe.close();
 }

@@ -11,5 +11,9 @@ if (!url || !key) {
   console.error("Usage: STOWAGE_KEY=stow_sk_… npm run smoke -- https://stowage.YOUR-SUBDOMAIN.workers.dev");
   process.exit(2);
 }
+if (!/^https?:\/\//.test(url) || !URL.canParse(url)) {
+  console.error(`"${url}" is not a URL. It must start with https:// or http://.`);
+  process.exit(2);
+}
 const isFine = await runSmoke({ url, key, webhook: process.env.STOWAGE_WEBHOOK, print: console.log });
 process.exitCode = isFine ? 0 : 1;

@@ -1,6 +1,8 @@
+import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { runSmoke } from "../../src/dev/smoke-steps.ts";
@@ -80,6 +82,12 @@ describe("The smoke test", () => {
     expect(lines.map((line) => line.replace(/ \(\d+ ms\)/, ""))).toEqual(all);
     expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
     expect(await collect(team.stowage.keys.list())).toHaveLength(1);
+  });
+
+  test("rejects a URL without https:// or http://", () => {
+    const smoke = join(import.meta.dirname, "../../src/dev/smoke.ts");
+    const { status, stderr } = spawnSync(process.execPath, [smoke, "localhost:8787"], { env: { STOWAGE_KEY: "key" } });
+    expect([status, String(stderr)]).toEqual([2, expect.stringContaining("must start with https:// or http://")]);
   });
 
   const failing: [broken: string, step: string, change: Break, reason: RegExp][] = [

@@ -413,6 +413,8 @@ describe("npm run deploy", () => {
     const { code, output } = await run();
     expect([code, output]).toEqual([1, expect.stringMatching(/^Not deployed\. .*:\n- EVENT_DAYS: .*\n$/)]);
     expect(await run("--var", "A:1")).toEqual({ code: 1, output: expect.stringContaining("Unknown option '--var'") });
+    const wrongPlace = await run("--location", "mars", "--dry-run");
+    expect(wrongPlace).toEqual({ code: 1, output: expect.stringContaining("--location must be one of weur, eeur") });
     const help = await run("--help");
     for (const option of ["--env NAME", "--location ", "--dry-run"]) {
       expect(help).toEqual({ code: 0, output: expect.stringContaining(option) });
@@ -422,9 +424,9 @@ describe("npm run deploy", () => {
   });
 
   test("prints the plan and builds with --dry-run, and publishes no source maps of the console", async () => {
-    const { code, output } = await run("--dry-run", "--env", "staging");
+    const { code, output } = await run("--dry-run", "--env", "staging", "--location", "weur");
     expect(output).toMatch(
-      /environment "staging" to add.*Bucket "stowage-staging-files": create.*Nothing was changed\./s,
+      /environment "staging" to add.*Bucket "stowage-staging-files": create if it is missing, in weur\n.*Nothing was changed\./s,
     );
     expect(code, output).toBe(0);
     expect(readFileSync(join(project, "wrangler.toml"), "utf8")).toBe(original);

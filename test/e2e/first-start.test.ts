@@ -148,6 +148,8 @@ test("a port that is in use is rejected", async () => {
   await new Promise<void>((listening) => other.listen(Number(port), "localhost", listening));
   const { exited, output } = runDev(server.folder, { PORT: port });
   expect(await exited).toBe(1);
-  expect(output()).toBe(`Port ${port} is in use. Choose another one: PORT=8788 npm run dev\n`);
+  expect(output()).toBe(
+    `Port ${port} is in use. Choose another one, and other data: PORT=8788 STATE_DIR=.wrangler/second npm run dev\n`,
+  );
   other.close();
 });
