@@ -1,7 +1,12 @@
 import type { Schemas } from "./api.ts";
 
 /** Error codes of the service and of the client. */
-export type ErrorCode = Schemas["Error"]["code"] | "connection_failed" | "file_changed" | "unexpected_response";
+export type ErrorCode =
+  | Schemas["Error"]["code"]
+  | "connection_failed"
+  | "file_changed"
+  | "file_unreadable"
+  | "unexpected_response";
 
 interface Details {
   status?: number;

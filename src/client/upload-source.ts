@@ -42,9 +42,14 @@ async function openPath(path: string): Promise<Source> {
   // Looked up at run time, because bundlers for browsers can't resolve Node's modules.
   const fs = globalThis.process?.getBuiltinModule?.("node:fs");
   if (!fs) throw new TypeError(INPUTS);
-  // Unlike openAsBlob, this reports why a file can't be opened.
-  await fs.promises.access(path, fs.constants.R_OK);
-  return blobSource(await fs.openAsBlob(path), path.split(/[\\/]/).at(-1));
+  try {
+    // Unlike openAsBlob, these report why a file can't be opened.
+    await fs.promises.access(path, fs.constants.R_OK);
+    if (!(await fs.promises.stat(path)).isFile()) throw new Error("It is not a file.");
+    return blobSource(await fs.openAsBlob(path), path.split(/[\\/]/).at(-1));
+  } catch (cause) {
+    throw new StowageError("file_unreadable", `Can't read ${path}: ${(cause as Error).message}`, { cause });
+  }
 }
 
 async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {

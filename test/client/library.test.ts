@@ -144,7 +144,14 @@ describe("files", () => {
       await expect(files.upload(input as unknown as Blob)).rejects.toThrow("a Blob, a File, the path of a file");
     }
     await expect(files.upload(new Blob().stream())).rejects.toThrow("needs its `size`");
-    await expect(files.upload("/missing.mp3")).rejects.toMatchObject({ code: "ENOENT" });
+    for (const path of ["/missing.mp3", tmpdir()]) {
+      const message = expect.stringContaining(`Can't read ${path}: `);
+      await expect(files.upload(path)).rejects.toMatchObject({
+        name: "StowageError",
+        code: "file_unreadable",
+        message,
+      });
+    }
   });
 
   test.each([5000, 23 * MEBIBYTE])("a path and a stream of %i bytes are uploaded", async (size) => {
