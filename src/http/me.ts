@@ -17,6 +17,13 @@ const meSchema = z
   })
   .meta({ id: "Me" });
 
+const TOKEN_NAMES = {
+  secret: "a secret key",
+  public: "a public key",
+  session: "a session",
+  operator: "an operator token",
+};
+
 export const get = readOperation(
   "any token",
   {
@@ -25,7 +32,7 @@ export const get = readOperation(
     description: "What does not apply to the kind of token is null.",
     success: {
       description: "The caller.",
-      message: ({ kind, keyId }) => `You use a ${kind === "session" ? kind : `${kind} ${keyId ? "key" : "token"}`}.`,
+      message: ({ kind }) => `You use ${TOKEN_NAMES[kind]}.`,
       schema: meSchema,
       example: {
         kind: "session",

@@ -258,7 +258,8 @@ describe("every command", () => {
     const { key: publicKey } = await stowage.keys.create({ name: "public", isPublic: true });
     expect(await whoami("--key", publicKey)).toEqual({ ...me, kind: "public", teamId, scopes: ["files:upload"] });
     const thief = await scripted(hangUp);
-    expect(await machine.run(["ls", "--url", thief.url])).toMatchObject({ code: 2 });
+    const refused = await machine.run(["ls", "--url", thief.url]);
+    expectFailure(refused, 2, "STOWAGE_KEY belongs to another URL. Use --key.");
     expect(thief.requests).toEqual([]);
     expect(await machine.run("logout --profile radio")).toMatchObject({ code: 0, stderr: "" });
     expect(await machine.run("ls --profile radio")).toMatchObject({ code: 2 });
@@ -379,13 +380,18 @@ describe("stowage upload", () => {
     const [large] = await collect(team.stowage.files.list({ reference: "r" }));
     expect((await team.stowage.files.get(large?._id ?? "")).metadata).toEqual({ season: 2 });
 
-    // The second file with a name in a folder gets its ID as well.
+    // The newest file with a name in a folder keeps it, and older ones get their IDs as well.
     const id = await upload(team, "a.bin", "second");
     await machine.run(`mv ${id} --folder podcast/show/2026`);
     expect(await machine.run("get --folder podcast/show -o out")).toMatchObject({ code: 0, stderr: "" });
-    for (const name of ["a.bin", "2026/a.bin", "2026/ü/b.bin"])
-      expect(readFileSync(machine.path(`out/show/${name}`))).toEqual(readFileSync(machine.path(`show/${name}`)));
-    expect(readFileSync(machine.path(`out/show/2026/${id}-a.bin`), "utf8")).toBe("second");
+    const older = files.find(({ folder, name }) => `${folder}/${name}` === "podcast/show/2026/a.bin");
+    for (const [name, got] of [
+      ["a.bin", "a.bin"],
+      ["2026/a.bin", `2026/${older?._id}-a.bin`],
+      ["2026/ü/b.bin", "2026/ü/b.bin"],
+    ])
+      expect(readFileSync(machine.path(`out/show/${got}`))).toEqual(readFileSync(machine.path(`show/${name}`)));
+    expect(readFileSync(machine.path("out/show/2026/a.bin"), "utf8")).toBe("second");
     const again = await machine.run("get --folder podcast/show -o out");
     expect(linesOf(again.stdout).every((line) => line.endsWith("already there"))).toBe(true);
     expect(await machine.run("get --folder none")).toMatchObject({ code: 4 });
@@ -408,6 +414,19 @@ describe("stowage upload", () => {
     ]);
   });
 
+  test("reports the options that it does not apply to a file that it has sent before", async () => {
+    const { team, machine } = await newMachine();
+    machine.write("a.bin", "bytes");
+    const notApplied = async (args: string) => (await machine.json(args)).notApplied;
+    expect(await notApplied("upload a.bin --folder old --tag x")).toEqual([]);
+    expect(await notApplied("upload a.bin --folder old --tag x")).toEqual([]);
+    expect(await notApplied("upload a.bin")).toEqual([]);
+    const options = ["--folder", "new", "--tag", "y", "--reference", "r", "--metadata", '{"season":2}'];
+    const { stdout } = await machine.run(["upload", "a.bin", ...options]);
+    expect(stdout).toMatch(/\talready sent\tnot applied: --folder, --tag, --reference, --metadata \(use `stowage mv`/);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
   test("tags, moves and renames files, and reports those that it can't change", async () => {
     const { team, machine } = await newMachine();
     const ids = [await upload(team, "a", "a"), await upload(team, "b", "b")];
@@ -416,7 +435,8 @@ describe("stowage upload", () => {
     expect(tagged).toMatchObject({ code: 4, stderr: `stowage: ${UNKNOWN}: Not found.\n` });
     expect(linesOf(tagged.stdout)).toEqual(ids.map((id) => `${id}\ttagged`));
     await machine.run(`untag x ${id}`);
-    expect(await machine.run(["mv", id, "--name", "new name", "--folder", "f"])).toMatchObject({ code: 0 });
+    const moved = await machine.run(["mv", id, "--name", "new name", "--folder", "f"]);
+    expect(moved).toMatchObject({ code: 0, stdout: `${id}\tf/new name\n` });
     expect((await machine.run("ls --tag x")).stdout).toMatch(/^[^\n]*\tb\n$/);
     expect((await machine.run("ls --search NAME")).stdout).toMatch(/^[^\n]*\tf\/new name\n$/);
     for (const args of [`mv ${ids.join(" ")}`, `mv ${ids.join(" ")} --name c`, "upload a --metadata []"])
@@ -435,7 +455,7 @@ describe("stowage upload", () => {
   });
 
   test.for(["SIGKILL", "SIGINT"] as const)(
-    "resumes after %s, and resends less than 5.1 MiB",
+    "resumes after %s without new options, and resends less than 5.1 MiB",
     async (signal, { annotate }) => {
       const team = await newTeam();
       // Stalls after the first parts, so that bytes are left to send.
@@ -454,9 +474,8 @@ describe("stowage upload", () => {
       }
       line.heal();
       const before = line.sentBytes;
-      const second = await machine.run("upload large.bin --json");
-      expect(second).toMatchObject({ code: 0, stderr: "" });
-      const { id } = JSON.parse(second.stdout);
+      const { id, notApplied } = await machine.json("upload large.bin --tag late");
+      expect(notApplied).toEqual(["--tag"]);
       expect(await team.stowage.files.get(id)).toMatchObject({ status: "completed", sha256: sha256(bytes) });
       expect(await stored(team)).toHaveLength(1);
       const twice = line.sentBytes - before - (bytes.length - passedBytes);
@@ -978,7 +997,9 @@ describe("a failure", () => {
     ["an unknown ID", `info ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
     ["an unknown ID of a file to delete", `rm ${UNKNOWN}`, 4, `${UNKNOWN}: Not found.`],
     ["a past date", `link ${UNKNOWN} --expires 2026-01-01`, 1, `${UNKNOWN}: The expiry date must be in the future.`],
-    ["an unknown type", "ls --type song", 1, /^The type must be one of audio file, video file, .+\.$/],
+    ["an unknown type", "ls --type song", 2, /It must be one of audio, video, .+\.$/],
+    ["scopes of a public key", "keys create a --public --scopes files:read", 2, /Leave out --scopes\.$/],
+    ["teams without the operator token", "teams", 3, /needs the operator token/],
     ["an empty tag", ["tag", "", UNKNOWN], 1, "The tag must have 1 to 64 characters."],
     ["limits of a secret key", "keys create a --max-files 3", 1],
   ] as [string, string | string[], number, (string | RegExp)?][])(

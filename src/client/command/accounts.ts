@@ -4,6 +4,7 @@ import {
   addGroup,
   askPassword,
   type Define,
+  EXPIRY_HINT,
   IDS,
   LIMIT,
   limited,
@@ -14,6 +15,7 @@ import {
   TEAM,
 } from "./command.ts";
 import type { Context } from "./context.ts";
+import { Failure } from "./failures.ts";
 
 const KEY_WIDTHS = [24, 7, 24];
 const SESSION_WIDTHS = [24, 29, 24];
@@ -78,13 +80,15 @@ function addKeyCommands(program: Command, define: Define): void {
       .option("--max-files <n>", "how many files a public key may upload", parseCount)
       .option("--max-file-bytes <n>", "size of the largest file that a public key may upload", parseCount)
       .option("--file-types <list>", "what a public key may upload, such as audio,image", parseFileTypes)
-      .option("--expires <date>", "when the key expires (UTC)", parseStart)
+      .option("--expires <date>", `when the key expires (${EXPIRY_HINT})`, parseStart)
       .option(...TEAM),
     {
-      summary: "Create an API key and show it once",
+      summary: "Create an API key and show it (`keys ls` does not)",
       examples: ['stowage keys create "Application 42" --public --max-files 3 --file-types audio --expires 2026-12-31'],
     },
     async (context, [name = ""], { public: isPublic = false, scopes, expires, team: teamId, ...limits }) => {
+      if (isPublic && scopes?.some((scope) => scope !== "files:upload"))
+        throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
       const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
       context.results.printRecord(await context.stowage.keys.create(key, context));
@@ -96,7 +100,7 @@ function addKeyCommands(program: Command, define: Define): void {
       .argument("<id>", "ID of the key")
       .option("--name <name>", "new label")
       .option(...SCOPES)
-      .option("--expires <date>", "when the key expires (UTC), earlier than before", parseStart),
+      .option("--expires <date>", `when the key expires, earlier than before (${EXPIRY_HINT})`, parseStart),
     { summary: "Rename an API key, or reduce what it may do" },
     async (context, [id = ""], { name, scopes, expires }) => {
       printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context));
@@ -108,7 +112,7 @@ function addKeyCommands(program: Command, define: Define): void {
       .argument("<id>", "ID of the key")
       .option("--overlap <seconds>", "how long the old key still works (default: 86400)", parseCount),
     {
-      summary: "Create a key in place of another and show it once",
+      summary: "Create a key in place of another and show it",
       examples: ["stowage keys rotate 0193477be8a01f9c3ad5e7b2 --overlap 3600"],
     },
     async (context, [id = ""], { overlap }) => {

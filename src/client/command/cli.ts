@@ -54,8 +54,8 @@ function parseProfile(name: string): string {
 export async function run(argv: string[], io: Io): Promise<number> {
   let context: Context | undefined;
   let interruptionHint = "";
-  const define: Define = (command, { summary, examples = [], isResumable = false }, action) => {
-    command.summary(summary).description(`${summary}.`);
+  const define: Define = (command, { summary, notes, examples = [], isResumable = false }, action) => {
+    command.summary(summary).description([`${summary}.`, ...(notes ? [notes] : [])].join("\n\n"));
     if (examples.length > 0) addExamples(command, examples);
     command.action(async () => {
       if (isResumable) interruptionHint = " Run the same command again to resume.";

@@ -10,7 +10,7 @@ export type Action<O> = (context: Context, args: string[], options: O) => Promis
 /** Adds a command. `isResumable`: after an interruption, the same command continues. */
 export type Define = <O>(
   command: Command,
-  texts: { summary: string; examples?: string[]; isResumable?: boolean },
+  texts: { summary: string; notes?: string; examples?: string[]; isResumable?: boolean },
   action: Action<O>,
 ) => void;
 
@@ -31,8 +31,17 @@ export function parseCount(text: string): number {
 
 export const TEAM = ["--team <id>", "ID of the team (operator token)"] as const;
 
-/** Accepts `audio` for `audio file`. The service checks the names. */
-export const parseFileType = (text: string) => `${text.trim().replace(/ file$/, "")} file` as StoredFile["fileType"];
+const FILE_TYPES = ["audio", "video", "image", "document", "text", "archive", "other"] as const;
+
+/** Accepts `audio` and `audio file`. */
+export function parseFileType(text: string): StoredFile["fileType"] {
+  const type = FILE_TYPES.find((name) => name === text.trim().replace(/ file$/, ""));
+  if (type) return `${type} file`;
+  throw new InvalidArgumentError(`It must be one of ${FILE_TYPES.join(", ")}.`);
+}
+
+export const pathOf = ({ folder, name }: Pick<StoredFile, "folder" | "name">): string =>
+  folder === "" ? name : `${folder}/${name}`;
 
 /** For an option that can be repeated. */
 export const collect = (text: string, earlier: string[] = []): string[] => [...earlier, text];
@@ -67,12 +76,15 @@ export async function* limited<T>(limit: number | undefined, items: AsyncIterabl
   }
 }
 
+/** Describes what `parseStart` makes of a day, as `--before` does. */
+export const EXPIRY_HINT = "UTC; a date means 00:00, so that day is excluded";
+
 const DAY = /^\d{4}-\d{2}-\d{2}$/;
-const INSTANT = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/;
+const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:\d{2})$/;
 
 function parseInstant(text: string): Date {
   const date = new Date(text);
-  if ((DAY.test(text) || INSTANT.test(text)) && !Number.isNaN(date.getTime())) return date;
+  if ((DAY.test(text) || TIME.test(text)) && !Number.isNaN(date.getTime())) return date;
   throw new InvalidArgumentError("It must be a UTC date such as 2026-11-20, or a time such as 2026-11-20T08:00:00Z.");
 }
 

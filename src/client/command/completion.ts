@@ -85,8 +85,8 @@ export function addCompletionCommand(program: Command, define: Define): void {
       summary: "Print a completion script for bash, zsh, or fish",
       examples: [
         "stowage completion fish > ~/.config/fish/completions/stowage.fish",
-        "source <(stowage completion bash)    # in ~/.bashrc",
-        "source <(stowage completion zsh)     # in ~/.zshrc",
+        "source <(npx stowage completion bash)    # in ~/.bashrc",
+        "source <(npx stowage completion zsh)     # in ~/.zshrc",
       ],
     },
     async ({ io, results }, [shell]) => {

@@ -73,6 +73,7 @@ export function loadConfig(env: Env, options: Partial<Config> & { profile?: stri
   const url = givenUrl || saved.url;
   const key = givenKey || (isSameUrl(url, saved.url) ? saved.key : undefined);
   if (!url) throw new Failure("usage", "No URL. Run `stowage login`, or set STOWAGE_URL and STOWAGE_KEY.");
+  if (!key && STOWAGE_KEY && !isForUrl) throw new Failure("usage", "STOWAGE_KEY belongs to another URL. Use --key.");
   if (!key) throw new Failure("usage", `No key for ${url}. Run \`stowage login\`, or set STOWAGE_KEY.`);
   return { url: validateUrl(url), key: validateKey(key) };
 }

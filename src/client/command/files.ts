@@ -9,6 +9,7 @@ import {
   parseFileType,
   parseFolder,
   parseStart,
+  pathOf,
   removeEach,
 } from "./command.ts";
 import { failureAbout } from "./failures.ts";
@@ -55,9 +56,8 @@ export function addFileCommands(program: Command, define: Define): void {
       const { files } = context.stowage;
       const filters = { fileType, createdAfter, createdBefore, ...others };
       for await (const file of limited(limit, files.list(filters, context))) {
-        const { _id, createdAt, status, fileType, folder, name } = file;
-        const path = folder === "" ? name : `${folder}/${name}`;
-        const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), path];
+        const { _id, createdAt, status, fileType } = file;
+        const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), pathOf(file)];
         context.results.print(file, texts, FILE_WIDTHS);
       }
     },

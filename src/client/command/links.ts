@@ -1,5 +1,5 @@
 import type { Command } from "commander";
-import { type Define, IDS, parseCount, parseStart, removeEach } from "./command.ts";
+import { type Define, EXPIRY_HINT, IDS, parseCount, parseStart, removeEach } from "./command.ts";
 
 const LINK_WIDTHS = [24, 24, 10];
 const FILE = ["<file>", "ID of the file"] as const;
@@ -15,7 +15,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     program
       .command("link")
       .argument(...FILE)
-      .option("--expires <date>", "when the link expires (UTC; default: never)", parseStart)
+      .option("--expires <date>", `when the link expires (${EXPIRY_HINT}; default: never)`, parseStart)
       .option("--inline", "let browsers play audio instead of downloading it")
       .option("--name <name>", "name of the downloaded file"),
     {

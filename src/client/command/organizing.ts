@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import type { Batch } from "../stowage.ts";
-import { type Define, IDS, parseFolder } from "./command.ts";
+import { type Define, IDS, parseFolder, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
 
@@ -50,13 +50,18 @@ export function addOrganizingCommands(program: Command, define: Define): void {
     async (context, ids, { folder, name }) => {
       if (name === undefined) {
         if (folder === undefined) throw new Failure("usage", "Give a new --folder or --name.");
-        return changeAll(context, ids, { action: "move", folder }, "moved");
+        return changeAll(
+          context,
+          ids,
+          { action: "move", folder },
+          folder === "" ? "moved out of all folders" : `moved to ${folder}`,
+        );
       }
       const [id = "", ...others] = ids;
       if (others.length > 0) throw new Failure("usage", "--name goes with one ID.");
       const { files } = context.stowage;
       const file = await files.update(id, { name, folder }, context).catch(failureAbout(id));
-      context.results.print(file, [id, file.name]);
+      context.results.print(file, [id, pathOf(file)]);
     },
   );
   for (const action of ["tag", "untag"] as const) {

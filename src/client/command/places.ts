@@ -18,14 +18,14 @@ export function localNameOf(name: string): string {
   return isUnsafe ? `_${base}` : base;
 }
 
-/** The files in a folder and below it, oldest first. */
+/** The files in a folder and below it, newest first. */
 export async function filesBelow(stowage: Stowage, folder: string, signal: AbortSignal): Promise<StoredFile[]> {
   const found: StoredFile[] = [];
   for await (const file of stowage.files.list({ folder }, { signal })) found.push(file);
   for await (const below of stowage.files.folders({ under: folder, signal })) {
     found.push(...(await filesBelow(stowage, below, signal)));
   }
-  return found.sort((one, other) => (one._id < other._id ? -1 : 1));
+  return found.sort((one, other) => (one._id > other._id ? -1 : 1));
 }
 
 /** Creates a folder below `output`. Never follows a link, which could lead out of it. @returns its path */
@@ -42,7 +42,7 @@ async function makeFolder(cwd: string, output: string, names: string[]): Promise
 
 /**
  * Chooses where to write the files of a folder: below its name, as `upload` took them. Of files with one name in one
- * folder, the oldest keeps it.
+ * folder, the newest keeps it, and the others get their ID as well.
  */
 export async function placesOf(
   cwd: string,

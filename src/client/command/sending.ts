@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { basename, relative } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, StowageError } from "../stowage.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
@@ -11,6 +12,8 @@ export interface Sent {
   id: string;
   sha256: string | null;
   isSkipped: boolean;
+  /** The options that the stored file doesn't have, because an earlier run sent or started it. */
+  notApplied: string[];
 }
 
 /** The state that all uploads of one command share. */
@@ -30,6 +33,20 @@ export function propertiesOf(properties: FileProperties, file: LocalFile): FileP
   return Object.keys(given).length === 0 ? undefined : given;
 }
 
+/** Returns the given options that differ from a stored file. The service composes characters. */
+function findNotApplied({ properties }: Run, file: LocalFile, stored: FileMetadata): string[] {
+  const composed = (text = "") => text.normalize("NFC");
+  const { folder } = propertiesOf(properties, file) ?? {};
+  const { tags = [], reference, metadata } = properties;
+  const isApplied = {
+    "--folder": properties.folder === undefined || composed(folder) === composed(stored.folder),
+    "--tag": tags.every((tag) => stored.tags.includes(composed(tag))),
+    "--reference": reference === undefined || reference === stored.reference,
+    "--metadata": metadata === undefined || isDeepStrictEqual(metadata, stored.metadata),
+  };
+  return Object.entries(isApplied).flatMap(([option, isSet]) => (isSet ? [] : [option]));
+}
+
 const isNotFound = (error: unknown) => error instanceof StowageError && error.code === "not_found";
 export const isForbidden = (error: unknown) =>
   error instanceof StowageError && (error.code === "forbidden" || error.code === "insufficient_scope");
@@ -37,13 +54,13 @@ export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
 /** Returns an upload that has finished and is still stored; undefined if the file must be sent. */
-async function findStored({ context, signal }: Run, { id, sha256 }: Entry): Promise<Sent | undefined> {
+async function findStored(run: Run, file: LocalFile, { id, sha256 }: Entry): Promise<Sent | undefined> {
   if (id === undefined) return undefined;
-  const sent = { id, sha256: sha256 ?? null, isSkipped: true };
+  const sent = { id, sha256: sha256 ?? null, isSkipped: true, notApplied: [] };
   try {
-    const stored = await context.stowage.files.get(id, { signal });
+    const stored = await run.context.stowage.files.get(id, { signal: run.signal });
     const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sent.sha256);
-    return isGood ? sent : undefined;
+    return isGood ? { ...sent, notApplied: findNotApplied(run, file, stored) } : undefined;
   } catch (error) {
     if (isNotFound(error)) return undefined;
     if (isForbidden(error)) return sent;
@@ -72,7 +89,7 @@ export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
 async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   const { context, journal, progress, signal } = run;
   const known = journal.find(file);
-  const stored = await findStored(run, known);
+  const stored = await findStored(run, file, known);
   if (stored) {
     progress.skip(file.size);
     return stored;
@@ -84,7 +101,7 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   if (journal.find(file).id !== known.id) return sendOnce(run, file);
   const touched = journal.findTouched(file);
   if (touched.sha256 === sha256) {
-    const same = await findStored(run, touched);
+    const same = await findStored(run, file, touched);
     if (same) {
       journal.save(file, { id: same.id, sha256 });
       progress.skip(file.size);
@@ -112,7 +129,10 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
     });
     journal.save(file, { id, sha256 });
     isDone = true;
-    return { id, sha256, isSkipped: false };
+    // A resumed upload keeps the options that it was created with.
+    const mayDiffer = uploadUrl !== undefined && Object.keys(run.properties).length > 0;
+    const resumed = mayDiffer ? await findStored(run, file, { id, sha256 }) : undefined;
+    return { id, sha256, isSkipped: false, notApplied: resumed?.notApplied ?? [] };
   } finally {
     bar.end(isDone);
   }

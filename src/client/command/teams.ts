@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from "commander";
-import type { Team } from "../stowage.ts";
+import { StowageError, type Team } from "../stowage.ts";
 import { addGroup, type Define, LIMIT, limited, parseCount, removeEach } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
@@ -21,6 +21,12 @@ function printTeam({ results }: Context, team: Team): void {
   results.print(team, [_id, status, `${usage.files} files`, formatBytes(usage.bytes), name], WIDTHS);
 }
 
+function explainForbidden(error: unknown): never {
+  const cause = error instanceof Failure ? error.cause : error;
+  if (!(cause instanceof StowageError) || cause.code !== "forbidden") throw error;
+  throw new Failure("rejected", "This command needs the operator token. Set it with --key or STOWAGE_KEY.");
+}
+
 interface ListOptions {
   name?: string;
   status?: Team["status"];
@@ -28,7 +34,9 @@ interface ListOptions {
 }
 
 /** Commands of the operator: their key is the operator token. */
-export function addTeamCommands(program: Command, define: Define): void {
+export function addTeamCommands(program: Command, defineForAll: Define): void {
+  const define: Define = (command, texts, action) =>
+    defineForAll(command, texts, (...given: Parameters<typeof action>) => action(...given).catch(explainForbidden));
   const teams = addGroup(program, "teams", "List, create, suspend, and delete teams (operator token).", [
     "stowage teams --status suspended",
     'stowage teams create "Radio Lovelace"',

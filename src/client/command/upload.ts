@@ -2,7 +2,7 @@ import { relative } from "node:path";
 import type { Command } from "commander";
 import { type FileProperties, isServerError, StowageError } from "../stowage.ts";
 import { collect, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
-import { stateFolder } from "./config.ts";
+import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
@@ -11,6 +11,9 @@ import { isAltered, isForbidden, propertiesOf, type Run, type Sent, sendFile } f
 import { withStdinFile } from "./stdin.ts";
 
 const DEFAULT_PARALLEL = 8;
+const NOTES = `Finished uploads are recorded in ~/.local/state/stowage, or in stowage below ${STATE_VARIABLE}.
+To send an unchanged file again, delete it with \`stowage rm\` first.`;
+const CHANGE_HINT = "use `stowage mv` and `stowage tag`, or `stowage rm` and upload the file again";
 /** More server errors in a row mean that the service is broken, not that it can't take one file. */
 const MAX_SERVER_ERRORS_IN_A_ROW = 16;
 
@@ -124,7 +127,7 @@ async function uploadStdin(context: Context, paths: string[], options: UploadCom
   await withStdinFile(context.io, async (file, sha256) => {
     const properties = propertiesOf(propertiesGiven(options), file);
     const { id } = await context.stowage.files.upload(file.path, { name, sha256, properties, signal });
-    const sent = { id, sha256, isSkipped: false };
+    const sent = { id, sha256, isSkipped: false, notApplied: [] };
     const problem = await report({ context, signal }, { ...file, path: "-" }, name, sent, wait);
     if (problem) context.exitCode = EXIT_CODES[problem.kind];
   });
@@ -137,15 +140,18 @@ async function report(
   run: Reporting,
   { path, size }: LocalFile,
   shownPath: string,
-  { id, sha256, isSkipped }: Sent,
+  { id, sha256, isSkipped, notApplied }: Sent,
   isWaiting = false,
 ): Promise<Failure | null> {
   const { context } = run;
   const problem = isWaiting ? await findProblem(run, id) : null;
   const failure = problem?.message ?? null;
-  const remark = failure === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${failure}`];
-  const row = { path, id, size, sha256, skipped: isSkipped, failure };
-  context.above(() => context.results.print(row, [id, shownPath, ...remark]));
+  const remarks = [
+    ...(failure === null ? (isSkipped ? ["already sent"] : []) : [`processing failed: ${failure}`]),
+    ...(notApplied.length > 0 ? [`not applied: ${notApplied.join(", ")} (${CHANGE_HINT})`] : []),
+  ];
+  const row = { path, id, size, sha256, skipped: isSkipped, notApplied, failure };
+  context.above(() => context.results.print(row, [id, shownPath, ...remarks]));
   return problem;
 }
 
@@ -181,6 +187,7 @@ export function addUploadCommands(program: Command, define: Define): void {
     ),
     {
       summary: "Upload files and folders; keeps folders, resumes interrupted uploads, and skips finished ones",
+      notes: NOTES,
       examples: [
         "stowage upload interview.mp3",
         "stowage upload recordings/ --folder podcast --tag interview",
@@ -194,6 +201,7 @@ export function addUploadCommands(program: Command, define: Define): void {
     withOptions(program.command("sync").argument("<folders...>", "folders")),
     {
       summary: "Upload what is new or changed in folders since their last upload from this machine",
+      notes: NOTES,
       examples: ["stowage sync recordings/"],
       isResumable: true,
     },
