@@ -18,7 +18,8 @@ interface Uploads {
   since: string | undefined;
 }
 
-const day = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+/** Without the year, so that the labels of the chart fit on a phone. */
+const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const toSized = ({ _id, createdAt, data }: FileEvent): Sized => ({ _id, createdAt, size: data.size });
 const isUpload = (event: Parameters<typeof isFileEvent>[0]): event is FileEvent =>
   isFileEvent(event) && event.type === "file.uploaded";
