@@ -164,7 +164,7 @@ function Row({ team, onEdit, onChanged }: { team: Team; onEdit: () => void; onCh
               <button
                 key={label}
                 type="button"
-                class="button small danger"
+                class={`button small ${label === "Resume" ? "" : "danger"}`}
                 onClick={act}
                 aria-label={`${label} ${name}`}
               >

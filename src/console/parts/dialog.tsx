@@ -27,9 +27,6 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     const outer = origin.closest("dialog");
     if (outer) origin = origins.get(outer) ?? origin;
     origins.set(dialog, origin);
-    // The backdrop does not cover the space that is reserved for the scrollbar, so the page gives it up while a dialog is open.
-    const { documentElement: root } = document;
-    root.style.setProperty("--scrollbar-width", `${innerWidth - root.clientWidth}px`);
     dialog.showModal();
     return () => {
       dialog.close();
@@ -86,7 +83,7 @@ export function TaskDialog({ title, action, isDangerous, onRun, onStop, onClose,
             <button type="button" class="button" aria-disabled={isRunning && !onStop} onClick={close}>
               {isRunning && onStop ? "Stop" : "Cancel"}
             </button>
-            <button type="submit" class={`button ${isDangerous ? "danger" : "primary"}`} aria-disabled={isRunning}>
+            <button type="submit" class={`button primary ${isDangerous ? "danger" : ""}`} aria-disabled={isRunning}>
               {action}
             </button>
           </div>
