@@ -27,11 +27,11 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
   read: ["files:read", "files:download"],
 };
 const TYPES = {
-  full: "Secret: full access. Keep it on your server.",
+  full: "Secret: full access",
   files: "Secret: all actions on files",
   read: "Secret: view and download files",
   custom: "Secret: choose permissions",
-  public: "Public: upload only. Safe to use in a browser.",
+  public: "Public: upload only",
 };
 
 /** Describes the scopes and limits of a key in a few words. */
@@ -149,7 +149,13 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
   return (
     <TaskDialog title="Create key" action="Create key" onRun={create} onClose={onClose}>
       <TextField label="Name" name="name" required maxLength={100} hint="For example, “Web player”" />
-      <SelectField label="Type" name="type" value={type} onChange={(chosen) => setType(chosen as keyof typeof TYPES)}>
+      <SelectField
+        label="Type"
+        name="type"
+        value={type}
+        onChange={(chosen) => setType(chosen as keyof typeof TYPES)}
+        hint={type === "public" ? "Safe to use in a browser." : "Keep secret keys on your server."}
+      >
         {Object.entries(TYPES).map(([value, label]) => (
           <option key={value} value={value}>
             {label}

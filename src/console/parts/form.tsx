@@ -96,16 +96,18 @@ export function SelectField({
   label,
   name,
   value,
+  hint,
   onChange,
   children,
 }: {
   label: string;
   name: string;
+  hint?: string;
   value?: string;
   onChange?: (value: string) => void;
   children: ComponentChildren;
 }) {
-  const { attributes, wrap } = useField({ label, name });
+  const { attributes, wrap } = useField({ label, name, hint });
   return wrap(
     <select {...attributes} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
       {children}
