@@ -50,11 +50,11 @@ const applyScheme = () => document.documentElement.classList.toggle("dark-mode",
 scheme.addEventListener("change", applyScheme);
 applyScheme();
 
-/** Names the lists of options and lets the keyboard scroll samples. Swagger UI does neither. */
+/** Names the lists of options and lets the keyboard scroll samples and tables. Swagger UI does neither. */
 function improveAccessibility() {
   for (const select of document.querySelectorAll("select:not([aria-label])"))
     select.ariaLabel = select.closest("[data-param-name]")?.dataset.paramName ?? "Example";
-  for (const sample of document.querySelectorAll(".microlight:not([tabindex])")) sample.tabIndex = 0;
+  for (const wide of document.querySelectorAll(":is(.microlight, .info table):not([tabindex])")) wide.tabIndex = 0;
 }
 new MutationObserver(improveAccessibility).observe(document.body, { childList: true, subtree: true });
 

@@ -53,7 +53,7 @@ Another team's records get 404, as if they did not exist.
 A token has scopes, and each operation needs one of them. A secret key has the scopes that it was created with, and a
 session those of the user's role, or of the key that created it. A token without the scope gets 403
 \`insufficient_scope\`, which names the missing scope. A public key has \`files:upload\` only, so it may ship in a web page.
-The operator token has no scopes; the operations that accept it are marked with *.
+The operator token has no scopes; the operations that accept it are marked with †.
 
 SCOPE_TABLE
 
@@ -102,7 +102,7 @@ const hasScope = (role: Role, scope: Scope) => (ROLES[role] as readonly Scope[])
 function scopeTable(operations: readonly Named[]): string {
   const rows = SCOPE_NAMES.map((scope) => {
     const needing = operations.filter(({ access }) => access !== "public" && scopeOf(access) === scope);
-    const names = needing.map(({ operationId, access }) => `${operationId}${isForOperator(access) ? "*" : ""}`);
+    const names = needing.map(({ operationId, access }) => `${operationId}${isForOperator(access) ? "†" : ""}`);
     const marks = [hasScope("member", scope), hasScope("viewer", scope), isPublicScope(scope)];
     return [`\`${scope}\``, ...marks.map((has) => (has ? "yes" : "no")), names.join(", ")];
   });
