@@ -20,8 +20,14 @@ export const ClearFilters = () => (
   </a>
 );
 
+interface FiltersProps {
+  isFiltered: boolean;
+  /** The number of matching files, if it is known. */
+  count: string | undefined;
+}
+
 /** The filters of the list of files. The URL holds their values. */
-export function Filters({ isFiltered }: { isFiltered: boolean }) {
+export function Filters({ isFiltered, count }: FiltersProps) {
   const shown = query.value;
   const value = (name: string) => shown.get(name) ?? "";
   const options = (labels: Record<string, string>) =>
@@ -71,6 +77,9 @@ export function Filters({ isFiltered }: { isFiltered: boolean }) {
         </button>
       )}
       {isFiltered && <ClearFilters />}
+      <span role="status" class="quiet">
+        {count}
+      </span>
     </search>
   );
 }

@@ -100,14 +100,16 @@ export function Row({ file, folder, selected, isRenaming, onRenamed, onRenameClo
     if (!ids.delete(_id)) ids.add(_id);
     selected.value = ids;
   };
-  const recording = [title, artist].filter(Boolean).join(" – ");
+  const isTitleShown = title !== name && title !== name.replace(/\.[^.]+$/, "");
+  const recording = [isTitleShown && title, artist].filter(Boolean).join(" – ");
   return (
     <tr draggable={!isRenaming && can("files:write")} onDragStart={(event) => onDragStart(event, file)}>
       <td class="files-choice">
         <input type="checkbox" aria-label={`Select ${name}`} checked={isSelected} onChange={toggle} />
       </td>
       <th scope="row">
-        {isPlayable && can("files:download") && <PlayButton file={file} class="small" />}
+        {can("files:download") &&
+          (isPlayable ? <PlayButton file={file} class="small" /> : <span class="player-slot" />)}
         {isRenaming ? (
           <Rename file={file} onRenamed={onRenamed} onClose={onRenameClosed} />
         ) : (

@@ -91,6 +91,7 @@ export function Files() {
   const act = (type: Action) => () => setAction({ type, files: chosen });
   const dialog = { files: action?.files ?? [], onClose: close };
   const childFolders = isFiltered ? [] : (shown.current.folders ?? []);
+  const count = rows && wasFiltered ? `${more ? "First " : ""}${countOf(rows.length, "file")}` : undefined;
   const isEmpty = rows?.length === 0 && childFolders.length === 0;
   return (
     <Page
@@ -110,7 +111,7 @@ export function Files() {
       }
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
-      {(isFiltered || wasFiltered || !isEmpty) && <Filters isFiltered={isFiltered} />}
+      {(isFiltered || wasFiltered || !isEmpty) && <Filters isFiltered={isFiltered} count={count} />}
       <Failure error={error ?? folders.error} onRetry={reloadAll} />
       {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reloadAll} />}
       {folders.more && !isFiltered && <More of={folders} label="Load more folders" />}
