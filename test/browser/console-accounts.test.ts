@@ -116,7 +116,7 @@ describe("Signing in", () => {
 
     await page.getByRole("searchbox", { name: "Team ID" }).fill(team.teamId);
     await button(page, "Filter").click();
-    await expect(page.getByRole("rowheader")).toHaveText(["test"]);
+    await expect(page.getByRole("rowheader")).toHaveText([`test${team.teamId}`]);
     await expect(page).toHaveURL(`${url}/console/keys?team=${team.teamId}`);
 
     await button(page, "Create key").click();
@@ -139,7 +139,7 @@ describe("Signing in", () => {
     const page = await openPage({ path: `/console/keys?team=${team.teamId}` });
     await page.getByText("API key", { exact: true }).click();
     await submitKey(page, inject("operatorToken"));
-    await expect(page.getByRole("rowheader")).toHaveText(["test"]);
+    await expect(page.getByRole("rowheader")).toHaveText([`test${team.teamId}`]);
     await button(page, "Create key").click();
     await expect(dialog(page).getByLabel("Team ID")).toHaveValue("");
     await expect(dialog(page)).toContainText(`You followed a link for team ${team.teamId}`);

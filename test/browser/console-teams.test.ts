@@ -42,7 +42,7 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await expectGoodLooks(page, "teams");
   await page.getByRole("link", { name }).click();
   await expect(page).toHaveURL(`${url}/console/keys?team=${teamId}`);
-  await expect(page.getByRole("rowheader")).toHaveText([name]);
+  await expect(page.getByRole("rowheader")).toHaveText([`${name}${teamId}`]);
 });
 
 test("suspends and resumes a team, and deletes it after its name is entered", async ({ openPage }) => {

@@ -79,7 +79,7 @@ describe("Webhooks", () => {
     await expect(row.getByRole("cell")).toContainText(["File processed, File failed", "Enabled", "20"]);
     expect(await page.content()).not.toContain(secret);
     await row.getByRole("link").click();
-    await expect(heading(page, new URL(endpoint.url).host)).toBeFocused();
+    await expect(heading(page, "Catalogue")).toBeFocused();
     await expect(page).toHaveURL(`${url}/console/webhooks/${made?._id}`);
   });
 
@@ -118,7 +118,8 @@ describe("Webhooks", () => {
     await dialog(page).getByRole("button", { name: "Save" }).click();
     await expectAnnounced(page, "Webhook updated");
     await expect(button(page, "Edit")).toBeFocused();
-    await expect(page.getByRole("definition")).toContainText([endpoint.url, "وصف 🎧", "All events"]);
+    await expect(page.getByRole("definition")).toContainText([endpoint.url, "All events"]);
+    await expect(heading(page, "وصف 🎧")).toBeVisible();
     expect(await webhooks.get(_id)).toMatchObject({ types: null, description: "وصف 🎧", url: `${endpoint.url}/2` });
 
     await button(page, "Disable").click();

@@ -56,7 +56,14 @@ export function Keys() {
       )}
       {keys.items && keys.items.length > 0 && (
         <Table
-          columns={["Name", "Access", "Key", isOperator ? "Team" : "Created by", "Last used", "Expires"]}
+          columns={[
+            isOperator ? "Name and team" : "Name",
+            "Access",
+            "Key",
+            ...(isOperator ? [] : ["Created by"]),
+            "Last used",
+            "Expires",
+          ]}
           buttons="Actions"
         >
           {keys.items.map((key) => (
@@ -99,18 +106,19 @@ function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
     <tr>
       <th scope="row">
         <bdi>{name}</bdi>
+        {isOperator && (
+          <p class="quiet">
+            <a href={href("/keys", { team: teamId })}>
+              <code>{teamId}</code>
+            </a>
+          </p>
+        )}
       </th>
       <td data-label="Access">{accessOf(apiKey)}</td>
       <td data-label="Key">
         <code>{mask(key)}</code>
       </td>
-      {isOperator ? (
-        <td data-label="Team">
-          <a href={href("/keys", { team: teamId })}>
-            <code>{teamId}</code>
-          </a>
-        </td>
-      ) : (
+      {!isOperator && (
         <td data-label="Created by">
           <span>
             {createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>} <Time at={createdAt} isRelative />

@@ -28,7 +28,7 @@ export function WebhookPage({ id }: { id: string }) {
   const { url, description, createdAt } = webhook;
   return (
     <Page
-      title={new URL(url).host}
+      title={description || new URL(url).host}
       back={back}
       actions={<WebhookStatus webhook={webhook} />}
       call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
@@ -40,7 +40,6 @@ export function WebhookPage({ id }: { id: string }) {
         title="Webhook"
         facts={{
           "Endpoint URL": <bdi>{url}</bdi>,
-          Description: description ? <bdi>{description}</bdi> : null,
           Events: eventsOf(webhook),
           Created: <Time at={createdAt} />,
           ID: <Copyable text={id} label="ID" />,
