@@ -1,9 +1,9 @@
-import { and, asc, eq, gt, inArray, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
-import { insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { hasRow, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
 import { files, isListed, links, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
@@ -56,13 +56,8 @@ export interface Link {
 
 type LinkRow = typeof links.$inferSelect;
 
-const linkOf = ({ id, fileId, name, disposition, expiresAt, createdAt, keyId, userId }: LinkRow): Link => ({
-  id,
-  fileId,
-  name,
-  disposition,
-  expiresAt,
-  createdAt,
+const linkOf = ({ teamId: _, secretHash: __, keyId, userId, ...link }: LinkRow): Link => ({
+  ...link,
   createdBy: { keyId, userId },
 });
 
@@ -83,11 +78,8 @@ const insertLink = preparedQuery((db, param: Param<LinkRow>) => {
     .select({ count: sql`count(*)` })
     .from(links)
     .where(and(eq(links.teamId, param("teamId")), eq(links.fileId, param("fileId"))));
-  const ofTeam = db
-    .select({ count: teams.links })
-    .from(teams)
-    .where(eq(teams.id, param("teamId")));
-  const isAllowed = sql`exists ${file} and ${others} < ${MAX_LINKS} and ${ofTeam} < ${MAX_TEAM_LINKS}`;
+  const teamHasRoom = hasRow(teams, and(eq(teams.id, param("teamId")), lt(teams.links, MAX_TEAM_LINKS)));
+  const isAllowed = sql`exists ${file} and ${others} < ${MAX_LINKS} and ${teamHasRoom}`;
   return insertWhere(db, links, rowOf(links, param), isAllowed);
 });
 const nameOfFile = preparedQuery((db, param: Param<FileOfLink>) =>
@@ -235,8 +227,7 @@ const SERVED_COLUMNS = {
   mimeType: files.mimeType,
 };
 type OpenValues = SecretUrlValues & { now: number };
-const isTeamActive = (teamId: SQLiteColumn) =>
-  sql`exists (select 1 from ${teams} where ${teams.id} = ${teamId} and ${teams.status} = 'active')`;
+const isTeamActive = (teamId: SQLiteColumn) => hasRow(teams, and(eq(teams.id, teamId), eq(teams.status, "active")));
 
 const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
   db
