@@ -148,6 +148,8 @@ describe("Session", () => {
 
 test("shows a banner while offline, and catches up afterward", async ({ openPage }) => {
   const { page, stowage } = await openConsole(openPage, { path: "/keys" });
+  // The script of the page has loaded, too. Without the network, it would have to be loaded by a button.
+  await expect(page.getByRole("row").nth(1)).toBeVisible();
   await expect(page.getByText("Connecting…")).toHaveCount(0);
   const reconnect = await cutNetwork(page);
   const banner = page.getByText("You're offline. Changes will appear when you reconnect.");
