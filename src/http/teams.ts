@@ -3,10 +3,17 @@ import { createTeam } from "../domain/accounts/team-creation.ts";
 import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { atLeastOneField, id, iso, name, nameFilter, pageQuery, pageRequest, timestamp } from "./validation.ts";
-
-/** The longest name of a team, and so of a prefix of it. */
-const MAX_NAME_LENGTH = 100;
+import {
+  atLeastOneField,
+  id,
+  iso,
+  MAX_NAME_LENGTH,
+  name,
+  nameFilter,
+  pageQuery,
+  pageRequest,
+  timestamp,
+} from "./validation.ts";
 
 const quota = (what: string, setting: string) =>
   z

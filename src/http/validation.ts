@@ -181,7 +181,7 @@ export function nameFilter(maxLength: number) {
     .meta({ minLength: 1, maxLength, pattern: `^[^${CONTROL}]*$` });
 }
 
-const MAX_NAME_LENGTH = 100;
+export const MAX_NAME_LENGTH = 100;
 const NAME = `${VISIBLE}([^${CONTROL}]{0,${MAX_NAME_LENGTH - 2}}${VISIBLE})?`;
 
 /** A name on one line. It is trimmed. */

@@ -122,6 +122,7 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
   const searches = new Limit(bindings.SEARCH_LIMIT, 1, system, log);
   /** The counter that each authenticated token counts for. */
   const authenticated = new MinuteMemory<string>(system, AUTHENTICATED_MINUTES);
+  const isAuthenticated = (tokenHash: string) => authenticated.get(tokenHash) !== undefined;
   const counterOf = (tokenHash: string) => authenticated.get(tokenHash) ?? tokenHash;
   return {
     /**
@@ -135,10 +136,9 @@ export function createLimiter(bindings: RateLimitBindings, system: System, log: 
      * Whether to reject a request because its client IP has used up its minute. A token that was authenticated in the last
      * 15 minutes still works: others may share its client IP.
      */
-    isBlocked: (clientIp: string, tokenHash: string) =>
-      clientIps.isBlocked(clientIp) && authenticated.get(tokenHash) === undefined,
+    isBlocked: (clientIp: string, tokenHash: string) => clientIps.isBlocked(clientIp) && !isAuthenticated(tokenHash),
     /** Whether the token's requests count for its team. */
-    isAuthenticated: (tokenHash: string) => authenticated.get(tokenHash) !== undefined,
+    isAuthenticated,
     /** `counter` is what the token's requests count for: its team. */
     authenticated: (tokenHash: string, counter: string) => authenticated.set(tokenHash, counter),
     /** From now on, the token's requests no longer count for a team. */

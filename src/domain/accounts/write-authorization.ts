@@ -41,10 +41,10 @@ interface Writer<A extends Access> {
 }
 
 /**
- * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: a token
- * always identifies the same caller. Its expiry and its scopes are conditions of that batch, which otherwise fails as a whole. The
- * first batch of a new token has them too, because its body may have taken minutes. So `write` must do nothing that matters
- * before its first batch, except after `ensureAuthorized`.
+ * Authorizes a write, in the same round trip as its first batch if this isolate has seen the token before: a token always
+ * identifies the same caller. Its expiry and its scopes are conditions of that batch, which otherwise fails as a whole.
+ * The first batch of a new token has them too, because its body may have taken minutes. So `write` must do nothing that
+ * matters before its first batch, except after `ensureAuthorized`.
  *
  * Nothing is returned and no error is thrown before the caller is authorized, except `unavailable`.
  */
