@@ -76,6 +76,7 @@ CREATE INDEX `api_keys_team_sessions` ON `api_keys` (`team_id`,`id`) WHERE kind 
 CREATE INDEX `api_keys_id` ON `api_keys` (`id`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_encrypted_with` ON `api_keys` (`encrypted_with`) WHERE encrypted_with is not null;--> statement-breakpoint
 CREATE INDEX `api_keys_user` ON `api_keys` (`user_id`) WHERE user_id is not null;--> statement-breakpoint
+CREATE INDEX `api_keys_team_expiry` ON `api_keys` (`team_id`,`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_expiry` ON `api_keys` (`expires_at`) WHERE kind <> 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_expiry` ON `api_keys` (`expires_at`) WHERE kind = 'session';--> statement-breakpoint
 CREATE INDEX `api_keys_session_creator` ON `api_keys` (`created_by_key_id`) WHERE kind = 'session' and created_by_key_id is not null;--> statement-breakpoint
@@ -89,45 +90,45 @@ CREATE TABLE `file_tags` (
 CREATE TABLE `files` (
 	`id` text NOT NULL,
 	`team_id` text NOT NULL,
+	`status` text NOT NULL,
+	`file_type` text,
+	`size_bytes` integer,
+	`processed_at` integer,
+	`reserved_bytes` integer NOT NULL,
+	`created_at` integer NOT NULL,
+	`updated_at` integer NOT NULL,
+	`version` integer DEFAULT 0 NOT NULL,
+	`attempts` integer DEFAULT 0 NOT NULL,
+	`claim` integer DEFAULT 0 NOT NULL,
+	`due_at` integer,
+	`lease_ends_at` integer,
+	`waveform_writing_since` integer,
+	`mime_type` text,
+	`failure_code` text,
 	`original_name` text NOT NULL,
 	`name` text,
 	`name_key` text DEFAULT '' NOT NULL,
 	`folder` text DEFAULT '' NOT NULL,
 	`reference` text,
-	`tags` text DEFAULT '[]' NOT NULL,
-	`metadata` text DEFAULT '{}' NOT NULL,
-	`status` text NOT NULL,
-	`reserved_bytes` integer NOT NULL,
-	`size_bytes` integer,
 	`sha256` text,
 	`etag` text,
-	`mime_type` text,
-	`file_type` text,
-	`idempotency_key` text,
-	`audio` text,
-	`failure_code` text,
-	`failure_message` text,
-	`processed_at` integer,
-	`attempts` integer DEFAULT 0 NOT NULL,
-	`due_at` integer,
-	`lease_ends_at` integer,
-	`created_at` integer NOT NULL,
-	`updated_at` integer NOT NULL,
-	`waveform_writing_since` integer,
-	`version` integer DEFAULT 0 NOT NULL,
-	`claim` integer DEFAULT 0 NOT NULL,
 	`stated_sha256` text,
 	`public_key_id` text,
+	`idempotency_key` text,
+	`failure_message` text,
 	`allowed_types` text,
+	`tags` text DEFAULT '[]' NOT NULL,
+	`metadata` text DEFAULT '{}' NOT NULL,
+	`audio` text,
 	`folder_key` text GENERATED ALWAYS AS (replace(folder, '/', char(1))) VIRTUAL,
 	PRIMARY KEY(`team_id`, `id`)
 ) WITHOUT ROWID;
 --> statement-breakpoint
-CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`);--> statement-breakpoint
-CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE folder <> '';--> statement-breakpoint
-CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE folder <> '';--> statement-breakpoint
-CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE reference is not null;--> statement-breakpoint
-CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null;--> statement-breakpoint
+CREATE INDEX `files_name` ON `files` (`team_id`,`name_key`,`id`) WHERE size_bytes is not null and name_key <> '';--> statement-breakpoint
+CREATE INDEX `files_folder` ON `files` (`team_id`,`folder_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_folder_name` ON `files` (`team_id`,`folder_key`,`name_key`,`id`) WHERE size_bytes is not null and folder <> '';--> statement-breakpoint
+CREATE INDEX `files_reference` ON `files` (`team_id`,`reference`,`id`) WHERE size_bytes is not null and reference is not null;--> statement-breakpoint
+CREATE INDEX `files_unprocessed` ON `files` (`team_id`,`id`) WHERE size_bytes is not null and processed_at is null and name_key <> '';--> statement-breakpoint
 CREATE INDEX `files_failed` ON `files` (`team_id`,`id`) WHERE status = 'failed';--> statement-breakpoint
 CREATE INDEX `files_type` ON `files` (`team_id`,`file_type`,`id`) WHERE file_type <> 'audio file';--> statement-breakpoint
 CREATE INDEX `files_due` ON `files` (`due_at`) WHERE due_at is not null;--> statement-breakpoint
@@ -196,14 +197,15 @@ CREATE TABLE `uploads` (
 	`is_finished` integer DEFAULT false NOT NULL,
 	`created_at` integer NOT NULL,
 	`due_at` integer NOT NULL,
-	`has_leftovers` integer DEFAULT false NOT NULL
+	`has_leftovers` integer DEFAULT false NOT NULL,
+	`is_canceled` integer DEFAULT false NOT NULL
 ) WITHOUT ROWID;
 --> statement-breakpoint
 CREATE INDEX `uploads_awaiting_assembly` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes = size_bytes;--> statement-breakpoint
 CREATE INDEX `uploads_incomplete` ON `uploads` (`due_at`) WHERE is_finished = 0 and offset_bytes < size_bytes;--> statement-breakpoint
 CREATE INDEX `uploads_finished` ON `uploads` (`due_at`) WHERE is_finished = 1 and has_leftovers = 0 and multipart_id is null and is_writing = 0;--> statement-breakpoint
 CREATE INDEX `uploads_leftovers` ON `uploads` (`due_at`) WHERE is_finished = 1 and (has_leftovers = 1 or multipart_id is not null or is_writing = 1);--> statement-breakpoint
-CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`) WHERE is_finished = 0;--> statement-breakpoint
+CREATE INDEX `uploads_unfinished` ON `uploads` (`team_id`,`file_id`,`is_public`,`key_id`) WHERE (is_finished = 0 or is_canceled = 1);--> statement-breakpoint
 CREATE TABLE `users` (
 	`id` text PRIMARY KEY NOT NULL,
 	`team_id` text NOT NULL,
@@ -223,31 +225,33 @@ CREATE UNIQUE INDEX `users_team_email` ON `users` (`team_id`,`email_key`);--> st
 CREATE INDEX `users_team` ON `users` (`team_id`,`id`);--> statement-breakpoint
 CREATE INDEX `users_name` ON `users` (`team_id`,`full_name`,`id`);
 --> statement-breakpoint
--- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts while it
--- reserves bytes: a cancelled upload reserves none, and its row may stay for a while. public_bytes counts an upload of a
--- public key while it is receiving.
+-- teams contains totals per team, maintained by triggers so that no code path can miss an update. A file counts until its row
+-- is deleted, after its bytes. public_bytes counts an upload of a public key until it is committed or deleted.
 CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
 	UPDATE teams SET
-		files = files + (new.reserved_bytes > 0),
+		files = files + 1,
 		bytes = bytes + new.reserved_bytes,
-		public_bytes = public_bytes + iif(new.public_key_id IS NULL, 0, new.reserved_bytes)
+		public_bytes = public_bytes + iif(new.public_key_id IS NOT NULL AND new.size_bytes IS NULL, new.reserved_bytes, 0)
 	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, status ON files
+CREATE TRIGGER files_resized AFTER UPDATE OF reserved_bytes, size_bytes ON files
 WHEN old.reserved_bytes <> new.reserved_bytes
-	OR old.public_key_id IS NOT NULL AND old.status = 'receiving' AND new.status <> 'receiving' BEGIN
+	OR old.public_key_id IS NOT NULL AND (old.size_bytes IS NULL) <> (new.size_bytes IS NULL) BEGIN
 	UPDATE teams SET
-		files = files - (old.reserved_bytes > 0) + (new.reserved_bytes > 0),
 		bytes = bytes - old.reserved_bytes + new.reserved_bytes,
 		public_bytes = public_bytes
-			- iif(old.public_key_id IS NOT NULL AND old.status = 'receiving', old.reserved_bytes, 0)
-			+ iif(new.public_key_id IS NOT NULL AND new.status = 'receiving', new.reserved_bytes, 0)
+			- iif(old.public_key_id IS NOT NULL AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+			+ iif(new.public_key_id IS NOT NULL AND new.size_bytes IS NULL, new.reserved_bytes, 0)
 	WHERE id = new.team_id;
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_uncounted AFTER DELETE ON files WHEN old.reserved_bytes > 0 BEGIN
-	UPDATE teams SET files = files - 1, bytes = bytes - old.reserved_bytes WHERE id = old.team_id;
+CREATE TRIGGER files_uncounted AFTER DELETE ON files BEGIN
+	UPDATE teams SET
+		files = files - 1,
+		bytes = bytes - old.reserved_bytes,
+		public_bytes = public_bytes - iif(old.public_key_id IS NOT NULL AND old.size_bytes IS NULL, old.reserved_bytes, 0)
+	WHERE id = old.team_id;
 END;
 --> statement-breakpoint
 -- Sessions do not count.
@@ -279,14 +283,14 @@ CREATE TRIGGER links_uncounted AFTER DELETE ON links BEGIN
 	UPDATE teams SET links = links - 1 WHERE id = old.team_id;
 END;
 --> statement-breakpoint
--- upload_count: an upload that does not complete is given back once, when it is hidden.
+-- upload_count: an upload that does not complete is given back once, when its row is deleted, after its bytes.
 CREATE TRIGGER files_counted_by_key AFTER INSERT ON files WHEN new.public_key_id IS NOT NULL BEGIN
 	UPDATE api_keys SET upload_count = upload_count + 1 WHERE id = new.public_key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
-CREATE TRIGGER files_given_back_to_key AFTER UPDATE OF status ON files
-WHEN new.public_key_id IS NOT NULL AND old.status = 'receiving' AND new.status = 'deleting' BEGIN
-	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = new.public_key_id AND limits IS NOT NULL;
+CREATE TRIGGER files_given_back_to_key AFTER DELETE ON files
+WHEN old.public_key_id IS NOT NULL AND old.size_bytes IS NULL BEGIN
+	UPDATE api_keys SET upload_count = upload_count - 1 WHERE id = old.public_key_id AND limits IS NOT NULL;
 END;
 --> statement-breakpoint
 -- A hidden file has no links. The row itself is deleted only later.

@@ -15,16 +15,14 @@ import * as keys from "./http/keys.ts";
 import * as links from "./http/links.ts";
 import * as me from "./http/me.ts";
 import { apiHeaders, apiSecureHeaders, linkHeaders, preflight, requestLog, requireHttps } from "./http/middleware.ts";
-import { describeApi } from "./http/openapi.ts";
+import { serveDescription } from "./http/openapi.ts";
 import { type Api, mount } from "./http/operation.ts";
-import * as organizing from "./http/organizing.ts";
 import { mountPages } from "./http/pages.ts";
 import * as resumable from "./http/resumable.ts";
 import * as sessions from "./http/sessions.ts";
 import * as teams from "./http/teams.ts";
 import * as unfinished from "./http/unfinished.ts";
 import * as users from "./http/users.ts";
-import * as waveforms from "./http/waveforms.ts";
 import * as webhooks from "./http/webhooks.ts";
 import { consoleLog } from "./platform/log.ts";
 
@@ -69,19 +67,19 @@ export const api = {
   replayEvents: ["POST /auth/v1/webhooks/{id}/replay", deliveries.replay],
   redeliver: ["POST /auth/v1/deliveries/{id}/redeliver", deliveries.redeliver],
 
-  listFiles: ["GET /docs/v1/uploads", organizing.list],
+  listFiles: ["GET /docs/v1/uploads", files.list],
   uploadFile: ["POST /docs/v1/uploads", upload],
   // Before the path with an id, which would match this one too.
   listUnfinishedUploads: ["GET /docs/v1/uploads/resumable", unfinished.list],
-  changeFiles: ["POST /docs/v1/uploads/batch", organizing.batch],
+  changeFiles: ["POST /docs/v1/uploads/batch", files.batch],
   signFile: ["GET /docs/v1/uploads/{id}", files.sign],
-  updateFile: ["PATCH /docs/v1/uploads/{id}", organizing.update],
+  updateFile: ["PATCH /docs/v1/uploads/{id}", files.update],
   deleteFile: ["DELETE /docs/v1/uploads/{id}", files.remove],
   getFileMetadata: ["GET /docs/v1/uploads/{id}/metadata", files.metadata],
   getFileStatus: ["GET /docs/v1/uploads/{id}/status", files.status],
   reprocessFile: ["POST /docs/v1/uploads/{id}/reprocess", files.reprocess],
-  getWaveform: ["GET /docs/v1/uploads/{id}/waveform", waveforms.get],
-  setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", waveforms.set],
+  getWaveform: ["GET /docs/v1/uploads/{id}/waveform", files.getWaveform],
+  setWaveform: ["PUT /docs/v1/uploads/{id}/waveform", files.setWaveform],
 
   createLink: ["POST /docs/v1/uploads/{id}/links", links.create],
   listLinks: ["GET /docs/v1/uploads/{id}/links", links.list],
@@ -98,7 +96,7 @@ export const api = {
   listEvents: ["GET /auth/v1/events", events.list],
   getEvent: ["GET /auth/v1/events/{id}", events.get],
 
-  listFolders: ["GET /docs/v1/folders", organizing.folders],
+  listFolders: ["GET /docs/v1/folders", files.folders],
   getUsage: ["GET /docs/v1/usage", files.usage],
 } satisfies Api;
 
@@ -130,11 +128,7 @@ export function createApp(depsOf = readDeps): Hono<AppEnv> {
   app.use(methodNotAllowed({ app, onMethodNotAllowed: renderMethodNotAllowed }));
   app.use(provideDeps);
   mount(app, api);
-  let description: ReturnType<typeof describeApi> | undefined;
-  app.get("/openapi.json", (c) => {
-    description ??= describeApi(api);
-    return c.json(description);
-  });
+  app.get("/openapi.json", serveDescription(api));
   app.get("/health", health);
   app.notFound((c) => renderError(c, new AppError("route_not_found")));
   app.onError((error, c) => renderError(c, error));

@@ -1,12 +1,12 @@
 import * as z from "zod";
-import type { TeamActor } from "./domain/accounts/authorization.ts";
+import type { Actor } from "./domain/access/actor.ts";
+import { createLimiter, type Limiter } from "./domain/access/limiter.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
-import { createDb, type Db, type Guard } from "./platform/db.ts";
+import { createDb, type Db } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
 import { createHealth, type Health } from "./platform/health.ts";
 import { createJobs, type FileJob, type Jobs, type WebhookJob } from "./platform/jobs.ts";
-import { createLimiter, type Limiter } from "./platform/limiter.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";
@@ -48,16 +48,14 @@ export interface Deps {
   system: System;
   log: Log;
   db: Db;
-  /** Authorizes a write in its first batch, see domain/accounts/write-authorization.ts. */
-  guard?: Guard;
-  /** The callers that this isolate has authenticated, by the hash of their token. */
-  identities: Lru<TeamActor>;
-  /** When this isolate last stored that a key was used, by the key's id, see domain/accounts/last-use.ts. */
+  /** When this isolate last stored that a key was used, by the key's id, see domain/access/last-use.ts. */
   notedUses: Lru<number>;
-  /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/files/resumable.ts. */
+  /** The HEAD request that polls a resumable upload in this isolate, by the upload's id, see domain/uploads/resumable.ts. */
   pollers: Lru<symbol>;
   bytes: ByteStore;
   jobs: Jobs<FileJob>;
+  /** For the files of teams that have many to process. */
+  bulkJobs: Jobs<FileJob>;
   webhookJobs: Jobs<WebhookJob>;
   sender: Sender;
   health: Health;
@@ -65,15 +63,15 @@ export interface Deps {
   pages: Fetcher;
   /** The request's id. Null in jobs and in the recovery job. */
   requestId: string | null;
+  /** Called once the caller of a request is authenticated, even if access is denied: for the log and the rate limits. */
+  noteCaller(actor: Actor): void;
   /** Keeps the invocation alive until the work settles, even after the response or a disconnect. */
   after(work: Promise<unknown>): void;
 }
 
 /** The dependencies that all invocations of an isolate share. */
-type IsolateDeps = Omit<Deps, "after" | "requestId" | "guard">;
+type IsolateDeps = Omit<Deps, "after" | "requestId" | "noteCaller">;
 
-/** About 2 MB. A forgotten caller only costs the next write a round trip. */
-const MAX_IDENTITIES = 5000;
 /** About 1 MB. A forgotten use only costs a round trip that no request waits for. */
 const MAX_NOTED_USES = 5000;
 /** Less than 1 MB. A HEAD that is forgotten while it polls gets 423, and its client retries. */
@@ -91,6 +89,7 @@ const settingsSchema = z.object({
   DB: binding<D1Database>("batch"),
   BUCKET: binding<R2Bucket>("put"),
   JOBS: binding<Queue<FileJob>>("send"),
+  BULK_JOBS: binding<Queue<FileJob>>("send"),
   WEBHOOKS: binding<Queue<WebhookJob>>("send"),
   PAGES: binding<Fetcher>("fetch"),
   TOKEN_LIMIT: binding<RateLimit>("limit"),
@@ -162,11 +161,11 @@ function isolateDeps(env: Env): IsolateDeps {
   const parts = {
     system: realSystem,
     db: createDb(vars.DB),
-    identities: new Lru<TeamActor>(MAX_IDENTITIES),
     notedUses: new Lru<number>(MAX_NOTED_USES),
     pollers: new Lru<symbol>(MAX_POLLERS),
     bytes: createByteStore(vars.BUCKET, realSystem),
     jobs: createJobs(vars.JOBS),
+    bulkJobs: createJobs(vars.BULK_JOBS),
     webhookJobs: createJobs(vars.WEBHOOKS),
   };
   const deps: IsolateDeps = {
@@ -208,7 +207,7 @@ function isolateDeps(env: Env): IsolateDeps {
  */
 export function readDeps(env: Env, ctx: Pick<ExecutionContext, "waitUntil">): Deps {
   try {
-    return { ...isolateDeps(env), requestId: null, after: (work) => ctx.waitUntil(work) };
+    return { ...isolateDeps(env), requestId: null, noteCaller: () => {}, after: (work) => ctx.waitUntil(work) };
   } catch (cause) {
     throw new AppError("unavailable", { cause });
   }

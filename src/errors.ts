@@ -31,13 +31,14 @@ export const MESSAGES = {
   type_not_allowed: "This key can't upload files of this type.",
   file_limit_reached: "The team has reached its file limit. Delete files and retry.",
   too_many_unfinished_uploads: "The team has too many unfinished uploads. Complete or cancel one and retry.",
+  too_many_keys: "The team has too many API keys. Delete one and retry.",
   too_many_webhooks: "The team has too many webhooks. Delete one and retry.",
   too_many_links: "The file or its team has too many links. Revoke one and retry.",
   webhook_disabled: "The webhook is disabled. Enable it and retry.",
   version_mismatch: "The record has changed since the version in If-Match. Get it again and retry.",
   body_too_large: "The body is too large.",
   file_too_large: "The file is too large.",
-  quota_exceeded: "A limit (storage, API keys, sessions or users) is reached. Delete something and retry.",
+  quota_exceeded: "A limit (storage, sessions or users) is reached. Delete something and retry.",
   range_not_satisfiable: "The range starts beyond the end of the file.",
   unsupported_media_type: "The Content-Type is not supported.",
   upload_expired: "The upload has expired. Create a new one.",
@@ -70,6 +71,17 @@ interface Details {
   cause?: unknown;
 }
 
+/** Bounds a message that quotes the name of an unknown field. */
+const MAX_QUOTED_CHARACTERS = 100;
+
+/** The first invalid field and its problem, because a log often has nothing of an error but its message. */
+function describeFields([first, ...others]: FieldError[] = []): string | undefined {
+  if (!first) return undefined;
+  const field = first.path === "" ? "body" : `\`${first.path.slice(0, MAX_QUOTED_CHARACTERS)}\``;
+  const more = others.length === 0 ? "" : ` (${others.length} more in \`errors\`)`;
+  return `Invalid ${field}: ${first.message}${more}`;
+}
+
 /** An error whose code and message are safe to send to the caller. Any other error becomes `internal`. */
 export class AppError extends Error {
   readonly code: Code;
@@ -79,7 +91,7 @@ export class AppError extends Error {
   readonly scope: string | undefined;
 
   constructor(code: Code, { message, errors, retryAfterSeconds, limit, scope, cause }: Details = {}) {
-    super(message ?? MESSAGES[code], cause === undefined ? undefined : { cause });
+    super(message ?? describeFields(errors) ?? MESSAGES[code], cause === undefined ? undefined : { cause });
     this.name = "AppError";
     this.code = code;
     this.errors = errors;

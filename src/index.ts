@@ -1,7 +1,7 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
 import { handleJob } from "./domain/jobs.ts";
-import { recover } from "./domain/recovery.ts";
+import { recover } from "./domain/recovery/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
 

@@ -1,8 +1,14 @@
 import type { Api, Schemas } from "./api.ts";
-import { type CallOptions, type Connection, type IfMatch, ifMatch, type List } from "./connection.ts";
+import type { Call, CallOptions, Connection, Filters, List, VersionOptions } from "./connection.ts";
 
-export type UserFilters = Omit<NonNullable<Api["GET /auth/v1/users"]["query"]>, "cursor" | "page">;
-type KeyFilters = Omit<NonNullable<Api["GET /auth/v1/apikeys"]["query"]>, "cursor" | "page">;
+export type UserFilters = Filters<"GET /auth/v1/users">;
+export type UserInput = Api["POST /auth/v1/users"]["body"];
+export type UserChanges = Api["PATCH /auth/v1/users/{id}"]["body"];
+export type KeyFilters = Filters<"GET /auth/v1/apikeys">;
+export type KeyInput = Api["POST /auth/v1/apikeys"]["body"];
+export type KeyChanges = Api["PATCH /auth/v1/apikeys/{id}"]["body"];
+export type KeyRotation = Api["POST /auth/v1/apikeys/{id}/rotate"]["body"];
+export type SessionFilters = Filters<"GET /auth/v1/sessions">;
 
 export class Users {
   readonly #connection: Connection;
@@ -11,34 +17,27 @@ export class Users {
     this.#connection = connection;
   }
 
-  async create(
-    user: Api["POST /auth/v1/users"]["body"],
-    { signal }: CallOptions = {},
-  ): Promise<Schemas["CreatedUser"]> {
-    return this.#connection.data("POST /auth/v1/users", { body: user, signal });
+  create(user: UserInput, options?: CallOptions): Call<Schemas["CreatedUser"]> {
+    return this.#connection.data("POST /auth/v1/users", { body: user, ...options });
   }
 
   /** Lists the team's users, oldest first, or by name if `name` is given. */
-  list(filters: UserFilters = {}, { signal }: CallOptions = {}): List<Schemas["User"]> {
-    return this.#connection.list("GET /auth/v1/users", { query: filters, signal });
+  list(filters: UserFilters = {}, options?: CallOptions): List<Schemas["User"]> {
+    return this.#connection.list("GET /auth/v1/users", { query: filters, ...options });
   }
 
-  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["User"]> {
-    return this.#connection.data("GET /auth/v1/users/{id}", { id, signal });
+  get(id: string, options?: CallOptions): Call<Schemas["User"]> {
+    return this.#connection.data("GET /auth/v1/users/{id}", { id, ...options });
   }
 
-  update(
-    id: string,
-    changes: Api["PATCH /auth/v1/users/{id}"]["body"],
-    { version, signal }: IfMatch = {},
-  ): Promise<Schemas["User"]> {
-    return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, signal, ...ifMatch(version) });
+  update(id: string, changes: UserChanges, options?: VersionOptions): Call<Schemas["User"]> {
+    return this.#connection.call("PATCH /auth/v1/users/{id}", { id, body: changes, ...options }, (user) => user);
   }
 
   /** Deletes a user with their sessions, and the API keys that they created unless `keepKeys`. */
-  async delete(id: string, { version, keepKeys, signal }: IfMatch & { keepKeys?: boolean } = {}): Promise<void> {
+  delete(id: string, { keepKeys = false }: { keepKeys?: boolean } = {}, options?: VersionOptions): Call<void> {
     const query = keepKeys ? { keepKeys: "true" as const } : {};
-    await this.#connection.call("DELETE /auth/v1/users/{id}", { id, query, signal, ...ifMatch(version) });
+    return this.#connection.run("DELETE /auth/v1/users/{id}", { id, query, ...options });
   }
 }
 
@@ -49,39 +48,32 @@ export class Keys {
     this.#connection = connection;
   }
 
-  async create(key: Api["POST /auth/v1/apikeys"]["body"], { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
-    return this.#connection.data("POST /auth/v1/apikeys", { body: key, signal });
+  create(key: KeyInput, options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/apikeys", { body: key, ...options });
   }
 
   /** Lists the team's API keys, newest first. With the operator token, `teamId` selects the team. */
-  list(filters: KeyFilters = {}, { signal }: CallOptions = {}): List<Schemas["ApiKey"]> {
-    return this.#connection.list("GET /auth/v1/apikeys", { query: filters, signal });
+  list(filters: KeyFilters = {}, options?: CallOptions): List<Schemas["ApiKey"]> {
+    return this.#connection.list("GET /auth/v1/apikeys", { query: filters, ...options });
   }
 
-  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
-    return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, signal });
+  get(id: string, options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("GET /auth/v1/apikeys/{id}", { id, ...options });
   }
 
   /** Renames an API key, removes scopes, or shortens its lifetime. */
-  async update(
-    id: string,
-    changes: Api["PATCH /auth/v1/apikeys/{id}"]["body"],
-    { signal }: CallOptions = {},
-  ): Promise<Schemas["ApiKey"]> {
-    return this.#connection.data("PATCH /auth/v1/apikeys/{id}", { id, body: changes, signal });
+  update(id: string, changes: KeyChanges, options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("PATCH /auth/v1/apikeys/{id}", { id, body: changes, ...options });
   }
 
   /** Creates a key in its place. The old one works for `overlapSeconds` more (a day by default). @returns the new key */
-  async rotate(
-    id: string,
-    { signal, ...options }: Api["POST /auth/v1/apikeys/{id}/rotate"]["body"] & CallOptions = {},
-  ): Promise<Schemas["ApiKey"]> {
-    return this.#connection.data("POST /auth/v1/apikeys/{id}/rotate", { id, body: options, signal });
+  rotate(id: string, rotation: KeyRotation = {}, options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/apikeys/{id}/rotate", { id, body: rotation, ...options });
   }
 
   /** Revokes an API key with its sessions immediately. */
-  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#connection.call("DELETE /auth/v1/apikeys/{id}", { id, signal });
+  delete(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /auth/v1/apikeys/{id}", { id, ...options });
   }
 }
 
@@ -93,17 +85,17 @@ export class Sessions {
   }
 
   /** Creates a session of 12 hours with the scopes of this client's secret key. Its `key` is shown only now. */
-  async create({ signal }: CallOptions = {}): Promise<Schemas["ApiKey"]> {
-    return this.#connection.data("POST /auth/v1/sessions", { signal });
+  create(options?: CallOptions): Call<Schemas["ApiKey"]> {
+    return this.#connection.data("POST /auth/v1/sessions", { ...options });
   }
 
   /** Lists the team's sessions, newest first. */
-  list({ signal }: CallOptions = {}): List<Schemas["Session"]> {
-    return this.#connection.list("GET /auth/v1/sessions", { signal });
+  list(filters: SessionFilters = {}, options?: CallOptions): List<Schemas["Session"]> {
+    return this.#connection.list("GET /auth/v1/sessions", { query: filters, ...options });
   }
 
   /** Ends a session immediately. */
-  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#connection.call("DELETE /auth/v1/sessions/{id}", { id, signal });
+  delete(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /auth/v1/sessions/{id}", { id, ...options });
   }
 }

@@ -1,78 +1,1006 @@
 // Written by `npm run types:client` from the schemas that make /openapi.json.
+export type Scope = "files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write";
+export type Role = "admin" | "member" | "viewer";
+export type EventType = "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled";
+export type ActorKind = "secret" | "public" | "session" | "operator" | "user" | "system";
+export type SubjectKind = "file" | "link" | "user" | "apikey" | "session" | "team" | "webhook";
+export type FileType = "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file";
+export type ProcessingStatus = "pending" | "processing" | "completed" | "failed";
+export type FailureCode = "bytes_missing" | "bytes_altered" | "audio_unreadable" | "inspection_failed" | "retries_exhausted" | "type_not_allowed";
+export type TokenKind = "secret" | "public" | "session" | "operator";
+export type TeamStatus = "active" | "suspended" | "deleting";
+export type WebhookStatus = "enabled" | "disabled";
+export type DeliveryStatus = "pending" | "succeeded" | "failed";
+export type Disposition = "attachment" | "inline";
 export interface Schemas {
-  Error: { status: false; message: string; code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable"; requestId: string; /** Only for `invalid_input`: each invalid field and its problem. */ errors?: Array<{ path: string; message: string }> };
-  ApiKey: { _id: string; id: string; /** The token, or a masked form (`stow_sk_ab12…wxyz`) if the key has scopes that you lack. Empty in a list or deletion if it can't be decrypted. */ key: string; name: string; teamId: string; uuid: string; /** A public key can only upload files. */ isPublic: boolean; scopes: Array<"files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write">; /** The limits of a public key. Null if it has none. */ limits: Schemas["KeyLimits"] | null; /** The key or session that created it. Null if the operator did. */ createdBy: { keyId: string; userId: string | null } | null; /** Accurate to an hour. */ lastUsedAt: string | null; createdAt: string; expiresAt: string };
-  KeyLimits: { maxFiles?: number; maxFileBytes?: number; fileTypes?: Array<"audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file"> };
-  Session: { _id: string; /** The user who logged in. */ userId: string | null; /** The API key that created the session. Null for a login. */ createdBy: { keyId: string; userId: string | null } | null; createdAt: string; expiresAt: string; /** Accurate to an hour. */ lastUsedAt: string | null };
-  Team: { _id: string; name: string; status: "active" | "suspended" | "deleting"; /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */ maxBytes: number | null; /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */ maxFiles: number | null; /** Uploads in progress count. */ usage: { files: number; bytes: number }; createdAt: string; updatedAt: string; __v: number };
-  Me: { kind: "secret" | "public" | "session" | "operator"; teamId: string | null; /** The API key or session. */ keyId: string | null; /** The user whose session it is, or whose session created the key. */ userId: string | null; /** Only for a user's session. */ role: "admin" | "member" | "viewer" | null; /** Null for the operator. */ scopes: Array<"files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write"> | null; expiresAt: string | null };
-  CreatedUser: { _id: string; teamId: string; firstName: string; lastName: string; email: string; /** A hash. The submitted password is never returned. */ password: string; role: "admin" | "member" | "viewer"; createdAt: string; updatedAt: string };
-  User: { _id: string; teamId: string; firstName: string; lastName: string; email: string; /** A hash. The submitted password is never returned. */ password: string; role: "admin" | "member" | "viewer"; createdAt: string; updatedAt: string; __v: number };
-  NewWebhook: { _id: string; teamId: string; url: string; /** Null for all types. */ types: Array<"file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"> | null; description: string; status: "enabled" | "disabled"; /** `gone`: it responded 410. `failing`: no success for five days. */ disabledReason: "requested" | "gone" | "failing" | null; createdAt: string; updatedAt: string; __v: number; /** Signs every message (Standard Webhooks 1.0). Shown only once. */ secret: string };
-  Webhook: { _id: string; teamId: string; url: string; /** Null for all types. */ types: Array<"file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"> | null; description: string; status: "enabled" | "disabled"; /** `gone`: it responded 410. `failing`: no success for five days. */ disabledReason: "requested" | "gone" | "failing" | null; createdAt: string; updatedAt: string; __v: number };
-  Attempt: { at: string; httpStatus: number | null; /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */ error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null; durationMilliseconds: number; /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */ responseBody: string };
-  Delivery: { _id: string; eventId: string; type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"; status: "pending" | "succeeded" | "failed"; /** The latest ten attempts. */ attempts: Array<Schemas["Attempt"]>; nextAttemptAt: string | null };
-  File: { _id: string; teamId: string; originalName: string; fileType: "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file"; status: "pending" | "processing" | "completed" | "failed"; createdAt: string; updatedAt: string; __v: number; /** `{id}-{originalName}`. */ filename: string; /** Private: only a signed URL opens it. */ path: string; /** Bytes. */ size: number; /** Detected from content. */ mimeType: string; /** Null unless the file is audio. */ durationSeconds: number | null; /** The display and download name. */ name: string; /** Empty: outside all folders. */ folder: string; /** Your own ID of the file. */ reference: string | null; tags: Array<string>; /** From the tags of the audio, up to 200 characters. */ title: string | null; /** From the tags of the audio, up to 200 characters. */ artist: string | null };
-  UnfinishedUpload: { /** The id of the file that the upload creates. */ _id: string; name: string; /** Bytes of the file. They count against the storage quota. */ size: number; /** Bytes stored so far. */ offset: number; /** The API key that created the upload. */ keyId: string; createdAt: string; expiresAt: string };
-  FileMetadata: { _id: string; teamId: string; originalName: string; fileType: "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file"; status: "pending" | "processing" | "completed" | "failed"; createdAt: string; updatedAt: string; __v: number; /** `{id}-{originalName}`. */ filename: string; /** Private: only a signed URL opens it. */ path: string; /** Bytes. */ size: number; /** Detected from content. */ mimeType: string; /** Null unless the file is audio. */ durationSeconds: number | null; /** The display and download name. */ name: string; /** Empty: outside all folders. */ folder: string; /** Your own ID of the file. */ reference: string | null; tags: Array<string>; /** From the tags of the audio, up to 200 characters. */ title: string | null; /** From the tags of the audio, up to 200 characters. */ artist: string | null; /** Null for a resumable upload until its bytes were read back. */ sha256: string | null; processedAt: string | null; failure: { code: "bytes_missing" | "bytes_altered" | "audio_unreadable" | "inspection_failed" | "retries_exhausted" | "type_not_allowed"; message: string } | null; /** Null until processed, and for files that are not audio. */ audio: { container: string | null; codec: string | null; /** Null if the file does not state it. */ durationSeconds: number | null; /** Hertz. */ sampleRate: number | null; channels: number | null; /** Bits per second. */ bitrate: number | null; lossless: boolean | null; tags: Record<string, string | number> } | null; /** Whether a waveform has been set. */ hasWaveform: boolean; /** Your own fields. */ metadata: Record<string, unknown> };
-  FileStatus: { _id: string; status: "pending" | "processing" | "completed" | "failed"; failure: { code: "bytes_missing" | "bytes_altered" | "audio_unreadable" | "inspection_failed" | "retries_exhausted" | "type_not_allowed"; message: string } | null };
-  Waveform: { /** One or two of equal length. */ channels: Array<Array<number>> };
-  NewLink: { _id: string; fileId: string; /** The download name. Null: the file's own name. */ name: string | null; disposition: "attachment" | "inline"; /** Null: never. */ expiresAt: string | null; createdAt: string; createdBy: { keyId: string; userId: string | null }; url: string };
-  Link: { _id: string; fileId: string; /** The download name. Null: the file's own name. */ name: string | null; disposition: "attachment" | "inline"; /** Null: never. */ expiresAt: string | null; createdAt: string; createdBy: { keyId: string; userId: string | null } };
-  Event: { /** IDs sort in commit order. */ _id: string; teamId: string; type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"; createdAt: string; actor: { /** The kind of token, `user` for a login itself, or `system` for the service. */ kind: "secret" | "public" | "session" | "operator" | "user" | "system"; keyId: string | null; /** Set for a login, and for actions of sessions and of the keys that they created. */ userId: string | null; requestId: string | null }; subject: { kind: "file" | "user" | "apikey" | "session" | "team" | "webhook"; id: string; version: number | null }; /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For other records, ids and the names of changed fields. */ data: Record<string, unknown> };
+  Error: {
+    status: boolean;
+    message: string;
+    code: "invalid_input" | "malformed_json" | "malformed_multipart" | "file_missing" | "file_empty" | "too_many_files" | "digest_mismatch" | "token_missing" | "token_invalid" | "login_failed" | "forbidden" | "team_suspended" | "insufficient_scope" | "upload_limit_reached" | "not_found" | "route_not_found" | "method_not_allowed" | "upload_timeout" | "email_taken" | "last_admin" | "idempotency_conflict" | "idempotency_in_progress" | "conflict" | "file_limit_reached" | "too_many_unfinished_uploads" | "too_many_keys" | "too_many_webhooks" | "too_many_links" | "webhook_disabled" | "offset_mismatch" | "upload_expired" | "version_mismatch" | "unsupported_version" | "body_too_large" | "file_too_large" | "quota_exceeded" | "unsupported_media_type" | "type_not_allowed" | "range_not_satisfiable" | "upload_locked" | "rate_limited" | "internal" | "unavailable";
+    requestId: string;
+    /** Only for `invalid_input`: each invalid field and its problem. */
+    errors?: Array<{
+      path: string;
+      message: string;
+    }>;
+  };
+  ApiKey: {
+    _id: string;
+    id: string;
+    /** The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted. */
+    key: string;
+    name: string;
+    teamId: string;
+    uuid: string;
+    /** A public key can only upload files. */
+    isPublic: boolean;
+    scopes: Array<Scope>;
+    /** The limits of a public key. Null if it has none. */
+    limits: Schemas["KeyLimits"] | null;
+    /** The key or session that created it. Null if the operator did. */
+    createdBy: {
+      keyId: string;
+      userId: string | null;
+    } | null;
+    /** Accurate to an hour. */
+    lastUsedAt: string | null;
+    createdAt: string;
+    expiresAt: string;
+  };
+  KeyLimits: {
+    maxFiles?: number;
+    maxFileBytes?: number;
+    fileTypes?: Array<FileType>;
+  };
+  Session: {
+    _id: string;
+    /** The user who logged in. */
+    userId: string | null;
+    /** The API key that created the session. Null for a login. */
+    createdBy: {
+      keyId: string;
+      userId: string | null;
+    } | null;
+    createdAt: string;
+    expiresAt: string;
+    /** Accurate to an hour. */
+    lastUsedAt: string | null;
+  };
+  Team: {
+    _id: string;
+    name: string;
+    status: TeamStatus;
+    /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
+    maxBytes: number | null;
+    /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
+    maxFiles: number | null;
+    /** Uploads in progress count. */
+    usage: {
+      files: number;
+      bytes: number;
+    };
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+  };
+  Me: {
+    kind: TokenKind;
+    teamId: string | null;
+    /** The API key or session. */
+    keyId: string | null;
+    /** The user whose session it is, or whose session created the key. */
+    userId: string | null;
+    /** Only for a user's session. */
+    role: Role | null;
+    /** Null for the operator. */
+    scopes: Array<Scope> | null;
+    expiresAt: string | null;
+  };
+  CreatedUser: {
+    _id: string;
+    teamId: string;
+    firstName: string;
+    lastName: string;
+    email: string;
+    /** A hash. The submitted password is never returned. */
+    password: string;
+    role: Role;
+    createdAt: string;
+    updatedAt: string;
+  };
+  User: {
+    _id: string;
+    teamId: string;
+    firstName: string;
+    lastName: string;
+    email: string;
+    /** A hash. The submitted password is never returned. */
+    password: string;
+    role: Role;
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+  };
+  NewWebhook: {
+    _id: string;
+    teamId: string;
+    url: string;
+    /** Null for all types. */
+    types: Array<EventType> | null;
+    description: string;
+    status: WebhookStatus;
+    /** `gone`: it responded 410. `failing`: no success for five days. */
+    disabledReason: "requested" | "gone" | "failing" | null;
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+    /** Signs every message (Standard Webhooks 1.0). Shown only once. */
+    secret: string;
+  };
+  Webhook: {
+    _id: string;
+    teamId: string;
+    url: string;
+    /** Null for all types. */
+    types: Array<EventType> | null;
+    description: string;
+    status: WebhookStatus;
+    /** `gone`: it responded 410. `failing`: no success for five days. */
+    disabledReason: "requested" | "gone" | "failing" | null;
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+  };
+  Attempt: {
+    at: string;
+    httpStatus: number | null;
+    /** `webhook_disabled` and `event_purged` (the event is no longer in the event log) end a delivery unsent. */
+    error: "timeout" | "connection_failed" | "address_refused" | "secret_unreadable" | "webhook_disabled" | "event_purged" | null;
+    durationMilliseconds: number;
+    /** Up to 1 KiB. The delivery log keeps it for the latest failures of a webhook; otherwise it is empty. */
+    responseBody: string;
+  };
+  Delivery: {
+    _id: string;
+    eventId: string;
+    type: EventType;
+    status: DeliveryStatus;
+    /** The latest ten attempts. */
+    attempts: Array<Schemas["Attempt"]>;
+    nextAttemptAt: string | null;
+  };
+  File: {
+    _id: string;
+    teamId: string;
+    originalName: string;
+    fileType: FileType;
+    status: ProcessingStatus;
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+    /** `{id}-{originalName}`. */
+    filename: string;
+    /** Private: only a signed URL opens it. */
+    path: string;
+    /** Bytes. */
+    size: number;
+    /** Detected from content. */
+    mimeType: string;
+    /** Null unless the file is audio. */
+    durationSeconds: number | null;
+    /** The display and download name. */
+    name: string;
+    /** Empty: outside all folders. */
+    folder: string;
+    /** Your own ID of the file. */
+    reference: string | null;
+    tags: Array<string>;
+    /** From the tags of the audio, up to 200 characters. */
+    title: string | null;
+    /** From the tags of the audio, up to 200 characters. */
+    artist: string | null;
+  };
+  UnfinishedUpload: {
+    /** The id of the file that the upload creates. */
+    _id: string;
+    name: string;
+    /** Bytes of the file. They count against the storage quota. */
+    size: number;
+    /** Bytes stored so far. */
+    offset: number;
+    /** The API key that created the upload. */
+    keyId: string;
+    createdAt: string;
+    expiresAt: string;
+  };
+  FileMetadata: {
+    _id: string;
+    teamId: string;
+    originalName: string;
+    fileType: FileType;
+    status: ProcessingStatus;
+    createdAt: string;
+    updatedAt: string;
+    __v: number;
+    /** `{id}-{originalName}`. */
+    filename: string;
+    /** Private: only a signed URL opens it. */
+    path: string;
+    /** Bytes. */
+    size: number;
+    /** Detected from content. */
+    mimeType: string;
+    /** Null unless the file is audio. */
+    durationSeconds: number | null;
+    /** The display and download name. */
+    name: string;
+    /** Empty: outside all folders. */
+    folder: string;
+    /** Your own ID of the file. */
+    reference: string | null;
+    tags: Array<string>;
+    /** From the tags of the audio, up to 200 characters. */
+    title: string | null;
+    /** From the tags of the audio, up to 200 characters. */
+    artist: string | null;
+    /** Null for a resumable upload until its bytes were read back. */
+    sha256: string | null;
+    processedAt: string | null;
+    failure: {
+      code: FailureCode;
+      message: string;
+    } | null;
+    /** Null until processed, and for files that are not audio. */
+    audio: {
+      container: string | null;
+      codec: string | null;
+      /** Null if the file does not state it. */
+      durationSeconds: number | null;
+      /** Hertz. */
+      sampleRate: number | null;
+      channels: number | null;
+      /** Bits per second. */
+      bitrate: number | null;
+      lossless: boolean | null;
+      tags: Record<string, string | number>;
+    } | null;
+    /** Whether a waveform has been set. */
+    hasWaveform: boolean;
+    /** Your own fields. */
+    metadata: Record<string, unknown>;
+  };
+  ProcessingStatus: {
+    _id: string;
+    status: ProcessingStatus;
+    failure: {
+      code: FailureCode;
+      message: string;
+    } | null;
+  };
+  Waveform: {
+    /** One or two of equal length. */
+    channels: Array<Array<number>>;
+  };
+  NewLink: {
+    _id: string;
+    fileId: string;
+    /** The download name. Null: the file's own name. */
+    name: string | null;
+    disposition: Disposition;
+    /** Null: never. */
+    expiresAt: string | null;
+    createdAt: string;
+    createdBy: {
+      keyId: string;
+      userId: string | null;
+    };
+    url: string;
+  };
+  Link: {
+    _id: string;
+    fileId: string;
+    /** The download name. Null: the file's own name. */
+    name: string | null;
+    disposition: Disposition;
+    /** Null: never. */
+    expiresAt: string | null;
+    createdAt: string;
+    createdBy: {
+      keyId: string;
+      userId: string | null;
+    };
+  };
+  Event: {
+    /** IDs sort in commit order. */
+    _id: string;
+    teamId: string;
+    type: EventType;
+    createdAt: string;
+    actor: {
+      /** The kind of token, `user` for a login itself, or `system` for the service. */
+      kind: ActorKind;
+      keyId: string | null;
+      /** Set for a login, and for actions of sessions and of the keys that they created. */
+      userId: string | null;
+      requestId: string | null;
+    };
+    subject: {
+      kind: SubjectKind;
+      id: string;
+      version: number | null;
+    };
+    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+    data: Record<string, unknown>;
+  };
+  WebhookMessage: {
+    /** The id of the event. A test message has an id of its own. */
+    id: string;
+    /** `webhook.test` is sent on request, and is not in the event log. */
+    type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";
+    /** When the event was recorded. */
+    timestamp: string;
+    teamId: string;
+    actor: {
+      /** The kind of token, `user` for a login itself, or `system` for the service. */
+      kind: ActorKind;
+      keyId: string | null;
+      /** Set for a login, and for actions of sessions and of the keys that they created. */
+      userId: string | null;
+      requestId: string | null;
+    };
+    subject: {
+      kind: SubjectKind;
+      id: string;
+      version: number | null;
+    };
+    /** For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; `file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields. */
+    data: Record<string, unknown>;
+  };
 }
 /** Request and response types of each route. */
 export interface Api {
-  "POST /auth/v1/login": { query: undefined; body: { teamId: string; email: string; password: string }; response: { message: string; data: Schemas["ApiKey"] } };
-  "POST /auth/v1/sessions": { query: undefined; body: undefined; response: { message: string; data: Schemas["ApiKey"] } };
-  "GET /auth/v1/sessions": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["Session"]> } };
-  "DELETE /auth/v1/sessions/{id}": { query: undefined; body: undefined; response: { message: string } };
-  "POST /auth/v1/logout": { query: undefined; body: undefined; response: { message: string } };
-  "POST /auth/v1/apikeys": { query: undefined; body: { /** One line of 1 to 100 characters. Surrounding white space is removed. */ name: string; isPublic?: boolean | undefined; /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */ scopes?: Array<"files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write"> | undefined; /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */ limits?: Schemas["KeyLimits"] | undefined; /** Default 365 days from now, at most 3650. */ expiresAt?: string | undefined; /** Only the operator can send it. */ teamId?: string | undefined }; response: { message: string; data: Schemas["ApiKey"] } };
-  "GET /auth/v1/apikeys": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; /** Only the operator can send it. */ teamId?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["ApiKey"]> } };
-  "GET /auth/v1/apikeys/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["ApiKey"] } };
-  "PATCH /auth/v1/apikeys/{id}": { query: undefined; body: { /** One line of 1 to 100 characters. Surrounding white space is removed. */ name?: string | undefined; /** The scopes that the key keeps. */ scopes?: Array<"files:upload" | "files:read" | "files:download" | "files:write" | "files:delete" | "users:read" | "users:write" | "keys:read" | "keys:write" | "events:read" | "webhooks:read" | "webhooks:write"> | undefined; /** In the future, and not later than the key expires now. */ expiresAt?: string | undefined }; response: { message: string; data: Schemas["ApiKey"] } };
-  "DELETE /auth/v1/apikeys/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["ApiKey"] } };
-  "POST /auth/v1/apikeys/{id}/rotate": { query: undefined; body: { /** How long the old key still works. */ overlapSeconds?: number | undefined }; response: { message: string; data: Schemas["ApiKey"] } };
-  "POST /auth/v1/teams": { query: undefined; body: { /** One line of 1 to 100 characters. Surrounding white space is removed. */ name: string; /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */ maxBytes?: number | null | undefined; /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */ maxFiles?: number | null | undefined }; response: { message: string; data: Schemas["Team"]; apiKey: Schemas["ApiKey"] } };
-  "GET /auth/v1/teams": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; status?: "active" | "suspended" | "deleting" | undefined; /** A prefix of the name. Case-sensitive. */ name?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["Team"]> } };
-  "GET /auth/v1/teams/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["Team"] } };
-  "PATCH /auth/v1/teams/{id}": { query: undefined; body: { /** One line of 1 to 100 characters. Surrounding white space is removed. */ name?: string | undefined; status?: "active" | "suspended" | undefined; /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */ maxBytes?: number | null | undefined; /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */ maxFiles?: number | null | undefined }; response: { message: string; data: Schemas["Team"] } };
-  "DELETE /auth/v1/teams/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["Team"] } };
-  "GET /auth/v1/me": { query: undefined; body: undefined; response: { message: string; data: Schemas["Me"] } };
-  "POST /auth/v1/me/password": { query: undefined; body: { currentPassword: string; newPassword: string }; response: { message: string } };
-  "POST /auth/v1/users": { query: undefined; body: { /** One line of 0 to 100 characters. Surrounding white space is removed. */ firstName?: string | undefined; /** One line of 0 to 100 characters. Surrounding white space is removed. */ lastName?: string | undefined; email: string; password: string; /** Default: the role with the most scopes that you cover. */ role?: "admin" | "member" | "viewer" | undefined }; response: { message: string; data: Schemas["CreatedUser"] } };
-  "GET /auth/v1/users": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; /** The whole email, in any case. */ email?: string | undefined; /** A prefix of first and last name, joined by a space. Case-sensitive. */ name?: string | undefined }; body: undefined; response: Array<Schemas["User"]> };
-  "GET /auth/v1/users/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["User"] } };
-  "PATCH /auth/v1/users/{id}": { query: undefined; body: { /** One line of 0 to 100 characters. Surrounding white space is removed. */ firstname?: string | undefined; /** One line of 0 to 100 characters. Surrounding white space is removed. */ lastname?: string | undefined; /** One line of 0 to 100 characters. Surrounding white space is removed. */ firstName?: string | undefined; /** One line of 0 to 100 characters. Surrounding white space is removed. */ lastName?: string | undefined; email?: string | undefined; password?: string | undefined; role?: "admin" | "member" | "viewer" | undefined }; response: Schemas["User"] };
-  "DELETE /auth/v1/users/{id}": { query: { /** Keeps the API keys that the user created. Default `false`. */ keepKeys?: "true" | "false" | undefined }; body: undefined; response: { message: string } };
-  "POST /auth/v1/webhooks": { query: undefined; body: { /** An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`. */ url: string; /** Null for all types. */ types?: Array<"file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"> | null | undefined; description?: string | undefined }; response: { message: string; data: Schemas["NewWebhook"] } };
-  "GET /auth/v1/webhooks": { query: undefined; body: undefined; response: { message: string; data: Array<Schemas["Webhook"]> } };
-  "GET /auth/v1/webhooks/{id}": { query: undefined; body: undefined; response: { message: string; data: Schemas["Webhook"] } };
-  "PATCH /auth/v1/webhooks/{id}": { query: undefined; body: { /** An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`. */ url?: string | undefined; /** Null for all types. */ types?: Array<"file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled"> | null | undefined; description?: string | undefined; status?: "enabled" | "disabled" | undefined }; response: { message: string; data: Schemas["Webhook"] } };
-  "DELETE /auth/v1/webhooks/{id}": { query: undefined; body: undefined; response: { message: string } };
-  "POST /auth/v1/webhooks/{id}/secret": { query: undefined; body: { revokeOld?: boolean | undefined }; response: { message: string; data: Schemas["NewWebhook"] } };
-  "POST /auth/v1/webhooks/{id}/test": { query: undefined; body: undefined; response: { message: string; data: Schemas["Attempt"] } };
-  "GET /auth/v1/webhooks/{id}/deliveries": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["Delivery"]> } };
-  "POST /auth/v1/webhooks/{id}/replay": { query: undefined; body: { /** An event's id. */ after: string; /** Only deliveries that failed. */ failedOnly?: boolean | undefined }; response: { message: string; data: { deliveries: number; next: string | null } } };
-  "POST /auth/v1/deliveries/{id}/redeliver": { query: undefined; body: undefined; response: { message: string; data: Schemas["Delivery"] } };
-  "GET /docs/v1/uploads": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; status?: "pending" | "processing" | "completed" | "failed" | undefined; fileType?: "audio file" | "video file" | "image file" | "document file" | "text file" | "archive file" | "other file" | undefined; /** A prefix of the name, in any case. */ name?: string | undefined; createdAfter?: string | undefined; createdBefore?: string | undefined; /** Files in this folder. Empty: files outside all folders. */ folder?: string | undefined; /** Files in this folder and the folders below it. */ under?: string | undefined; tag?: string | undefined; reference?: string | undefined; /** A part of the name, in any case. */ search?: string | undefined; sort?: "-createdAt" | "name" | undefined }; body: undefined; response: { message: string; data: Array<Schemas["File"]> } };
-  "POST /docs/v1/uploads": { query: { /** Accepted and ignored. */ limit?: string | undefined }; body: undefined; response: { message: string; data: Schemas["File"] } };
-  "GET /docs/v1/uploads/resumable": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 10,000. Deep pages are slow; follow `Link` instead. */ page?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["UnfinishedUpload"]> } };
-  "POST /docs/v1/uploads/batch": { query: undefined; body: { action: "delete" | "reprocess"; ids: Array<string> } | { action: "tag" | "untag"; ids: Array<string>; tags: Array<string> } | { action: "move"; ids: Array<string>; /** A path such as `a/b`. Empty: outside all folders. */ folder: string }; response: { message: string; data: Array<{ _id: string; ok: boolean; code?: "not_found" | "too_many_tags" }> } };
-  "GET /docs/v1/uploads/{id}": { query: { /** Seconds until the URL expires. */ expiresIn?: number | undefined }; body: undefined; response: { status: true; message: string; signedUrl: string } };
-  "PATCH /docs/v1/uploads/{id}": { query: undefined; body: { /** The display and download name. Default: `originalName`. */ name?: string | undefined; /** A path such as `a/b`. Empty: outside all folders. */ folder?: string | undefined; /** Your own ID of the file. Null removes it. */ reference?: string | null | undefined; tags?: Array<string> | undefined; /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */ metadata?: Record<string, unknown> | undefined }; response: { message: string; data: Schemas["File"] } };
-  "DELETE /docs/v1/uploads/{id}": { query: { /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */ unfinished?: "true" | undefined }; body: undefined; response: { status: true; message: string } };
-  "GET /docs/v1/uploads/{id}/metadata": { query: undefined; body: undefined; response: { message: string; data: Schemas["FileMetadata"] } };
-  "GET /docs/v1/uploads/{id}/status": { query: undefined; body: undefined; response: { message: string; data: Schemas["FileStatus"] } };
-  "POST /docs/v1/uploads/{id}/reprocess": { query: undefined; body: undefined; response: { status: true; message: string } };
-  "GET /docs/v1/uploads/{id}/waveform": { query: undefined; body: undefined; response: { message: string; data: Schemas["Waveform"] } };
-  "PUT /docs/v1/uploads/{id}/waveform": { query: undefined; body: Schemas["Waveform"]; response: { message: string; data: Schemas["Waveform"] } };
-  "POST /docs/v1/uploads/{id}/links": { query: undefined; body: { /** Default null: the link never expires. */ expiresAt?: string | null | undefined; /** Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type. */ disposition?: "attachment" | "inline" | undefined; /** The download name. */ name?: string | undefined }; response: { message: string; data: Schemas["NewLink"] } };
-  "GET /docs/v1/uploads/{id}/links": { query: undefined; body: undefined; response: { message: string; data: Array<Schemas["Link"]> } };
-  "DELETE /docs/v1/links/{id}": { query: undefined; body: undefined; response: { message: string } };
-  "GET /auth/v1/events": { query: { /** Page size. Values above 100 count as 100. Default 20. */ limit?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; /** Default `desc`, newest first. */ order?: "asc" | "desc" | undefined; /** Only events of this type. */ type?: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revoked" | "session.created" | "session.revoked" | "team.updated" | "team.suspended" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | undefined; /** Only events of the record with this id, such as a file's. */ subject?: string | undefined; /** Only events after this event id. */ after?: string | undefined; /** Only events before this event id. */ before?: string | undefined; /** Operator tokens only; required for them. */ teamId?: string | undefined }; body: undefined; response: { message: string; data: Array<Schemas["Event"]> } };
-  "GET /auth/v1/events/{id}": { query: { /** Operator tokens only; required for them. */ teamId?: string | undefined }; body: undefined; response: { message: string; data: Schemas["Event"] } };
-  "GET /docs/v1/folders": { query: { /** Page size. Default and maximum 100. */ limit?: number | undefined; /** From the `Link` of the previous page. Opaque. */ cursor?: string | undefined; /** Default: the top-level folders. */ under?: string | undefined }; body: undefined; response: { message: string; data: Array<string> } };
-  "GET /docs/v1/usage": { query: undefined; body: undefined; response: { message: string; data: { files: number; bytes: number; maxFiles: number; maxBytes: number; events: number; maxEvents: number } } };
+  "POST /auth/v1/login": {
+    query: undefined;
+    body: {
+      teamId: string;
+      email: string;
+      password: string;
+    };
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "POST /auth/v1/sessions": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "GET /auth/v1/sessions": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Session"]>;
+    };
+  };
+  "DELETE /auth/v1/sessions/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/logout": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/apikeys": {
+    query: undefined;
+    body: {
+      /** One line of 1 to 100 characters. Surrounding white space is removed. */
+      name: string;
+      isPublic?: boolean | undefined;
+      /** Default: your own. You can only grant scopes that you have. A public key has `files:upload`. */
+      scopes?: Array<Scope> | undefined;
+      /** For a public key: how many files, of what size and types, it may upload. An upload that fails or is canceled does not count. A stored file does, even if processing finds a type that is not allowed: it ends `failed` with `type_not_allowed`, and only the team can download or delete it. */
+      limits?: Schemas["KeyLimits"] | undefined;
+      /** Default 365 days from now, at most 3650. */
+      expiresAt?: string | Date | undefined;
+      /** Only the operator can send it. */
+      teamId?: string | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "GET /auth/v1/apikeys": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      /** Only the operator can send it. */
+      teamId?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["ApiKey"]>;
+    };
+  };
+  "GET /auth/v1/apikeys/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "PATCH /auth/v1/apikeys/{id}": {
+    query: undefined;
+    body: {
+      /** One line of 1 to 100 characters. Surrounding white space is removed. */
+      name?: string | undefined;
+      /** The scopes that the key keeps. */
+      scopes?: Array<Scope> | undefined;
+      /** In the future, and not later than the key expires now. */
+      expiresAt?: string | Date | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "DELETE /auth/v1/apikeys/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "POST /auth/v1/apikeys/{id}/rotate": {
+    query: undefined;
+    body: {
+      /** How long the old key still works. */
+      overlapSeconds?: number | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["ApiKey"];
+    };
+  };
+  "POST /auth/v1/teams": {
+    query: undefined;
+    body: {
+      /** One line of 1 to 100 characters. Surrounding white space is removed. */
+      name: string;
+      /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
+      maxBytes?: number | null | undefined;
+      /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
+      maxFiles?: number | null | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["Team"];
+      apiKey: Schemas["ApiKey"];
+    };
+  };
+  "GET /auth/v1/teams": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      status?: TeamStatus | undefined;
+      /** A prefix of the name. Case-sensitive. */
+      name?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Team"]>;
+    };
+  };
+  "GET /auth/v1/teams/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Team"];
+    };
+  };
+  "PATCH /auth/v1/teams/{id}": {
+    query: undefined;
+    body: {
+      /** One line of 1 to 100 characters. Surrounding white space is removed. */
+      name?: string | undefined;
+      status?: "active" | "suspended" | undefined;
+      /** Bytes that the team can store. Null: the service's setting `MAX_TEAM_BYTES`. */
+      maxBytes?: number | null | undefined;
+      /** Files that the team can store. Null: the service's setting `MAX_TEAM_FILES`. */
+      maxFiles?: number | null | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["Team"];
+    };
+  };
+  "DELETE /auth/v1/teams/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Team"];
+    };
+  };
+  "GET /auth/v1/me": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Me"];
+    };
+  };
+  "POST /auth/v1/me/password": {
+    query: undefined;
+    body: {
+      currentPassword: string;
+      newPassword: string;
+    };
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/users": {
+    query: undefined;
+    body: {
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      firstName?: string | undefined;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      lastName?: string | undefined;
+      email: string;
+      password: string;
+      /** Default `viewer`. */
+      role?: Role | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["CreatedUser"];
+    };
+  };
+  "GET /auth/v1/users": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      /** The whole email, in any case. */
+      email?: string | undefined;
+      /** A prefix of first and last name, joined by a space. Case-sensitive. */
+      name?: string | undefined;
+    };
+    body: undefined;
+    response: Array<Schemas["User"]>;
+  };
+  "GET /auth/v1/users/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["User"];
+    };
+  };
+  "PATCH /auth/v1/users/{id}": {
+    query: undefined;
+    body: {
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      firstname?: string | undefined;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      lastname?: string | undefined;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      firstName?: string | undefined;
+      /** One line of 0 to 100 characters. Surrounding white space is removed. */
+      lastName?: string | undefined;
+      email?: string | undefined;
+      password?: string | undefined;
+      role?: Role | undefined;
+    };
+    response: Schemas["User"];
+  };
+  "DELETE /auth/v1/users/{id}": {
+    query: {
+      /** Keeps the API keys that the user created. Default `false`. */
+      keepKeys?: "true" | "false" | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/webhooks": {
+    query: undefined;
+    body: {
+      /** An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`. */
+      url: string;
+      /** Null for all types. */
+      types?: Array<EventType> | null | undefined;
+      description?: string | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["NewWebhook"];
+    };
+  };
+  "GET /auth/v1/webhooks": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Webhook"]>;
+    };
+  };
+  "GET /auth/v1/webhooks/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Webhook"];
+    };
+  };
+  "PATCH /auth/v1/webhooks/{id}": {
+    query: undefined;
+    body: {
+      /** An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`. */
+      url?: string | undefined;
+      /** Null for all types. */
+      types?: Array<EventType> | null | undefined;
+      description?: string | undefined;
+      status?: WebhookStatus | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["Webhook"];
+    };
+  };
+  "DELETE /auth/v1/webhooks/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "POST /auth/v1/webhooks/{id}/secret": {
+    query: undefined;
+    body: {
+      revokeOld?: boolean | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["NewWebhook"];
+    };
+  };
+  "POST /auth/v1/webhooks/{id}/test": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Attempt"];
+    };
+  };
+  "GET /auth/v1/webhooks/{id}/deliveries": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Delivery"]>;
+    };
+  };
+  "POST /auth/v1/webhooks/{id}/replay": {
+    query: undefined;
+    body: {
+      /** An event's id. */
+      after: string;
+      /** Only deliveries that failed. */
+      failedOnly?: boolean | undefined;
+    };
+    response: {
+      message: string;
+      data: {
+        deliveries: number;
+        next: string | null;
+      };
+    };
+  };
+  "POST /auth/v1/deliveries/{id}/redeliver": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Delivery"];
+    };
+  };
+  "GET /docs/v1/uploads": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      status?: ProcessingStatus | undefined;
+      fileType?: FileType | undefined;
+      /** A prefix of the name, in any case. */
+      name?: string | undefined;
+      createdAfter?: string | undefined;
+      createdBefore?: string | undefined;
+      /** Files in this folder. Empty: files outside all folders. */
+      folder?: string | undefined;
+      /** Files in this folder and the folders below it. */
+      under?: string | undefined;
+      tag?: string | undefined;
+      reference?: string | undefined;
+      /** A part of the name, in any case. */
+      search?: string | undefined;
+      sort?: "-createdAt" | "name" | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["File"]>;
+    };
+  };
+  "POST /docs/v1/uploads": {
+    query: {
+      /** Accepted and ignored. */
+      limit?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["File"];
+    };
+  };
+  "GET /docs/v1/uploads/resumable": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** Page number, counted from the cursor if there is one. Default 1. `page` × `limit` can be at most 1,000. Each 100 rows up to the end of the page count as a request; follow `Link` instead. */
+      page?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["UnfinishedUpload"]>;
+    };
+  };
+  "POST /docs/v1/uploads/batch": {
+    query: undefined;
+    body: {
+      action: "delete" | "reprocess";
+      ids: Array<string>;
+    } | {
+      action: "tag" | "untag";
+      ids: Array<string>;
+      tags: Array<string>;
+    } | {
+      action: "move";
+      ids: Array<string>;
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder: string;
+    };
+    response: {
+      message: string;
+      data: Array<{
+        _id: string;
+        ok: boolean;
+        code?: "not_found" | "too_many_tags";
+      }>;
+    };
+  };
+  "GET /docs/v1/uploads/{id}": {
+    query: {
+      /** Seconds until the URL expires. */
+      expiresIn?: number | undefined;
+    };
+    body: undefined;
+    response: {
+      status: boolean;
+      message: string;
+      signedUrl: string;
+    };
+  };
+  "PATCH /docs/v1/uploads/{id}": {
+    query: undefined;
+    body: {
+      /** The display and download name, at most 200 bytes. Default: `originalName`. */
+      name?: string | undefined;
+      /** A path such as `a/b`. Empty: outside all folders. */
+      folder?: string | undefined;
+      /** Your own ID of the file. Null removes it. */
+      reference?: string | null | undefined;
+      tags?: Array<string> | undefined;
+      /** Your own fields. Merged with the present ones (RFC 7396): null removes a field. At most 4 KiB as JSON after merging. One request can send 8 KiB and 256 fields. */
+      metadata?: Record<string, unknown> | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["File"];
+    };
+  };
+  "DELETE /docs/v1/uploads/{id}": {
+    query: {
+      /** Only cancels an upload. If the upload is complete, the response is 403 and the file stays. */
+      unfinished?: "true" | undefined;
+    };
+    body: undefined;
+    response: {
+      status: boolean;
+      message: string;
+    };
+  };
+  "GET /docs/v1/uploads/{id}/metadata": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["FileMetadata"];
+    };
+  };
+  "GET /docs/v1/uploads/{id}/status": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["ProcessingStatus"];
+    };
+  };
+  "POST /docs/v1/uploads/{id}/reprocess": {
+    query: undefined;
+    body: undefined;
+    response: {
+      status: boolean;
+      message: string;
+    };
+  };
+  "GET /docs/v1/uploads/{id}/waveform": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Waveform"];
+    };
+  };
+  "PUT /docs/v1/uploads/{id}/waveform": {
+    query: undefined;
+    body: Schemas["Waveform"];
+    response: {
+      message: string;
+      data: Schemas["Waveform"];
+    };
+  };
+  "POST /docs/v1/uploads/{id}/links": {
+    query: undefined;
+    body: {
+      /** Default null: the link never expires. */
+      expiresAt?: string | Date | null | undefined;
+      /** Default `attachment`. `inline` lets a browser play the file, if it is audio of a harmless type. */
+      disposition?: Disposition | undefined;
+      /** The download name. */
+      name?: string | undefined;
+    };
+    response: {
+      message: string;
+      data: Schemas["NewLink"];
+    };
+  };
+  "GET /docs/v1/uploads/{id}/links": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Link"]>;
+    };
+  };
+  "DELETE /docs/v1/links/{id}": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+    };
+  };
+  "GET /auth/v1/events": {
+    query: {
+      /** Page size. Values above 100 count as 100. Default 20. */
+      limit?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      /** Default `desc`, newest first. */
+      order?: "asc" | "desc" | undefined;
+      /** Only events of this type. */
+      type?: EventType | undefined;
+      /** Only events of the record with this id, such as a file's. */
+      subject?: string | undefined;
+      /** Only events after this event id. */
+      after?: string | undefined;
+      /** Only events before this event id. */
+      before?: string | undefined;
+      /** Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone. */
+      teamId?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<Schemas["Event"]>;
+    };
+  };
+  "GET /auth/v1/events/{id}": {
+    query: {
+      /** Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone. */
+      teamId?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Schemas["Event"];
+    };
+  };
+  "GET /docs/v1/folders": {
+    query: {
+      /** Page size. Default and maximum 100. */
+      limit?: number | undefined;
+      /** From the `Link` of the previous page. Opaque. */
+      cursor?: string | undefined;
+      /** Default: the top-level folders. */
+      under?: string | undefined;
+    };
+    body: undefined;
+    response: {
+      message: string;
+      data: Array<string>;
+    };
+  };
+  "GET /docs/v1/usage": {
+    query: undefined;
+    body: undefined;
+    response: {
+      message: string;
+      data: {
+        files: number;
+        bytes: number;
+        maxFiles: number;
+        maxBytes: number;
+        events: number;
+        maxEvents: number;
+      };
+    };
+  };
 }

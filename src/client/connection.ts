@@ -1,8 +1,15 @@
 import type { Api } from "./api.ts";
 import { connectionError, errorOf, StowageError } from "./errors.ts";
-import { type RetryPolicy, waitToRetry } from "./retrying.ts";
+import { orAborted, Retries } from "./retrying.ts";
+import { isNode, type Slice, sendByXhr, streamed } from "./sending.ts";
 
 const TIMEOUT_MILLISECONDS = 60_000;
+/** Longer than the service needs after the last byte. Without a limit, some runtimes would wait forever. */
+const STALL_MILLISECONDS = 120_000;
+/** The service gives up on clients that are slower. */
+const MIN_BYTES_PER_MILLISECOND = 8;
+/** Larger than any form. */
+const FORM_BYTES = 10_000_000;
 const PAGE_ITEMS = 100;
 
 export type FetchFunction = (url: string, init: RequestInit) => Promise<Response>;
@@ -10,7 +17,7 @@ export type FetchFunction = (url: string, init: RequestInit) => Promise<Response
 export interface StowageOptions {
   /** The URL of the service, such as `https://stowage.example.workers.dev`. */
   url: string;
-  /** An API key or the operator token. Without one, you can only log in. */
+  /** An API key, an upload token, or the operator token. Without one, you can only log in. */
   key?: string | undefined;
   /** How often a request is retried after a transient error. Default: 4. */
   maxRetries?: number;
@@ -18,29 +25,36 @@ export interface StowageOptions {
   timeout?: number;
   /** Headers to add to each request to the service. */
   headers?: Record<string, string>;
-  /** Replaces the global `fetch`. Progress is then reported only after each request. */
+  /** Replaces the global `fetch`. In browsers, progress is then reported only after each request. */
   fetch?: FetchFunction;
   /** Called before each retry, with the error and the number of earlier retries. */
   onRetry?: (error: StowageError, attempt: number) => void;
 }
 
+/** Options of every call. They replace those of the client for this call. */
 export interface CallOptions {
+  /** Aborts the call, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
+  /** Milliseconds that an attempt may take. Uploads and downloads have no such limit. */
+  timeout?: number | undefined;
+  /** How often a request is retried after a transient error. */
+  maxRetries?: number | undefined;
+  /** Headers to add to those of the client. */
+  headers?: Record<string, string> | undefined;
 }
 
-export type IfMatch = CallOptions & {
+export interface VersionOptions extends CallOptions {
   /** The record's `__v`. If the record has changed since, the call fails with `version_mismatch`. */
-  version?: number;
-};
+  version?: number | undefined;
+}
 
-export const ifMatch = (version: number | undefined) =>
-  version === undefined ? {} : { headers: { "If-Match": `"${version}"` } };
+/** The result of a call. `withResponse` also returns the response, for its status and headers. Its body has been read. */
+export type Call<T> = Promise<T> & { withResponse(): Promise<{ data: T; response: Response }> };
 
 type Route = keyof Api;
-type Input<R extends Route> = CallOptions & {
+type Input<R extends Route> = VersionOptions & {
   /** Replaces `{id}` in the path. */
   id?: string;
-  headers?: Record<string, string>;
   /** Whether the request may run twice. By default the method decides. */
   isIdempotent?: boolean;
 } & (Api[R]["query"] extends undefined ? { query?: undefined } : { query?: Api[R]["query"] }) &
@@ -50,6 +64,8 @@ type Input<R extends Route> = CallOptions & {
 type ListRoute = { [R in Route]: Api[R]["response"] extends { data: unknown[] } | unknown[] ? R : never }[Route];
 type ItemOf<A> = A extends (infer T)[] ? T : A extends { data: (infer T)[] } ? T : never;
 export type Item<R extends ListRoute> = ItemOf<Api[R]["response"]>;
+/** The filters of a list. The list itself follows the pages. */
+export type Filters<R extends ListRoute> = Omit<NonNullable<Api[R]["query"]>, "cursor" | "page">;
 
 export interface Page<T> {
   /** With several filters, a page may hold few items or none although more pages follow. */
@@ -62,76 +78,95 @@ export interface Page<T> {
 export interface List<T> extends AsyncIterable<T> {
   /** Returns the first page, or the page after the one that returned `next`, with the filters of that page. */
   page(next?: string): Promise<Page<T>>;
-  /** Returns the first items, at most `limit`. */
-  toArray(options: { limit: number }): Promise<T[]>;
+  /** Returns the first items, at most `limit`. Default: all. */
+  toArray(options?: { limit?: number }): Promise<T[]>;
 }
 
 type DataOf<A> = A extends { data: infer D } ? D : never;
 
-interface Sent extends CallOptions {
+export interface Sent extends CallOptions {
   method?: string;
-  headers?: Record<string, string> | undefined;
-  body?: NonNullable<RequestInit["body"]>;
+  body?: string | FormData | Slice | undefined;
   /** Whether the request may run twice. By default the method decides. */
-  isIdempotent?: boolean;
-  /** File transfers have no timeout: they may take long. */
-  hasTimeout?: boolean;
+  isIdempotent?: boolean | undefined;
+  /** The bytes of a file, in either direction, may take as long as they move. */
+  isTransfer?: boolean;
+  /** Receives the number of bytes sent so far. */
+  onProgress?: ((sentBytes: number) => void) | undefined;
 }
 
 /** Sends requests to one service with one token. */
 export class Connection {
   readonly url: string;
-  readonly retryPolicy: RetryPolicy;
-  /** The headers of each request to the service. */
-  readonly headers: Record<string, string>;
-  /** Undefined for the global `fetch`. */
-  readonly fetch: FetchFunction | undefined;
-  readonly #timeoutMilliseconds: number;
+  readonly #options: StowageOptions;
+  readonly #headers: Headers;
+  /** Whether the service has responded. An error that concerns its name or certificate is transient from then on. */
+  #isKnown = false;
 
-  constructor({ url, key, maxRetries = 4, onRetry, timeout, headers, fetch }: StowageOptions) {
+  constructor(options: StowageOptions) {
+    const { url, key, headers } = options;
     const parsed = URL.canParse(url) ? new URL(url) : undefined;
     // Other schemes have no origin: requests would go to a relative URL, which a browser resolves against the page.
     if (!parsed || !/^https?:$/.test(parsed.protocol))
       throw new TypeError(`The url must start with https:// or http://, and is "${url}".`);
-    this.url = (parsed.origin + parsed.pathname).replace(/\/+$/, "");
-    this.retryPolicy = { retries: maxRetries, onRetry };
-    this.fetch = fetch;
-    this.#timeoutMilliseconds = timeout ?? TIMEOUT_MILLISECONDS;
-    // Throws if a value can't be a header, instead of failing each request. Unifies the case of the names.
-    const merged = new Headers(headers);
-    if (key !== undefined) merged.set("Authorization", `Bearer ${key}`);
-    this.headers = Object.fromEntries(merged);
+    // People copy the URL from the console.
+    this.url = parsed.origin + parsed.pathname.replace(/(\/console(\/.*)?)?\/*$/, "");
+    this.#options = options;
+    // Throws if a value can't be a header, instead of failing each request.
+    this.#headers = new Headers(headers);
+    if (key !== undefined) this.#headers.set("Authorization", `Bearer ${key}`);
   }
 
-  /** Calls a route with JSON. */
-  async call<R extends Route>(route: R, input: Input<R>): Promise<Api[R]["response"]> {
-    return this.#request(route, input, jsonOf<Api[R]["response"]>);
+  /** Calls a route with JSON, and returns what `pick` takes from the response. */
+  call<R extends Route, T>(
+    route: R,
+    input: Input<R>,
+    pick: (body: Api[R]["response"], response: Response) => T,
+  ): Call<T> {
+    let response = new Response();
+    const data = this.#request(route, input, async (received) => {
+      const picked = pick(await jsonOf<Api[R]["response"]>(received), received);
+      response = received;
+      return picked;
+    });
+    return Object.assign(data, { withResponse: async () => ({ data: await data, response }) });
   }
 
   /** Calls a route and returns the `data` of its response. */
-  async data<R extends Route>(route: R, input: Input<R>): Promise<DataOf<Api[R]["response"]>> {
-    return this.#request(route, input, async (response) => {
-      const { data } = await jsonOf<{ data?: DataOf<Api[R]["response"]> }>(response);
-      if (!data) throw unexpectedResponse(response);
+  data<R extends Route>(route: R, input: Input<R>): Call<DataOf<Api[R]["response"]>> {
+    return this.call(route, input, (body, response) => {
+      const { data } = body as { data?: DataOf<Api[R]["response"]> };
+      if (!data) throw errorOf(response);
       return data;
     });
   }
 
+  /** Calls a route whose response has nothing to return. */
+  run<R extends Route>(route: R, input: Input<R>): Call<void> {
+    return this.call(route, input, () => {});
+  }
+
   list<R extends ListRoute>(route: R, input: Input<R>): List<Item<R>> {
-    const page = async (next?: string): Promise<Page<Item<R>>> => {
-      const filters = { limit: PAGE_ITEMS, ...(input.query as object | undefined) };
+    const page = (next?: string): Promise<Page<Item<R>>> => {
+      const filters = input.query && { limit: PAGE_ITEMS, ...(input.query as object) };
       const query = next === undefined ? filters : Object.fromEntries(new URLSearchParams(next));
       return this.#request(route, { ...input, query } as Input<R>, async (response) => {
         const body = await jsonOf<Item<R>[] | { data: Item<R>[] }>(response);
         const items = Array.isArray(body) ? body : body.data;
-        if (!Array.isArray(items)) throw unexpectedResponse(response);
+        if (!Array.isArray(items)) throw errorOf(response);
         const link = /<([^>]*)>\s*;[^,]*\brel="?next\b/.exec(response.headers.get("Link") ?? "")?.[1];
         // Keep only the query: the token must never go to another host, and behind a proxy the host may differ.
         return { items, next: link === undefined ? undefined : new URL(link, this.url).search };
       });
     };
     const iterate = () => itemsOf(page);
-    return { page, toArray: ({ limit }) => firstOf(iterate(), limit), [Symbol.asyncIterator]: iterate };
+    const toArray = ({ limit = Number.POSITIVE_INFINITY } = {}) => firstOf(iterate(), limit);
+    return { page, toArray, [Symbol.asyncIterator]: iterate };
+  }
+
+  /** Counts the failures of one call, and waits between its attempts. */
+  retries({ maxRetries = this.#options.maxRetries ?? 4, signal }: CallOptions): Retries {
+    return new Retries({ maxRetries, onRetry: this.#options.onRetry, signal });
   }
 
   /**
@@ -139,52 +174,120 @@ export class Connection {
    * the response, the request is retried, too.
    * @throws StowageError
    */
-  async send<T>(
-    target: string,
-    { isIdempotent, hasTimeout = false, signal, ...init }: Sent,
-    read: (response: Response) => T | Promise<T>,
-  ): Promise<T> {
-    const isService = target.startsWith("/");
-    const url = isService ? this.url + target : target;
-    const headers = new Headers(isService ? this.headers : undefined);
-    for (const [name, value] of Object.entries(init.headers ?? {})) headers.set(name, value);
-    const timeoutMilliseconds = hasTimeout ? this.#timeoutMilliseconds : undefined;
-    const limits = { signal, timeoutMilliseconds, read, fetch: this.fetch ?? globalThis.fetch };
-    const mayRepeat = isIdempotent ?? ["GET", "PUT", "DELETE"].includes(init.method ?? "GET");
+  async send<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+    const { method = "GET", isIdempotent = ["GET", "PUT", "DELETE"].includes(method) } = sent;
+    const retries = this.retries(sent);
     let mayHaveExecuted = false;
-    for (let attempt = 0; ; attempt++) {
+    for (;;) {
       try {
-        return await attemptOnce(url, { ...init, headers }, limits);
+        return await this.attempt(target, sent, read);
       } catch (error) {
         if (!(error instanceof StowageError)) throw error;
         const { code, status } = error;
         // An earlier attempt deleted the record, but its response was lost.
-        if (init.method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
+        if (method === "DELETE" && mayHaveExecuted && code === "not_found") return read(new Response("{}"));
         mayHaveExecuted ||= code === "connection_failed" || status >= 500;
-        await waitToRetry(error, { attempt, isIdempotent: mayRepeat, ...this.retryPolicy }, signal);
+        await retries.wait(error, isIdempotent);
       }
     }
   }
 
-  #request<R extends Route, T>(
+  /** Sends a request once. @throws StowageError, the signal's reason, and errors of the body and of `onProgress` */
+  async attempt<T>(target: string, sent: Sent, read: (response: Response) => T | Promise<T>): Promise<T> {
+    const { method = "GET", signal, timeout = this.#options.timeout ?? TIMEOUT_MILLISECONDS, isTransfer } = sent;
+    signal?.throwIfAborted();
+    const isService = target.startsWith("/");
+    const url = isService ? this.url + target : target;
+    const headers = new Headers(isService ? this.#headers : undefined);
+    for (const [name, value] of Object.entries(sent.headers ?? {})) headers.set(name, value);
+
+    const stop = new AbortController();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const limit = (milliseconds: number) => {
+      clearTimeout(timer);
+      timer = setTimeout(() => stop.abort(new Error(`no response for ${milliseconds} ms`)), milliseconds);
+    };
+    let failure: { error: unknown } | undefined;
+    // Errors of the caller's code are not connection errors, which would be retried.
+    const fail = (error: unknown) => {
+      failure ??= { error };
+      stop.abort(error);
+    };
+    let isOver = false;
+    const onBytes = (sentBytes: number) => {
+      // Aborted requests may still report progress.
+      if (isOver || stop.signal.aborted) return;
+      limit(STALL_MILLISECONDS);
+      try {
+        sent.onProgress?.(sentBytes);
+      } catch (error) {
+        fail(error);
+      }
+    };
+    const slice = typeof sent.body === "object" && "chunks" in sent.body ? sent.body : undefined;
+    const chunks = isNode ? slice?.chunks() : undefined;
+    if (!isTransfer) limit(timeout);
+    // Some runtimes don't report that bytes move.
+    else if (sent.body) limit(STALL_MILLISECONDS + (slice?.size ?? FORM_BYTES) / MIN_BYTES_PER_MILLISECOND);
+
+    const attempt = async () => {
+      const { fetch = globalThis.fetch } = this.#options;
+      const aborted = signal ? AbortSignal.any([signal, stop.signal]) : stop.signal;
+      // The service never redirects. Following a redirect could send the token or the body elsewhere.
+      const init = { method, headers, body: null, redirect: "manual" as const, signal: aborted };
+      let response: Response;
+      if (chunks && slice) {
+        headers.set("Content-Length", String(slice.size));
+        response = await fetch(url, { ...init, ...streamed(chunks, onBytes, fail) });
+      } else {
+        const body = slice ? await slice.blob() : (sent.body as string | FormData | undefined);
+        const isReported = sent.onProgress && typeof body === "object" && !this.#options.fetch;
+        if (isReported && globalThis.XMLHttpRequest) response = await sendByXhr(url, { ...init, body }, onBytes);
+        else response = await fetch(url, { ...init, body: body ?? null });
+      }
+      this.#isKnown ||= isService;
+      if (response.ok) return read(response);
+      throw errorOf(response, await response.text().catch(() => ""));
+    };
+    try {
+      // Node 20 may not settle the reading of a body after an abort.
+      return await orAborted(attempt(), signal, stop.signal);
+    } catch (cause) {
+      signal?.throwIfAborted();
+      if (failure) throw failure.error;
+      throw cause instanceof StowageError ? cause : connectionError(url, cause, isService && this.#isKnown);
+    } finally {
+      isOver = true;
+      clearTimeout(timer);
+      // Closes the file. Node may drop a stream without a word when a request ends early.
+      void chunks?.return(undefined);
+    }
+  }
+
+  async #request<R extends Route, T>(
     route: R,
-    { id = "", query, body, headers, signal, isIdempotent }: Input<R>,
+    { id, query, body, version, headers, ...options }: Input<R>,
     read: (response: Response) => Promise<T>,
   ): Promise<T> {
+    options.signal?.throwIfAborted();
     const [method = "", path = ""] = route.split(" ");
-    const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined);
-    const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
-    const json = body !== undefined && { body: JSON.stringify(body) };
-    const target = path.replace("{id}", encodeURIComponent(id)) + (given.length > 0 ? `?${search}` : "");
-    const init = {
+    // An empty ID would call another route.
+    if (path.includes("{id}") && !id) throw new TypeError(`The ID is "${id}".`);
+    const search = new URLSearchParams();
+    for (const [name, value] of Object.entries<unknown>(query ?? {}))
+      if (value !== undefined) search.set(name, String(value));
+    const target = path.replace("{id}", encodeURIComponent(id ?? "")) + (search.size > 0 ? `?${search}` : "");
+    const sent = {
       method,
-      ...json,
-      headers: json ? { "Content-Type": "application/json", ...headers } : headers,
-      signal,
-      hasTimeout: true,
-      ...(isIdempotent !== undefined && { isIdempotent }),
+      ...options,
+      headers: {
+        ...(body !== undefined && { "Content-Type": "application/json" }),
+        ...(version !== undefined && { "If-Match": `"${version}"` }),
+        ...headers,
+      },
+      body: body === undefined ? undefined : JSON.stringify(body),
     };
-    return this.send(target, init, read);
+    return this.send(target, sent, read);
   }
 }
 
@@ -207,51 +310,11 @@ async function* itemsOf<T>(page: List<T>["page"]): AsyncGenerator<T, void, undef
   } while (next !== undefined);
 }
 
-/** The error for a response that another server sent, such as the error page of a proxy. */
-const unexpectedResponse = (response: Response) => errorOf(response.status, "", (name) => response.headers.get(name));
-
 async function jsonOf<T>(response: Response): Promise<T> {
   const text = await response.text();
   try {
     const body: unknown = JSON.parse(text);
     if (body !== null && typeof body === "object") return body as T;
   } catch {}
-  throw unexpectedResponse(response);
-}
-
-interface Attempt<T> {
-  signal: AbortSignal | undefined;
-  timeoutMilliseconds: number | undefined;
-  read(response: Response): T | Promise<T>;
-  fetch: FetchFunction;
-}
-
-async function attemptOnce<T>(
-  url: string,
-  init: RequestInit,
-  { signal, timeoutMilliseconds, read, fetch }: Attempt<T>,
-): Promise<T> {
-  const limits = timeoutMilliseconds === undefined ? [] : [AbortSignal.timeout(timeoutMilliseconds)];
-  const stop = AbortSignal.any(signal ? [signal, ...limits] : limits);
-  const attempt = async () => {
-    // The service never redirects. Following a redirect could send the token or the body elsewhere.
-    const response = await fetch(url, { ...init, redirect: "manual", signal: stop });
-    if (response.ok) return read(response);
-    const text = await response.text().catch(() => "");
-    throw errorOf(response.status, text, (name) => response.headers.get(name));
-  };
-  let onAbort = () => {};
-  // Node 20 may not settle the reading of a body after an abort.
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(stop.reason);
-    stop.addEventListener("abort", onAbort);
-  });
-  try {
-    return await Promise.race([attempt(), aborted]);
-  } catch (cause) {
-    signal?.throwIfAborted();
-    throw cause instanceof StowageError ? cause : connectionError(url, cause);
-  } finally {
-    stop.removeEventListener("abort", onAbort);
-  }
+  throw errorOf(response);
 }

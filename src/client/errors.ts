@@ -14,7 +14,12 @@ interface Details {
   errors?: Schemas["Error"]["errors"];
   retryAfterSeconds?: number | undefined;
   cause?: unknown;
+  isTransient?: boolean;
 }
+
+const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
+/** Transient errors whose status does not identify them. After an offset mismatch, an upload asks for its offset again. */
+const TRANSIENT_CODES: ErrorCode[] = ["connection_failed", "idempotency_in_progress", "offset_mismatch"];
 
 /** Any failure except an abort, which rejects with the signal's reason. */
 export class StowageError extends Error {
@@ -28,14 +33,19 @@ export class StowageError extends Error {
   readonly errors: { path: string; message: string }[];
   /** Seconds to wait before a retry, from `Retry-After`. */
   readonly retryAfterSeconds: number | undefined;
+  /** Whether the same call may succeed later: after a lost connection, a rate limit, or an outage of the service. */
+  readonly isTransient: boolean;
 
   constructor(code: ErrorCode, message: string, details: Details = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    const { status = 0, requestId = null, errors = [], retryAfterSeconds } = details;
     this.code = code;
-    this.status = details.status ?? 0;
-    this.requestId = details.requestId ?? null;
-    this.errors = details.errors ?? [];
-    this.retryAfterSeconds = details.retryAfterSeconds;
+    this.status = status;
+    this.requestId = requestId;
+    this.errors = errors;
+    this.retryAfterSeconds = retryAfterSeconds;
+    const isTransient = TRANSIENT_CODES.includes(code) || TRANSIENT_STATUSES.includes(status) || isServerError(this);
+    this.isTransient = details.isTransient ?? isTransient;
   }
 }
 
@@ -49,12 +59,12 @@ function parseRetryAfter(retryAfter: string | null): number | undefined {
   return Number.isNaN(seconds) ? undefined : Math.max(0, seconds);
 }
 
-/** Converts an error response. `header` returns a header by name. */
-export function errorOf(status: number, text: string, header: (name: string) => string | null): StowageError {
+/** Converts an error response. Without the body of the service's errors, it is from another server. */
+export function errorOf({ status, headers }: Response, text = ""): StowageError {
   const details = {
     status,
-    requestId: header("X-Request-Id"),
-    retryAfterSeconds: parseRetryAfter(header("Retry-After")),
+    requestId: headers.get("X-Request-Id"),
+    retryAfterSeconds: parseRetryAfter(headers.get("Retry-After")),
   };
   try {
     const { code, message, errors } = JSON.parse(text) as Schemas["Error"];
@@ -69,9 +79,19 @@ export function errorOf(status: number, text: string, header: (name: string) => 
   );
 }
 
-/** The request or its response was lost. */
-export function connectionError(url: string, cause: unknown): StowageError {
+/** Node's codes for a host name that does not exist and for TLS certificates that are rejected. */
+const WRONG_URL = /^(ENOTFOUND|EPROTO|ERR_(TLS|SSL)_|CERT_|UNABLE_TO_|.*SELF_SIGNED_)/;
+
+/**
+ * The request or its response was lost.
+ * @param isKnownHost whether the host has responded before. If not, its name or certificate is wrong, which is permanent
+ */
+export function connectionError(url: string, cause: unknown, isKnownHost: boolean): StowageError {
   const { cause: inner, message } = (cause ?? {}) as { cause?: { code?: string; message?: string }; message?: string };
-  const reason = inner?.code ?? inner?.message ?? (cause as { code?: string })?.code ?? message ?? "no reason given";
-  return new StowageError("connection_failed", `Can't reach ${new URL(url).origin} (${reason}).`, { cause });
+  const code = inner?.code ?? (cause as { code?: unknown })?.code;
+  // The code of a DOMException is a number that says less than its message.
+  const reason = (typeof code === "string" ? code : undefined) ?? inner?.message ?? (message || "unknown");
+  const isTransient = isKnownHost || !WRONG_URL.test(reason);
+  const { origin } = new URL(url);
+  return new StowageError("connection_failed", `Can't reach ${origin} (${reason}).`, { cause, isTransient });
 }

@@ -1,9 +1,9 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection } from "./connection.ts";
+import type { Call, CallOptions, Connection, List } from "./connection.ts";
 
-type LinkOptions = CallOptions & Api["POST /docs/v1/uploads/{id}/links"]["body"];
+export type LinkInput = Api["POST /docs/v1/uploads/{id}/links"]["body"];
 
-/** Download links, which work without a token until they expire or you revoke them. */
+/** Download links, which work without a token until they expire or you delete them. */
 export class Links {
   readonly #connection: Connection;
 
@@ -12,17 +12,17 @@ export class Links {
   }
 
   /** Creates a link. Only this response contains its `url`. */
-  async create(fileId: string, { signal, ...body }: LinkOptions = {}): Promise<Schemas["NewLink"]> {
-    return this.#connection.data("POST /docs/v1/uploads/{id}/links", { id: fileId, body, signal });
+  create(fileId: string, link: LinkInput = {}, options?: CallOptions): Call<Schemas["NewLink"]> {
+    return this.#connection.data("POST /docs/v1/uploads/{id}/links", { id: fileId, body: link, ...options });
   }
 
   /** Lists the links of a file, oldest first, without their URLs. */
-  async list(fileId: string, { signal }: CallOptions = {}): Promise<Schemas["Link"][]> {
-    return this.#connection.data("GET /docs/v1/uploads/{id}/links", { id: fileId, signal });
+  list(fileId: string, options?: CallOptions): List<Schemas["Link"]> {
+    return this.#connection.list("GET /docs/v1/uploads/{id}/links", { id: fileId, ...options });
   }
 
   /** Revokes a link. It stops working with the next request. */
-  async revoke(id: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#connection.call("DELETE /docs/v1/links/{id}", { id, signal });
+  delete(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /docs/v1/links/{id}", { id, ...options });
   }
 }

@@ -7,52 +7,70 @@ const MAX_RETRY_AFTER_SECONDS = 120;
 /** A server error that survives these retries (4 s) is most likely caused by the request itself. */
 const MAX_SERVER_ERROR_RETRIES = 4;
 
-const TRANSIENT_STATUSES = [408, 423, 429, 502, 503, 504];
-
-/** Transient errors whose status does not identify them. */
-const TRANSIENT_CODES = ["connection_failed", "idempotency_in_progress"];
+/** Settles like `work`, or rejects with the reason of the first signal that aborts. */
+export async function orAborted<T>(work: Promise<T>, ...signals: (AbortSignal | undefined)[]): Promise<T> {
+  let onAbort = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signals.find((signal) => signal?.aborted)?.reason);
+    for (const signal of signals) signal?.addEventListener("abort", onAbort);
+  });
+  try {
+    return await Promise.race([work, aborted]);
+  } finally {
+    for (const signal of signals) signal?.removeEventListener("abort", onAbort);
+  }
+}
 
 /** @throws the signal's reason */
 export async function sleep(milliseconds: number, signal?: AbortSignal): Promise<void> {
   signal?.throwIfAborted();
-  await new Promise<void>((resolve) => {
-    const end = () => {
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
-      resolve();
-    };
-    const timer = setTimeout(end, milliseconds);
-    signal?.addEventListener("abort", end);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const pause = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, milliseconds);
   });
-  signal?.throwIfAborted();
+  await orAborted(pause, signal).finally(() => clearTimeout(timer));
 }
 
 export interface RetryPolicy {
   /** How often a failed request is retried. */
-  retries: number;
+  maxRetries: number;
   /** Called before each wait. */
-  onRetry?: ((error: StowageError, attempt: number) => void) | undefined;
+  onRetry: ((error: StowageError, attempt: number) => void) | undefined;
+  signal: AbortSignal | undefined;
 }
 
-/**
- * Waits before the next attempt: as long as `Retry-After` says, otherwise with exponential backoff.
- * @param isIdempotent whether the request may run twice
- * @throws `error` if the request must not be retried
- */
-export async function waitToRetry(
-  error: unknown,
-  { attempt, isIdempotent, retries, onRetry }: RetryPolicy & { attempt: number; isIdempotent: boolean },
-  signal?: AbortSignal,
-): Promise<void> {
-  signal?.throwIfAborted();
-  if (!(error instanceof StowageError) || attempt >= retries) throw error;
-  const isTransient = TRANSIENT_CODES.includes(error.code) || TRANSIENT_STATUSES.includes(error.status);
-  if (!isTransient && !(isServerError(error) && attempt < MAX_SERVER_ERROR_RETRIES)) throw error;
-  // After any other error than a rate limit, the service may have executed the request.
-  if (!isIdempotent && error.status !== 429) throw error;
-  if ((error.retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS) throw error;
-  onRetry?.(error, attempt);
-  const ceiling = Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** attempt);
-  const jitter = ceiling * (0.5 + Math.random() / 2);
-  await sleep(error.retryAfterSeconds === undefined ? jitter : error.retryAfterSeconds * 1000 + jitter / 4, signal);
+/** Decides after each failure of a call whether and when to retry it. */
+export class Retries {
+  readonly #policy: RetryPolicy;
+  #attempt = 0;
+
+  constructor(policy: RetryPolicy) {
+    this.#policy = policy;
+  }
+
+  /** Starts counting again, because the call has made progress. */
+  reset(): void {
+    this.#attempt = 0;
+  }
+
+  /**
+   * Waits before the next attempt: as long as `Retry-After` says, otherwise with exponential backoff.
+   * @param isIdempotent whether the request may run twice
+   * @throws `error` if the request must not be retried
+   */
+  async wait(error: unknown, isIdempotent = true): Promise<void> {
+    const { maxRetries, onRetry, signal } = this.#policy;
+    signal?.throwIfAborted();
+    const attempt = this.#attempt++;
+    if (!(error instanceof StowageError) || !error.isTransient || attempt >= maxRetries) throw error;
+    if (isServerError(error) && attempt >= MAX_SERVER_ERROR_RETRIES) throw error;
+    // After any other error than a rate limit, the service may have executed the request.
+    if (!isIdempotent && error.status !== 429) throw error;
+    const { retryAfterSeconds } = error;
+    if ((retryAfterSeconds ?? 0) > MAX_RETRY_AFTER_SECONDS) throw error;
+    onRetry?.(error, attempt);
+    const ceiling = Math.min(MAX_DELAY_MILLISECONDS, FIRST_DELAY_MILLISECONDS * 2 ** attempt);
+    const jitter = ceiling * (0.5 + Math.random() / 2);
+    await sleep(retryAfterSeconds === undefined ? jitter : retryAfterSeconds * 1000 + jitter / 4, signal);
+  }
 }

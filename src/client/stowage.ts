@@ -1,36 +1,73 @@
 import { Keys, Sessions, Users } from "./accounts.ts";
 import type { Api, Schemas } from "./api.ts";
-import { type CallOptions, Connection, type StowageOptions } from "./connection.ts";
-import { Events, Webhooks } from "./events.ts";
+import { type Call, type CallOptions, Connection, type StowageOptions } from "./connection.ts";
+import { Events } from "./events.ts";
 import { Files } from "./files.ts";
 import { Links } from "./links.ts";
 import { Teams } from "./teams.ts";
 import { Uploads } from "./uploads.ts";
+import { Webhooks } from "./webhooks.ts";
 
-export type { UserFilters } from "./accounts.ts";
-export type { CallOptions, FetchFunction, List, Page, StowageOptions } from "./connection.ts";
+export type * from "./accounts.ts";
+export type {
+  ActorKind,
+  DeliveryStatus,
+  Disposition,
+  EventType,
+  FailureCode,
+  FileType,
+  ProcessingStatus,
+  Role,
+  Scope,
+  SubjectKind,
+  TeamStatus,
+  TokenKind,
+  WebhookStatus,
+} from "./api.ts";
+export type { Call, CallOptions, FetchFunction, List, Page, StowageOptions, VersionOptions } from "./connection.ts";
 export { type ErrorCode, isServerError, StowageError } from "./errors.ts";
-export { type EventFilters, type FileEvent, isFileEvent } from "./events.ts";
-export { RESUMABLE_BYTES, type UploadOptions } from "./file-upload.ts";
-export type { Batch, BatchResult, FileFilters, FileProperties } from "./files.ts";
+export type * from "./events.ts";
+export { isFileEvent } from "./events.ts";
+export type * from "./files.ts";
+export { MAX_BATCH_FILES } from "./files.ts";
+export type * from "./links.ts";
+export type * from "./teams.ts";
+export {
+  type FileProperties,
+  RESUMABLE_BYTES,
+  type SavedUpload,
+  type UploadOptions,
+  type UploadStore,
+} from "./upload.ts";
 export type { UploadSource } from "./upload-source.ts";
+export type * from "./uploads.ts";
+export type * from "./webhooks.ts";
 
 export type ApiKey = Schemas["ApiKey"];
+export type Attempt = Schemas["Attempt"];
+export type CreatedUser = Schemas["CreatedUser"];
 export type Delivery = Schemas["Delivery"];
 export type Event = Schemas["Event"];
 export type FileMetadata = Schemas["FileMetadata"];
+export type FileStatus = Schemas["ProcessingStatus"];
+export type KeyLimits = Schemas["KeyLimits"];
 export type Link = Schemas["Link"];
 export type Me = Schemas["Me"];
+export type NewLink = Schemas["NewLink"];
+export type NewWebhook = Schemas["NewWebhook"];
 export type StoredFile = Schemas["File"];
 export type Session = Schemas["Session"];
 export type Team = Schemas["Team"];
 export type UnfinishedUpload = Schemas["UnfinishedUpload"];
 export type Usage = Api["GET /docs/v1/usage"]["response"]["data"];
 export type User = Schemas["User"];
+export type Waveform = Schemas["Waveform"];
 export type Webhook = Schemas["Webhook"];
+export type Credentials = Api["POST /auth/v1/login"]["body"];
+export type PasswordChange = Api["POST /auth/v1/me/password"]["body"];
 
 /**
- * A client for browsers and Node. Failed calls reject with a `StowageError`, aborted calls with the signal's reason.
+ * A client for any runtime with `fetch`. Failed calls reject with a `StowageError`, aborted calls with the signal's reason.
  * Idempotent requests are retried after transient errors.
  */
 export class Stowage {
@@ -43,10 +80,13 @@ export class Stowage {
   readonly sessions: Sessions;
   readonly events: Events;
   readonly webhooks: Webhooks;
+  /** The URL of the service, without a slash at its end. */
+  readonly url: string;
   readonly #connection: Connection;
 
   constructor(options: StowageOptions) {
     this.#connection = new Connection(options);
+    this.url = this.#connection.url;
     this.files = new Files(this.#connection);
     this.links = new Links(this.#connection);
     this.uploads = new Uploads(this.#connection);
@@ -59,30 +99,27 @@ export class Stowage {
   }
 
   /** Returns the team's storage usage and quota. */
-  async usage({ signal }: CallOptions = {}): Promise<Usage> {
-    return this.#connection.data("GET /docs/v1/usage", { signal });
+  usage(options?: CallOptions): Call<Usage> {
+    return this.#connection.data("GET /docs/v1/usage", { ...options });
   }
 
   /** Returns the kind and scopes of the token that this client uses. */
-  async me({ signal }: CallOptions = {}): Promise<Me> {
-    return this.#connection.data("GET /auth/v1/me", { signal });
+  me(options?: CallOptions): Call<Me> {
+    return this.#connection.data("GET /auth/v1/me", { ...options });
   }
 
   /** Changes the password of the user whose session this client uses. */
-  async changePassword(
-    passwords: Api["POST /auth/v1/me/password"]["body"],
-    { signal }: CallOptions = {},
-  ): Promise<void> {
-    await this.#connection.call("POST /auth/v1/me/password", { body: passwords, signal });
+  changePassword(passwords: PasswordChange, options?: CallOptions): Call<void> {
+    return this.#connection.run("POST /auth/v1/me/password", { body: passwords, ...options });
   }
 
   /** Logs in as a user. @returns a session of 12 hours, in the shape of an API key. A client with its `key` can `logOut` */
-  async logIn(credentials: Api["POST /auth/v1/login"]["body"], { signal }: CallOptions = {}): Promise<ApiKey> {
-    return this.#connection.data("POST /auth/v1/login", { body: credentials, signal });
+  logIn(credentials: Credentials, options?: CallOptions): Call<ApiKey> {
+    return this.#connection.data("POST /auth/v1/login", { body: credentials, ...options });
   }
 
   /** Ends the session that this client uses. Fails with `forbidden` if it uses an API key. */
-  async logOut({ signal }: CallOptions = {}): Promise<void> {
-    await this.#connection.call("POST /auth/v1/logout", { signal });
+  logOut(options?: CallOptions): Call<void> {
+    return this.#connection.run("POST /auth/v1/logout", { ...options });
   }
 }

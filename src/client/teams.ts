@@ -1,7 +1,9 @@
 import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection, List } from "./connection.ts";
+import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
 
-type TeamFilters = Omit<NonNullable<Api["GET /auth/v1/teams"]["query"]>, "cursor" | "page">;
+export type TeamFilters = Filters<"GET /auth/v1/teams">;
+export type TeamInput = Api["POST /auth/v1/teams"]["body"];
+export type TeamChanges = Api["PATCH /auth/v1/teams/{id}"]["body"];
 
 /** Teams. They need the operator token, except that a secret key can get its own team. */
 export class Teams {
@@ -12,34 +14,27 @@ export class Teams {
   }
 
   /** Creates a team and its first secret key. */
-  async create(
-    team: Api["POST /auth/v1/teams"]["body"],
-    { signal }: CallOptions = {},
-  ): Promise<{ team: Schemas["Team"]; apiKey: Schemas["ApiKey"] }> {
-    const { data, apiKey } = await this.#connection.call("POST /auth/v1/teams", { body: team, signal });
-    return { team: data, apiKey };
+  create(team: TeamInput, options?: CallOptions): Call<{ team: Schemas["Team"]; apiKey: Schemas["ApiKey"] }> {
+    const input = { body: team, ...options };
+    return this.#connection.call("POST /auth/v1/teams", input, ({ data, apiKey }) => ({ team: data, apiKey }));
   }
 
   /** Lists teams, newest first, or by name if `name` is given. */
-  list(filters: TeamFilters = {}, { signal }: CallOptions = {}): List<Schemas["Team"]> {
-    return this.#connection.list("GET /auth/v1/teams", { query: filters, signal });
+  list(filters: TeamFilters = {}, options?: CallOptions): List<Schemas["Team"]> {
+    return this.#connection.list("GET /auth/v1/teams", { query: filters, ...options });
   }
 
-  async get(id: string, { signal }: CallOptions = {}): Promise<Schemas["Team"]> {
-    return this.#connection.data("GET /auth/v1/teams/{id}", { id, signal });
+  get(id: string, options?: CallOptions): Call<Schemas["Team"]> {
+    return this.#connection.data("GET /auth/v1/teams/{id}", { id, ...options });
   }
 
   /** Updates a team. With `status: "suspended"`, its tokens are rejected from the next request on. */
-  async update(
-    id: string,
-    changes: Api["PATCH /auth/v1/teams/{id}"]["body"],
-    { signal }: CallOptions = {},
-  ): Promise<Schemas["Team"]> {
-    return this.#connection.data("PATCH /auth/v1/teams/{id}", { id, body: changes, signal });
+  update(id: string, changes: TeamChanges, options?: CallOptions): Call<Schemas["Team"]> {
+    return this.#connection.data("PATCH /auth/v1/teams/{id}", { id, body: changes, ...options });
   }
 
   /** Deletes a team with everything that it has. Irreversible. The team stays visible as `deleting` for a while. */
-  async delete(id: string, { signal }: CallOptions = {}): Promise<void> {
-    await this.#connection.call("DELETE /auth/v1/teams/{id}", { id, signal });
+  delete(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /auth/v1/teams/{id}", { id, ...options });
   }
 }

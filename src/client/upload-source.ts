@@ -1,65 +1,127 @@
 import { StowageError } from "./errors.ts";
+import { chunksOf, isNode, type Slice } from "./sending.ts";
 
-/** The bytes of an upload: a Blob or File, in Node also the path of a file, or a stream if you give `size`. */
-export type UploadSource = Blob | string | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
+/**
+ * The bytes of an upload: a Blob or File, bytes in memory, a Response, in Node, Deno and Bun the path of a file, or a
+ * stream if you give its `size`.
+ */
+export type UploadSource =
+  | Blob
+  | ArrayBuffer
+  | ArrayBufferView
+  | Response
+  | string
+  | ReadableStream<Uint8Array>
+  | AsyncIterable<Uint8Array>;
 
 /** Bytes that are read in order, and again from the start of the latest slice. */
 export interface Source {
   size: number;
-  name: string | undefined;
+  name?: string | undefined;
+  /** Identifies this version of a file on this machine, if anything does. */
+  version?: string | undefined;
   /** The largest slice that fits in memory; undefined if slices take none. */
-  maxSliceBytes: number | undefined;
-  slice(start: number, end: number): Promise<Blob>;
+  maxSliceBytes?: number | undefined;
+  slice(start: number, end: number): Promise<Slice>;
+  /** Ends a stream that is no longer needed. Only streams have it, which can't be read again. */
+  cancel?(reason: unknown): void;
 }
 
-/** Two parts of the service. A stream keeps one slice in memory, to send it again after a disconnect. */
-const STREAM_SLICE_BYTES = 10 * 1024 * 1024;
-const INPUTS = "upload takes a Blob, a File, the path of a file (in Node), or a stream and its size.";
+/** One part of the service. A stream keeps one slice in memory, to send it again after a disconnect. */
+const STREAM_SLICE_BYTES = 5 * 1024 * 1024;
+const READ_BYTES = 64 * 1024;
+const INPUTS = "upload takes a Blob, bytes, a Response, a path (not in browsers), or a stream and its size.";
 
 /** @throws TypeError if the input is none of the supported ones */
 export async function openSource(input: UploadSource, size: number | undefined): Promise<Source> {
   if (typeof input === "string") return openPath(input);
-  if (typeof (input as Blob)?.arrayBuffer === "function" && typeof (input as Blob).slice === "function") {
-    const { name } = input as { name?: string };
-    return blobSource(input as Blob, name);
+  if (input instanceof ArrayBuffer || ArrayBuffer.isView(input)) return blobSource(new Blob([input as BlobPart]));
+  if (isA<Blob>(input, "arrayBuffer", "slice")) {
+    const { name, lastModified } = input as Partial<File>;
+    return blobSource(input, name, lastModified === undefined ? undefined : `${name} ${lastModified}`);
   }
-  const isStream =
-    typeof (input as ReadableStream)?.getReader === "function" ||
-    typeof (input as AsyncIterable<Uint8Array>)?.[Symbol.asyncIterator] === "function";
-  if (!isStream) throw new TypeError(INPUTS);
-  if (!Number.isSafeInteger(size)) throw new TypeError("The upload of a stream needs its `size` in bytes.");
-  return streamSource(input as ReadableStream<Uint8Array>, size as number);
+  if (isA<Response>(input, "arrayBuffer", "headers")) return openResponse(input, size);
+  if (!isA<ReadableStream>(input, "getReader") && !isA(input, Symbol.asyncIterator)) throw new TypeError(INPUTS);
+  return streamSource(input as ReadableStream<Uint8Array>, size);
 }
 
-const blobSource = (blob: Blob, name: string | undefined): Source => ({
+/** Recognizes objects of other realms and implementations, too. */
+const isA = <T>(input: unknown, ...members: (string | symbol)[]): input is T =>
+  members.every((member) => (input as Record<symbol | string, unknown> | null)?.[member] !== undefined);
+
+const blobSource = (blob: Blob, name?: string, version?: string): Source => ({
   size: blob.size,
   name,
-  maxSliceBytes: undefined,
-  slice: async (start, end) => blob.slice(start, end),
+  version: version && `${version} ${blob.size}`,
+  slice: async (start, end) => {
+    const part = blob.slice(start, end);
+    return { size: part.size, chunks: () => chunksOf(part.stream()), blob: async () => part };
+  },
 });
 
 async function openPath(path: string): Promise<Source> {
   // Looked up at run time, because bundlers for browsers can't resolve Node's modules.
   const fs = globalThis.process?.getBuiltinModule?.("node:fs");
-  if (!fs) throw new TypeError(INPUTS);
+  if (!fs?.promises?.open) throw new TypeError(INPUTS);
   try {
     // Unlike openAsBlob, these report why a file can't be opened.
     await fs.promises.access(path, fs.constants.R_OK);
-    if (!(await fs.promises.stat(path)).isFile()) throw new Error("It is not a file.");
-    return blobSource(await fs.openAsBlob(path), path.split(/[\\/]/).at(-1));
+    const stat = await fs.promises.stat(path);
+    if (!stat.isFile()) throw new Error("It is not a file.");
+    const { size, mtimeMs } = stat;
+    /** Yields these bytes, and fails before the last of them if the file has changed. */
+    const read = async function* (start: number, end: number): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+      const file = await fs.promises.open(path);
+      try {
+        for (let at = start; at < end; ) {
+          const chunk = new Uint8Array(Math.min(READ_BYTES, end - at));
+          const { bytesRead } = await file.read(chunk, 0, chunk.length, at);
+          at += bytesRead;
+          const now = at === end || bytesRead === 0 ? await file.stat() : { size, mtimeMs };
+          if (bytesRead === 0 || now.size !== size || now.mtimeMs !== mtimeMs)
+            throw new StowageError("file_changed", "The file changed during the upload.");
+          yield chunk.subarray(0, bytesRead);
+        }
+      } finally {
+        await file.close();
+      }
+    };
+    return {
+      size,
+      name: path.split(/[\\/]/).at(-1),
+      version: `${await fs.promises.realpath(path)} ${mtimeMs} ${size}`,
+      maxSliceBytes: isNode ? undefined : STREAM_SLICE_BYTES,
+      slice: async (start, end) => sliceOf(end - start, () => read(start, end)),
+    };
   } catch (cause) {
     throw new StowageError("file_unreadable", `Can't read ${path}: ${(cause as Error).message}`, { cause });
   }
 }
 
-async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
-  const reader = stream.getReader();
-  for (let read = await reader.read(); !read.done; read = await reader.read()) yield read.value;
+function openResponse(response: Response, size: number | undefined): Source {
+  const { ok, status, body, headers } = response;
+  if (!ok || !body) throw new TypeError(`The Response to upload has status ${status}.`);
+  const length = headers.get("Content-Length");
+  // The length of compressed bytes is not that of the file.
+  const stated = length === null || headers.has("Content-Encoding") ? undefined : Number(length);
+  return streamSource(body, size ?? stated);
 }
 
-function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, size: number): Source {
-  const chunks = "getReader" in input ? chunksOf(input) : input[Symbol.asyncIterator]();
-  const buffered: Uint8Array<ArrayBuffer>[] = [];
+const sliceOf = (size: number, chunks: Slice["chunks"]): Slice => ({
+  size,
+  chunks,
+  blob: async () => {
+    const parts: BlobPart[] = [];
+    for await (const chunk of chunks()) parts.push(chunk as Uint8Array<ArrayBuffer>);
+    return new Blob(parts);
+  },
+});
+
+function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>, size: number | undefined): Source {
+  if (size === undefined || !(size >= 0)) throw new TypeError("The upload of a stream needs its `size` in bytes.");
+  const reader = "getReader" in input ? input.getReader() : undefined;
+  const chunks = reader ? undefined : (input as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  const buffered: Uint8Array[] = [];
   let bufferStart = 0;
   let bufferEnd = 0;
   const wrongSize = (received: string) =>
@@ -71,23 +133,20 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
     }
   };
   const readNext = async (): Promise<boolean> => {
-    const { value, done } = await chunks.next();
-    if (done) return false;
-    const bytes = new Uint8Array(value);
-    buffered.push(bytes);
-    bufferEnd += bytes.length;
+    const { value } = (await (reader ?? { read: () => chunks?.next() }).read()) ?? {};
+    if (!value) return false;
+    buffered.push(value);
+    bufferEnd += value.length;
     if (bufferEnd > size) throw wrongSize(`at least ${bufferEnd}`);
     return true;
   };
   return {
     size,
-    name: undefined,
     maxSliceBytes: STREAM_SLICE_BYTES,
     slice: async (start, end) => {
       // Stored bytes are never needed again.
       dropBefore(start);
-      if (start < bufferStart)
-        throw new StowageError("file_changed", "The service lost bytes of the stream, which can't be read again.");
+      if (start < bufferStart) throw new StowageError("file_changed", "The service lost bytes of the stream.");
       const stop = Math.min(end, size);
       while (bufferEnd < stop) {
         if (!(await readNext())) throw wrongSize(`only ${bufferEnd}`);
@@ -96,7 +155,21 @@ function streamSource(input: ReadableStream<Uint8Array> | AsyncIterable<Uint8Arr
       }
       // Detects surplus bytes before the last byte completes the upload.
       if (stop === size) while (await readNext());
-      return new Blob(buffered).slice(start - bufferStart, stop - bufferStart);
+      const slice = async function* () {
+        let at = bufferStart;
+        for (const bytes of buffered) {
+          if (at + bytes.length > start && at < stop)
+            yield bytes.subarray(Math.max(0, start - at), Math.min(bytes.length, stop - at));
+          at += bytes.length;
+        }
+      };
+      return sliceOf(stop - start, slice);
+    },
+    cancel: (reason) => {
+      // A Node stream has `destroy`. The iterator would end it only after the chunk that it waits for.
+      const { destroy } = input as { destroy?(): void };
+      if (destroy) destroy.call(input);
+      else Promise.resolve(reader ? reader.cancel(reason) : chunks?.return?.()).catch(() => {});
     },
   };
 }

@@ -1,9 +1,8 @@
-import type { Api, Schemas } from "./api.ts";
-import type { CallOptions, Connection, List } from "./connection.ts";
-import type { StowageError } from "./errors.ts";
-import { pathOf } from "./file-upload.ts";
+import type { Schemas } from "./api.ts";
+import type { CallOptions, Connection, Filters, List } from "./connection.ts";
+import { cancelUpload, hasStatus } from "./upload.ts";
 
-type UploadFilters = Omit<NonNullable<Api["GET /docs/v1/uploads/resumable"]["query"]>, "cursor" | "page">;
+export type UploadFilters = Filters<"GET /docs/v1/uploads/resumable">;
 
 /** Unfinished uploads. Each counts against the storage quota until it is finished, canceled, or expired. */
 export class Uploads {
@@ -14,8 +13,8 @@ export class Uploads {
   }
 
   /** Lists the team's unfinished uploads, newest first. */
-  list(filters: UploadFilters = {}, { signal }: CallOptions = {}): List<Schemas["UnfinishedUpload"]> {
-    return this.#connection.list("GET /docs/v1/uploads/resumable", { query: filters, signal });
+  list(filters: UploadFilters = {}, options?: CallOptions): List<Schemas["UnfinishedUpload"]> {
+    return this.#connection.list("GET /docs/v1/uploads/resumable", { query: filters, ...options });
   }
 
   /**
@@ -23,19 +22,13 @@ export class Uploads {
    * @param upload its URL, or its id, which needs a secret key. If the upload is complete, the file stays, and
    *   the call fails with `forbidden`
    */
-  async cancel(upload: string, { signal }: CallOptions = {}): Promise<void> {
+  async cancel(upload: string, options?: CallOptions): Promise<void> {
+    const query = { unfinished: "true" as const };
     try {
-      if (/[/.]/.test(upload)) {
-        const headers = { "Tus-Resumable": "1.0.0" };
-        await this.#connection.send(pathOf(upload), { method: "DELETE", headers, signal }, () => {});
-      } else
-        await this.#connection.call("DELETE /docs/v1/uploads/{id}", {
-          id: upload,
-          query: { unfinished: "true" },
-          signal,
-        });
+      if (/[/.]/.test(upload)) await cancelUpload(this.#connection, upload, options);
+      else await this.#connection.run("DELETE /docs/v1/uploads/{id}", { id: upload, query, ...options });
     } catch (error) {
-      if (![404, 410].includes((error as StowageError).status)) throw error;
+      if (!hasStatus(error, 404, 410)) throw error;
     }
   }
 }

@@ -4,21 +4,26 @@
  */
 import { copyFileSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 
 const source = import.meta.dirname;
 const target = join(source, "../../.wrangler/console");
-/** The page `{name}.html` has the script `{name}.js` and the stylesheet `{name}.css` of its entry points. */
+/** Other pages load the upload element from this path, which stays the same. */
+const element = { in: join(source, "../client/element.ts"), out: "upload" };
+/** `npm run dev` also serves a page that demonstrates it. */
+const demo = join(source, "../dev/demo");
+const hasDemo = process.env.STOWAGE_DEMO === "true";
+/** The page `{name}.html`, or the rendered reference, has the script `{name}.js` and the stylesheet `{name}.css` of its entry points. */
 const ENTRIES = {
   home: { entryPoints: ["styles/home.css"] },
   console: { entryPoints: ["main.tsx"], format: "esm", splitting: true },
-  // A page with an opaque origin can't load modules, which need its origin's permission.
-  reference: { entryPoints: ["reference.js", "styles/reference.css"], format: "iife" },
+  reference: { entryPoints: ["reference/script.ts", "styles/reference.css"], format: "esm" },
 };
 
-const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) =>
+const bundle = (entryPoints, options) =>
   build({
-    entryPoints: entryPoints.map((entry) => ({ in: join(source, entry), out })),
+    entryPoints,
     outdir: join(target, "assets"),
     // Changed content has a new name. Files are cached for a day and not forever, because 404s are too (headers.txt).
     entryNames: "[name]-[hash]",
@@ -32,8 +37,16 @@ const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) 
     legalComments: "none",
     metafile: true,
     ...options,
-  }),
+  });
+const builds = Object.entries(ENTRIES).map(([out, { entryPoints, ...options }]) =>
+  bundle(
+    entryPoints.map((entry) => ({ in: join(source, entry), out })),
+    options,
+  ),
 );
+// As a classic script, which pages of other origins may load without CORS.
+builds.push(bundle([element], { format: "iife", entryNames: "[name]" }));
+if (hasDemo) builds.push(bundle([join(demo, "demo.js"), join(demo, "demo.css")], { entryNames: "[name]" }));
 const outputs = Object.assign({}, ...(await Promise.all(builds)).map(({ metafile }) => metafile.outputs));
 
 const built = Object.keys(outputs).map((path) => basename(path));
@@ -45,8 +58,30 @@ const preloads = (script) =>
     .map(({ path }) => `<link rel="modulepreload" href="/assets/${basename(path)}">`)
     .join("");
 const nameOf = (page, extension) => built.find((name) => name.startsWith(`${page}-`) && name.endsWith(extension));
+
+/** Renders the reference from the OpenAPI document. A program does it, because the document is made by the Worker's code. */
+async function renderReference() {
+  const program = join(target, "../reference.js");
+  const contents = `
+    import { api } from "../app.ts";
+    import { describeApi } from "../http/openapi.ts";
+    import { renderReference } from "./reference/page.tsx";
+    export default renderReference(describeApi(api));
+  `;
+  await build({
+    stdin: { contents, resolveDir: source, loader: "ts" },
+    outfile: program,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    packages: "external",
+  });
+  return (await import(pathToFileURL(program).href)).default;
+}
+
 for (const page of Object.keys(ENTRIES)) {
-  const html = readFileSync(join(source, `${page}.html`), "utf8")
+  const template = page === "reference" ? renderReference() : readFileSync(join(source, `${page}.html`), "utf8");
+  const html = (await template)
     .replace(/\/assets\/(\w+)(\.\w+)/g, (link, name, extension) => {
       const hashed = nameOf(name, extension);
       return hashed ? `/assets/${hashed}` : link;
@@ -55,7 +90,22 @@ for (const page of Object.keys(ENTRIES)) {
   writeFileSync(join(target, `${page}.html`), html);
 }
 copyFileSync(join(source, "icon.svg"), join(target, "assets/icon.svg"));
-copyFileSync(join(source, "headers.txt"), join(target, "_headers"));
+// With CORS, pages can also load the element as a module, or with a checksum.
+let headers = `${readFileSync(join(source, "headers.txt"), "utf8").trim()}
+
+/assets/upload.js
+  Access-Control-Allow-Origin: *
+`;
+if (hasDemo) {
+  copyFileSync(join(demo, "demo.html"), join(target, "assets/demo.html"));
+  built.push("demo.html");
+  headers += `
+/assets/demo.html
+  ! Content-Security-Policy
+  Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'
+`;
+}
+writeFileSync(join(target, "_headers"), headers);
 
 // Files of earlier builds are deleted last, because a page that is being served may still refer to them.
 for (const name of readdirSync(join(target, "assets"))) {

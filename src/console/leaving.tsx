@@ -1,25 +1,48 @@
+import { effect } from "@preact/signals";
 import { announce } from "./parts/announce.tsx";
 import { confirmFirst } from "./parts/dialog.tsx";
 import { messageOf } from "./parts/failure.tsx";
 import { countOf } from "./parts/format.ts";
+import { href } from "./router.ts";
 import { signOut } from "./session.ts";
 import { discardUnfinished } from "./uploads/queue.ts";
-import { unfinishedUploads } from "./uploads/upload.ts";
+import { sendingCount, unfinishedUploads } from "./uploads/upload.ts";
 
-async function signOutAndAnnounce(): Promise<void> {
+/** Resolves once no upload is being sent. Until then, the browser would ask whether to leave the page. */
+const untilIdle = () =>
+  new Promise<void>((resolve) => {
+    const stop = effect(() => {
+      if (sendingCount.value > 0) return;
+      resolve();
+      queueMicrotask(() => stop());
+    });
+  });
+
+/** Ends the session and reloads the page, so that no data stays in memory for the next user. */
+async function signOutAndReload(): Promise<void> {
+  let notice = "Signed out";
   try {
     await signOut();
-    announce("Signed out");
   } catch (error) {
-    announce(`You're signed out, but the session couldn't be ended: ${messageOf(error)}`);
+    notice = `You're signed out, but the session couldn't be ended: ${messageOf(error)}`;
   }
+  await untilIdle();
+  history.replaceState({ notice }, "", href("/"));
+  location.reload();
+}
+
+/** Announces how the last session of this tab ended. */
+export function announceSignOut(): void {
+  const { notice } = (history.state ?? {}) as { notice?: string };
+  if (!notice) return;
+  history.replaceState(null, "", location.href);
+  announce(notice);
 }
 
 /** Signs out. Asks first if uploads are unfinished, or if the caller passes a question. */
 export function leave(question?: { title: string; text: string; action: string }): void {
   const count = unfinishedUploads().length;
-  if (count === 0 && !question) return void signOutAndAnnounce();
-  let isDiscarding = false;
+  if (count === 0 && !question) return void signOutAndReload();
   confirmFirst({
     title: "Sign out with unfinished uploads?",
     action: "Sign out",
@@ -32,25 +55,19 @@ export function leave(question?: { title: string; text: string; action: string }
           <>
             <p>
               {countOf(count, "upload")} {count === 1 ? "hasn't" : "haven't"} finished. Signing out deletes the part
-              that is already stored. If you sign in to the same account within 24 hours, {count === 1 ? "it" : "they"}{" "}
-              can start over.
+              that is already stored.
             </p>
             <label>
-              <input
-                type="checkbox"
-                onChange={({ currentTarget }) => {
-                  isDiscarding = currentTarget.checked;
-                }}
-              />{" "}
-              Discard unfinished uploads
+              <input type="checkbox" name="keep" /> Keep {count === 1 ? "it" : "them"} on this device for 24 hours, so
+              that you can start over after signing in again
             </label>
           </>
         )}
       </>
     ),
-    onConfirm: () => {
-      if (isDiscarding) discardUnfinished();
-      return signOutAndAnnounce();
+    onConfirm: (form) => {
+      if (!new FormData(form).has("keep")) discardUnfinished();
+      return signOutAndReload();
     },
   });
 }

@@ -20,8 +20,8 @@ export const gaps = signal(0);
 /** Incremented when the connection returns: whatever failed to load is loaded again. */
 export const reconnects = signal(0);
 
-/** Whether the session may read events. Without them, pages show what they loaded. */
-export const canFollow = computed(() => can("events:read"));
+/** Whether the session can read events. Otherwise pages poll. */
+export const canFollow = computed(() => session.value?.team != null && can("events:read"));
 
 let position: { teamId: string; eventId: string | undefined } | undefined;
 /** Whether something was loaded before the position was known. */
@@ -124,6 +124,8 @@ export function followEvents(): void {
     return () => {
       stop.abort();
       isLive.value = false;
+      // The next session may not follow events, and would never find the connection again.
+      if (!session.peek() || !canFollow.peek()) isLost.value = false;
     };
   });
 }

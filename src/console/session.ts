@@ -1,7 +1,8 @@
 import { batch, computed, effect, signal } from "@preact/signals";
 import { type ApiKey, type Me, Stowage, StowageError } from "../client/stowage.ts";
 import { isDefect } from "./parts/failure.tsx";
-import { checkToken, readSession, type SavedSession, saveSession } from "./token.ts";
+import { linkedTeam } from "./router.ts";
+import { checkToken, readSession, type SavedSession, saveSession, sessionOfOtherTab } from "./token.ts";
 import { UserError } from "./user-error.ts";
 
 export type Scope = NonNullable<Me["scopes"]>[number];
@@ -15,10 +16,22 @@ interface Session {
 /** The longest delay that browsers accept for a timer. */
 const MAX_TIMER_MILLISECONDS = 2 ** 31 - 1;
 
-const clientFor = (key?: string) => new Stowage({ url: location.origin, key });
+/** Until when the service rejects requests because there were too many, as a time. The client repeats them then. */
+export const limitedUntil = signal(0);
+
+const clientFor = (key?: string) =>
+  new Stowage({
+    url: location.origin,
+    key,
+    onRetry: ({ status, retryAfterSeconds = 0 }) => {
+      if (status === 429) limitedUntil.value = Date.now() + retryAfterSeconds * 1000;
+    },
+  });
 
 /** Null while signed out. */
-export const session = signal<Session | null>(restoreSession());
+export const session = signal<Session | null>(restore(readSession()));
+/** Whether there is no telling yet who is signed in: a new tab asks the others for their session. */
+export const isAsking = signal(session.peek() === null);
 /** Whether the session's token was rejected: the user signs in again, and uploads in progress are kept. */
 export const isExpired = signal(false);
 /** The client of the current session. */
@@ -30,9 +43,24 @@ export const me = signal<Me | null>(session.peek()?.team?.me ?? null);
 export const can = (scope: Scope): boolean =>
   session.value?.team === null || (me.value?.scopes?.includes(scope) ?? false);
 
-function restoreSession(): Session | null {
-  const team = readSession();
+function restore(team: SavedSession | null): Session | null {
   return team && { client: clientFor(team.key), team };
+}
+
+/** Takes over the session of another tab, so that a link opens in a new tab without signing in again. */
+export async function adoptSession(): Promise<void> {
+  if (!isAsking.peek()) return;
+  const team = await sessionOfOtherTab();
+  // A link to another team asks for a session of that team.
+  const isWanted = team !== null && (linkedTeam === null || linkedTeam === team.id);
+  batch(() => {
+    if (isWanted && !session.peek()) {
+      saveSession(team);
+      me.value = team.me;
+      session.value = restore(team);
+    }
+    isAsking.value = false;
+  });
 }
 
 /** Reads again what the session may do. */
@@ -56,7 +84,10 @@ async function startSession(created: ApiKey, credential: string): Promise<void> 
   const owner = digest ? btoa(String.fromCharCode(...new Uint8Array(digest))) : id;
   const expiresAt = new Date(Date.now() + lifetimeOf(created)).toISOString();
   const team = { id: teamId, key, keyId: id, name, owner, expiresAt, me: await client.me() };
+  const before = session.peek();
   saveSession(team);
+  // Nothing that the last user has loaded stays for another one.
+  if (before && before.team?.owner !== owner) return location.reload();
   batch(() => {
     me.value = team.me;
     session.value = { client, team };
@@ -90,12 +121,16 @@ export async function signInWithPassword(credentials: Credentials): Promise<void
   await startSession(await clientFor().logIn(credentials), `${teamId} ${email.normalize("NFKC").toLowerCase()}`);
 }
 
-/** Ends the session. @throws StowageError if that fails; the browser has deleted the key anyway */
+/** Ends the session. The page has to be reloaded afterwards. @throws StowageError if that fails; the browser has deleted the key anyway */
 export async function signOut(): Promise<void> {
   const ended = session.value;
   saveSession(null);
-  session.value = null;
-  isExpired.value = false;
+  batch(() => {
+    // Nobody signs in to a page that is about to be reloaded.
+    isAsking.value = true;
+    session.value = null;
+    isExpired.value = false;
+  });
   if (ended?.team) await ended.client.logOut();
 }
 

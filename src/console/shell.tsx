@@ -1,6 +1,6 @@
 import type { ComponentChildren, ComponentType } from "preact";
-import { useEffect, useErrorBoundary } from "preact/hooks";
-import { leave } from "./leaving.tsx";
+import { useEffect, useErrorBoundary, useState } from "preact/hooks";
+import { announceSignOut, leave } from "./leaving.tsx";
 import { canFollow, isLive, isLost } from "./live.ts";
 import { Files } from "./pages/files.tsx";
 import { NotFound } from "./pages/not-found.tsx";
@@ -9,80 +9,62 @@ import { MissingScopes, ROLE_LABELS } from "./parts/access.tsx";
 import { Announcements } from "./parts/announce.tsx";
 import { ConfirmDialog } from "./parts/dialog.tsx";
 import { Failure } from "./parts/failure.tsx";
-import { lazyPage, preloadPages } from "./parts/lazy.tsx";
+import { Icon } from "./parts/icon.tsx";
+import { lazy, preloadPages } from "./parts/lazy.tsx";
+import { Popover } from "./parts/menu.tsx";
 import { Page } from "./parts/page.tsx";
 import { href, steps } from "./router.ts";
-import { can, isExpired, me, type Scope, session } from "./session.ts";
+import { allSections, type Section, visibleSections } from "./sections.ts";
+import { can, client, isAsking, isExpired, limitedUntil, me, type Scope, session } from "./session.ts";
+import { overlay } from "./shortcuts.ts";
 import { PlayerBar } from "./sound/player.tsx";
+import { useData } from "./store.ts";
 import type { SavedSession } from "./token.ts";
 import { UploadCard } from "./uploads/card.tsx";
 import { DropZone } from "./uploads/drop-zone.tsx";
 
-const Account = lazyPage(() => import("./pages/account.tsx"), "Account");
-const FilePage = lazyPage(() => import("./pages/file.tsx"), "FilePage");
-const Keys = lazyPage(() => import("./pages/keys.tsx"), "Keys");
-const Users = lazyPage(() => import("./pages/users.tsx"), "Users");
-const Events = lazyPage(() => import("./pages/events.tsx"), "Events");
-const EventPage = lazyPage(() => import("./pages/event.tsx"), "EventPage");
-const Webhooks = lazyPage(() => import("./pages/webhooks.tsx"), "Webhooks");
-const WebhookPage = lazyPage(() => import("./pages/webhook.tsx"), "WebhookPage");
-const Teams = lazyPage(() => import("./pages/teams.tsx"), "Teams");
-const Usage = lazyPage(() => import("./pages/usage.tsx"), "Usage");
+const Account = lazy(() => import("./pages/account.tsx"), "Account");
+const FilePage = lazy(() => import("./pages/file.tsx"), "FilePage");
+const Keys = lazy(() => import("./pages/keys.tsx"), "Keys");
+const Users = lazy(() => import("./pages/users.tsx"), "Users");
+const Events = lazy(() => import("./pages/events.tsx"), "Events");
+const EventPage = lazy(() => import("./pages/event.tsx"), "EventPage");
+const Webhooks = lazy(() => import("./pages/webhooks.tsx"), "Webhooks");
+const WebhookPage = lazy(() => import("./pages/webhook.tsx"), "WebhookPage");
+const Teams = lazy(() => import("./pages/teams.tsx"), "Teams");
+const TeamPage = lazy(() => import("./pages/team.tsx"), "TeamPage");
+const Usage = lazy(() => import("./pages/usage.tsx"), "Usage");
+const Palette = lazy(() => import("./palette.tsx"), "Palette");
+const ShortcutHelp = lazy(() => import("./palette.tsx"), "ShortcutHelp");
 
-interface Section {
-  label: string;
-  /** Sessions without it don't see the section. */
-  scope?: Scope;
-  /** The pages by the number of further path segments: the list, and one of its records. */
-  pages: ComponentType<{ id: string }>[];
-}
-
-/** The sections by the first segment of the path. */
-const TEAM_SECTIONS: Record<string, Section> = {
-  files: { label: "Files", scope: "files:read", pages: [Files, FilePage] },
-  keys: { label: "Keys", scope: "keys:read", pages: [Keys] },
-  users: { label: "Users", scope: "users:read", pages: [Users] },
-  events: { label: "Events", scope: "events:read", pages: [Events, EventPage] },
-  webhooks: { label: "Webhooks", scope: "webhooks:read", pages: [Webhooks, WebhookPage] },
-  usage: { label: "Usage", scope: "files:read", pages: [Usage] },
+/** The pages by the first segment of the path, and the number of further ones: the list, and one of its records. */
+const PAGES: Record<string, ComponentType<{ id: string }>[]> = {
+  files: [Files, FilePage],
+  usage: [Usage],
+  events: [Events, EventPage],
+  users: [Users],
+  keys: [Keys],
+  webhooks: [Webhooks, WebhookPage],
+  teams: [Teams, TeamPage],
+  // Linked from the menu of the account.
+  session: [Account],
 };
-const OPERATOR_SECTIONS: Record<string, Section> = {
-  teams: { label: "Teams", pages: [Teams] },
-  keys: { label: "Keys", pages: [Keys] },
-};
-/** Linked from the name of the user. */
-const ACCOUNT: Section = { label: "Your session", pages: [Account] };
+/** The number of sections that fit beside "More" at the bottom of a phone. */
+const MAX_TABS = 3;
 
 export function Shell() {
   const current = session.value;
   const isSignedIn = current !== null && !isExpired.value;
+  useEffect(announceSignOut, []);
   return (
     <>
       <a class="skip" href="#content">
         Skip to content
       </a>
-      {isSignedIn ? (
-        <Workspace sections={current.team ? TEAM_SECTIONS : OPERATOR_SECTIONS} team={current.team} />
-      ) : (
-        <>
-          <header class="bar">
-            <Brand />
-          </header>
-          <SignIn />
-        </>
-      )}
+      {isSignedIn ? <Workspace team={current.team} /> : !isAsking.value && <SignIn />}
       <ConfirmDialog />
       <Announcements />
     </>
-  );
-}
-
-function Brand() {
-  return (
-    <a class="brand" href="/">
-      <img src="/assets/icon.svg" alt="" width="28" height="28" />
-      Stowage
-    </a>
   );
 }
 
@@ -104,65 +86,181 @@ const NoAccess = ({ scope }: { scope: Scope }) => (
   </Page>
 );
 
-interface WorkspaceProps {
-  sections: Record<string, Section>;
-  /** Null for the operator. */
+/** Says how long the service rejects requests. They are repeated by themselves. */
+function LimitNotice() {
+  const [now, setNow] = useState(Date.now());
+  const until = limitedUntil.value;
+  useEffect(() => {
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [until]);
+  const seconds = Math.ceil((until - now) / 1000);
+  if (seconds <= 0) return null;
+  return (
+    <p class="notice" role="status">
+      Too many requests. Trying again in {seconds} s.
+    </p>
+  );
+}
+
+function Workspace({ team }: { team: SavedSession | null }) {
+  const sections = visibleSections();
+  const [first = sections[0]?.[0] ?? "session", ...rest] = steps.value;
+  useEffect(preloadPages, []);
+  const isOffline = team !== null && isLost.value;
+  const all = allSections();
+  const section = Object.hasOwn(all, first) ? all[first] : undefined;
+  const isKnown = section !== undefined || (team !== null && first === "session");
+  const Shown = (isKnown && PAGES[first]?.[rest.length]) || NotFound;
+  return (
+    <div class="workspace">
+      <Bar sections={sections} first={first} team={team} />
+      <main id="content" tabIndex={-1}>
+        <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
+          {isOffline
+            ? "You're offline. Changes will appear when you reconnect."
+            : team && canFollow.value && !isLive.value && "Connecting…"}
+        </p>
+        <LimitNotice />
+        <ErrorBoundary key={steps.value.join("/")}>
+          {section?.scope && !can(section.scope) ? <NoAccess scope={section.scope} /> : <Shown id={rest.join("/")} />}
+        </ErrorBoundary>
+      </main>
+      {team && <UploadCard />}
+      {team && <PlayerBar />}
+      {team && can("files:upload") && <DropZone />}
+      {overlay.value === "palette" && <Palette id="" />}
+      {overlay.value === "help" && <ShortcutHelp id="" />}
+    </div>
+  );
+}
+
+interface BarProps {
+  sections: [string, Section][];
+  /** The first segment of the path. */
+  first: string;
   team: SavedSession | null;
 }
 
-function Workspace({ sections, team }: WorkspaceProps) {
-  const visible = Object.entries(sections).filter(([, { scope }]) => !scope || can(scope));
-  const [first = visible[0]?.[0] ?? "session", ...rest] = steps.value;
-  useEffect(preloadPages, []);
-  const isOffline = team !== null && isLost.value;
-  const section = team && first === "session" ? ACCOUNT : Object.hasOwn(sections, first) ? sections[first] : undefined;
-  const Shown = section?.pages[rest.length] ?? NotFound;
+/** The sidebar; on a phone, the bar at the top and the tabs at the bottom. */
+function Bar({ sections, first, team }: BarProps) {
+  const groups = new Map<string, [string, Section][]>();
+  for (const entry of sections) groups.set(entry[1].group, [...(groups.get(entry[1].group) ?? []), entry]);
+  const link = ([step, { label, icon }]: [string, Section]) => (
+    <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
+      <Icon name={icon} />
+      {label}
+    </a>
+  );
   return (
-    <div class="workspace">
-      <header class="bar">
-        <Brand />
-        <nav aria-label="Sections">
-          <ul>
-            {visible.map(([step, { label }]) => (
-              <li key={step}>
-                <a href={href(`/${step}`)} aria-current={step === first ? "page" : undefined}>
-                  {label}
+    <header class="bar">
+      <a class="brand" href={href("/")}>
+        <img src="/assets/icon.svg" alt="" width="28" height="28" />
+        {team ? <TeamName team={team} /> : <strong>Stowage</strong>}
+      </a>
+      <button
+        type="button"
+        class="button palette-button"
+        onClick={() => {
+          overlay.value = "palette";
+        }}
+      >
+        <Icon name="search" />
+        <span>Find…</span>
+        <kbd>{/Mac|iP/.test(navigator.platform) ? "⌘K" : "Ctrl K"}</kbd>
+      </button>
+      <nav aria-label="Sections">
+        {[...groups].map(([group, members]) => (
+          <div key={group} class="bar-group">
+            <h2>{group}</h2>
+            <ul>
+              {members.map((entry) => (
+                <li key={entry[0]} data-tab={sections.indexOf(entry) < MAX_TABS}>
+                  {link(entry)}
+                </li>
+              ))}
+              {group === "Developers" && (
+                <li>
+                  <a href="/reference" target="_blank" rel="noreferrer">
+                    <Icon name="book" />
+                    API reference ↗
+                  </a>
+                </li>
+              )}
+            </ul>
+          </div>
+        ))}
+        <div class="bar-more">
+          <Popover
+            button={
+              <>
+                <Icon name="menu" />
+                More
+              </>
+            }
+          >
+            {(close) => (
+              // biome-ignore lint/a11y: the links in it handle the keys, which also click.
+              <div class="menu" onClick={close}>
+                {sections.slice(MAX_TABS).map((entry) => link(entry))}
+                <a href="/reference" target="_blank" rel="noreferrer">
+                  <Icon name="book" />
+                  API reference ↗
                 </a>
-              </li>
-            ))}
-          </ul>
-        </nav>
-        <div class="account">
-          {team ? (
-            <p>
-              <a href={href("/session")} aria-current={first === "session" ? "page" : undefined}>
-                <bdi>{team.name}</bdi>
-              </a>
-              {me.value?.role && ` · ${ROLE_LABELS[me.value.role]}`}
-            </p>
-          ) : (
-            <p>Operator</p>
-          )}
-          <button type="button" class="button small" onClick={() => leave()}>
-            Sign out
-          </button>
+              </div>
+            )}
+          </Popover>
         </div>
-      </header>
-      <div class="place">
-        <main id="content" tabIndex={-1}>
-          <p role="status" class={isOffline ? "notice" : "visually-hidden"}>
-            {isOffline
-              ? "You're offline. Changes will appear when you reconnect."
-              : team && canFollow.value && !isLive.value && "Connecting…"}
-          </p>
-          <ErrorBoundary key={steps.value.join("/")}>
-            {section?.scope && !can(section.scope) ? <NoAccess scope={section.scope} /> : <Shown id={rest.join("/")} />}
-          </ErrorBoundary>
-        </main>
-        {team && <PlayerBar />}
-      </div>
-      {team && <UploadCard />}
-      {team && can("files:upload") && <DropZone />}
+      </nav>
+      <AccountMenu team={team} />
+    </header>
+  );
+}
+
+/** The name of the team above that of the product. */
+function TeamName({ team }: { team: SavedSession }) {
+  const { value } = useData(`team ${team.id}`, (signal) => client.value.teams.get(team.id, { signal }), {
+    on: ({ type }) => type === "team.updated",
+  });
+  return (
+    <span class="brand-names">
+      <strong>
+        <bdi>{value?.name ?? "Stowage"}</bdi>
+      </strong>
+      {value && <span class="quiet">Stowage</span>}
+    </span>
+  );
+}
+
+const initialsOf = (name: string) =>
+  name
+    .split(/[\s@.]+/)
+    .filter(Boolean)
+    .slice(0, 2)
+    .map((word) => [...word][0]?.toUpperCase())
+    .join("");
+
+function AccountMenu({ team }: { team: SavedSession | null }) {
+  const name = team?.name ?? "Operator";
+  const role = me.value?.role;
+  return (
+    <div class="account">
+      {team && (
+        <a class="account-name" href={href("/session")}>
+          <span class="avatar" aria-hidden="true">
+            {initialsOf(name)}
+          </span>
+          <span>
+            <bdi>{name}</bdi>
+            <span class="quiet">{role ? ROLE_LABELS[role] : "API key"}</span>
+          </span>
+        </a>
+      )}
+      {!team && <span class="account-name">Operator</span>}
+      <button type="button" class="button ghost" onClick={() => leave()}>
+        Sign out
+      </button>
     </div>
   );
 }

@@ -43,3 +43,30 @@ export function checkToken(token: string): void {
 export function reloadOnReturn(): void {
   addEventListener("pageshow", (event) => event.persisted && location.reload());
 }
+
+const ASKING_MILLISECONDS = 250;
+/** Tabs of this origin reach each other here. Nothing is stored. */
+const channel = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel("stowage.session");
+
+/** Gives this tab's session to new tabs that ask for it. */
+export function shareSession(current: () => SavedSession | null): void {
+  channel?.addEventListener("message", ({ data }) => {
+    const session = current();
+    if (data === "ask" && session) channel.postMessage(session);
+  });
+}
+
+/** Asks the other tabs for their session. @returns null if none of them answers soon */
+export function sessionOfOtherTab(): Promise<SavedSession | null> {
+  return new Promise((resolve) => {
+    if (!channel) return resolve(null);
+    const stop = new AbortController();
+    const end = (session: SavedSession | null) => {
+      stop.abort();
+      resolve(session);
+    };
+    channel.addEventListener("message", ({ data }) => data !== "ask" && end(data as SavedSession), stop);
+    channel.postMessage("ask");
+    setTimeout(() => end(null), ASKING_MILLISECONDS);
+  });
+}

@@ -2,6 +2,7 @@
 import { unstable_readConfig } from "wrangler";
 import { findSettingProblems } from "../deps.ts";
 import { Refusal } from "./first-start.ts";
+import type { Placement } from "./placement.ts";
 
 /** The part of wrangler's resolved configuration that a deployment needs. */
 export interface DeployConfig {
@@ -19,6 +20,7 @@ export interface DeployConfig {
   ratelimits: { name: string; namespace_id: string }[];
   assets?: { binding?: string };
   triggers: { crons?: string[] };
+  placement?: Placement;
 }
 
 /** @throws Refusal if wrangler rejects the configuration */
@@ -45,6 +47,7 @@ const REQUIRED: Record<keyof Env, keyof typeof SECTIONS> = {
   DB: "database",
   BUCKET: "bucket",
   JOBS: "queue",
+  BULK_JOBS: "queue",
   WEBHOOKS: "queue",
   PAGES: "files",
   TOKEN_LIMIT: "limit",
@@ -99,16 +102,17 @@ export function findConfigProblems(config: DeployConfig): string[] {
   const bucket = config.r2_buckets.find(({ binding }) => binding === "BUCKET")?.bucket_name;
   check(!bucket || vars.S3_BUCKET === bucket, `S3_BUCKET must be "${bucket}", the bucket_name of BUCKET.`);
 
-  const jobs = queues.producers?.find(({ binding }) => binding === "JOBS")?.queue;
+  const queueOf = (name: string) => queues.producers?.find(({ binding }) => binding === name)?.queue;
   const consumer = (name?: string) => queues.consumers?.find(({ queue }) => queue === name);
-  const deadLetters = consumer(jobs)?.dead_letter_queue;
-  if (jobs) check(Boolean(deadLetters), `The queue "${jobs}" needs a consumer with a dead_letter_queue.`);
-  if (deadLetters) {
+  for (const jobs of [queueOf("JOBS"), queueOf("BULK_JOBS")]) {
+    const deadLetters = consumer(jobs)?.dead_letter_queue;
+    if (jobs) check(Boolean(deadLetters), `The queue "${jobs}" needs a consumer with a dead_letter_queue.`);
+    if (!deadLetters) continue;
     check(Boolean(consumer(deadLetters)), `The dead letter queue "${deadLetters}" needs a consumer.`);
     const isSame = vars.DEAD_LETTER_QUEUE === deadLetters;
     check(isSame, `DEAD_LETTER_QUEUE must be "${deadLetters}", the dead_letter_queue of "${jobs}".`);
   }
-  const webhooks = queues.producers?.find(({ binding }) => binding === "WEBHOOKS")?.queue;
+  const webhooks = queueOf("WEBHOOKS");
   if (webhooks) check(Boolean(consumer(webhooks)), `The queue "${webhooks}" needs a consumer.`);
   check(!vars[LOCAL_SETTING], `${LOCAL_SETTING} is for local development only.`);
   const counters = new Set(config.ratelimits.map((limit) => limit.namespace_id));
@@ -117,5 +121,5 @@ export function findConfigProblems(config: DeployConfig): string[] {
     "Each rate limit needs its own namespace_id: limits that share one count together.",
   );
   check((config.triggers.crons ?? []).length > 0, "[triggers] needs a cron: without it the recovery job never runs.");
-  return problems;
+  return [...new Set(problems)];
 }

@@ -13,7 +13,7 @@ Creates missing resources at Cloudflare, deploys, and prints URL and key. Log in
 
 Options:
   --env NAME       deploy a separate environment, and add it to wrangler.toml if it is missing
-  --location HINT  where to create database and bucket: weur, eeur, apac, oc, wnam, or enam
+  --location HINT  where to create database and bucket, and to run the Worker: weur, eeur, apac, oc, wnam, or enam
   --dry-run        print the plan, and build
   --help           show this help`;
 

@@ -4,6 +4,7 @@ import { dirname, join } from "node:path";
 import { type DeployConfig, findConfigProblems, readDeployConfig } from "./check-deploy.ts";
 import { addEnvironment } from "./environment.ts";
 import { ensureFirstKey, newSecrets, Refusal } from "./first-start.ts";
+import { describePlacement, isReplaceable, locationOf, REGIONS, setRegion } from "./placement.ts";
 import type { Wrangler, WranglerResult } from "./wrangler.ts";
 
 /*
@@ -36,9 +37,6 @@ export interface DeployOptions {
 const START_MILLISECONDS = 90_000;
 const POLL_MILLISECONDS = 2000;
 
-/** The location hints that D1 and R2 both take. */
-const LOCATIONS = ["weur", "eeur", "apac", "oc", "wnam", "enam"];
-
 const AGAIN = "Then run `npm run deploy` again. It continues where it stopped, and creates nothing twice.";
 /** Remedies for errors of Cloudflare that a first deployment often meets. */
 const REMEDIES: [RegExp, string][] = [
@@ -50,6 +48,14 @@ const REMEDIES: [RegExp, string][] = [
   [
     /code: 100328\]|paid plan/i,
     "Subscribe to Workers Paid (https://dash.cloudflare.com/?to=/:account/workers/plans): hashing a password takes 0.1 s of CPU.",
+  ],
+  [
+    /required secrets have not been set/i,
+    "Set MASTER_KEY and OPERATOR_TOKEN in the dashboard, under Settings > Variables and Secrets of the Worker.",
+  ],
+  [
+    /\/health: 503/,
+    "The Worker is deployed, but something fails: its log shows the cause. If MASTER_KEY or OPERATOR_TOKEN has the example value, replace it in the dashboard, under Settings > Variables and Secrets of the Worker.",
   ],
   [
     /workers\.dev subdomain/i,
@@ -64,12 +70,16 @@ function failure(step: string, output: string): Refusal {
   return new Refusal(`${output.trim()}\n\n${step} failed. ${remedy} ${AGAIN}`);
 }
 
+/** Whether Cloudflare's own CI runs it, as for repositories of the Deploy button. The dashboard holds their secrets. */
+const isWorkersBuild = ({ env }: Machine): boolean => Boolean(env.WORKERS_CI);
+const DASHBOARD_SECRETS = "Secrets: those in the dashboard";
+
 /** Runs all steps. @throws Refusal with the remedy */
 export async function deploy(machine: Machine, options: DeployOptions): Promise<void> {
   const { environment, location, isDryRun } = options;
   const { print, wrangler } = machine;
-  if (location !== undefined && !LOCATIONS.includes(location))
-    throw new Refusal(`--location must be one of ${LOCATIONS.join(", ")}.`);
+  if (location !== undefined && !Object.hasOwn(REGIONS, location))
+    throw new Refusal(`--location must be one of ${Object.keys(REGIONS).join(", ")}.`);
   const config = configure(machine, options);
   const target = environment ? ["--env", environment] : [];
   const hint = location ? ["--location", location] : [];
@@ -92,8 +102,12 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
     print(`${kind} "${name}": ${isKept ? "kept" : "created"}`);
   }
 
+  print(await placeWorker(machine, config, options, run));
+
   const secretsFile = join(folder, "secrets.json");
-  const secrets = await prepareSecrets(machine, secretsFile, await run(["secret", "list", ...target]));
+  const secrets = isWorkersBuild(machine)
+    ? { isNew: false, line: DASHBOARD_SECRETS }
+    : await prepareSecrets(machine, secretsFile, await run(["secret", "list", ...target]));
   print(secrets.line);
 
   const migrated = await run(["d1", "migrations", "apply", "DB", "--remote", ...target]);
@@ -105,7 +119,43 @@ export async function deploy(machine: Machine, options: DeployOptions): Promise<
   print(`Worker "${config.name}": deployed`);
   await waitUntilHealthy(machine, url);
   print("Health: database, bucket and queues respond");
-  await printAccess(machine, url, secretsFile, folder);
+  print(`\nStowage runs at ${url}\n\nConsole: ${url}/console\nAPI reference: ${url}/reference\n`);
+  if (isWorkersBuild(machine))
+    print("Sign in to the console with the OPERATOR_TOKEN that you entered, and create the first team.");
+  else await printAccess(machine, url, secretsFile, folder);
+}
+
+/**
+ * Sets `[placement]` of wrangler.toml to the region of the database, which may differ from the location hint: the hint
+ * applies only to new databases. Keeps any placement that no deployment sets.
+ */
+async function placeWorker(
+  { root, wrangler }: Machine,
+  config: DeployConfig,
+  { environment, location }: DeployOptions,
+  run: Wrangler = wrangler,
+): Promise<string> {
+  const { placement } = config;
+  if (!isReplaceable(placement)) return `Placement: ${describePlacement(placement)}, as wrangler.toml says`;
+  const asked = await askLocation(config, run);
+  if (asked.code !== 0) throw failure("Reading the location of the database", asked.output);
+  const actual = asked.location ?? location;
+  const region = REGIONS[actual ?? ""];
+  if (!region)
+    return `Placement: ${describePlacement(placement)}, because D1 does not report the location of the database`;
+  const isElsewhere = location && actual !== location;
+  const where = `${region}, near the database in ${actual}${isElsewhere ? ", which can't be moved" : ""}`;
+  if (placement?.region === region) return `Placement: ${where}`;
+  const file = join(root, "wrangler.toml");
+  writeFileSync(file, setRegion(readFileSync(file, "utf8"), region, environment));
+  return `Placement: ${where}. Set in wrangler.toml: commit it`;
+}
+
+/** Asks D1 for the location of the database. It is null if D1 doesn't report it, or there is no database. */
+async function askLocation(config: DeployConfig, run: Wrangler) {
+  const name = config.d1_databases.find(({ binding }) => binding === "DB")?.database_name ?? "DB";
+  const reply = await run(["d1", "execute", name, "--remote", "--json", "--command", "select 1"]);
+  return { ...reply, location: reply.code === 0 ? locationOf(reply.stdout) : null };
 }
 
 /** Reads wrangler.toml, adds a missing environment, and checks the result. */
@@ -148,21 +198,32 @@ function resourcesOf(
 }
 
 async function printPlan(
-  { home, print, wrangler }: Machine,
+  machine: Machine,
   config: DeployConfig,
   target: string[],
   location: string | undefined,
 ): Promise<void> {
+  const { home, print, wrangler } = machine;
   for (const { kind, name } of resourcesOf(config)) {
     const place = location && kind !== "Queue" ? `, in ${location}` : "";
     print(`${kind} "${name}": create if it is missing${place}`);
   }
-  print(`Secrets: generate if the Worker has none, into ${join(home, "ACCOUNT_ID", config.name, "secrets.json")}`);
+  const secretsFile = join(home, "ACCOUNT_ID", config.name, "secrets.json");
+  print(isWorkersBuild(machine) ? DASHBOARD_SECRETS : `Secrets: generate if the Worker has none, into ${secretsFile}`);
+  print(`Placement: ${await planPlacement(config, location, wrangler)}`);
   print("Migrations: apply the missing ones");
   const { code, output } = await wrangler(["deploy", "--dry-run", ...target]);
   if (code !== 0) throw failure("Building the Worker", output);
   print(`Worker "${config.name}": builds, deploy`);
-  print("First team: create if there is none\nNothing was changed.");
+  print(`First team: ${isWorkersBuild(machine) ? "create in the console" : "create if there is none"}`);
+  print("Nothing was changed.");
+}
+
+async function planPlacement(config: DeployConfig, location: string | undefined, wrangler: Wrangler): Promise<string> {
+  if (!isReplaceable(config.placement)) return `${describePlacement(config.placement)}, as wrangler.toml says`;
+  const actual = location ?? (await askLocation(config, wrangler)).location;
+  const region = REGIONS[actual ?? ""];
+  return region ? `${region}, near the database in ${actual}` : "near the database. D1 did not report its location";
 }
 
 async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Promise<string> {
@@ -178,7 +239,7 @@ async function findAccount({ env, wrangler }: Machine, config: DeployConfig): Pr
   throw new Refusal(`Your login has several accounts. Set CLOUDFLARE_ACCOUNT_ID to one of them:${lines}`);
 }
 
-/** What `wrangler secret list` prints before the first deployment. */
+/** Matches the error of `wrangler secret list` before the first deployment. */
 const NO_WORKER = /Worker "[^"]*"(?: \(env: [^)]*\))? not found\./;
 
 /**
@@ -249,7 +310,6 @@ async function waitUntilHealthy({ fetch, sleep }: Machine, url: string): Promise
 
 /** Creates the first team, and prints how to use the service. */
 async function printAccess({ fetch, print }: Machine, url: string, secretsFile: string, folder: string): Promise<void> {
-  print(`\nStowage runs at ${url}\n\nConsole: ${url}/console\nAPI reference: ${url}/reference\n`);
   if (!existsSync(secretsFile)) {
     print("The first deployment created the first team and key, on the machine that has the secrets file.");
     return;

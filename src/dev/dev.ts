@@ -8,9 +8,9 @@ import { once } from "node:events";
 import { existsSync, readdirSync } from "node:fs";
 import { createServer } from "node:net";
 import { join, resolve } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { parseArgs, promisify } from "node:util";
 import { ensureFirstKey, prepareSecrets, Refusal } from "./first-start.ts";
+import { findMissingMigrations } from "./migrations.ts";
 
 const root = join(import.meta.dirname, "../..");
 const config = join(root, "wrangler.toml");
@@ -29,6 +29,8 @@ Object.assign(process.env, {
   WRANGLER_WRITE_LOGS: "false",
   CLOUDFLARE_CF_FETCH_ENABLED: "false",
 });
+// The build of the pages adds the demonstration of the upload element.
+process.env.STOWAGE_DEMO = "true";
 
 function fail(error: unknown): never {
   console.error(error instanceof Refusal ? error.message : error);
@@ -50,25 +52,15 @@ async function checkPort(): Promise<void> {
 
 /** Returns whether the local database has all migrations. Wrangler would take seconds to find out. */
 function isMigrated(): boolean {
-  const folder = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
-  try {
-    const [file = "", ...others] = readdirSync(folder).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
-    if (others.length > 0) return false;
-    const database = new DatabaseSync(join(folder, file));
-    const applied = new Set(
-      database
-        .prepare("select name from d1_migrations")
-        .all()
-        .map(({ name }) => name),
-    );
-    database.close();
-    const migrations = readdirSync(join(root, "migrations")).filter((name) => name.endsWith(".sql"));
-    return migrations.every((name) => applied.has(name));
-  } catch {
-    return false;
-  }
+  const databases = join(stateDir, "v3/d1/miniflare-D1DatabaseObject");
+  if (!existsSync(databases)) return false;
+  const [file, ...others] = readdirSync(databases).filter((name) => /^[0-9a-f]{64}\.sqlite$/.test(name));
+  // Only wrangler knows which of several databases is ours.
+  if (!file || others.length > 0) return false;
+  return findMissingMigrations(join(databases, file), join(root, "migrations"), stateDir).length === 0;
 }
 
+/** @throws Refusal if the data in the state folder can't be used, or a migration fails */
 async function migrate(): Promise<void> {
   if (isMigrated()) return;
   const wrangler = join(root, "node_modules/wrangler/bin/wrangler.js");
@@ -148,6 +140,7 @@ Stowage runs at ${url}
 
 Console: ${url}/console
 API reference: ${url}/reference
+Upload element: ${url}/assets/demo.html
 
 Your secret key: ${key}
 Team ID: ${teamId}

@@ -1,5 +1,6 @@
-/** The sections that an environment does not inherit. All others apply to it as they are. */
-const OWN_SECTIONS = /^(vars|secrets|d1_databases|r2_buckets|queues\.producers|queues\.consumers|ratelimits)$/;
+/** The sections that an environment does not inherit, and its placement. All others apply to it as they are. */
+const OWN_SECTIONS =
+  /^(placement|vars|secrets|d1_databases|r2_buckets|queues\.producers|queues\.consumers|ratelimits)$/;
 /** The settings that name a resource, which no two environments share. */
 const RESOURCE = /^(database_name|bucket_name|queue|dead_letter_queue|S3_BUCKET|DEAD_LETTER_QUEUE) = "(.*)"$/;
 
@@ -32,6 +33,8 @@ export function addEnvironment(text: string, environment: string): string {
     const stem = suffix === "" ? value : worker;
     if (name) lines.push(`${name} = "${stem}-${environment}${suffix}"`);
     else if (line.startsWith("namespace_id")) lines.push(`namespace_id = "${++counter}"`);
+    // Its database may be elsewhere.
+    else if (line.startsWith("region = ")) lines.push('mode = "smart"');
     else lines.push(line);
   }
   return `${text.trimEnd()}\n\n${lines.join("\n")}\n`;

@@ -25,54 +25,43 @@ export function prepareSecrets(file: string): { operatorToken: string; areKept: 
   return { operatorToken: present.OPERATOR_TOKEN || fresh.OPERATOR_TOKEN, areKept: missing.length === 0 };
 }
 
-interface ApiKey {
-  id: string;
+interface FirstKey {
   teamId: string;
-  name: string;
   key: string;
-  expiresAt: string;
 }
 
 /** The name of the first team and of its key. */
 const FIRST_NAME = "First key";
 
 /**
- * Returns the key of the last start, or a new key of the same team if it is invalid. The file holds only IDs. If it was
- * lost, or never written, finds the team and its key by their name.
+ * Returns the key of the last start, or a new key of the same team if it no longer works. No request returns a key again, so
+ * the file holds it. If the file was lost, or never written, finds the team by its name.
  */
 export async function ensureFirstKey(url: string, operatorToken: string, stateDir: string, fetch = globalThis.fetch) {
   const keyFile = join(stateDir, "first-key.json");
-  const headers = { Authorization: `Bearer ${operatorToken}`, "Content-Type": "application/json" };
-  const find = async <T>(path: string): Promise<T | undefined> => {
-    const response = await fetch(`${url}/auth/v1/${path}`, { headers });
-    if (response.status === 404) return undefined;
+  const last: Partial<FirstKey> = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
+  const call = (path: string, token: string, body?: object) =>
+    fetch(`${url}/auth/v1/${path}`, {
+      method: body ? "POST" : "GET",
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+      ...(body && { body: JSON.stringify(body) }),
+    });
+  const dataOf = async <T>(response: Response): Promise<T> => {
     if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
     return ((await response.json()) as { data: T }).data;
   };
-  const createKey = (teamId?: string) =>
-    fetch(`${url}/auth/v1/apikeys`, { method: "POST", headers, body: JSON.stringify({ name: FIRST_NAME, teamId }) });
 
-  const last = existsSync(keyFile) ? JSON.parse(readFileSync(keyFile, "utf8")) : {};
+  const { key, teamId: lastTeam } = last;
+  if (key && lastTeam && (await call("me", key)).ok) return { key, teamId: lastTeam, isKept: true };
   // A prefix, so other teams may match. Names are sorted, so the exact one comes first.
-  const teams = last.teamId
-    ? []
-    : await find<{ _id: string; name: string }[]>(`teams?status=active&limit=1&name=${FIRST_NAME}`);
-  const team = teams?.find(({ name }) => name === FIRST_NAME);
-  const teamId = last.teamId ?? team?._id;
-  const keys = last.id
-    ? [await find<ApiKey>(`apikeys/${last.id}`)]
-    : team && (await find<ApiKey[]>(`apikeys?teamId=${teamId}`));
-  // A key that was encrypted with another master key is listed without its token.
-  const isUsable = (one: ApiKey | undefined) => one?.key && Date.parse(one.expiresAt) > Date.now();
-  let key = keys?.find((one) => isUsable(one) && (last.id || one?.name === FIRST_NAME));
-  const isKept = key !== undefined;
-  if (!key) {
-    let response = await createKey(teamId);
-    // The team was deleted.
-    if (response.status === 404) response = await createKey();
-    if (!response.ok) throw new Refusal(`The service responded ${response.status}: ${await response.text()}`);
-    key = ((await response.json()) as { data: ApiKey }).data;
-  }
-  writeFileSync(keyFile, `${JSON.stringify({ id: key.id, teamId: key.teamId })}\n`);
-  return { ...key, isKept };
+  const teams = `teams?status=active&limit=1&name=${encodeURIComponent(FIRST_NAME)}`;
+  const [found] = lastTeam ? [] : await dataOf<{ _id: string; name: string }[]>(await call(teams, operatorToken));
+  const teamId = lastTeam ?? (found?.name === FIRST_NAME ? found._id : undefined);
+  let response = await call("apikeys", operatorToken, { name: FIRST_NAME, teamId });
+  // The team was deleted.
+  if (response.status === 404) response = await call("apikeys", operatorToken, { name: FIRST_NAME });
+  const created = await dataOf<FirstKey>(response);
+  writeFileSync(keyFile, `${JSON.stringify({ teamId: created.teamId, key: created.key })}\n`, { mode: 0o600 });
+  chmodSync(keyFile, 0o600);
+  return { key: created.key, teamId: created.teamId, isKept: false };
 }

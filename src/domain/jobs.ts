@@ -2,7 +2,7 @@ import type { Deps } from "../deps.ts";
 import type { FileJob, Job, JobOutcome } from "../platform/jobs.ts";
 import { sendDueDeliveries } from "./events/sending.ts";
 import { failExhaustedFile, processFile } from "./files/processing.ts";
-import { assembleUpload } from "./files/upload-recovery.ts";
+import { assembleUpload } from "./uploads/unfinished.ts";
 
 /** Handles a message from any queue. The kind of id in it names the task. */
 export function handleJob(deps: Deps, queue: string, job: Job): Promise<JobOutcome> {

@@ -1,7 +1,7 @@
-import { and, asc, desc, gt, lt, type SQL, type Subquery, sql } from "drizzle-orm";
+import { asc, desc, gt, lt, type Placeholder, type SQL, type Subquery, sql } from "drizzle-orm";
 import { type SQLiteColumn, type SQLiteSelect, unionAll } from "drizzle-orm/sqlite-core";
 import { invalidField } from "../errors.ts";
-import type { Builder, Db, Param } from "../platform/db.ts";
+import type { Builder, Db } from "../platform/db.ts";
 import { fingerprint } from "../platform/secrets.ts";
 
 /** The requested part of a list. A page number costs a read for every row before the page; a cursor does not. */
@@ -10,8 +10,6 @@ export interface PageRequest {
   /** From 1, counted from the cursor if there is one. */
   page: number;
   cursor?: string | undefined;
-  /** The largest `page × limit` of this list. Default: `MAX_NUMBERED_ROWS`. */
-  maxRows?: number;
 }
 
 export interface Page<T> {
@@ -23,107 +21,84 @@ export interface Page<T> {
 export type Order = "newest first" | "oldest first";
 
 /** The largest `page × limit`. D1 reads every row that an OFFSET skips, so this bounds the cost of a numbered page. */
-export const MAX_NUMBERED_ROWS = 10_000;
+export const MAX_NUMBERED_ROWS = 1000;
 
-type PageValues = { limit: number; offset: number };
+/** How many rows a page reads and skips: numbers, or the parameters of a prepared query. */
+export interface PageRows {
+  limit: number | Placeholder;
+  offset: number | Placeholder;
+}
 
-/** The parameters of a query built with `keyset`. */
-export type KeysetValues = PageValues & { bound: string };
+/** The clauses of a page. */
+export interface PageClauses extends PageRows {
+  where: SQL;
+  orderBy: SQL[];
+}
 
-/** The clauses of a keyset query by id. The id is always bounded, so the query is an index search and never a scan. */
-export function keyset(id: SQLiteColumn, order: Order, param: Param<KeysetValues>) {
+/** Orders rows by id. The id is always bounded, so the query is a search of an index and never a scan. */
+export function orderById(id: SQLiteColumn, order: Order, bound: string | Placeholder) {
   const isNewestFirst = order === "newest first";
-  return { where: (isNewestFirst ? lt : gt)(id, param("bound")), by: [(isNewestFirst ? desc : asc)(id)] };
+  return { where: (isNewestFirst ? lt : gt)(id, bound), orderBy: [(isNewestFirst ? desc : asc)(id)] };
 }
 
-/** The parameters of a query built with `nameKeyset`. */
-export type NameKeysetValues = PageValues & { nameBound: string; idBound: string; lastName: string };
-
-/** The clauses of a keyset query by name prefix, ordered by name and then by id. */
-export function nameKeyset(name: SQLiteColumn, id: SQLiteColumn, param: Param<NameKeysetValues>) {
-  const isAfterBound = sql`(${name}, ${id}) > (${param("nameBound")}, ${param("idBound")})`;
-  return { where: sql`${isAfterBound} and ${name} <= ${param("lastName")}`, by: [asc(name), asc(id)] };
+/**
+ * The clauses of a page in the order of the ids.
+ * @param start where the list starts
+ * @throws `invalid_input` for a page that is too deep, or a cursor of another list or filter
+ */
+export function pageById(list: string, id: SQLiteColumn, order: Order, request: PageRequest, start?: string) {
+  const { bound, ...rows } = keysetValues(list, order, request, start);
+  return { ...orderById(id, order, bound), ...rows };
 }
 
-/** A page of the rows that match the condition, in the order of a keyset, as `teamRead` takes it. */
-export function pageOf<Q extends SQLiteSelect>(
-  rows: Q,
-  { where, by }: { where: SQL; by: SQL[] },
-  param: Param<PageValues>,
-  condition?: SQL,
-) {
-  const query = rows
-    .orderBy(...by)
-    .limit(param("limit"))
-    .offset(param("offset"));
-  return { query: query as Q, where: and(condition, where) };
+/** The clauses of a page of the names that begin with `prefix`, ordered by name and then by id. @throws as `pageById` does */
+export function pageByName(
+  list: string,
+  { name, id }: { name: SQLiteColumn; id: SQLiteColumn },
+  prefix: string,
+  request: PageRequest,
+): PageClauses {
+  const { nameBound, idBound, lastName, ...rows } = nameKeysetValues(list, prefix, request);
+  const where = sql`(${name}, ${id}) > (${nameBound}, ${idBound}) and ${name} <= ${lastName}`;
+  return { where, orderBy: [asc(name), asc(id)], ...rows };
+}
+
+/** @throws `invalid_input` for a page that is too deep */
+export function checkPage({ limit, page }: PageRequest): void {
+  if (page * limit <= MAX_NUMBERED_ROWS) return;
+  const rows = MAX_NUMBERED_ROWS.toLocaleString("en");
+  throw invalidPage(`\`page\` × \`limit\` can be at most ${rows}. Follow the Link header to go further.`);
 }
 
 /** One extra row shows whether another page follows. @throws `invalid_input` for a page that is too deep */
-function pageValues({ limit, page, maxRows = MAX_NUMBERED_ROWS }: PageRequest): PageValues {
-  if (page * limit > maxRows) {
-    const rows = maxRows.toLocaleString("en");
-    throw invalidPage(`\`page\` × \`limit\` can be at most ${rows}. Follow the Link header to go further.`);
-  }
-  return { limit: limit + 1, offset: (page - 1) * limit };
+function pageValues(request: PageRequest): { limit: number; offset: number } {
+  checkPage(request);
+  return { limit: request.limit + 1, offset: (request.page - 1) * request.limit };
 }
 
 export const invalidPage = (message: string) => invalidField("page", message);
 
-/** Greater than every id, as "" is less than every id. */
+/** Every id is less than this text, and greater than "". */
 export const ABOVE_ALL_IDS = "g";
-
-/**
- * @param start where the list starts
- * @throws `invalid_input` for a page that is too deep, or a cursor of another list or filter
- */
-export function keysetValues(
-  list: string,
-  order: Order,
-  request: PageRequest,
-  start = order === "newest first" ? ABOVE_ALL_IDS : "",
-): KeysetValues {
-  if (request.cursor === undefined) return { ...pageValues(request), bound: start };
-  const { id } = decodeCursor(list, request.cursor);
-  if (order === "newest first" ? id > start : id < start) throw invalidCursor();
-  return { ...pageValues(request), bound: id };
-}
 
 /** SQLite compares text as UTF-8, in which this is the greatest character. No name has this many of them. */
 export const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 
-/** @throws as `keysetValues` does */
-export function nameKeysetValues(list: string, prefix: string, request: PageRequest): NameKeysetValues {
-  const { name, id } =
-    request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
-  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
-}
-
-/** The parameters of a query built with `keyset` or `nameKeyset`, which one list can use by turns. */
-export type ListPosition = KeysetValues & NameKeysetValues;
-
-/** Where a page starts, in a list by id, or by name if there is a prefix. @throws as `keysetValues` does */
-export const listPosition = (list: string, order: Order, prefix: string | undefined, request: PageRequest) =>
-  (prefix === undefined ? keysetValues(list, order, request) : nameKeysetValues(list, prefix, request)) as ListPosition;
-
 /** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
 export const SCANNED_ROWS = 499;
 
-/** The parameters of a query built with `scan`, besides its filters. */
-export type ScanValues = PageValues;
-
 /** True for the row of a scan that is returned as the last examined one, not as a match. */
-type MayBeEnd = { isEnd: 0 | 1 };
+type MayBeEnd = { isEnd?: 0 | 1 };
 
 /**
  * For filters that no index serves: examines the next `maxRows` rows of a query and returns a page of the matches
  * among them. If the matches do not fill the page, the last examined row follows them.
  */
 export function scan<Q extends SQLiteSelect>(
-  query: Q,
   db: Db,
-  param: Param<ScanValues>,
+  query: Q,
   isMatch: (examined: ReturnType<Q["as"]>) => SQL | undefined,
+  { limit, offset }: PageRows,
   maxRows = SCANNED_ROWS,
 ) {
   const examined = (query as SQLiteSelect).limit(maxRows).as("examined");
@@ -131,8 +106,8 @@ export function scan<Q extends SQLiteSelect>(
     .select()
     .from(examined)
     .where(isMatch(examined as ReturnType<Q["as"]>))
-    .limit(param("limit"))
-    .offset(param("offset"));
+    .limit(limit)
+    .offset(offset);
   const last = db
     .select()
     .from(examined)
@@ -140,13 +115,13 @@ export function scan<Q extends SQLiteSelect>(
     .offset(maxRows - 1);
   const withEnd = (rows: Subquery, isEnd: 0 | 1) =>
     db.select({ ...(rows._.selectedFields as object), isEnd: sql`${isEnd}`.as("isEnd") }).from(rows);
-  const union = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(param("limit"));
+  const union = unionAll(withEnd(matching.as("matching"), 0), withEnd(last.as("last"), 1)).limit(limit);
   return union as unknown as Builder & PromiseLike<(Awaited<Q>[number] & MayBeEnd)[]>;
 }
 
 /** Separates the matches of a scan from the last examined row, which is present if the page is not full. */
 export function splitScan<Row extends MayBeEnd>(rows: Row[]): { matching: Row[]; end: Row | undefined } {
-  return { matching: rows.filter(({ isEnd }) => isEnd === 0), end: rows.find(({ isEnd }) => isEnd === 1) };
+  return { matching: rows.filter(({ isEnd }) => isEnd !== 1), end: rows.find(({ isEnd }) => isEnd === 1) };
 }
 
 /** Makes a page from the rows of a keyset query. Lists ordered by name pass `nameOf`. */
@@ -190,3 +165,33 @@ const invalidCursor = () => invalidField("cursor", "Not a cursor of this list.")
 /** A regular expression for the list's cursors, for OpenAPI. */
 export const cursorPattern = (list: string): string =>
   `^${list}(-[0-9a-f]{${DIGEST_CHARACTERS}}(\\.[A-Za-z0-9_-]+)?)?-[0-9a-f]{24}$`;
+
+/** Where a page by id begins, and how many rows it reads. */
+export type KeysetValues = { limit: number; offset: number; bound: string };
+
+/**
+ * @param start where the list starts
+ * @throws `invalid_input` for a page that is too deep, or a cursor of another list or filter
+ */
+export function keysetValues(
+  list: string,
+  order: Order,
+  request: PageRequest,
+  start = order === "newest first" ? ABOVE_ALL_IDS : "",
+): KeysetValues {
+  if (request.cursor === undefined) return { ...pageValues(request), bound: start };
+  const { id } = decodeCursor(list, request.cursor);
+  if (order === "newest first" ? id > start : id < start) throw invalidCursor();
+  return { ...pageValues(request), bound: id };
+}
+
+/** @throws as `keysetValues` does */
+function nameKeysetValues(
+  list: string,
+  prefix: string,
+  request: PageRequest,
+): { limit: number; offset: number; nameBound: string; idBound: string; lastName: string } {
+  const { name, id } =
+    request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
+  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
+}

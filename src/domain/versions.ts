@@ -1,12 +1,8 @@
-import { type Column, type Placeholder, sql } from "drizzle-orm";
+import { type Column, inArray, type SQL, sql } from "drizzle-orm";
 
-/** The acceptable versions of a record, from `If-Match`. Undefined accepts any. */
+/** The versions that a caller accepts (If-Match). Undefined accepts any. */
 export type ExpectedVersions = number[] | undefined;
 
-/** All versions as one parameter, because D1 allows only 100 in a query. */
-export const versionsParameter = (versions: ExpectedVersions): string | null =>
-  versions ? `,${versions.join()},` : null;
-
-/** @param versions a `versionsParameter` */
-export const hasExpectedVersion = (version: Column, versions: Placeholder) =>
-  sql`(${versions} is null or instr(${versions}, ',' || ${version} || ',') > 0)`;
+/** Whether the version is one of these, which are one parameter, because D1 allows 100. */
+export const isOneOf = (version: Column, versions: number[]): SQL =>
+  inArray(version, sql`(select value from json_each(${JSON.stringify(versions)}))`);

@@ -1,8 +1,8 @@
 import type { Deps } from "../deps.ts";
-import type { Actor } from "../domain/accounts/authorization.ts";
+import type { Actor } from "../domain/access/authorization.ts";
 import type { Code } from "../errors.ts";
 
-/** What Hono's context holds for each request. */
+/** The contents of Hono's context for each request. */
 export type AppEnv = {
   Bindings: Env;
   Variables: {

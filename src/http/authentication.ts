@@ -1,14 +1,7 @@
 import type { Context } from "hono";
-import {
-  type Access,
-  type Actor,
-  authorize,
-  type Credential,
-  readCredential,
-} from "../domain/accounts/authorization.ts";
-import { noteUse } from "../domain/accounts/last-use.ts";
-import { ensureAuthorized } from "../domain/accounts/write-authorization.ts";
-import { AppError } from "../errors.ts";
+import { type Access, type Actor, authorize, type Credential, readCredential } from "../domain/access/authorization.ts";
+import { noteUse } from "../domain/access/last-use.ts";
+import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 
 /** Counts an expensive operation of a team, as one call or as several. @throws `rate_limited` */
@@ -18,34 +11,33 @@ export async function countExpensiveCall(
   { teamId }: { teamId: string },
   calls = 1,
 ): Promise<void> {
-  await ensureAuthorized(c.var.deps);
-  if (!(await c.var.deps.limiter.expensiveCall(`${operation}/${teamId}`, calls)))
+  if (!(await c.var.deps.limiter.countExpensiveCall(`${operation}/${teamId}`, calls)))
     throw new AppError("rate_limited", { limit: "expensive-call" });
 }
 
-/** Counts further requests for one that does the work of several. @throws `rate_limited` */
+/** Counts further requests of an authorized caller, for one that does the work of several. @throws `rate_limited` */
 export async function countRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
-  if (!(await c.var.deps.limiter.token(tokenHash ?? OPERATOR_COUNTER, requests))) {
+  if (!(await c.var.deps.limiter.countRequest(tokenHash ?? OPERATOR_COUNTER, requests))) {
     throw new AppError("rate_limited", { limit: "team" });
   }
 }
 
-/** Counts a search for the caller's team. A new token is authorized first: before that, its team is unknown. */
-export async function countSearch(c: Context<AppEnv>, credential: Credential): Promise<void> {
-  const { deps } = c.var;
-  const tokenHash = credential.tokenHash ?? OPERATOR_COUNTER;
-  if (!deps.limiter.isAuthenticated(tokenHash)) {
-    await authorize(deps, credential);
-    noteCaller(c, credential);
-  }
-  if (!(await deps.limiter.search(tokenHash))) {
+/** Counts further requests after the work is done. If they exceed the limit, the next requests are rejected. */
+export async function chargeRequests(c: Context<AppEnv>, { tokenHash }: Credential, requests: number): Promise<void> {
+  await c.var.deps.limiter.countRequest(tokenHash ?? OPERATOR_COUNTER, requests);
+}
+
+/** Counts a search of an authorized caller for its team. @throws `rate_limited` */
+export async function countSearch(c: Context<AppEnv>, { tokenHash }: Credential): Promise<void> {
+  if (!(await c.var.deps.limiter.countSearch(tokenHash ?? OPERATOR_COUNTER))) {
     throw new AppError("rate_limited", { limit: "search" });
   }
 }
 
 /** Counts the opening of a link, which has no token, for the client IP. @throws `rate_limited` */
 export async function countOpening(c: Context<AppEnv>): Promise<void> {
-  if (!(await c.var.deps.limiter.token(`link/${clientIpOf(c)}`))) throw new AppError("rate_limited", { limit: "link" });
+  if (!(await c.var.deps.limiter.countRequest(`link/${clientIpOf(c)}`)))
+    throw new AppError("rate_limited", { limit: "link" });
 }
 
 /** The client IP that Cloudflare saw. For IPv6 its /64, because a client usually has a whole /64. */
@@ -74,13 +66,6 @@ const OPERATOR_COUNTER = "operator";
 
 const blocked = () => new AppError("rate_limited", { limit: "client-ip" });
 
-/** Notes an authenticated caller for the log and the limiter. */
-export function noteCaller(c: Context<AppEnv>, { tokenHash, actor }: Credential): void {
-  if (!actor) return;
-  c.set("actor", actor);
-  c.var.deps.limiter.authenticated(tokenHash ?? OPERATOR_COUNTER, counterOf(actor));
-}
-
 /**
  * Reads and counts the token without the database, then calls `run`, which authorizes it. A request with a missing or
  * invalid token counts for its client IP.
@@ -97,21 +82,28 @@ export async function withCredential<A extends Access, T>(
   try {
     credential = readCredential(c.var.deps, bearerToken(c), access, graceMilliseconds);
     const tokenHash = credential.tokenHash ?? OPERATOR_COUNTER;
+    // Without this, each new session would begin with requests that count for no team.
+    let isCountedForTeam = limiter.isAuthenticated(tokenHash);
+    const noteCaller = (actor: Actor) => {
+      const counter = counterOf(actor);
+      c.set("actor", actor);
+      limiter.noteAuthenticated(tokenHash, counter);
+      if (!isCountedForTeam) c.var.deps.after(limiter.countLateRequest(counter));
+      isCountedForTeam = true;
+    };
+    c.set("deps", { ...c.var.deps, noteCaller });
     if (limiter.isBlocked(clientIp, tokenHash)) throw blocked();
-    if (!(await limiter.token(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
+    if (!(await limiter.countRequest(tokenHash))) throw new AppError("rate_limited", { limit: "team" });
     const result = await run(credential);
-    noteCaller(c, credential);
-    if (credential.actor && credential.actor.kind !== "operator") noteUse(c.var.deps, credential.actor);
+    const { actor } = c.var;
+    if (actor && actor.kind !== "operator") noteUse(c.var.deps, actor);
     return result;
   } catch (error) {
     const isUnauthenticated =
       error instanceof AppError && (error.code === "token_missing" || error.code === "token_invalid");
-    if (!isUnauthenticated) {
-      if (credential) noteCaller(c, credential);
-      throw error;
-    }
-    if (credential?.tokenHash) limiter.rejected(credential.tokenHash);
-    throw (await limiter.clientIp(clientIp)) ? error : blocked();
+    if (!isUnauthenticated) throw error;
+    if (credential?.tokenHash) limiter.noteRejected(credential.tokenHash);
+    throw (await limiter.countUnauthenticated(clientIp)) ? error : blocked();
   }
 }
 
@@ -126,10 +118,37 @@ export async function limitFailures<T>(c: Context<AppEnv>, resource: string, run
   if (limiter.isBlocked(clientIp, resource)) throw blocked();
   try {
     const result = await run();
-    limiter.authenticated(resource, resource);
+    limiter.noteAuthenticated(resource, resource);
     return result;
   } catch (error) {
     const isUnknown = error instanceof AppError && error.code === "not_found";
-    throw isUnknown && !(await limiter.clientIp(clientIp)) ? blocked() : error;
+    throw isUnknown && !(await limiter.countUnauthenticated(clientIp)) ? blocked() : error;
+  }
+}
+
+const NO_BACKEND: Code[] = ["token_missing", "token_invalid", "team_suspended", "insufficient_scope", "forbidden"];
+
+/**
+ * Logs in a user of the team. The request comes from the team's backend if it has a secret key with `users:write`. With any
+ * other token, such as that of an expired session, it is a login like any other.
+ * @throws `rate_limited`, and what `logIn` throws
+ */
+export async function withBackend<T>(
+  c: Context<AppEnv>,
+  teamId: string,
+  logIn: (isBackend: boolean) => Promise<T>,
+): Promise<T> {
+  if (bearerToken(c) === undefined) return logIn(false);
+  let isAuthorized = false;
+  try {
+    return await withCredential(c, { access: "users:write" }, async (credential) => {
+      const actor = await authorize(c.var.deps, credential);
+      isAuthorized = true;
+      return logIn(actor.kind === "secret" && actor.teamId === teamId);
+    });
+  } catch (error) {
+    const isNoBackend = error instanceof AppError && (NO_BACKEND.includes(error.code) || error.limit === "client-ip");
+    if (isAuthorized || !isNoBackend) throw error;
+    return logIn(false);
   }
 }

@@ -23,17 +23,30 @@ const eventSchema = z
       requestId: z.string().nullable(),
     }),
     subject: z.strictObject({
-      kind: z.enum(["file", "user", "apikey", "session", "team", "webhook"]),
+      kind: z.enum(["file", "link", "user", "apikey", "session", "team", "webhook"]),
       id,
       version: z.int().nonnegative().nullable(),
     }),
     data: z.record(z.string(), z.unknown()).meta({
       description:
         "For files, the metadata at that time, without `path`, `tags` of the audio, and what the team has set except `reference`; " +
-        "`file.updated` also names the changed `fields`. For other records, ids and the names of changed fields.",
+        "`file.updated` also names the changed `fields`. For links, the id and the `fileId`. For other records, ids and the names of changed fields.",
     }),
   })
   .meta({ id: "Event" });
+
+const { _id, type, createdAt, ...common } = eventSchema.shape;
+/** The body that a webhook endpoint receives. */
+export const messageSchema = z
+  .strictObject({
+    id: _id.meta({ description: "The id of the event. A test message has an id of its own." }),
+    type: z
+      .enum([...EVENT_TYPES, "webhook.test"])
+      .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
+    timestamp: createdAt.meta({ description: "When the event was recorded." }),
+    ...common,
+  })
+  .meta({ id: "WebhookMessage", description: "An event, as it is sent to a webhook." });
 
 type EventBody = z.input<typeof eventSchema>;
 const example: EventBody = {
@@ -51,7 +64,17 @@ const example: EventBody = {
   data: { _id: "0193477c0a5e2b7f4d1c8e90", fields: ["email"] },
 };
 
-const teamId = id.optional().meta({ description: "Operator tokens only; required for them." });
+const { _id: exampleId, createdAt: timestampExample, ...commonExample } = example;
+export const messageExample: z.input<typeof messageSchema> = {
+  id: exampleId,
+  timestamp: timestampExample,
+  ...commonExample,
+};
+
+const teamId = id.optional().meta({
+  description:
+    "Operator tokens only. Without it, the operator gets the creations and deletions of all teams, also of those that are gone.",
+});
 
 export const list = listOperation(
   "events:read or operator",

@@ -1,119 +1,160 @@
 import * as z from "zod";
+import { authorize, checkCovered } from "../domain/access/authorization.ts";
+import { SCOPES } from "../domain/access/scopes.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
+import { changeFiles, MAX_BATCH_FILES, REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
 import { deleteFile } from "../domain/files/deletion.ts";
 import {
   FAILURE_CODES,
+  type FileMetadata,
   fetchMetadata,
   fetchStatus,
   LISTED_STATES,
-  reprocessFile,
   type StoredFile,
   signFile,
 } from "../domain/files/files.ts";
-import { fetchUsage } from "../domain/files/quota.ts";
-import { countExpensiveCall } from "./authentication.ts";
+import { listFolders } from "../domain/files/folders.ts";
+import { EXAMINED_FILES, examinesFiles, FILE_ORDERS, listFiles, SEARCHED_NAMES } from "../domain/files/lists.ts";
+import { reprocessFile } from "../domain/files/processing.ts";
+import { updateFile } from "../domain/files/properties.ts";
+import { fetchWaveform, setWaveform as storeWaveform } from "../domain/files/waveforms.ts";
+import { fetchUsage } from "../domain/uploads/quota.ts";
+import { countExpensiveCall, countRequests, countSearch } from "./authentication.ts";
 import { linkUrl } from "./links.ts";
-import { readOperation, writeOperation } from "./operation.ts";
-import { id, iso, timestamp } from "./validation.ts";
-import { setEtag, versionHeaders } from "./versions.ts";
+import { listOperation, readOperation, writeOperation } from "./operation.ts";
+import { folder, properties, propertiesExample, reference, someTags, tag } from "./properties.ts";
+import { describeRecord, fieldOf } from "./record.ts";
+import {
+  atLeastOneField,
+  cursorOf,
+  id,
+  instant,
+  iso,
+  MAX_LIMIT,
+  nameFilter,
+  pageLimit,
+  pageQuery,
+  pageRequest,
+  timestamp,
+} from "./validation.ts";
+import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.ts";
+
+/* Files: what they are, finding and reading them, changing one or many at once, and their waveforms. */
+
+/* The record */
+
+const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
+const FROM_TAGS = "From the tags of the audio, up to 200 characters.";
+
+const field = fieldOf<StoredFile>();
+
+export const fileRecord = describeRecord({
+  id: "File",
+  fields: {
+    _id: field(id, "0193477c0a5e2b7f4d1c8e90", (file) => file.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (file) => file.teamId),
+    originalName: field(z.string(), "interview.mp3", (file) => file.originalName),
+    fileType: field(z.enum(FILE_TYPES), "audio file", (file) => file.fileType as (typeof FILE_TYPES)[number]),
+    status: field(z.enum(LISTED_STATES), "completed", (file) => file.status as (typeof LISTED_STATES)[number]),
+    createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (file) => iso(file.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:33:01.000Z", (file) => iso(file.updatedAt)),
+    __v: field(z.int().nonnegative(), 3, (file) => file.version),
+    filename: field(
+      z.string().meta({ description: "`{id}-{originalName}`." }),
+      "0193477c0a5e2b7f4d1c8e90-interview.mp3",
+      (file) => file.filename,
+    ),
+    path: field(
+      z.url().meta({ description: "Private: only a signed URL opens it." }),
+      "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
+      (file) => file.path,
+    ),
+    size: field(z.int().nonnegative().meta({ description: "Bytes." }), 482_113, (file) => file.sizeBytes),
+    mimeType: field(z.string().meta({ description: "Detected from content." }), "audio/mpeg", (file) => file.mimeType),
+    durationSeconds: field(
+      nullable(z.number().nonnegative(), "Null unless the file is audio."),
+      30.04,
+      (file) => file.durationSeconds,
+    ),
+    name: field(
+      z.string().meta({ description: "The display and download name." }),
+      "Interview with Ada.mp3",
+      (file) => file.name,
+    ),
+    folder: field(
+      z.string().meta({ description: "Empty: outside all folders." }),
+      "podcast/2026",
+      (file) => file.folder,
+    ),
+    reference: field(nullable(z.string(), "Your own ID of the file."), "episode-12", (file) => file.reference),
+    tags: field(z.array(z.string()), ["interview"], (file) => file.tags),
+    title: field(nullable(z.string(), FROM_TAGS), "Interview", (file) => file.title),
+    artist: field(nullable(z.string(), FROM_TAGS), null, (file) => file.artist),
+  },
+});
+
+const audioSchema = z.strictObject({
+  container: z.string().nullable(),
+  codec: z.string().nullable(),
+  durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
+  sampleRate: nullable(z.number(), "Hertz."),
+  channels: z.number().nullable(),
+  bitrate: nullable(z.number(), "Bits per second."),
+  lossless: z.boolean().nullable(),
+  tags: z.record(z.string(), z.union([z.string(), z.number()])),
+});
+const exampleAudio = {
+  container: "MPEG",
+  codec: "MPEG 1 Layer 3",
+  durationSeconds: 30.04,
+  sampleRate: 44_100,
+  channels: 2,
+  bitrate: 128_000,
+  lossless: false,
+  tags: { title: "Interview" },
+};
+
+const metadataField = fieldOf<FileMetadata>();
+
+const metadataRecord = describeRecord({
+  id: "FileMetadata",
+  fields: {
+    ...fileRecord.fields,
+    sha256: metadataField(
+      nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
+      "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+      (file) => file.sha256,
+    ),
+    processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", ({ processedAt }) =>
+      processedAt === null ? null : iso(processedAt),
+    ),
+    failure: metadataField(
+      z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
+      null,
+      (file) => file.failure,
+    ),
+    audio: metadataField(
+      nullable(audioSchema, "Null until processed, and for files that are not audio."),
+      exampleAudio,
+      (file) => file.audio,
+    ),
+    hasWaveform: metadataField(
+      z.boolean().meta({ description: "Whether a waveform has been set." }),
+      false,
+      (file) => file.hasWaveform,
+    ),
+    metadata: metadataField(
+      z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
+      { season: 2 },
+      (file) => file.metadata,
+    ),
+  },
+});
+
+/* One file */
 
 const SIGNED_SECONDS = 3600;
 const MAX_SIGNED_SECONDS = 604_800; // S3's limit
-
-const nullable = <T extends z.ZodType>(schema: T, description: string) => schema.nullable().meta({ description });
-
-export const fileSchema = z
-  .strictObject({
-    _id: id,
-    teamId: id,
-    originalName: z.string(),
-    fileType: z.enum(FILE_TYPES),
-    status: z.enum(LISTED_STATES),
-    createdAt: timestamp,
-    updatedAt: timestamp,
-    __v: z.int().nonnegative(),
-    filename: z.string().meta({ description: "`{id}-{originalName}`." }),
-    path: z.url().meta({ description: "Private: only a signed URL opens it." }),
-    size: z.int().nonnegative().meta({ description: "Bytes." }),
-    mimeType: z.string().meta({ description: "Detected from content." }),
-    durationSeconds: nullable(z.number().nonnegative(), "Null unless the file is audio."),
-    name: z.string().meta({ description: "The display and download name." }),
-    folder: z.string().meta({ description: "Empty: outside all folders." }),
-    reference: nullable(z.string(), "Your own ID of the file."),
-    tags: z.array(z.string()),
-    title: nullable(z.string(), "From the tags of the audio, up to 200 characters."),
-    artist: nullable(z.string(), "From the tags of the audio, up to 200 characters."),
-  })
-  .meta({ id: "File" });
-
-const metadataSchema = fileSchema
-  .extend({
-    sha256: nullable(z.string().regex(/^[0-9a-f]{64}$/), "Null for a resumable upload until its bytes were read back."),
-    processedAt: timestamp.nullable(),
-    failure: z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
-    audio: z
-      .strictObject({
-        container: z.string().nullable(),
-        codec: z.string().nullable(),
-        durationSeconds: nullable(z.number().nonnegative(), "Null if the file does not state it."),
-        sampleRate: nullable(z.number(), "Hertz."),
-        channels: z.number().nullable(),
-        bitrate: nullable(z.number(), "Bits per second."),
-        lossless: z.boolean().nullable(),
-        tags: z.record(z.string(), z.union([z.string(), z.number()])),
-      })
-      .nullable()
-      .meta({ description: "Null until processed, and for files that are not audio." }),
-    hasWaveform: z.boolean().meta({ description: "Whether a waveform has been set." }),
-    metadata: z.record(z.string(), z.unknown()).meta({ description: "Your own fields." }),
-  })
-  .meta({ id: "FileMetadata" });
-
-export function renderFile(file: StoredFile): z.input<typeof fileSchema> {
-  return {
-    _id: file.id,
-    teamId: file.teamId,
-    originalName: file.originalName,
-    fileType: file.fileType as (typeof FILE_TYPES)[number],
-    status: file.status as z.input<typeof fileSchema>["status"],
-    createdAt: iso(file.createdAt),
-    updatedAt: iso(file.updatedAt),
-    __v: file.version,
-    filename: file.filename,
-    path: file.path,
-    size: file.sizeBytes,
-    mimeType: file.mimeType,
-    durationSeconds: file.durationSeconds,
-    name: file.name,
-    folder: file.folder,
-    reference: file.reference,
-    tags: file.tags,
-    title: file.title,
-    artist: file.artist,
-  };
-}
-
-export const exampleFile: z.input<typeof fileSchema> = {
-  _id: "0193477c0a5e2b7f4d1c8e90",
-  teamId: "0193477be89f4d2e6b8a0c13",
-  originalName: "interview.mp3",
-  fileType: "audio file",
-  status: "completed",
-  createdAt: "2026-11-20T09:33:00.000Z",
-  updatedAt: "2026-11-20T09:33:01.000Z",
-  __v: 3,
-  filename: "0193477c0a5e2b7f4d1c8e90-interview.mp3",
-  path: "https://account.r2.cloudflarestorage.com/stowage-files/0193477be89f4d2e6b8a0c13/0193477c0a5e2b7f4d1c8e90-interview.mp3",
-  size: 482_113,
-  mimeType: "audio/mpeg",
-  durationSeconds: 30.04,
-  name: "Interview with Ada.mp3",
-  folder: "podcast/2026",
-  reference: "episode-12",
-  tags: ["interview"],
-  title: "Interview",
-  artist: null,
-};
 
 const done = z.strictObject({ status: z.literal(true), message: z.string() });
 
@@ -144,7 +185,7 @@ export const sign = readOperation(
       example: {
         status: true,
         message: "Signed URL created. It expires in 3600 seconds.",
-        signedUrl: `${exampleFile.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
+        signedUrl: `${fileRecord.example.path}?X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Expires=3600&X-Amz-Signature=9f1c`,
       },
     },
   },
@@ -163,34 +204,15 @@ export const metadata = readOperation(
     success: {
       description: "The file and the results of its processing.",
       message: "File found.",
-      schema: metadataSchema,
-      example: {
-        ...exampleFile,
-        sha256: "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-        processedAt: "2026-11-20T09:33:01.000Z",
-        failure: null,
-        audio: {
-          container: "MPEG",
-          codec: "MPEG 1 Layer 3",
-          durationSeconds: 30.04,
-          sampleRate: 44_100,
-          channels: 2,
-          bitrate: 128_000,
-          lossless: false,
-          tags: { title: "Interview" },
-        },
-        hasWaveform: false,
-        metadata: { season: 2 },
-      },
+      schema: metadataRecord.schema,
+      example: metadataRecord.example,
       headers: versionHeaders,
     },
   },
   async ({ c, deps, credential, id }) => {
     const file = await fetchMetadata(deps, credential, id);
-    const { sha256, failure, audio, hasWaveform, metadata } = file;
-    const processedAt = file.processedAt === null ? null : iso(file.processedAt);
     setEtag(c, file);
-    return { ...renderFile(file), sha256, processedAt, failure, audio, hasWaveform, metadata };
+    return metadataRecord.render(file);
   },
 );
 
@@ -204,8 +226,8 @@ export const status = readOperation(
     success: {
       description: "The status.",
       message: "File found.",
-      schema: metadataSchema.pick({ _id: true, status: true, failure: true }).meta({ id: "FileStatus" }),
-      example: { _id: exampleFile._id, status: "completed", failure: null },
+      schema: metadataRecord.schema.pick({ _id: true, status: true, failure: true }).meta({ id: "ProcessingStatus" }),
+      example: { _id: fileRecord.example._id, status: "completed", failure: null },
     },
     errorCodes: ["forbidden", "insufficient_scope"],
   },
@@ -285,4 +307,209 @@ export const usage = readOperation(
     },
   },
   ({ deps, credential }) => fetchUsage(deps, credential),
+);
+
+/* Lists */
+
+/** A list that examines files for several filters counts like the pages that have these files. */
+const EXAMINING_REQUESTS = Math.ceil(EXAMINED_FILES / MAX_LIMIT);
+/** Names have at most 200 bytes. */
+const MAX_NAME_FILTER = 200;
+
+export const list = listOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List files",
+    description: `Newest first, or by name if \`name\` or \`search\` is given without \`sort\`. With several filters, a page may be short or empty and still have a \`Link\`, and can count as ${EXAMINING_REQUESTS} requests. A search may also return such a page: it examines up to ${SEARCHED_NAMES.toLocaleString("en")} names per request.`,
+    query: pageQuery("files").extend({
+      status: z.enum(LISTED_STATES).optional(),
+      fileType: z.enum(FILE_TYPES).optional(),
+      name: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A prefix of the name, in any case." }),
+      createdAfter: instant.optional(),
+      createdBefore: instant.optional(),
+      folder: folder.optional().meta({ description: "Files in this folder. Empty: files outside all folders." }),
+      under: folder.optional().meta({ description: "Files in this folder and the folders below it." }),
+      tag: tag.optional(),
+      reference: reference.optional(),
+      search: nameFilter(MAX_NAME_FILTER).optional().meta({ description: "A part of the name, in any case." }),
+      sort: z.enum(FILE_ORDERS).optional(),
+    }),
+    requestsOf: (query) => (examinesFiles(query) ? EXAMINING_REQUESTS : 1),
+    success: { description: "A page of files.", noun: "Files", schema: fileRecord.schema, example: fileRecord.example },
+  },
+  async ({ c, deps, credential, query }) => {
+    if (query.search !== undefined) {
+      // A rejected request spends nothing of its team.
+      if (!c.var.actor) await authorize(deps, credential);
+      await countSearch(c, credential);
+    }
+    return listFiles(deps, credential, query, pageRequest(query));
+  },
+  fileRecord.render,
+);
+
+export const folders = listOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "List folders",
+    description:
+      "The folders directly below a folder, by name. A folder exists as long as a file is in it or below it.",
+    query: z.object({
+      limit: pageLimit.meta({ description: `Page size. Default and maximum ${MAX_LIMIT}.` }),
+      cursor: cursorOf("folders"),
+      under: folder.optional().meta({ description: "Default: the top-level folders." }),
+    }),
+    success: {
+      description: "A page of folders, as full paths.",
+      noun: "Folders",
+      schema: z.string(),
+      example: "podcast/2026",
+    },
+  },
+  ({ deps, credential, query: { under = "", limit = MAX_LIMIT, cursor } }) =>
+    listFolders(deps, credential, under, { limit, cursor }),
+  (folder) => folder,
+);
+
+/* Changes */
+
+export const update = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Update a file",
+    description: "Changes only the given fields, in any status. The bytes and the signed URLs stay as they are.",
+    body: atLeastOneField(properties),
+    bodyExample: propertiesExample,
+    requestHeaders: ifMatch,
+    success: {
+      description: "The updated file.",
+      message: "File updated.",
+      schema: fileRecord.schema,
+      example: fileRecord.example,
+      headers: versionHeaders,
+    },
+    errorCodes: ["version_mismatch"],
+  },
+  async ({ c, deps, actor, id, body }) => {
+    const file = await updateFile(deps, actor, id, body, expectedVersions(c.req.header("If-Match")));
+    setEtag(c, file);
+    return fileRecord.render(file);
+  },
+);
+
+const ids = z
+  .array(z.string())
+  .min(1, "Must have at least one ID.")
+  .max(MAX_BATCH_FILES, `Must have at most ${MAX_BATCH_FILES} IDs.`)
+  .refine((all) => new Set(all).size === all.length, "Must not repeat an ID.")
+  .meta({ uniqueItems: true });
+
+const ITEM_CODES = ["not_found", "too_many_tags"] as const;
+
+export const batch = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Change many files",
+    description: `Deletes, tags, untags, moves or reprocesses files. A deletion also needs \`files:delete\`. Repeating a batch changes nothing more. Each ID counts as a request, and each ${REPROCESSED_FILES_PER_CALL} files to reprocess as a call that reprocesses a file.`,
+    body: z.discriminatedUnion("action", [
+      z.strictObject({ action: z.enum(["delete", "reprocess"]), ids }),
+      z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),
+      z.strictObject({ action: z.literal("move"), ids, folder }),
+    ]),
+    bodyExample: { action: "move", ids: [fileRecord.example._id], folder: "podcast/2026" },
+    success: {
+      description: "A result for each ID, in their order.",
+      message: (results) => `Files changed: ${results.filter(({ ok }) => ok).length} of ${results.length}.`,
+      schema: z.array(z.strictObject({ _id: z.string(), ok: z.boolean(), code: z.enum(ITEM_CODES).optional() })),
+      example: [{ _id: fileRecord.example._id, ok: true }],
+    },
+  },
+  async ({ c, deps, actor, credential, body: { ids: given, ...action } }) => {
+    if (action.action === "delete") checkCovered(actor, SCOPES["files:delete"]);
+    // The request itself is already counted.
+    await countRequests(c, credential, given.length - 1);
+    if (action.action === "reprocess") {
+      await countExpensiveCall(c, "reprocess", actor, Math.ceil(given.length / REPROCESSED_FILES_PER_CALL));
+    }
+    const results = await changeFiles(deps, actor, given, action);
+    return results.map(({ id, code }) => ({ _id: id, ok: code === null, ...(code && { code }) }));
+  },
+);
+
+/* Waveforms */
+
+const MAX_CHANNELS = 2;
+/** Fewer peaks draw no useful curve. */
+const MIN_PEAKS = 16;
+/** One peak per pixel of a wide screen. */
+const MAX_PEAKS = 2000;
+/** Fits two channels of the longest numbers that JavaScript writes, 25 characters each, with commas. */
+const MAX_WAVEFORM_BYTES = 128 * 1024;
+
+const peaks = `Must have ${MIN_PEAKS} to ${MAX_PEAKS} peaks.`;
+const bounds = "Must be from -1 to 1.";
+const channels = "Must have one or two channels.";
+
+const waveformSchema = z
+  .strictObject({
+    channels: z
+      .array(z.array(z.number().min(-1, bounds).max(1, bounds)).min(MIN_PEAKS, peaks).max(MAX_PEAKS, peaks))
+      .min(1, channels)
+      .max(MAX_CHANNELS, channels)
+      .refine(([first, second]) => !second || second.length === first?.length, {
+        path: [1],
+        error: "Must have as many peaks as the first.",
+      })
+      .meta({ description: "One or two of equal length." }),
+  })
+  .meta({ id: "Waveform" });
+
+const exampleWaveform = {
+  channels: [
+    [0, 0.118, 0.394, 0.803, 1, 0.748, 0.331, 0.055, -0.087, -0.402, -0.78, -1, -0.661, -0.346, -0.157, -0.024],
+  ],
+};
+
+export const getWaveform = readOperation(
+  "files:read",
+  {
+    tag: "Files",
+    summary: "Get a file's waveform",
+    description: "Returns the peaks as they were sent, each rounded to the precision of a byte.",
+    success: {
+      description: "The waveform.",
+      message: "Waveform found.",
+      schema: waveformSchema,
+      example: exampleWaveform,
+    },
+  },
+  async ({ deps, credential, id }) => ({ channels: await fetchWaveform(deps, credential, id) }),
+);
+
+export const setWaveform = writeOperation(
+  "files:write",
+  {
+    tag: "Files",
+    summary: "Set a file's waveform",
+    description:
+      `Takes one or two channels of ${MIN_PEAKS} to ${MAX_PEAKS} peaks from -1 to 1, from any client that has decoded the ` +
+      "audio, and replaces the previous waveform. Each peak is stored as a byte, with an error of at most 0.0045; -1, 0, and 1 " +
+      `are exact. Deleting the file deletes the waveform. The body may have ${MAX_WAVEFORM_BYTES / 1024} KiB.`,
+    body: waveformSchema,
+    maxBodyBytes: MAX_WAVEFORM_BYTES,
+    bodyExample: {
+      channels: [[0, 0.12, 0.39, 0.8, 1, 0.75, 0.33, 0.055, -0.09, -0.4, -0.78, -1, -0.66, -0.35, -0.16, -0.02]],
+    },
+    success: {
+      description: "The stored waveform.",
+      message: "Waveform set.",
+      schema: waveformSchema,
+      example: exampleWaveform,
+    },
+  },
+  async ({ deps, actor, id, body }) => ({ channels: await storeWaveform(deps, actor, id, body.channels) }),
 );

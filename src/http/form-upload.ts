@@ -1,11 +1,10 @@
 import type { Context } from "hono";
 import * as z from "zod";
-import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
-import { uploadFile } from "../domain/files/upload.ts";
+import { IDEMPOTENCY_MILLISECONDS, uploadFile } from "../domain/uploads/upload.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "./digests.ts";
-import { exampleFile, fileSchema, renderFile } from "./files.ts";
+import { CONTENT_DIGEST, DigestCheck, REPR_DIGEST } from "./body-reader.ts";
+import { fileRecord } from "./files.ts";
 import { inHours } from "./introduction.ts";
 import { MAX_OVERHEAD_BYTES, readMultipartFile } from "./multipart.ts";
 import { writeOperation } from "./operation.ts";
@@ -39,11 +38,13 @@ export const upload = writeOperation(
     summary: "Upload a file",
     description:
       "Send one part `file` with a file name. A text part `properties` before it, at most 8 KiB of JSON, can set name, " +
-      "folder, reference, tags and metadata. With a public key these are the visitor's words: the `actor` of the event " +
+      "folder, reference, tags and metadata. With a public key, it can have 1 KiB, and these are the visitor's words: the `actor` of the event " +
       "`file.uploaded` has the kind `public`, so don't trust a `reference` of such a file. Up to ten other text parts of 1 KiB are ignored. The file is listed once its " +
       "bytes are stored, and processed after the response.",
     takesFile: true,
-    query: z.object({ limit: z.unknown().optional().meta({ type: "string", description: "Accepted and ignored." }) }),
+    query: z.object({
+      limit: z.unknown().optional().meta({ type: "string", deprecated: true, description: "Accepted and ignored." }),
+    }),
     requestHeaders: {
       "Content-Digest": CONTENT_DIGEST,
       "Repr-Digest": REPR_DIGEST,
@@ -54,8 +55,8 @@ export const upload = writeOperation(
     success: {
       description: "The file is stored.",
       message: "File uploaded. It will be processed shortly.",
-      schema: fileSchema,
-      example: { ...exampleFile, status: "pending", durationSeconds: null, __v: 1 },
+      schema: fileRecord.schema,
+      example: { ...fileRecord.example, status: "pending", durationSeconds: null, __v: 1 },
       headers: { Location: "The file: `/docs/v1/uploads/{id}`." },
     },
     errorCodes: [
@@ -100,13 +101,13 @@ export const upload = writeOperation(
     // Content-Length includes the form around the file, which rarely takes this much.
     const minBytes = contentLength === null ? null : contentLength - MAX_OVERHEAD_BYTES;
     const uploaded = readMultipartFile(c.req.raw.body, contentType, limits, async (name, bytes, text) => {
-      const properties = parseProperties(text);
+      const properties = parseProperties(text, actor);
       return uploadFile(deps, actor, { name, bytes, minBytes, maxBytes, idempotencyKey, properties });
     });
     // A disconnect must not end the invocation before the upload is rolled back.
     deps.after(uploaded.catch(() => undefined));
     const file = await uploaded;
     c.header("Location", `/docs/v1/uploads/${file.id}`);
-    return renderFile(file);
+    return fileRecord.render(file);
   },
 );

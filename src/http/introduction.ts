@@ -1,8 +1,8 @@
-import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/accounts/authorization.ts";
-import { PUBLIC_SCOPES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../domain/accounts/scopes.ts";
+import { type Access, type Actor, admitsOperator, scopeOf } from "../domain/access/authorization.ts";
+import { PUBLIC_SCOPES, ROLES, type Role, SCOPE_NAMES, SCOPES, type Scope } from "../domain/access/scopes.ts";
 import { REPROCESSED_FILES_PER_CALL } from "../domain/files/batches.ts";
-import { IDEMPOTENCY_MILLISECONDS } from "../domain/files/idempotency.ts";
 import { MAX_NUMBERED_ROWS } from "../domain/paging.ts";
+import { IDEMPOTENCY_MILLISECONDS } from "../domain/uploads/upload.ts";
 import { RATE_LIMITS } from "../rate-limits.ts";
 import { DEFAULT_LIMIT, JSON_BODY_BYTES, MAX_LIMIT } from "./validation.ts";
 
@@ -67,8 +67,8 @@ also has \`errors\`, one for each field. Include \`requestId\` when you contact 
 Lists are split into pages of \`limit\` items (default ${DEFAULT_LIMIT}, maximum ${MAX_LIMIT}). The \`Link\` header with
 \`rel="next"\` has the URL of the next page; the last page has none. A \`cursor\` is valid only with the filters of the
 list that returned it. A page number costs a read for every row before the page, so \`page\` × \`limit\` can be at most
-${MAX_NUMBERED_ROWS.toLocaleString("en")}, or less with filters of files; follow \`Link\` to go further. Combined filters examine about 500 rows per
-request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns the whole team.
+${MAX_NUMBERED_ROWS.toLocaleString("en")}; follow \`Link\` to go further. Combined filters examine about 450 rows per
+request, so a page can be short or empty and still have a \`Link\`. Without parameters, the list of users returns all of them, at most 1,000.
 
 ## Retries and versions
 
@@ -78,12 +78,12 @@ file. The \`ETag\` of a user or file is its version: send it as \`If-Match\` to 
 ## Rate limits
 
 ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as many for its public keys;
-${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} logins a minute for
-each client IP and each account; ${RATE_LIMITS.password} new passwords of users, ${CALLS} reprocessed files, ${CALLS}
+${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins a minute for
+each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
-minute for each team. A batch counts as a request for
-each of its IDs, a list of files with combined filters as up to five, and each further 1,000 users of the whole list as ten.
-${REPROCESSED_FILES_PER_CALL} files that a batch reprocesses count as one reprocessed file. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
+minute for each team. Some requests count as several: a batch as one for each of its IDs, a page of a list by number as
+one for each ${MAX_LIMIT} rows up to its end, a list of files with combined filters as up to five, and the list of
+all users as one for each 100. ${REPROCESSED_FILES_PER_CALL} files that a batch reprocesses count as one reprocessed file. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()
@@ -129,6 +129,7 @@ const TAGS = {
   Users: "People in a team, who sign in with an email and password.",
   Events: "The event log of a team. Kept for 30 days, unless the service is set otherwise.",
   Webhooks: "Signed requests to your server for each event (Standard Webhooks 1.0), with retries.",
+  "Webhook messages": "The requests that the service sends to your server.",
 };
 
 export type Tag = keyof typeof TAGS;
@@ -147,7 +148,8 @@ const TOKENS: Record<Actor["kind"], { name: string; description: string }> = {
   },
   operator: {
     name: "operatorToken",
-    description: "The operator token. It manages teams, and keys and events of any team, and does nothing else.",
+    description:
+      "The operator token. It manages teams, and keys and events of any team, and does nothing else. It sees the whole token of a key only when it creates the key.",
   },
 };
 
@@ -158,8 +160,14 @@ export const securitySchemes = Object.fromEntries(
 const KINDS = Object.keys(TOKENS) as Actor["kind"][];
 
 /** The tokens that are accepted, with the scope they need; any of them is enough. */
-export function securityOf(access: Access | "public"): Record<string, string[]>[] {
-  if (access === "public") return [];
+export function securityOf({
+  access,
+  optionalScope,
+}: {
+  access: Access | "public";
+  optionalScope?: Scope;
+}): Record<string, string[]>[] {
+  if (access === "public") return optionalScope ? [{}, { [TOKENS.secret.name]: [optionalScope] }] : [];
   const scope = scopeOf(access);
   const isAccepted: Record<Actor["kind"], boolean> = {
     secret: access !== "operator",

@@ -1,16 +1,19 @@
 import * as z from "zod";
-import { deleteKey, updateKey } from "../domain/accounts/key-changes.ts";
-import { DEFAULT_OVERLAP_SECONDS, MAX_OVERLAP_SECONDS, rotateKey } from "../domain/accounts/key-rotation.ts";
+import { SCOPE_NAMES } from "../domain/access/scopes.ts";
 import {
   type ApiKey,
   createKey,
+  DEFAULT_OVERLAP_SECONDS,
+  deleteKey,
   fetchKey,
   KEY_LIFETIME_DAYS,
   listKeys,
   MAX_KEY_LIFETIME_DAYS,
+  MAX_OVERLAP_SECONDS,
+  rotateKey,
+  updateKey,
 } from "../domain/accounts/keys.ts";
-import { SCOPE_NAMES } from "../domain/accounts/scopes.ts";
-import { createTeam } from "../domain/accounts/team-creation.ts";
+import { createTeam } from "../domain/accounts/teams.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import { atLeastOneField, id, iso, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
@@ -46,7 +49,7 @@ const apiKeySchema = z
     id,
     key: z.string().meta({
       description:
-        "The token, or a masked form (`stow_sk_ab12…wxyz`) if the key has scopes that you lack. Empty in a list or deletion if it can't be decrypted.",
+        "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
     }),
     name: z.string(),
     teamId: id,
@@ -93,7 +96,7 @@ export const create = writeOperation(
     tag: "API keys",
     summary: "Create an API key",
     description:
-      "A secret key creates keys for its own team, at most 1,000. If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
+      "A secret key creates keys for its own team, which can have 1,000. Expired keys do not count: they are kept for 30 days, or until the team needs their place. If the operator omits `teamId`, the key gets a new team, which has its name. An unknown `teamId` gets 404.",
     body: z.strictObject({
       name: name(1),
       isPublic: z.boolean().default(false),
@@ -111,15 +114,15 @@ export const create = writeOperation(
     }),
     bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
     success: { description: "The new key.", message: "API key created.", schema: apiKeySchema, example },
-    errorCodes: ["quota_exceeded", "not_found"],
+    errorCodes: ["too_many_keys", "not_found"],
   },
-  async ({ deps, actor, credential, body }) => {
+  async ({ deps, actor, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
     const newKey = { ...body, expiresAt };
     const isForNewTeam = actor.kind === "operator" && body.teamId === undefined;
     const key = isForNewTeam
-      ? (await createTeam(deps, actor, credential, { name: body.name }, newKey)).key
-      : await createKey(deps, actor, credential, newKey);
+      ? (await createTeam(deps, actor, { name: body.name }, newKey)).key
+      : await createKey(deps, actor, newKey);
     return render(key);
   },
 );
@@ -129,7 +132,7 @@ export const list = listOperation(
   {
     tag: "API keys",
     summary: "List API keys",
-    description: "Newest first. Sessions are not listed.",
+    description: "Newest first, with masked tokens. Sessions are not listed.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
     success: { description: "A page of keys.", noun: "API keys", schema: apiKeySchema, example },
   },
@@ -142,6 +145,8 @@ export const get = readOperation(
   {
     tag: "API keys",
     summary: "Get API key details",
+    description:
+      "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
     success: { description: "The key.", message: "API key found.", schema: apiKeySchema, example },
   },
   async ({ deps, credential, id }) => render(await fetchKey(deps, credential, id)),
@@ -164,9 +169,9 @@ export const update = writeOperation(
     bodyExample: { name: "Old web player" },
     success: { description: "The updated key.", message: "API key updated.", schema: apiKeySchema, example },
   },
-  async ({ deps, actor, credential, id, body }) => {
+  async ({ deps, actor, id, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
-    const key = await updateKey(deps, actor, credential, id, { ...body, expiresAt });
+    const key = await updateKey(deps, actor, id, { ...body, expiresAt });
     return render(key);
   },
 );
@@ -177,10 +182,10 @@ export const remove = writeOperation(
     tag: "API keys",
     summary: "Delete an API key",
     description:
-      "The key and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
+      "Returns the key a last time. It and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
     success: { description: "The deleted key.", message: "API key deleted.", schema: apiKeySchema, example },
   },
-  async ({ deps, actor, credential, id }) => render(await deleteKey(deps, actor, credential, id)),
+  async ({ deps, actor, id }) => render(await deleteKey(deps, actor, id)),
 );
 
 const NEW_ID = "0193477d5a0c4e7f9b2d6c18";
@@ -208,8 +213,7 @@ export const rotate = writeOperation(
       schema: apiKeySchema,
       example: { ...example, _id: NEW_ID, id: NEW_ID },
     },
-    errorCodes: ["conflict", "quota_exceeded"],
+    errorCodes: ["conflict", "too_many_keys"],
   },
-  async ({ deps, actor, credential, id, body }) =>
-    render(await rotateKey(deps, actor, credential, id, body.overlapSeconds)),
+  async ({ deps, actor, id, body }) => render(await rotateKey(deps, actor, id, body.overlapSeconds)),
 );

@@ -17,6 +17,7 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { countOpening, limitFailures } from "./authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "./operation.ts";
+import { describeRecord, fieldOf } from "./record.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
 
 /* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
@@ -28,31 +29,43 @@ const LINK_PATH = new RegExp(`^${LINKS}/[^/]+/[^/]+$`);
 export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
 const MAX_NAME_LENGTH = 200;
 
-const linkSchema = z
-  .strictObject({
-    _id: id,
-    fileId: id,
-    name: z.string().nullable().meta({ description: "The download name. Null: the file's own name." }),
-    disposition: z.enum(DISPOSITIONS),
-    expiresAt: timestamp.nullable().meta({ description: "Null: never." }),
-    createdAt: timestamp,
-    createdBy: z.strictObject({ keyId: id, userId: id.nullable() }),
-  })
-  .meta({ id: "Link" });
+const field = fieldOf<Link>();
+const optionalIso = (instant: number | null) => (instant === null ? null : iso(instant));
 
-const exampleLink: z.input<typeof linkSchema> = {
-  _id: "0193477d0a5e2b7f4d1c8e91",
-  fileId: "0193477c0a5e2b7f4d1c8e90",
-  name: null,
-  disposition: "inline",
-  expiresAt: "2026-12-20T09:33:00.000Z",
-  createdAt: "2026-11-20T09:33:00.000Z",
-  createdBy: { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
-};
+const linkRecord = describeRecord({
+  id: "Link",
+  fields: {
+    _id: field(id, "0193477d0a5e2b7f4d1c8e91", (link) => link.id),
+    fileId: field(id, "0193477c0a5e2b7f4d1c8e90", (link) => link.fileId),
+    name: field(
+      z.string().nullable().meta({ description: "The download name. Null: the file's own name." }),
+      null,
+      (link) => link.name,
+    ),
+    disposition: field(z.enum(DISPOSITIONS), "inline", (link) => link.disposition),
+    expiresAt: field(timestamp.nullable().meta({ description: "Null: never." }), "2026-12-20T09:33:00.000Z", (link) =>
+      optionalIso(link.expiresAt),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (link) => iso(link.createdAt)),
+    createdBy: field(
+      z.strictObject({ keyId: id, userId: id.nullable() }),
+      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
+      (link) => link.createdBy,
+    ),
+  },
+});
 
-function renderLink({ id, expiresAt, createdAt, ...link }: Link): z.input<typeof linkSchema> {
-  return { _id: id, ...link, expiresAt: expiresAt === null ? null : iso(expiresAt), createdAt: iso(createdAt) };
-}
+const newLinkRecord = describeRecord({
+  id: "NewLink",
+  fields: {
+    ...linkRecord.fields,
+    url: fieldOf<{ url: string }>()(
+      z.url(),
+      `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
+      (link) => link.url,
+    ),
+  },
+});
 
 const newLinkSchema = z.strictObject({
   expiresAt: timestamp.nullable().optional().meta({ description: "Default null: the link never expires." }),
@@ -81,11 +94,8 @@ export const create = writeOperation(
     success: {
       description: "The link. No later response contains `url`.",
       message: "Link created.",
-      schema: linkSchema.extend({ url: z.url() }).meta({ id: "NewLink" }),
-      example: {
-        ...exampleLink,
-        url: `https://stowage.example.com${LINKS}/0193477d0a5e2b7f4d1c8e91.5f1d7b0c9e2a48d3b6f0a1c2d3e4f567/interview.mp3`,
-      },
+      schema: newLinkRecord.schema,
+      example: newLinkRecord.example,
     },
     errorCodes: ["too_many_links"],
   },
@@ -93,7 +103,7 @@ export const create = writeOperation(
     const { expiresAt, ...rest } = body;
     const input = { ...rest, expiresAt: expiresAt ? Date.parse(expiresAt) : null };
     const { link, ...openable } = await createLink(deps, actor, id, input);
-    return { ...renderLink(link), url: linkUrl(c, openable) };
+    return newLinkRecord.render({ ...link, url: linkUrl(c, openable) });
   },
 );
 
@@ -106,11 +116,11 @@ export const list = readOperation(
     success: {
       description: "The links.",
       message: countOf("Links"),
-      schema: z.array(linkSchema),
-      example: [exampleLink],
+      schema: z.array(linkRecord.schema),
+      example: [linkRecord.example],
     },
   },
-  async ({ deps, credential, id }) => (await listLinks(deps, credential, id)).map(renderLink),
+  async ({ deps, credential, id }) => (await listLinks(deps, credential, id)).map(linkRecord.render),
 );
 
 export const revoke = writeOperation(

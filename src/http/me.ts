@@ -1,6 +1,6 @@
 import * as z from "zod";
+import { ROLE_NAMES, SCOPE_NAMES } from "../domain/access/scopes.ts";
 import { changeOwnPassword, fetchMe } from "../domain/accounts/me.ts";
-import { ROLE_NAMES, SCOPE_NAMES } from "../domain/accounts/scopes.ts";
 import { readOperation, writeOperation } from "./operation.ts";
 import { password } from "./users.ts";
 import { id, iso, text, timestamp } from "./validation.ts";
@@ -56,13 +56,14 @@ export const changePassword = writeOperation(
   {
     tag: "Me",
     summary: "Change your password",
-    description: "For the session of a user, at most 10 a minute. Ends the user's other sessions.",
+    description:
+      "For the session of a login, at most 10 a minute. Ends the user's other sessions. A session that an API key created is not its user's: 403.",
     body: z.strictObject({ currentPassword: text(1, 256), newPassword: password }),
     bodyExample: { currentPassword: "correct horse battery", newPassword: "staple horse battery" },
     success: { description: "The password was changed.", message: "Password changed." },
     errorCodes: ["forbidden", "conflict"],
   },
-  async ({ deps, actor, body }) => {
-    await changeOwnPassword(deps, actor, body);
+  async ({ deps, actor, credential, body }) => {
+    await changeOwnPassword(deps, actor, credential, body);
   },
 );

@@ -5,6 +5,7 @@ import { secureHeaders } from "hono/secure-headers";
 import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { rateLimitPolicy } from "./failures.ts";
+import { isLinkPath } from "./links.ts";
 import { RESUMABLE } from "./resumable.ts";
 
 export const requestLog: MiddlewareHandler<AppEnv> = async (c, next) => {
@@ -65,7 +66,8 @@ const EXPOSED_LINK_HEADERS =
 /** Any origin may read responses: callers authenticate by header or by a secret URL, and never by a cookie. */
 function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeaders: string): void {
   const { headers } = c.res;
-  headers.set("Cache-Control", cacheControl);
+  // Compression by the edge would weaken the ETag, and change the bytes behind a digest.
+  headers.set("Cache-Control", `${cacheControl}, no-transform`);
   headers.set("X-Request-Id", c.var.requestId);
   headers.set("Access-Control-Allow-Origin", "*");
   headers.set("Access-Control-Expose-Headers", exposedHeaders);
@@ -74,7 +76,7 @@ function setCommonHeaders(c: Context<AppEnv>, cacheControl: string, exposedHeade
 /** Sets the other headers of every API response. */
 export const apiHeaders: MiddlewareHandler<AppEnv> = async (c, next) => {
   await next();
-  setCommonHeaders(c, "no-store", EXPOSED_HEADERS);
+  setCommonHeaders(c, c.res.headers.get("Cache-Control") ?? "no-store", EXPOSED_HEADERS);
   if (c.var.actor && !c.res.headers.has("RateLimit-Policy")) {
     c.res.headers.set("RateLimit-Policy", rateLimitPolicy("team"));
   }
@@ -102,15 +104,30 @@ const respondToPreflight = cors({
 /** This machine's own names. Only a developer's server has them. */
 const LOCAL_HOST = /^(localhost|.+\.localhost|127(\.\d+){3}|\[::1\])$/;
 
+const isReadable = (c: Context): boolean =>
+  c.req.url.startsWith("http:") && !LOCAL_HOST.test(new URL(c.req.url).hostname);
+
 /**
- * Rejects tokens and bodies sent over plain http, where others can read them. A redirect would hide the mistake from the
- * client, which would send its token in plain text each time.
+ * Rejects tokens, bodies and links sent over plain http, where others can read them. A redirect would hide the mistake from
+ * the client, which would send its secret in plain text each time.
  */
 export const requireHttps: MiddlewareHandler<AppEnv> = async (c, next) => {
-  if (!c.req.url.startsWith("http:")) return next();
-  const isSecret = c.req.header("Authorization") !== undefined || !["GET", "HEAD", "OPTIONS"].includes(c.req.method);
-  if (isSecret && !LOCAL_HOST.test(new URL(c.req.url).hostname)) {
-    throw new AppError("forbidden", { message: "Use https. If the request had a token, revoke it: it was readable." });
+  const isSecret =
+    c.req.header("Authorization") !== undefined ||
+    !["GET", "HEAD", "OPTIONS"].includes(c.req.method) ||
+    isLinkPath(c.req.path);
+  if (isSecret && isReadable(c)) {
+    throw new AppError("forbidden", {
+      message: "Use https. If the request had a token or a link, revoke it: it was readable.",
+    });
+  }
+  await next();
+};
+
+/** Redirects a browser that opens a page over plain http, where others could change the page. */
+export const redirectToHttps: MiddlewareHandler<AppEnv> = async (c, next) => {
+  if (isReadable(c) && c.req.header("Authorization") === undefined) {
+    return c.redirect(c.req.url.replace(/^http:/, "https:"), 308);
   }
   await next();
 };

@@ -1,7 +1,6 @@
 import { Buffer, isUtf8 } from "node:buffer";
 import { AppError, type Code, invalidField } from "../errors.ts";
-import { BodyReader } from "./body-reader.ts";
-import type { DigestCheck } from "./digests.ts";
+import { BodyReader, type DigestCheck } from "./body-reader.ts";
 
 export interface MultipartLimits {
   maxFileBytes: number;

@@ -1,11 +1,15 @@
+import { createHash } from "node:crypto";
+import type { Handler } from "hono";
 import * as z from "zod";
-import { scopeOf } from "../domain/accounts/authorization.ts";
+import { scopeOf } from "../domain/access/authorization.ts";
 import type { Code } from "../errors.ts";
 import { MESSAGES } from "../errors.ts";
+import type { AppEnv } from "./app-env.ts";
 import { codeSamplesOf } from "./client-samples.ts";
 import { errorSchema, STATUS } from "./failures.ts";
 import { describeAccess, describeService, securityOf, securitySchemes, TITLE, tags } from "./introduction.ts";
 import { type Api, describeBody, type Operation, splitRoute } from "./operation.ts";
+import { messages } from "./webhooks.ts";
 
 type Json = Record<string, unknown>;
 
@@ -21,6 +25,8 @@ function schemaOf(schema: z.ZodType, io: "input" | "output", components: Json): 
       // Query parameters arrive as text; the document describes their meaning. Zod's patterns use JavaScript syntax that
       // other validators can't read, so a `format` replaces them.
       if (jsonSchema.type === "integer" || jsonSchema.format) delete jsonSchema.pattern;
+      // openapi-generator takes a constant `true` for the text "true".
+      if (typeof jsonSchema.const === "boolean") delete jsonSchema.const;
       // Zod's bound for all integers says nothing about a field.
       if (jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum;
       delete jsonSchema.id;
@@ -109,26 +115,26 @@ function requestOf(operation: Operation, components: Json): Json {
   };
 }
 
-const IN_PATH: Record<string, string> = {
-  id: "The id of the record.",
-  upload: "`{id}.{secret}` from `Location`.",
-  link: "`{id}.{secret}`, from the link's `url`.",
-  name: "The download name. It is not checked.",
+const ID = "^[0-9a-f]{24}$";
+const SECRET_URL = "^[0-9a-f]{24}\\.[0-9a-f]{32}$";
+const IN_PATH: Record<string, { description: string; pattern?: string }> = {
+  id: { description: "The id of the record.", pattern: ID },
+  upload: { description: "`{id}.{secret}` from `Location`.", pattern: SECRET_URL },
+  link: { description: "`{id}.{secret}`, from the link's `url`.", pattern: SECRET_URL },
+  name: { description: "The download name. It is not checked." },
 };
 
 function parametersOf(operation: Operation, path: string, components: Json): Json[] {
-  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => ({
-    name,
-    in: "path",
-    required: true,
-    description: IN_PATH[name],
-    schema: { type: "string" },
-  }));
+  const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name = ""]) => {
+    const { description, pattern } = IN_PATH[name] ?? {};
+    return { name, in: "path", required: true, description, schema: { type: "string", ...(pattern && { pattern }) } };
+  });
   const query = operation.query ? schemaOf(operation.query, "input", components) : {};
   const inQuery = Object.entries((query.properties ?? {}) as Record<string, Json>).map(([name, schema]) => ({
     name,
     in: "query",
     required: false,
+    ...(schema.deprecated === true && { deprecated: true }),
     schema,
   }));
   const headers = Object.entries(operation.requestHeaders ?? {}).map(([name, header]) => ({
@@ -161,7 +167,7 @@ function describe(operation: Operation, path: string, operationId: string, compo
     tags: [tag],
     summary,
     description: [description, describeAccess(access)].filter(Boolean).join("\n\n"),
-    security: securityOf(access),
+    security: securityOf(operation),
     ...(scope && { "x-scope": scope }),
     parameters: parametersOf(operation, path, components),
     ...requestOf(operation, components),
@@ -171,6 +177,38 @@ function describe(operation: Operation, path: string, operationId: string, compo
     },
     ...codeSamplesOf(operationId),
   };
+}
+
+/** Describes the requests that the service sends. */
+function describeMessages(components: Json): Json {
+  const described = Object.entries(messages).map(([name, message]) => {
+    const { operationId, tag, summary, description, headers, schema, example, responses } = message;
+    // Named schemas become components only inside of another.
+    const { properties } = schemaOf(z.strictObject({ message: schema }), "output", components);
+    const post = {
+      operationId,
+      tags: [tag],
+      summary,
+      description,
+      security: [],
+      parameters: Object.entries(headers).map(([name, description]) => ({
+        name,
+        in: "header",
+        required: true,
+        description,
+        schema: { type: "string" },
+      })),
+      requestBody: {
+        required: true,
+        content: { "application/json": { schema: (properties as { message: Json }).message, example } },
+      },
+      responses: Object.fromEntries(
+        Object.entries(responses).map(([status, description]) => [status, { description }]),
+      ),
+    };
+    return [name, { post }];
+  });
+  return Object.fromEntries(described);
 }
 
 /** Describes the API in OpenAPI 3.1, from the same schemas that validate requests. */
@@ -189,6 +227,24 @@ export function describeApi(api: Api): Json {
     servers: [{ url: "/" }],
     tags,
     paths,
+    webhooks: describeMessages(components),
     components: { schemas: components, securitySchemes },
+  };
+}
+
+/** Serves the document. Its text is built once per isolate, so that a request costs no more than sending it. */
+export function serveDescription(api: Api): Handler<AppEnv> {
+  let built: { text: string; etag: string } | undefined;
+  return (c) => {
+    if (!built) {
+      const text = JSON.stringify(describeApi(api));
+      built = { text, etag: `"${createHash("sha256").update(text).digest("hex").slice(0, 32)}"` };
+    }
+    const { text, etag } = built;
+    c.header("ETag", etag);
+    c.header("Cache-Control", "no-cache");
+    // Weak comparison (RFC 9110, section 13.1.2).
+    if (c.req.header("If-None-Match")?.includes(etag)) return c.body(null, 304);
+    return c.body(text, 200, { "Content-Type": "application/json" });
   };
 }

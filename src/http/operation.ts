@@ -1,18 +1,20 @@
-import type { Context, Hono } from "hono";
+import type { Context, Hono, MiddlewareHandler } from "hono";
 import * as z from "zod";
 import type { Deps } from "../deps.ts";
-import { type Access, type ActorWith, authorize, type Credential } from "../domain/accounts/authorization.ts";
-import { authorizeWrite } from "../domain/accounts/write-authorization.ts";
+import { type Access, type ActorWith, authorize, type Credential } from "../domain/access/authorization.ts";
+import type { Scope } from "../domain/access/scopes.ts";
 import type { Page } from "../domain/paging.ts";
 import { AppError, type Code } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { noteCaller, withCredential } from "./authentication.ts";
+import { countRequests, withCredential } from "./authentication.ts";
 import { renderMethodNotAllowed } from "./failures.ts";
 import type { Tag } from "./introduction.ts";
 import {
   type BodySchema,
   nextLinkHeader,
   type Output,
+  pageRequests,
+  publicValidators,
   type QuerySchema,
   readBody,
   readQuery,
@@ -71,6 +73,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   graceMilliseconds?: number;
   /** Replaces 429 and 503, on which its clients would start over. */
   retryableFailureCode?: Code;
+  /** The scope of a secret key that a public operation can also be called with. */
+  optionalScope?: Scope;
   requestHeaders?: Record<string, HeaderContract>;
   success: Success<S>;
   /** Error codes besides those that follow from the other properties. */
@@ -81,6 +85,8 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
 export interface Operation extends Contract<QuerySchema, BodySchema, z.ZodType> {
   /** `public` needs no token. */
   access: Access | "public";
+  /** Runs before `answer`. */
+  middleware?: MiddlewareHandler<AppEnv>[];
   answer(c: Context<AppEnv>): Promise<Response>;
 }
 
@@ -131,7 +137,7 @@ export function readOperation<A extends Access, S extends z.ZodType, Q extends Q
           return await respond(c, contract.success, answer);
         } catch (error) {
           const isRequestError = error instanceof AppError && REQUEST_ERRORS.includes(error.code);
-          if (isRequestError && !credential.actor) await authorize(c.var.deps, credential);
+          if (isRequestError && !c.var.actor) await authorize(c.var.deps, credential);
           throw error;
         }
       }),
@@ -155,10 +161,32 @@ export const countOf =
   (items: z.input<S>[]) =>
     `${noun}: ${items.length}.`;
 
+/** The contract of a list, with that of its page. */
+type ListContract<Q extends QuerySchema, S extends z.ZodType> = Omit<Contract<Q, undefined, S>, "success"> & {
+  success: PageContract<S>;
+  /** How many requests a list counts as, if it does more work than to read its page. */
+  requestsOf?: (query: Output<Q>) => number;
+};
+
+/**
+ * Counts a page as at least `minRequests`. D1 also reads the rows before a numbered page, so each 100 rows up to its end are
+ * a request. The caller is authorized before these are counted: a rejected request spends nothing of its team.
+ */
+export async function countPage(
+  { c, deps, credential, query }: { c: Context<AppEnv>; deps: Deps; credential: Credential; query: unknown },
+  minRequests = 1,
+): Promise<void> {
+  const requests = Math.max(pageRequests(query ?? {}), minRequests);
+  if (requests === 1) return;
+  await authorize(deps, credential);
+  // The request itself is already counted.
+  await countRequests(c, credential, requests - 1);
+}
+
 /** An operation that returns a page of records. */
 export function listOperation<A extends Access, S extends z.ZodType, Q extends QuerySchema, T>(
   access: A,
-  { success, ...contract }: Omit<Contract<Q, undefined, S>, "success"> & { success: PageContract<S> },
+  { success, requestsOf = () => 1, ...contract }: ListContract<Q, S>,
   fetchPage: (request: Request<Q, undefined> & { credential: Credential<A> }) => Promise<Page<T>>,
   render: (item: T) => z.input<S>,
 ): Operation {
@@ -171,6 +199,7 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
     headers: nextLinkHeader,
   };
   return readOperation(access, { ...contract, success: page }, async (request) => {
+    await countPage(request, requestsOf(request.query));
     const { items, next } = await fetchPage(request);
     setNextLink(request.c, next);
     return items.map(render);
@@ -178,8 +207,8 @@ export function listOperation<A extends Access, S extends z.ZodType, Q extends Q
 }
 
 /**
- * An operation that writes. Only an authorized caller gets a response other than 401, 403, 429 and 503, and can change
- * anything.
+ * An operation that writes, or that is expensive. The caller is authorized before anything else, so only an authorized
+ * caller gets a response other than 401, 403, 429 and 503.
  */
 export function writeOperation<
   A extends Access,
@@ -195,16 +224,12 @@ export function writeOperation<
     ...contract,
     access,
     answer: (c: Context<AppEnv>) =>
-      withCredential(c, { ...contract, access }, (credential) =>
-        authorizeWrite(c.var.deps, credential, async ({ actor, deps }) => {
-          c.set("deps", deps);
-          // Notes a new token now, because the operation may take minutes. A known one is noted after the operation.
-          noteCaller(c, credential);
-          const query = readQuery(c, contract.query as Q);
-          const body = await readBody(c, contract.body as B, contract);
-          return respond(c, contract.success, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
-        }),
-      ),
+      withCredential(c, { ...contract, access }, async (credential) => {
+        const actor = await authorize(c.var.deps, credential);
+        const query = readQuery(c, contract.query as Q);
+        const body = await readBody(c, contract.body as B, contract);
+        return respond(c, contract.success, handle({ ...requestOf<Q, B>(c, query, body), actor, credential }));
+      }),
   };
   return operation as Operation;
 }
@@ -217,9 +242,9 @@ export function publicOperation<S extends z.ZodType, B extends z.ZodType>(
   const operation = {
     ...contract,
     access: "public",
-    answer: async (c: Context<AppEnv>) => {
-      readQuery(c, undefined);
-      const body = await readBody(c, contract.body);
+    middleware: publicValidators(contract.body),
+    answer: (c: Context<AppEnv>) => {
+      const body = c.req.valid("json" as never) as Output<B>;
       return respond(c, contract.success, handle(requestOf<undefined, B>(c, undefined, body)));
     },
   };
@@ -250,6 +275,6 @@ export function mount(app: Hono<AppEnv>, api: Api): void {
       app.get(pattern, (c) =>
         c.req.method === "HEAD" ? operation.answer(c) : renderMethodNotAllowed(c, methodsOf(api, path)),
       );
-    } else app.on(method, [pattern], (c) => operation.answer(c));
+    } else app.on(method, [pattern], ...(operation.middleware ?? []), (c) => operation.answer(c));
   }
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import type { TeamActor } from "../domain/access/authorization.ts";
 import { cleanName, isSafeText } from "../domain/files/names.ts";
 import {
   type FileProperties,
@@ -10,12 +11,30 @@ import {
   MAX_REFERENCE_LENGTH,
   MAX_TAG_LENGTH,
   MAX_TAGS,
+  MAX_TAGS_BYTES,
 } from "../domain/files/properties.ts";
 import { invalidField } from "../errors.ts";
 import { MAX_PROPERTIES_BYTES } from "./multipart.ts";
 import { validate } from "./validation.ts";
 
 /* The rules for properties of files: in a PATCH, in a batch, at the upload, and in the filters of lists. */
+
+// The rules below as patterns for the OpenAPI document. They have no lookahead, which some languages lack.
+const UNSAFE = "\\u0000-\\u001f\\u007f-\\u009f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069";
+const SPACE = " \\u00a0\\u1680\\u2000-\\u200a\\u202f\\u205f\\u3000\\ufeff";
+/** At least one safe character. */
+const LINE = `^[^${UNSAFE}]+$`;
+/** Has no slash, neither begins nor ends with white space, and does not consist only of dots. */
+const FILE_NAME = (() => {
+  const [any, end] = [`[^${UNSAFE}/\\\\]`, `[^${UNSAFE}/\\\\${SPACE}]`];
+  const [noDot, firstNoDot] = [`[^${UNSAFE}/\\\\.]`, `[^${UNSAFE}/\\\\${SPACE}.]`];
+  return `^(${firstNoDot}(${any}*${end})?|\\.+(${firstNoDot}|${noDot}${any}*${end}))$`;
+})();
+/** Names between slashes that are neither empty nor `.` nor `..`. */
+const FOLDER = (() => {
+  const name = `(\\.?[^${UNSAFE}/.][^${UNSAFE}/]*|\\.\\.[^${UNSAFE}/]+)`;
+  return `^(${name}(/${name})*)?$`;
+})();
 
 /** Text on one line, in NFC: the same text in two encodings is one folder or tag. */
 const line = z
@@ -26,14 +45,19 @@ const line = z
 const lineOf = (maxLength: number) =>
   line
     .refine((text) => text !== "" && [...text].length <= maxLength, `Must have 1 to ${maxLength} characters.`)
-    .meta({ minLength: 1, maxLength });
+    .meta({ minLength: 1, maxLength, pattern: LINE });
 
 const fileName = line
   .refine(
     (text) => cleanName(text) === text,
     "Must be a file name of 1 to 200 bytes, without slashes and surrounding white space.",
   )
-  .meta({ minLength: 1, maxLength: 200, description: "The display and download name. Default: `originalName`." });
+  .meta({
+    minLength: 1,
+    maxLength: 200,
+    pattern: FILE_NAME,
+    description: "The display and download name, at most 200 bytes. Default: `originalName`.",
+  });
 
 const isFolder = (path: string) =>
   path === "" ||
@@ -44,11 +68,20 @@ export const folder = line
     isFolder,
     `Must be a path such as \`a/b\`: at most ${MAX_FOLDER_BYTES} bytes, without empty, \`.\` and \`..\` names.`,
   )
-  .meta({ maxLength: MAX_FOLDER_BYTES, description: "A path such as `a/b`. Empty: outside all folders." });
+  .meta({
+    maxLength: MAX_FOLDER_BYTES,
+    pattern: FOLDER,
+    description: "A path such as `a/b`. Empty: outside all folders.",
+  });
 
 export const tag = lineOf(MAX_TAG_LENGTH);
 const unique = (tags: string[]) => [...new Set(tags)];
-export const tags = z.array(tag).max(MAX_TAGS, `Must have at most ${MAX_TAGS} tags.`).transform(unique);
+const areShort = (tags: string[]) => Buffer.byteLength(JSON.stringify(tags)) <= MAX_TAGS_BYTES;
+export const tags = z
+  .array(tag)
+  .max(MAX_TAGS, `Must have at most ${MAX_TAGS} tags.`)
+  .refine(areShort, `Must have at most ${MAX_TAGS_BYTES} bytes as JSON.`)
+  .transform(unique);
 export const someTags = z.array(tag).min(1, "Must have at least one tag.").max(MAX_TAGS).transform(unique);
 
 export const reference = lineOf(MAX_REFERENCE_LENGTH);
@@ -117,10 +150,17 @@ export const propertiesExample = {
 
 const problem = (message: string) => invalidField("properties", message);
 
+/** Anyone who sees a web page can use its public key, and the database is shared by all teams. */
+const MAX_VISITOR_PROPERTIES_BYTES = 1024;
+
 /** Parses the properties of an upload. @throws `invalid_input` that names the field, such as `properties.folder` */
-export function parseProperties(text: string | undefined): FileProperties {
+export function parseProperties(text: string | undefined, { kind }: Pick<TeamActor, "kind">): FileProperties {
   if (text === undefined) return {};
-  if (Buffer.byteLength(text) > MAX_PROPERTIES_BYTES) throw problem(`Must have at most ${MAX_PROPERTIES_BYTES} bytes.`);
+  const isVisitor = kind === "public";
+  const maxBytes = isVisitor ? MAX_VISITOR_PROPERTIES_BYTES : MAX_PROPERTIES_BYTES;
+  if (Buffer.byteLength(text) > maxBytes) {
+    throw problem(`Must have at most ${maxBytes} bytes${isVisitor ? " with a public key" : ""}.`);
+  }
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -1,31 +1,25 @@
 import type { Context } from "hono";
 import type * as z from "zod";
-import { bodyTooLarge } from "../domain/files/appending.ts";
-import { appendToUpload, createUpload, fetchUpload, terminateUpload } from "../domain/files/resumable.ts";
+import type { TeamActor } from "../domain/access/authorization.ts";
+import type { ResumableRow } from "../domain/files/erasure.ts";
+import { parseSecretUrl, renderSecretUrl, type SecretUrl } from "../domain/files/secret-url.ts";
+import { bodyTooLarge, MAX_RESUMABLE_MILLISECONDS, MAX_UNFINISHED_MILLISECONDS } from "../domain/uploads/appending.ts";
 import {
+  appendToUpload,
+  createUpload,
+  fetchUpload,
   MAX_EMPTY_MILLISECONDS,
-  MAX_RESUMABLE_MILLISECONDS,
-  MAX_UNFINISHED_MILLISECONDS,
-  type ResumableRow,
-} from "../domain/files/resumable-rows.ts";
-import { renderSecretUrl } from "../domain/files/secret-url.ts";
+  terminateUpload,
+} from "../domain/uploads/resumable.ts";
 import { AppError, invalidField } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
-import { withBody } from "./body-reader.ts";
+import { chargeRequests } from "./authentication.ts";
+import { REPR_DIGEST, statedSha256, withBody } from "./body-reader.ts";
 import { renderMethodNotAllowed, retryAfterOf } from "./failures.ts";
-import { idempotencyKeyOf } from "./form-upload.ts";
+import { idempotencyHeader, idempotencyKeyOf } from "./form-upload.ts";
 import { inHours } from "./introduction.ts";
 import { type HeaderContract, type Operation, readOperation, writeOperation } from "./operation.ts";
-import {
-  BYTES_TYPE,
-  CREATION_HEADERS,
-  checkType,
-  numberIn,
-  parseNewUpload,
-  parseUploadUrl,
-  requiredNumberIn,
-  wholeNumber,
-} from "./tus-headers.ts";
+import { parseProperties } from "./properties.ts";
 import { readQuery } from "./validation.ts";
 
 /* tus 1.0.0 (https://tus.io/protocols/resumable-upload): the core protocol and the extensions named below. */
@@ -40,7 +34,8 @@ const CAPABILITIES = {
 const TUS_RESUMABLE: HeaderContract = {
   required: true,
   description: "The protocol version. A request without it gets 400, and one with another version gets 412.",
-  schema: { type: "string", const: VERSION },
+  // Not a constant, which some generators of clients reject in a header.
+  schema: { type: "string", example: VERSION },
 };
 const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or ${inHours(MAX_EMPTY_MILLISECONDS)} after its creation if no byte has arrived; at most ${MAX_RESUMABLE_MILLISECONDS / 86_400_000} days after its creation`;
 const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
@@ -81,6 +76,127 @@ function tus<R extends { c: Context<AppEnv> }>(
     },
   };
 }
+
+/* Request headers */
+
+const BYTES_TYPE = "application/offset+octet-stream";
+/** Enough for properties of 8 KiB in base64 and a file name, and below Node's limit of 16 KiB for all headers. */
+const MAX_METADATA_CHARACTERS = 12 * 1024;
+
+/** Enough for properties of 1 KiB in base64 and a file name. It is stored for a day, and anyone may have a public key. */
+const MAX_VISITOR_METADATA_CHARACTERS = 3 * 1024;
+
+/** A creation that replaces an upload counts as several requests: it also deletes the other's bytes, parts and rows. */
+const REPLACEMENT_REQUESTS = 5;
+
+const MAX_DIGITS = 15;
+/** The OpenAPI schema of such a header. */
+const wholeNumber = (minimum: number) => ({ type: "integer", minimum, maximum: 10 ** MAX_DIGITS - 1 });
+
+/** Returns the number in a header; undefined if the header is absent. @throws `invalid_input` */
+function numberIn(c: Context<AppEnv>, name: string): number | undefined {
+  const text = c.req.header(name);
+  if (text === undefined) return undefined;
+  if (/^\d+$/.test(text) && text.length <= MAX_DIGITS) return Number(text);
+  throw invalidField(name, "Must be a whole number.");
+}
+
+function requiredNumberIn(c: Context<AppEnv>, name: string): number {
+  const value = numberIn(c, name);
+  if (value === undefined) throw invalidField(name, "Required.");
+  return value;
+}
+
+// Canonical base64: the unused bits of the last character are zero.
+const BASE64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?";
+const PAIR = ` *[!-+\\--~]+( +${BASE64})? *`;
+/** Upload-Metadata in OpenAPI. */
+export const METADATA_PATTERN = `^(${PAIR}(,${PAIR})*)?$`;
+
+/** The request headers of a creation. */
+const CREATION_HEADERS: Record<string, HeaderContract> = {
+  ...idempotencyHeader(
+    "A creation with the same key and token replaces the earlier upload if that is unfinished, so a lost response reserves no quota.",
+  ),
+  "Upload-Length": {
+    required: true,
+    description: "The size of the file in bytes.",
+    schema: { ...wholeNumber(1), example: 482_113 },
+  },
+  "Upload-Metadata": {
+    description:
+      "Comma-separated pairs of a key and a base64 value. `filename` must be UTF-8. `sha256` (64 hex digits) is compared " +
+      "with the stored bytes. `properties` is JSON as in a form upload, and with a public key as little to be trusted. With a public key, the header has at most 3,072 characters. Keys must be unique. Others have no effect.",
+    schema: { type: "string", maxLength: MAX_METADATA_CHARACTERS, pattern: METADATA_PATTERN },
+  },
+  "Repr-Digest": { ...REPR_DIGEST, description: `${REPR_DIGEST.description} Like \`sha256\` in the metadata.` },
+};
+
+/** The keys and values of Upload-Metadata (tus creation extension). */
+export function parseMetadata(header: string): Map<string, string> {
+  const problem = (message: string) => invalidField("Upload-Metadata", message);
+  if (header.length > MAX_METADATA_CHARACTERS) {
+    throw problem(`Must have at most ${MAX_METADATA_CHARACTERS} characters.`);
+  }
+  const values = new Map<string, string>();
+  for (const pair of header === "" ? [] : header.split(",")) {
+    const [, key, encoded = ""] = /^([!-+\--~]+)(?: +([A-Za-z0-9+/]*={0,2}))?$/.exec(pair.trim()) ?? [];
+    if (key === undefined) throw problem("Must be comma-separated pairs of a key and a base64 value.");
+    if (values.has(key)) throw problem("Keys must be unique.");
+    const bytes = Buffer.from(encoded, "base64");
+    if (bytes.toString("base64") !== encoded) throw problem("Values must be base64.");
+    values.set(key, decode(bytes) ?? "");
+    if (key === "filename" && decode(bytes) === undefined) throw problem("The filename must be UTF-8.");
+  }
+  return values;
+}
+
+/** Reads the headers of a creation request. The file name may be empty. @throws `invalid_input`, `file_too_large` */
+function parseNewUpload(c: Context<AppEnv>, actor: TeamActor, maxFileBytes: number) {
+  const sizeBytes = requiredNumberIn(c, "Upload-Length");
+  if (sizeBytes === 0) throw invalidField("Upload-Length", "Must be at least 1.");
+  if (sizeBytes > maxFileBytes) {
+    throw new AppError("file_too_large", { message: `A file can have at most ${maxFileBytes} bytes.` });
+  }
+  const metadata = c.req.header("Upload-Metadata") ?? "";
+  if (actor.kind === "public" && metadata.length > MAX_VISITOR_METADATA_CHARACTERS) {
+    const message = `Must have at most ${MAX_VISITOR_METADATA_CHARACTERS} characters with a public key.`;
+    throw invalidField("Upload-Metadata", message);
+  }
+  const values = parseMetadata(metadata);
+  const digest = statedSha256(c, "Repr-Digest");
+  const sha256 = values.get("sha256")?.toLowerCase() ?? digest;
+  if (sha256 !== null && !/^[0-9a-f]{64}$/.test(sha256)) {
+    throw invalidField("Upload-Metadata", "The sha256 must be 64 hex digits.");
+  }
+  if (digest !== null && sha256 !== digest)
+    throw invalidField("Repr-Digest", "Differs from the sha256 in the metadata.");
+  const properties = parseProperties(values.get("properties"), actor);
+  return { name: values.get("filename") ?? "", sizeBytes, metadata, sha256, properties };
+}
+
+function decode(bytes: Uint8Array): string | undefined {
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The upload that the URL names. @throws `not_found` for a malformed URL */
+function parseUploadUrl(c: Context<AppEnv>): SecretUrl {
+  const url = parseSecretUrl(c.req.param("upload"));
+  if (!url) throw new AppError("not_found");
+  return url;
+}
+
+/** @throws `unsupported_media_type` */
+function checkType(c: Context<AppEnv>): void {
+  if (c.req.header("Content-Type")?.toLowerCase() === BYTES_TYPE) return;
+  throw new AppError("unsupported_media_type", { message: `Send the bytes with Content-Type: ${BYTES_TYPE}.` });
+}
+
+/* Operations */
 
 const fileUrl = ({ fileId }: ResumableRow) => `/docs/v1/uploads/${fileId}`;
 
@@ -141,16 +257,17 @@ export const create = tus(
       "upload_timeout",
     ],
   },
-  async ({ c, deps, actor }) => {
-    const input = { ...parseNewUpload(c, deps.settings.maxFileBytes), idempotencyKey: idempotencyKeyOf(c) };
+  async ({ c, deps, actor, credential }) => {
+    const input = { ...parseNewUpload(c, actor, deps.settings.maxFileBytes), idempotencyKey: idempotencyKeyOf(c) };
     const { sizeBytes } = input;
     const bodyBytes = numberIn(c, "Content-Length") ?? null;
     const hasBody = c.req.raw.body !== null && bodyBytes !== 0;
     if (hasBody) checkType(c);
     if ((bodyBytes ?? 0) > sizeBytes) throw bodyTooLarge(sizeBytes);
-    const { url, upload } = await (hasBody
+    const { url, upload, hasReplaced } = await (hasBody
       ? withBody(c, (bytes) => createUpload(deps, actor, { ...input, body: { bytes, sizeBytes: bodyBytes } }))
       : createUpload(deps, actor, input));
+    if (hasReplaced) await chargeRequests(c, credential, REPLACEMENT_REQUESTS - 1);
     const location = `${RESUMABLE}/${renderSecretUrl(url)}`;
     return c.body(null, 201, { ...progressHeaders(upload), Location: location, "Content-Location": fileUrl(upload) });
   },

@@ -1,16 +1,14 @@
 import * as z from "zod";
-import { logIn } from "../domain/accounts/login.ts";
 import {
   createSession,
   listSessions,
+  logIn,
   logOut,
   MAX_KEY_SESSIONS,
   revokeSession,
   type Session,
 } from "../domain/accounts/sessions.ts";
-import { emailKey } from "../domain/accounts/users.ts";
-import { AppError } from "../errors.ts";
-import { clientIpOf } from "./authentication.ts";
+import { clientIpOf, withBackend } from "./authentication.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { listOperation, publicOperation, writeOperation } from "./operation.ts";
 import { id, iso, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
@@ -54,7 +52,8 @@ export const login = publicOperation(
     tag: "Sessions",
     summary: "Log in as a user",
     description:
-      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.",
+      "Returns a session, in the shape of an API key named after the user. It has the scopes of the user's role, expires after 12 hours, and is revoked when the user is deleted or gets a new password. Its token is shown only in this response.\n\nOnly failed logins count for the limit, per account and per client IP. A backend logs its users in with `Authorization` of a secret key of the team with the scope `users:write`: then failures count per account only. Any other token changes nothing.",
+    optionalScope: "users:write",
     body: z.strictObject({ teamId: text(1, 100), email: text(1, 254), password: text(1, 256) }),
     bodyExample: { teamId: "0193477be89f4d2e6b8a0c13", email: "ada@example.com", password: "correct horse battery" },
     success: {
@@ -65,12 +64,10 @@ export const login = publicOperation(
     },
     errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
-  async ({ c, deps, body }) => {
-    const counters = [`client-ip/${clientIpOf(c)}`, `account/${body.teamId}/${emailKey(body.email)}`];
-    const answers = await Promise.all(counters.map((counter) => deps.limiter.login(counter)));
-    if (answers.includes(false)) throw new AppError("rate_limited", { limit: "login" });
-    return renderKey(await logIn(deps, body));
-  },
+  ({ c, deps, body }) =>
+    withBackend(c, body.teamId, async (isBackend) =>
+      renderKey(await logIn(deps, { ...body, clientIp: isBackend ? null : clientIpOf(c) })),
+    ),
 );
 
 export const create = writeOperation(
@@ -95,7 +92,7 @@ export const list = listOperation(
   {
     tag: "Sessions",
     summary: "List sessions",
-    description: "Newest first. Expired ones are listed for up to a few minutes.",
+    description: "Newest first, without expired ones.",
     query: pageQuery("sessions"),
     success: {
       description: "A page of sessions, without their tokens.",
@@ -117,8 +114,8 @@ export const remove = writeOperation(
       "The session ends immediately, and its unfinished uploads are canceled. The caller's scopes must cover the session's.",
     success: { description: "The session has ended.", message: "Session revoked." },
   },
-  async ({ deps, actor, credential, id }) => {
-    await revokeSession(deps, actor, credential, id);
+  async ({ deps, actor, id }) => {
+    await revokeSession(deps, actor, id);
   },
 );
 
@@ -131,7 +128,7 @@ export const logout = writeOperation(
     success: { description: "The session has ended.", message: "Logged out." },
     errorCodes: ["forbidden"],
   },
-  async ({ deps, actor, credential }) => {
-    await logOut(deps, actor, credential);
+  async ({ deps, actor }) => {
+    await logOut(deps, actor);
   },
 );

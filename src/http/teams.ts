@@ -1,6 +1,13 @@
 import * as z from "zod";
-import { createTeam } from "../domain/accounts/team-creation.ts";
-import { deleteTeam, fetchTeam, listTeams, TEAM_STATES, type Team, updateTeam } from "../domain/accounts/teams.ts";
+import {
+  createTeam,
+  deleteTeam,
+  fetchTeam,
+  listTeams,
+  TEAM_STATES,
+  type Team,
+  updateTeam,
+} from "../domain/accounts/teams.ts";
 import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
 import {
@@ -78,8 +85,8 @@ export const create = writeOperation(
       example: { message: "Team created.", data: example, apiKey: { ...apiKeyExample, name: "Radio Lovelace" } },
     },
   },
-  async ({ deps, actor, credential, body }) => {
-    const { team, key } = await createTeam(deps, actor, credential, body);
+  async ({ deps, actor, body }) => {
+    const { team, key } = await createTeam(deps, actor, body);
     return { message: "Team created.", data: render(team), apiKey: renderKey(key) };
   },
 );
@@ -147,5 +154,5 @@ export const remove = writeOperation(
       example: { ...example, status: "deleting", __v: 1 },
     },
   },
-  async ({ deps, id }) => render(await deleteTeam(deps, id)),
+  async ({ deps, actor, id }) => render(await deleteTeam(deps, actor, id)),
 );

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { listUnfinished, type UnfinishedUpload } from "../domain/files/unfinished.ts";
+import { listUnfinished, type UnfinishedUpload } from "../domain/uploads/unfinished.ts";
 import { listOperation } from "./operation.ts";
 import { id, iso, pageQuery, pageRequest, timestamp } from "./validation.ts";
 

@@ -1,10 +1,17 @@
 import * as z from "zod";
-import { ROLE_NAMES } from "../domain/accounts/scopes.ts";
-import { deleteUser } from "../domain/accounts/user-deletion.ts";
-import { listUsers, streamUsers } from "../domain/accounts/user-lists.ts";
-import { createUser, fetchUser, type User, updateUser } from "../domain/accounts/users.ts";
+import { DEFAULT_ROLE, ROLE_NAMES } from "../domain/access/scopes.ts";
+import {
+  createUser,
+  deleteUser,
+  fetchUser,
+  listAllUsers,
+  listUsers,
+  MAX_LISTED_USERS,
+  type User,
+  updateUser,
+} from "../domain/accounts/users.ts";
 import { countRequests } from "./authentication.ts";
-import { readOperation, writeOperation } from "./operation.ts";
+import { countPage, readOperation, writeOperation } from "./operation.ts";
 import {
   atLeastOneField,
   id,
@@ -91,7 +98,7 @@ export const create = writeOperation(
       lastName: name(0).default(""),
       email,
       password,
-      role: role.optional().meta({ description: "Default: the role with the most scopes that you cover." }),
+      role: role.optional().meta({ description: `Default \`${DEFAULT_ROLE}\`.` }),
     }),
     bodyExample: {
       firstName: "Ada",
@@ -121,8 +128,7 @@ export const list = readOperation(
   {
     tag: "Users",
     summary: "List users",
-    description:
-      "Returns the whole team, oldest first, or one page if any parameter is given. With `name`, sorted by name. Each further 1,000 users of the whole list count as ten requests.",
+    description: `Returns one page if any parameter is given, and otherwise all users, which count as one request for each ${MAX_LIMIT}. A team with more than ${MAX_LISTED_USERS.toLocaleString("en")} users must send \`limit\`: without it, the response is 400. Oldest first, or by name with \`name\`.`,
     query: pageQuery("users").extend({
       email: email.optional().meta({ description: "The whole email, in any case." }),
       name: nameFilter(MAX_FULL_NAME_LENGTH)
@@ -137,45 +143,19 @@ export const list = readOperation(
     },
   },
   async ({ c, deps, credential, query }) => {
+    await countPage({ c, deps, credential, query });
     const isPaged = Object.values(query).some((value) => value !== undefined);
     if (isPaged) {
       const { items, next } = await listUsers(deps, credential, query, pageRequest(query));
       setNextLink(c, next);
       return items.map(render);
     }
-    const onFailure = (cause: unknown) => deps.log("error", "list_interrupted", { requestId: c.var.requestId, cause });
-    // A caller pays for the rows of the whole team as for the pages that have them.
-    const countStep = (rows: number) => countRequests(c, credential, rows / MAX_LIMIT);
-    return new Response(jsonArray(await streamUsers(deps, credential, countStep), onFailure), {
-      headers: { "Content-Type": "application/json" },
-    });
+    const users = await listAllUsers(deps, credential);
+    // As many requests as the pages would take, of which this request is one.
+    if (users.length > MAX_LIMIT) await countRequests(c, credential, Math.ceil(users.length / MAX_LIMIT) - 1);
+    return users.map(render);
   },
 );
-
-/** Writes each step on demand. If a step fails, the body ends early, as incomplete JSON. */
-function jsonArray(steps: AsyncIterable<User[]>, onFailure: (cause: unknown) => void): ReadableStream<Uint8Array> {
-  const iterator = steps[Symbol.asyncIterator]();
-  const encoder = new TextEncoder();
-  let before = "[";
-  return new ReadableStream({
-    async pull(controller) {
-      const step = await iterator.next().catch((cause) => {
-        onFailure(cause);
-        throw cause;
-      });
-      const users: User[] = step.done ? [] : step.value;
-      const text = users.map((user) => JSON.stringify(render(user))).join(",");
-      if (text !== "") {
-        controller.enqueue(encoder.encode(before + text));
-        before = ",";
-      }
-      if (step.done) {
-        controller.enqueue(encoder.encode(before === "[" ? "[]" : "]"));
-        controller.close();
-      }
-    },
-  });
-}
 
 export const get = readOperation(
   "users:read",
@@ -261,8 +241,8 @@ export const remove = writeOperation(
     success: { description: "The user was deleted.", message: "User deleted." },
     errorCodes: ["last_admin", "version_mismatch"],
   },
-  async ({ c, deps, actor, credential, id, query }) => {
+  async ({ c, deps, actor, id, query }) => {
     const versions = expectedVersions(c.req.header("If-Match"));
-    await deleteUser(deps, actor, credential, id, { versions, keepKeys: query.keepKeys === "true" });
+    await deleteUser(deps, actor, id, { versions, keepKeys: query.keepKeys === "true" });
   },
 );

@@ -1,8 +1,7 @@
 import { zValidator } from "@hono/zod-validator";
 import type { Context, MiddlewareHandler } from "hono";
-import { HTTPException } from "hono/http-exception";
 import * as z from "zod";
-import { cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
+import { checkPage, cursorPattern, MAX_NUMBERED_ROWS, type PageRequest } from "../domain/paging.ts";
 import { AppError, type FieldError } from "../errors.ts";
 import { withTimeout } from "../timeout.ts";
 import type { AppEnv } from "./app-env.ts";
@@ -72,7 +71,7 @@ function decode(text: string): string | undefined {
 }
 
 /**
- * Reads and validates the JSON body. An optional body that is absent counts as `{}`.
+ * Reads and validates the JSON body of a caller who is authorized. An optional body that is absent counts as `{}`.
  * @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json`, `invalid_input`
  */
 export async function readBody<S extends BodySchema>(
@@ -83,20 +82,31 @@ export async function readBody<S extends BodySchema>(
   if (!schema) return undefined as Output<S>;
   const isAbsent = c.req.raw.body === null || c.req.header("Content-Length") === "0";
   if (isAbsent && isBodyOptional) return validate(schema, {}) as Output<S>;
-  // Hono would read the body without a limit, so it gets one that was read here.
-  const { method, headers } = c.req.raw;
-  c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, maxBodyBytes) });
-  const validator = zValidator("json", schema, (result) => {
-    if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
-  }) as MiddlewareHandler<AppEnv>;
+  const text = await readText(c, maxBodyBytes);
+  let value: unknown;
   try {
-    await validator(c, async () => {});
-  } catch (error) {
-    // Hono throws this for a body that is not JSON, and for nothing else.
-    throw error instanceof HTTPException ? new AppError("malformed_json") : error;
+    value = JSON.parse(text);
+  } catch {
+    throw new AppError("malformed_json");
   }
-  return c.req.valid("json" as never) as Output<S>;
+  return validate(schema, value) as Output<S>;
 }
+
+/**
+ * The middleware of a route that needs no token: nothing stands before the validation of its query and body, so Hono's own
+ * validator does it. Hono reads bodies without a limit, so it gets one that was read here.
+ */
+export const publicValidators = (body: z.ZodType): MiddlewareHandler<AppEnv>[] => [
+  async (c, next) => {
+    readQuery(c, undefined);
+    const { method, headers } = c.req.raw;
+    c.req.raw = new Request(c.req.url, { method, headers, body: await readText(c, JSON_BODY_BYTES) });
+    await next();
+  },
+  zValidator("json", body, (result) => {
+    if (!result.success) throw invalidInput(result.error.issues.flatMap(fieldErrors));
+  }) as MiddlewareHandler<AppEnv>,
+];
 
 /** @throws `unsupported_media_type`, `body_too_large`, `upload_timeout`, `malformed_json` if the body is not UTF-8 */
 async function readText(c: Context<AppEnv>, maxBytes: number): Promise<string> {
@@ -251,7 +261,7 @@ export const pageQuery = (list: string) =>
   z.object({
     limit: pageLimit,
     page: positiveInteger({
-      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Deep pages are slow; follow \`Link\` instead.`,
+      description: `Page number, counted from the cursor if there is one. Default 1. \`page\` × \`limit\` can be at most ${MAX_NUMBERED_ROWS.toLocaleString("en")}. Each ${MAX_LIMIT} rows up to the end of the page count as a request; follow \`Link\` instead.`,
       maximum: MAX_NUMBERED_ROWS,
       clampTo: MAX_NUMBERED_ROWS + 1,
     }),
@@ -263,6 +273,12 @@ export const pageRequest = ({
   page = 1,
   cursor,
 }: z.output<ReturnType<typeof pageQuery>>): PageRequest => ({ limit, page, cursor });
+
+/** The requests that a page counts as. @throws `invalid_input` for a page that is too deep */
+export function pageRequests({ limit = DEFAULT_LIMIT, page = 1 }: { limit?: number; page?: number }): number {
+  checkPage({ limit, page });
+  return Math.ceil((page * limit) / MAX_LIMIT);
+}
 
 /** The header that `setNextLink` sets, for OpenAPI. */
 export const nextLinkHeader = { Link: 'The next page, `rel="next"`. Absent on the last page.' };

@@ -14,11 +14,11 @@ export const ifMatch = {
 
 export const setEtag = (c: Context, { version }: { version: number }): void => c.header("ETag", `"${version}"`);
 
-/** A weak tag never matches, and `*` matches any version. */
+/** A weak tag names its version too, because proxies that compress weaken tags. `*` matches any version. */
 export function expectedVersions(header: string | undefined): ExpectedVersions {
   if (header === undefined || header.trim() === "*") return undefined;
   return header.split(",").flatMap((tag) => {
-    const version = /^"(\d{1,15})"$/.exec(tag.trim())?.[1];
+    const version = /^(?:W\/)?"(\d{1,15})"$/.exec(tag.trim())?.[1];
     return version === undefined ? [] : [Number(version)];
   });
 }

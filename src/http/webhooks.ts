@@ -2,18 +2,20 @@ import * as z from "zod";
 import type { WebhookRow } from "../domain/events/deliveries.ts";
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { sendTestEvent } from "../domain/events/posting.ts";
-import { OLD_SECRET_MILLISECONDS, rotateSecret } from "../domain/events/secret-rotation.ts";
 import {
   createWebhook,
   deleteWebhook,
   fetchWebhook,
   listWebhooks,
   MAX_WEBHOOKS,
+  OLD_SECRET_MILLISECONDS,
+  rotateSecret,
   updateWebhook,
 } from "../domain/events/webhooks.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
-import { inHours } from "./introduction.ts";
+import { messageExample, messageSchema } from "./events.ts";
+import { inHours, type Tag } from "./introduction.ts";
 import { countOf, readOperation, writeOperation } from "./operation.ts";
 import { atLeastOneField, id, iso, text, timestamp } from "./validation.ts";
 
@@ -56,6 +58,31 @@ const example: z.input<typeof webhookSchema> = {
   __v: 0,
 };
 
+/** A message, as OpenAPI describes webhooks: the service is the client. */
+export const messages = {
+  event: {
+    operationId: "receiveEvent",
+    tag: "Webhook messages" satisfies Tag,
+    summary: "An event",
+    description:
+      "Sent to a webhook for each event of the team that has one of its `types`. Standard Webhooks 1.0 describes how to verify " +
+      "the signature: compute it from the bytes of the body, before parsing them.",
+    headers: {
+      "webhook-id": "The `id` of the message, the same in each attempt. Ignore an id that you have already processed.",
+      "webhook-timestamp":
+        "When the attempt was made, in seconds since 1970. Reject a message that is older than 5 minutes.",
+      "webhook-signature": "`v1,` and an HMAC-SHA256 in base64, or two of them with a space between after a rotation.",
+    },
+    schema: messageSchema,
+    example: messageExample,
+    responses: {
+      "200": "The message was received, as with any other 2xx within 15 s.",
+      "410": "The endpoint is gone. The webhook is disabled.",
+      default: "The message is sent again later, up to ten times in all.",
+    },
+  },
+};
+
 const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." });
 const newWebhookSchema = webhookSchema.extend({ secret }).meta({ id: "NewWebhook" });
 const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=" };
@@ -64,15 +91,14 @@ const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3Jld
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
 const REST = "([/?#][!-~]*)?";
 /** For local development, `WEBHOOK_ALLOW_INSECURE` also allows http, other ports and loopback. The domain decides. */
-const URL_PATTERN = new RegExp(
-  `^https?://(${HOST}|localhost|[0-9]+(\\.[0-9]+){3}|\\[[0-9a-f:]+\\])(:[1-9][0-9]*)?${REST}$`,
-);
+const URL_PATTERN = `^https?://(${HOST}|localhost|[0-9]+(\\.[0-9]+){3}|\\[[0-9a-f:]+\\])(:[1-9][0-9]*)?${REST}$`;
+const MATCHING_URL = new RegExp(URL_PATTERN);
 
 const fields = z.strictObject({
   url: text(1, 2048)
-    .refine((url) => URL_PATTERN.test(url), "Must be an https URL with a public host name, in ASCII.")
+    .refine((url) => MATCHING_URL.test(url), "Must be an https URL with a public host name, in ASCII.")
     .meta({
-      pattern: `^https://${HOST}(:443)?${REST}$`,
+      pattern: URL_PATTERN,
       description:
         "An https URL on port 443 with a public host name, in ASCII. `.local`, `.internal` and `.localhost` names are rejected. A server started by `npm run dev` also accepts `http://localhost:PORT`.",
     }),
@@ -96,8 +122,8 @@ export const create = writeOperation(
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
-      "webhook. Events that occur while it is disabled are not sent, but can be replayed. So `webhooks:write` gives access to all that `events:read` shows, even after the caller's key is revoked. An endpoint that takes longer than " +
-      `a second receives fewer messages at a time. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. So `webhooks:write` gives access to all that `events:read` shows, even after the caller's key is revoked. While many webhooks " +
+      `are busy, one whose endpoint takes longer than a second receives fewer messages. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },
     success: {

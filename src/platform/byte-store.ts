@@ -1,7 +1,5 @@
 import { createHash, type Hash } from "node:crypto";
-import { R2_CHECKSUM } from "./chunk.ts";
-import { MemoryBudget } from "./memory-budget.ts";
-import { Part, type PartSpec } from "./part.ts";
+import { MemoryBudget, Part, type PartSpec, R2_CHECKSUM } from "./part.ts";
 import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
 
@@ -11,8 +9,6 @@ export const SINGLE_PUT_BYTES = 8 * 1024 * 1024;
 export const PART_BYTES = 5 * 1024 * 1024;
 /** R2's limit for one call. */
 const MAX_REMOVED_KEYS = 1000;
-/** The media type of a file is detected from this many first bytes. */
-export const HEAD_BYTES = 4096;
 /** Long enough that a file takes few reads, short enough that each read ends within seconds. */
 const HASHED_BYTES = 64 * 1024 * 1024;
 

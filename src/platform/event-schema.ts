@@ -10,6 +10,8 @@ export const EVENT_TYPES = [
   "file.deleted",
   "file.reprocessed",
   "file.updated",
+  "link.created",
+  "link.revoked",
   "user.created",
   "user.updated",
   "user.deleted",
@@ -17,18 +19,21 @@ export const EVENT_TYPES = [
   "apikey.created",
   "apikey.updated",
   "apikey.rotated",
+  "apikey.revealed",
   "apikey.revoked",
   "session.created",
   "session.revoked",
+  "team.created",
   "team.updated",
   "team.suspended",
+  "team.deleted",
   "webhook.created",
   "webhook.updated",
   "webhook.deleted",
   "webhook.disabled",
 ] as const;
 
-/** The event log of a team, in the order of the commits. */
+/** The event log of each team, and that of the operator, in the order of the commits. */
 export const events = sqliteTable(
   "events",
   {

@@ -22,6 +22,7 @@ interface Parts {
   db: Db;
   bytes: Pick<ByteStore, "head">;
   jobs: Pick<Jobs<never>, "check">;
+  bulkJobs: Pick<Jobs<never>, "check">;
   webhookJobs: Pick<Jobs<never>, "check">;
 }
 
@@ -29,11 +30,12 @@ interface Parts {
 const anyKey = preparedQuery((db) => db.select({ id: apiKeys.id }).from(apiKeys).limit(1));
 
 /** Each isolate has one, which remembers the last result. */
-export function createHealth({ system, db, bytes, jobs, webhookJobs }: Parts): Health {
+export function createHealth({ system, db, bytes, jobs, bulkJobs, webhookJobs }: Parts): Health {
   const checks: Record<string, () => Promise<unknown>> = {
     database: () => read({ db, system }, [anyKey({})]),
     bucket: () => bytes.head(NO_KEY),
     queue: () => jobs.check(),
+    "bulk queue": () => bulkJobs.check(),
     "webhook queue": () => webhookJobs.check(),
   };
   let last: { checkedAt: number; failing: string[] } | undefined;

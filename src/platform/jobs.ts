@@ -5,8 +5,8 @@ import { once } from "./retry.ts";
 const id = z.string().regex(/^[0-9a-f]{24}$/);
 /** A file may have work to do. Its row decides which, so a late or duplicate message is harmless. */
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
-/** A webhook may have deliveries that are due. Its rows decide which. */
-const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id });
+/** A webhook may have deliveries that are due. Its rows decide which. `at` is when the message should arrive. */
+const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id, at: z.number().optional() });
 const jobSchema = z.union([fileJobSchema, webhookJobSchema]);
 
 export type FileJob = z.infer<typeof fileJobSchema>;

@@ -1,9 +1,122 @@
 import { createHash, type Hash } from "node:crypto";
-import { type Chunk, R2_CHECKSUM, readChunk } from "./chunk.ts";
-import { FIRST_BYTES, type MemoryBudget } from "./memory-budget.ts";
-import { retrying } from "./retry.ts";
-import { Spill } from "./spill.ts";
+import { AppError } from "../errors.ts";
+import { once, retrying } from "./retry.ts";
 import type { System } from "./system.ts";
+
+/* A part of an object while its bytes arrive: in memory as long as the budget lasts, in R2 after that. */
+
+/** Every upload can use this much memory without counting it. */
+const FIRST_BYTES = 64 * 1024;
+/** The isolate has 128 MB. The rest is for read buffers and everything else. */
+const MAX_HELD_BYTES = 48 * 1024 * 1024;
+
+/** Counts the memory that the parts of an isolate hold. If an invocation is killed, garbage collection frees its memory. */
+export class MemoryBudget {
+  #leftBytes: number;
+  readonly #collected = new FinalizationRegistry<number>((bytes) => {
+    this.#leftBytes += bytes;
+  });
+
+  constructor(bytes = MAX_HELD_BYTES) {
+    this.#leftBytes = bytes;
+  }
+
+  /** Returns undefined if the budget is used up. */
+  allocate(bytes: number): Uint8Array<ArrayBuffer> | undefined {
+    if (bytes <= FIRST_BYTES) return new Uint8Array(bytes);
+    if (bytes > this.#leftBytes) return undefined;
+    const memory = new Uint8Array(bytes);
+    this.#leftBytes -= bytes;
+    this.#collected.register(memory, bytes, memory);
+    return memory;
+  }
+
+  free(memory: Uint8Array): void {
+    if (this.#collected.unregister(memory)) this.#leftBytes += memory.length;
+  }
+}
+
+/** The checksum that R2 computes of an object and of a part. We compare it with that of the bytes we sent. */
+export const R2_CHECKSUM = "md5";
+const READ_BYTES = 64 * 1024;
+
+/** Bytes of a part that R2 holds in an object until the part is full. */
+export interface Chunk {
+  key: string;
+  sizeBytes: number;
+  /** MD5 of the received bytes, hex. */
+  md5: string;
+}
+
+/**
+ * Reads a chunk. Each yielded buffer is valid until the next one is requested.
+ * @throws `unavailable` unless the bytes are the received ones
+ */
+async function* readChunk(bucket: R2Bucket, { key, sizeBytes, md5 }: Chunk): AsyncGenerator<Uint8Array> {
+  const stored = await once(() => bucket.get(key, { range: { offset: 0, length: sizeBytes } }));
+  if (!stored) throw new AppError("unavailable", { cause: new Error("A chunk is missing.") });
+  const hash = createHash(R2_CHECKSUM);
+  // By default workerd allocates 4 KiB for each read, which the garbage collector is slow to free.
+  const reader = stored.body.getReader({ mode: "byob" });
+  const next = (buffer: ArrayBufferLike) =>
+    reader.read(new Uint8Array(buffer)).catch((cause: unknown) => {
+      throw new AppError("unavailable", { cause });
+    });
+  try {
+    let { value } = await next(new ArrayBuffer(READ_BYTES));
+    while (value?.length) {
+      hash.update(value);
+      yield value;
+      ({ value } = await next(value.buffer));
+    }
+  } finally {
+    reader.cancel().catch(() => undefined);
+  }
+  if (hash.digest("hex") !== md5) throw new AppError("unavailable", { cause: new Error("A chunk is incomplete.") });
+}
+
+const ZEROS = new Uint8Array(64 * 1024);
+
+/** An object that is written while its bytes arrive. R2 needs its length first, so zeros are added after the last byte. */
+class Spill {
+  readonly key: string;
+  readonly #writer: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #stored: Promise<unknown>;
+  #leftBytes: number;
+  #hasEnded = false;
+
+  constructor(bucket: R2Bucket, key: string, bytes: number) {
+    const { readable, writable } = new FixedLengthStream(bytes);
+    this.key = key;
+    this.#writer = writable.getWriter();
+    this.#leftBytes = bytes;
+    this.#stored = once(() => bucket.put(key, readable));
+    // If R2 stopped reading, a write would wait forever.
+    this.#stored.catch((error) => this.#writer.abort(error).catch(() => undefined));
+  }
+
+  async write(bytes: Uint8Array): Promise<void> {
+    this.#leftBytes -= bytes.length;
+    await this.#writer.write(bytes).catch(async (error) => {
+      await this.#stored;
+      throw error;
+    });
+  }
+
+  async end(): Promise<void> {
+    if (!this.#hasEnded) {
+      while (this.#leftBytes > 0) await this.write(ZEROS.subarray(0, this.#leftBytes));
+      await this.#writer.close().catch(() => undefined);
+      this.#hasEnded = true;
+    }
+    await this.#stored;
+  }
+
+  async abandon(): Promise<void> {
+    if (!this.#hasEnded) await this.#writer.abort("abandoned").catch(() => undefined);
+    await this.#stored.catch(() => undefined);
+  }
+}
 
 /**
  * The memory of a part grows to this size, and then to the size of the part, so that a client can't reserve memory just

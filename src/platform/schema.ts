@@ -17,7 +17,7 @@ export const apiKeys = sqliteTable(
     uuid: text().notNull(),
     name: text().notNull(),
     kind: text({ enum: ["secret", "public", "session"] }).notNull(),
-    /** A bit mask, see domain/accounts/scopes.ts. Null for a user's session, which has the scopes of the user's role. */
+    /** A bit mask, see domain/access/scopes.ts. Null for a user's session, which has the scopes of the user's role. */
     scopes: integer(),
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").notNull(),
@@ -29,7 +29,7 @@ export const apiKeys = sqliteTable(
     createdByKeyId: text("created_by_key_id"),
     /** The user whose session it is, or whose session created it, directly or through other keys. */
     userId: text("user_id"),
-    /** Accurate to an hour, see domain/accounts/last-use.ts. In no index. Null if it was never used. */
+    /** Accurate to an hour, see domain/access/last-use.ts. In no index. Null if it was never used. */
     lastUsedAt: integer("last_used_at"),
     /** JSON: the limits of a public key. Null if there are none. */
     limits: text(),
@@ -48,6 +48,7 @@ export const apiKeys = sqliteTable(
     index("api_keys_id").on(t.id).where(isApiKey),
     index("api_keys_encrypted_with").on(t.encryptedWith).where(sql`encrypted_with is not null`),
     index("api_keys_user").on(t.userId).where(sql`user_id is not null`),
+    index("api_keys_team_expiry").on(t.teamId, t.expiresAt).where(isApiKey),
     index("api_keys_expiry").on(t.expiresAt).where(isApiKey),
     index("api_keys_session_expiry").on(t.expiresAt).where(isSession),
     index("api_keys_session_creator")
@@ -87,18 +88,50 @@ const FILE_STATES = ["receiving", "pending", "processing", "completed", "failed"
 /** The states in which a file exists for its team. */
 export const isListed = sql`status not in ('receiving', 'deleting')`;
 
+// No index of a list has a file that is still received, or hidden: hiding clears the indexed columns. A condition on the status
+// would rewrite index entries whenever it changes.
+/** In the index of names. */
+export const isNamed = sql`size_bytes is not null and name_key <> ''`;
 /** Stored, and pending or processing. */
-export const isUnprocessed = sql`size_bytes is not null and processed_at is null`;
+export const isUnprocessed = sql`size_bytes is not null and processed_at is null and name_key <> ''`;
 export const isFailed = sql`status = 'failed'`;
 export const isNotAudio = sql`file_type <> 'audio file'`;
-export const isInFolder = sql`folder <> ''`;
-export const hasReference = sql`reference is not null`;
+export const isInFolder = sql`size_bytes is not null and folder <> ''`;
+export const hasReference = sql`size_bytes is not null and reference is not null`;
 
+/**
+ * SQLite keeps the beginning of a row in its page, and the rest of a long row in other pages. What lists filter by comes
+ * first, and long texts come last, so skipping a row reads one page.
+ */
 export const files = sqliteTable(
   "files",
   {
     id: text().notNull(),
     teamId: text("team_id").notNull(),
+    status: text({ enum: FILE_STATES }).notNull(),
+    fileType: text("file_type"),
+    /** Null until every byte is stored, like `sha256`, `etag`, `mimeType` and `fileType`. */
+    sizeBytes: integer("size_bytes"),
+    /** Null until processed. */
+    processedAt: integer("processed_at"),
+    /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
+    reservedBytes: integer("reserved_bytes").notNull(),
+    createdAt: integer("created_at").notNull(),
+    updatedAt: integer("updated_at").notNull(),
+    /** +1 with every visible change. */
+    version: integer().notNull().default(0),
+    /** Claims since a user last reprocessed the file. The limit ends a file that kills its worker each time. */
+    attempts: integer().notNull().default(0),
+    /** +1 with every claim. It is the fencing token of the worker that processes the file. */
+    claim: integer().notNull().default(0),
+    /** When the recovery job takes the next step for the file. Null if there is none. */
+    dueAt: integer("due_at"),
+    /** When the lease of the worker that processes the file expires. */
+    leaseEndsAt: integer("lease_ends_at"),
+    /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
+    waveformWritingSince: integer("waveform_writing_since"),
+    mimeType: text("mime_type"),
+    failureCode: text("failure_code"),
     originalName: text("original_name").notNull(),
     /** The display and download name. Null for the original name. */
     name: text(),
@@ -108,52 +141,29 @@ export const files = sqliteTable(
     folder: text().notNull().default(""),
     /** The team's own id for the file. */
     reference: text(),
-    /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
-    tags: text().notNull().default("[]"),
-    /** A JSON object that the team sets. */
-    metadata: text().notNull().default("{}"),
-    status: text({ enum: FILE_STATES }).notNull(),
-    /** The bytes that count against the team's quota: an upper bound during the upload, then the size. */
-    reservedBytes: integer("reserved_bytes").notNull(),
-    /** These five are null until every byte is stored, and `sha256` of a resumable upload until it is read back. */
-    sizeBytes: integer("size_bytes"),
-    /** Hex, of the received bytes, or of the bytes read back for a resumable upload. */
+    /** Hex, of the received bytes. For a resumable upload, of the bytes read back, and null until then. */
     sha256: text(),
     etag: text(),
-    mimeType: text("mime_type"),
-    fileType: text("file_type"),
-    idempotencyKey: text("idempotency_key"),
-    /** JSON, see domain/audio/inspect.ts. */
-    audio: text(),
-    failureCode: text("failure_code"),
-    failureMessage: text("failure_message"),
-    processedAt: integer("processed_at"),
-    /** Claims since a user last reprocessed the file. The limit ends a file that kills its worker each time. */
-    attempts: integer().notNull().default(0),
-    /** When the recovery job takes the next step for the file. Null if there is none. */
-    dueAt: integer("due_at"),
-    /** When the lease of the worker that processes the file expires. */
-    leaseEndsAt: integer("lease_ends_at"),
-    createdAt: integer("created_at").notNull(),
-    updatedAt: integer("updated_at").notNull(),
-    /** Null without a waveform, 0 once it is stored. Otherwise the time at which the write in progress began. */
-    waveformWritingSince: integer("waveform_writing_since"),
-    /** +1 with every visible change. */
-    version: integer().notNull().default(0),
-    /** +1 with every claim. It is the fencing token of the worker that processes the file. */
-    claim: integer().notNull().default(0),
     /** The SHA-256 that the client of a resumable upload stated, hex. Processing compares it with the stored bytes. */
     statedSha256: text("stated_sha256"),
     /** The public key that uploaded it. Null for every other token. */
     publicKeyId: text("public_key_id"),
+    idempotencyKey: text("idempotency_key"),
+    failureMessage: text("failure_message"),
     /** JSON: the file types that this key may upload. Null for all. */
     allowedTypes: text("allowed_types"),
+    /** A JSON array of strings. Triggers keep the same tags in `file_tags`. */
+    tags: text().notNull().default("[]"),
+    /** A JSON object that the team sets. */
+    metadata: text().notNull().default("{}"),
+    /** JSON, see domain/audio/inspect.ts. */
+    audio: text(),
     /** The path with a separator that sorts before every other character: a folder and those below it are one range. */
     folderKey: text("folder_key").generatedAlwaysAs(sql`replace(folder, '/', char(1))`, { mode: "virtual" }),
   },
   (t) => [
     primaryKey({ columns: [t.teamId, t.id] }),
-    index("files_name").on(t.teamId, t.nameKey, t.id),
+    index("files_name").on(t.teamId, t.nameKey, t.id).where(isNamed),
     // Each of these three costs a row only for a file that has a folder or a reference.
     index("files_folder").on(t.teamId, t.folderKey, t.id).where(isInFolder),
     index("files_folder_name").on(t.teamId, t.folderKey, t.nameKey, t.id).where(isInFolder),

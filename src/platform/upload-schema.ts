@@ -2,6 +2,8 @@ import { sql } from "drizzle-orm";
 import { index, integer, primaryKey, sqliteTable, text } from "drizzle-orm/sqlite-core";
 
 export const isUnfinished = sql`is_finished = 0`;
+/** Counts against the limits of unfinished uploads: also one that was canceled, until its bytes are gone. */
+export const holdsQuota = sql`(is_finished = 0 or is_canceled = 1)`;
 /** The last request stored all bytes and died before it assembled them. */
 export const isAwaitingAssembly = sql`is_finished = 0 and offset_bytes = size_bytes`;
 export const isIncomplete = sql`is_finished = 0 and offset_bytes < size_bytes`;
@@ -38,13 +40,15 @@ export const uploads = sqliteTable(
     epoch: integer().notNull().default(0),
     /** A request is writing, or died while it did. */
     isWriting: integer("is_writing", { mode: "boolean" }).notNull().default(false),
-    /** The file is committed or deleted, and no more bytes are accepted. */
+    /** The file is committed or deleted, and further bytes are rejected. */
     isFinished: integer("is_finished", { mode: "boolean" }).notNull().default(false),
     createdAt: integer("created_at").notNull(),
     /** When the recovery job takes the next step: assemble the upload, expire it, or delete the row. */
     dueAt: integer("due_at").notNull(),
     /** R2 may hold chunks that no row names: a request left one, spilled a part there, or died. */
     hasLeftovers: integer("has_leftovers", { mode: "boolean" }).notNull().default(false),
+    /** It ended before its file was committed. Its quota is given back when its row is deleted, after its bytes. */
+    isCanceled: integer("is_canceled", { mode: "boolean" }).notNull().default(false),
   },
   (t) => [
     primaryKey({ columns: [t.fileId] }),
@@ -54,7 +58,7 @@ export const uploads = sqliteTable(
     index("uploads_finished").on(t.dueAt).where(isFinishedAndClean),
     index("uploads_leftovers").on(t.dueAt).where(isFinishedWithLeftovers),
     // In the order of the list, and with the columns that a creation counts.
-    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId).where(isUnfinished),
+    index("uploads_unfinished").on(t.teamId, t.fileId, t.isPublic, t.keyId).where(holdsQuota),
   ],
 );
 

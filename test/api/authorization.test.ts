@@ -1,15 +1,19 @@
 import { env } from "cloudflare:workers";
 import { afterEach, beforeAll, describe, expect, test } from "vitest";
-import { api, createApp } from "../../src/app.ts";
+import { api } from "../../src/app.ts";
 import { splitRoute } from "../../src/http/operation.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { sink, withBindings } from "../support/deps.ts";
 import {
+  type Answer,
+  type Change,
   call,
   compose,
   newKey,
+  newMember,
+  newSession,
   newTeam,
   OPERATOR,
   snapshot,
@@ -20,17 +24,17 @@ import {
   withoutRequestId,
 } from "../support/harness.ts";
 import {
-  mountedRoutes,
   newRecord,
   newRecords,
   nounOf,
-  PAGES,
   pathTo,
   type Records,
   type Route,
   requestFor,
   routes,
+  uploadRoutes,
 } from "../support/routes.ts";
+import { create as createUpload } from "../support/tus.ts";
 
 /*
  * Every route × every credential × every kind of id. The expectations come from the few rules below, which restate the
@@ -50,6 +54,9 @@ const CREDENTIALS = {
   "the team's own key": "owner",
 } as const;
 type Credential = keyof typeof CREDENTIALS;
+
+/** A request, and what it spends. */
+type Several = { path: string; json?: object; requests: number; searches?: number; expensiveCalls?: number };
 
 const IDS = ["own id", "another team's id", "unknown id", "malformed id"] as const;
 type IdKind = (typeof IDS)[number] | "no id";
@@ -89,7 +96,24 @@ const NOT_FOUND = { status: false, message: "Not found.", code: "not_found", req
 const bindings = new ProxiedBindings();
 const { effects } = bindings;
 const bound = bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink });
-const worker = startWorker(compose((deps) => withBindings(deps, bound), withoutLimits, withoutHashing));
+/** The units of each limit that requests have spent. */
+const NOTHING_SPENT = { requests: 0, searches: 0, expensiveCalls: 0, passwords: 0 };
+let spent = { ...NOTHING_SPENT };
+function spend(limit: keyof typeof spent, count = 1): Promise<boolean> {
+  spent[limit] += count;
+  return Promise.resolve(true);
+}
+const counting: Change = (deps) => ({
+  ...deps,
+  limiter: {
+    ...deps.limiter,
+    countRequest: (_, requests) => spend("requests", requests),
+    countSearch: () => spend("searches"),
+    countExpensiveCall: (_, calls) => spend("expensiveCalls", calls),
+    countPasswordHash: () => spend("passwords"),
+  },
+});
+const worker = startWorker(compose((deps) => withBindings(deps, bound), withoutLimits, withoutHashing, counting));
 
 /** Returns the Worker's writes so far: rows (counted by D1), changes of objects, and messages. */
 const written = () => ({
@@ -105,6 +129,7 @@ let own: Records;
 let others: Records;
 let isRecordDeleted = false;
 let tokens: Record<Credential, string | undefined>;
+let expiredSession: string;
 
 beforeAll(async () => {
   [mine, theirs, bystander] = await Promise.all([newTeam(worker), newTeam(worker), newTeam(worker)]);
@@ -113,6 +138,10 @@ beforeAll(async () => {
   const [expired, revoked, page] = [await newKey(mine), await newKey(mine), await newKey(mine, { isPublic: true })];
   await env.DB.prepare("update api_keys set expires_at = ? where id = ?").bind(Date.now(), expired.id).run();
   await mine.call("DELETE", `/auth/v1/apikeys/${revoked.id}`);
+  expiredSession = await newSession(mine, (await newMember(mine, "admin")).id);
+  await env.DB.prepare("update api_keys set expires_at = ? where token_hash = ?")
+    .bind(Date.now(), fingerprint(expiredSession))
+    .run();
   tokens = {
     "no token": undefined,
     "a malformed token": `${mine.token.slice(0, -1)}${mine.token.endsWith("0") ? "1" : "0"}`,
@@ -132,13 +161,16 @@ afterEach(async () => {
   isRecordDeleted = false;
 });
 
-function idsFor(route: Route, kind: IdKind): string[] {
+function idsFor(route: Route, kind: IdKind, credential: Credential): string[] {
   const noun = nounOf(route);
   if (kind === "own id") return [own[noun]];
   if (kind === "another team's id") return [others[noun]];
   // The id of a record of another kind is unknown, too.
   if (kind === "unknown id") return [UNKNOWN_ID, own[noun === "users" ? "uploads" : "users"]];
-  return kind === "no id" ? [""] : [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`];
+  if (kind === "no id") return [""];
+  // A caller who is not known is rejected before the id is read.
+  const isKnown = !["missing", "invalid"].includes(CREDENTIALS[credential]);
+  return isKnown ? [...MALFORMED_IDS, own[noun].toUpperCase(), `${own[noun]}%20`] : MALFORMED_IDS.slice(0, 1);
 }
 
 /** The operator must name the team whose events it requests. */
@@ -147,7 +179,6 @@ const queryFor = (route: string, credential: Credential, kind: IdKind): string =
   return `?teamId=${(kind === "another team's id" ? bystander : mine).teamId}`;
 };
 const kindsOf = ({ path }: Route): readonly IdKind[] => (path.includes("{id}") ? IDS : ["no id"]);
-const cells = new Set<string>();
 
 describe.each(routes)("$name", (route) => {
   const { name, method } = route;
@@ -160,13 +191,19 @@ describe.each(routes)("$name", (route) => {
       for (const kind of kindsOf(route).toReversed()) {
         const [status, code] = expected(name, credential, kind);
         const before = written();
-        for (const id of idsFor(route, kind)) {
+        for (const id of idsFor(route, kind, credential)) {
           const where = `${name} with ${credential}, ${kind} ${id}`;
           const trips = effects.trips;
           const path = pathTo(route, id) + queryFor(name, credential, kind);
+          spent = { ...NOTHING_SPENT };
           const answer = await worker.call(method, path, { ...requestFor(route), token });
           expect([answer.status, answer.code], where).toEqual([status, code]);
           if (status === 404) expect(answer.body, where).toEqual(NOT_FOUND);
+          if (status === 401 || status === 403) {
+            const requests = token === undefined ? 0 : spent.requests;
+            expect(requests, where).toBeLessThanOrEqual(1);
+            expect(spent, `${where} spends nothing but itself`).toEqual({ ...NOTHING_SPENT, requests });
+          }
           const challenge = answer.headers.get("WWW-Authenticate");
           if (code === "insufficient_scope")
             expect(challenge, where).toMatch(/^Bearer error="insufficient_scope", scope="/);
@@ -182,22 +219,92 @@ describe.each(routes)("$name", (route) => {
           }
         }
         if (status >= 400) expect(written(), `${name} with ${credential}, ${kind}`).toEqual(before);
-        cells.add(`${name} | ${credential} | ${kind}`);
       }
     },
   );
 });
 
-describe("The matrix", () => {
-  test("covers every route of the Worker", () => {
-    const known = [...routes.map(({ name }) => name), ...PAGES];
-    expect(mountedRoutes(createApp())).toEqual(known.sort());
-  });
+describe("A request that counts as several", () => {
+  const ids = Array.from({ length: 100 }, (_, i) => i.toString(16).padStart(24, "0"));
+  const batch = (input: object) => ({ path: "/docs/v1/uploads/batch", json: { ids, ...input } });
 
-  test("has a cell for each route, credential and kind of id", () => {
-    const kinds = routes.flatMap((route) => kindsOf(route));
-    expect(cells.size).toBe(Object.keys(CREDENTIALS).length * kinds.length);
+  test.each([
+    { path: "/docs/v1/uploads?search=a", searches: 1, requests: 1 },
+    { path: "/docs/v1/uploads?tag=a&folder=b", requests: 5 },
+    { path: "/docs/v1/uploads?search=a&tag=b&limit=100&page=10", searches: 1, requests: 10 },
+    { path: "/docs/v1/uploads?limit=100&page=10", requests: 10 },
+    { path: "/docs/v1/uploads/resumable?limit=100&page=10", requests: 10 },
+    { path: "/auth/v1/users?limit=100&page=10", requests: 10 },
+    { path: "/auth/v1/apikeys?limit=100&page=10", requests: 10 },
+    { path: "/auth/v1/sessions?limit=100&page=10", requests: 10 },
+    { ...batch({ action: "move", folder: "a" }), requests: 100 },
+    { ...batch({ action: "delete" }), requests: 100 },
+    { ...batch({ action: "reprocess" }), requests: 100, expensiveCalls: 10 },
+  ])("spends that of its team, and nothing if it is rejected: %j", async ({ path, json, ...counted }: Several) => {
+    const send = (token: string) => worker.call(json ? "POST" : "GET", path, { token, ...(json && { json }) });
+    const { key: useless } = await newKey(mine, { scopes: ["webhooks:read"] });
+    for (const token of [useless, tokens["a public key"] ?? "", tokens["a revoked token"] ?? ""]) {
+      spent = { ...NOTHING_SPENT };
+      expect([401, 403]).toContain((await send(token)).status);
+      expect(spent).toEqual({ ...NOTHING_SPENT, requests: 1 });
+    }
+    spent = { ...NOTHING_SPENT };
+    expect((await send(mine.token)).status).toBe(200);
+    expect(spent).toEqual({ ...NOTHING_SPENT, ...counted });
   });
+});
+
+/** The parts of an upload's URL that a caller knows. */
+const URLS = ["the upload URL", "a wrong secret", "another upload's secret", "another team's URL", "no URL"] as const;
+const TUS = { "Tus-Resumable": "1.0.0" };
+const APPENDING = { ...TUS, "Upload-Offset": "0", "Content-Type": "application/offset+octet-stream" };
+
+describe.each(uploadRoutes)("$name", (route) => {
+  const isCreation = !route.path.includes("{upload}");
+  const isRead = route.method === "HEAD";
+  const begin = async (team: Team): Promise<string> => {
+    const { headers } = await createUpload(team.call, 10);
+    return headers.get("Location")?.split("/").at(-1) ?? "";
+  };
+  const send = (path: string, token: string | undefined): Promise<Answer> => {
+    const body = { headers: APPENDING, body: new Uint8Array(5) };
+    const override = { headers: { ...APPENDING, "X-HTTP-Method-Override": "PATCH" }, body: new Uint8Array(5) };
+    if (isCreation) return worker.call("POST", path, { token, headers: { ...TUS, "Upload-Length": "10" } });
+    const options = { POST: override, PATCH: body }[route.method] ?? { headers: TUS };
+    return worker.call(route.method, path, { token, ...options });
+  };
+
+  test.each([...(Object.keys(CREDENTIALS) as Credential[]), "an expired session" as const])(
+    "allows a caller with %s only what the token and the upload URL permit",
+    async (credential) => {
+      const caller = credential === "an expired session" ? "invalid" : CREDENTIALS[credential];
+      const token = credential === "an expired session" ? expiredSession : tokens[credential];
+      const [upload, another, stranger] = await Promise.all([begin(mine), begin(mine), begin(bystander)]);
+      const [id, secret = ""] = upload.split(".");
+      const urls = {
+        "the upload URL": upload,
+        "a wrong secret": `${id}.${secret.replace(/^./, (first) => (first === "0" ? "1" : "0"))}`,
+        "another upload's secret": `${id}.${another.split(".")[1]}`,
+        "another team's URL": stranger,
+        "no URL": id ?? "",
+      };
+      const rejection = {
+        missing: [401, "token_missing"],
+        invalid: [401, "token_invalid"],
+        operator: [403, "forbidden"],
+      }[caller as string];
+      for (const kind of isCreation ? (["no URL"] as const) : URLS.toReversed()) {
+        const where = `${route.name} with ${credential} and ${kind}`;
+        const isOwn = kind === "the upload URL" && caller !== "stranger";
+        const success = isCreation ? 201 : isRead ? 200 : 204;
+        const [status, code] = rejection ?? (isCreation || isOwn ? [success] : [404, "not_found"]);
+        const before = written();
+        const answer = await send(route.path.replace("{upload}", urls[kind]), token);
+        expect([answer.status, isRead ? code : answer.code], where).toEqual([status, code]);
+        if (status !== success) expect(written(), where).toEqual(before);
+      }
+    },
+  );
 });
 
 /** The scope of every operation that needs one, restated from the documentation. */
@@ -330,7 +437,7 @@ describe("A write by a token that this isolate knows", () => {
     ["update api_keys set expires_at = 1 where token_hash = ?1", 401, "token_invalid"],
   ];
 
-  test.each(writes)("checks the token in its first round trip: $name", async (route) => {
+  test.each(writes)("checks the token first, in a separate round trip: $name", async (route) => {
     isRecordDeleted = route.method === "DELETE";
     const { key: token } = await newKey(mine);
     const run = (sql: string) =>
@@ -347,9 +454,9 @@ describe("A write by a token that this isolate knows", () => {
     const success = await worker.call(route.method, path, { ...requestFor(route), token });
     expect(success.status, success.text).toBe(200);
     expect(bindings.calls[calls], "nothing precedes the first batch").toBe("D1 batch");
-    const guard = bindings.queries.slice(queries).find(({ parameters }) => parameters.length > 0);
-    expect(guard?.sql, "the batch starts with the guard").toMatch(/^select json_extract\(/);
-    expect(guard?.parameters).toContain(fingerprint(token));
+    const first = bindings.queries.slice(queries).find(({ parameters }) => parameters.length > 0);
+    expect(first?.sql, "the batch reads the token").toMatch(/^select "api_keys"\."id"/);
+    expect(first?.parameters).toContain(fingerprint(token));
 
     const needsScope = route.operation.access !== "any token";
     for (const [sql, status, code] of needsScope ? CHANGES : CHANGES.slice(1)) {

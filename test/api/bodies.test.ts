@@ -246,3 +246,18 @@ describe("A duplicate JSON key", () => {
     expect(body.data).toMatchObject({ isPublic: false, key: expect.stringMatching(/^stow_sk_/) });
   });
 });
+
+describe("The message of an invalid input", () => {
+  test.each([
+    ['{"email":"ada@example.com"}', "Invalid `password`: Required."],
+    ["{}", "Invalid `email`: Required. (1 more in `errors`)"],
+    ["[]", "Invalid body: Must be of type object."],
+    [
+      `{"email":"a@b.example","password":"canary-password","${"x".repeat(1000)}":1}`,
+      `Invalid \`${"x".repeat(100)}\`: Unknown field.`,
+    ],
+  ])("names its first field: %.60s", async (text, message) => {
+    const { body } = await sendText(team, "POST", USERS, text);
+    expect(body).toMatchObject({ code: "invalid_input", message });
+  });
+});

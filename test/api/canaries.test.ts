@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { recover } from "../../src/domain/recovery.ts";
+import { recover } from "../../src/domain/recovery/recovery.ts";
 import { consoleLog } from "../../src/platform/log.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { type BindingName, ProxiedBindings } from "../support/bindings.ts";
@@ -71,7 +71,7 @@ describe("The watcher", () => {
 
   test("checks the output of the Worker", async () => {
     const token = fail(`planted ${PASSWORD}`);
-    const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token } }));
+    const leaky = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
     const request = { token: newToken(realSystem, false) };
     const caught = await watcher.catching(() => leaky.call("GET", "/docs/v1/usage", request));
     expect(caught.join()).toMatch(/^a password in the line: .*"request_failed"/);
@@ -115,7 +115,15 @@ const FAILURES: Record<string, Change> = {
   }),
   "the limiter failing": (deps) => ({
     ...deps,
-    limiter: { ...deps.limiter, token: quote, clientIp: quote, login: quote, expensiveCall: quote, search: quote },
+    limiter: {
+      ...deps.limiter,
+      countRequest: quote,
+      countUnauthenticated: quote,
+      countGuess: quote,
+      takeLogin: quote,
+      countExpensiveCall: quote,
+      countSearch: quote,
+    },
   }),
 };
 

@@ -1,10 +1,10 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect } from "vitest";
+import { worldTest as test } from "../support/fixtures.ts";
 import { type Answer, newKey, type Team } from "../support/harness.ts";
+import { DAY } from "../support/time.ts";
 import { encodeForm, expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* Uploads with an Idempotency-Key: the same key in the same team stores one file within 24 hours. */
-
-const DAY = 24 * 60 * 60 * 1000;
 
 async function setUp(): Promise<{ world: World; team: Team; send: typeof send }> {
   const world = new World();
@@ -41,6 +41,17 @@ describe("A repeated Idempotency-Key", () => {
     const second = await send("text", "k", page);
     const { updatedAt, __v } = changed.body.data;
     expect([second.status, second.body.data]).toEqual([200, { ...first.body.data, updatedAt, __v }]);
+  });
+
+  test("returns the names that it sent, not those of the first upload", async () => {
+    const { world, team, send } = await setUp();
+    const first = await send("text", "k");
+    const { key: token } = await newKey(team, { scopes: ["files:upload"] });
+    const form = await encodeForm("guess.txt", "text");
+    const second = await must(world.upload({ ...team, token }, form, { "Idempotency-Key": "k" }));
+    expect([second.status, second.body.data._id]).toEqual([200, first.body.data._id]);
+    expect(second.body.data).toMatchObject({ originalName: "guess.txt", name: "guess.txt" });
+    expect(second.text).not.toContain("note.txt");
   });
 
   test("with different bytes is a conflict and stores nothing", async () => {
@@ -162,9 +173,10 @@ describe("A different Idempotency-Key", () => {
   });
 });
 
-test("a slow upload keeps its Idempotency-Key while it makes progress, and rejects a repetition at once", async () => {
-  const world = new World();
-  const team = await world.newTeam();
+test("a slow upload keeps its Idempotency-Key while it makes progress, and rejects a repetition at once", async ({
+  world,
+  team,
+}) => {
   const { body, contentType } = await encodeForm("slow.txt", "slow but steady");
   const lastOfFile = Buffer.from(body).indexOf("steady") + "steady".length;
   let sent = 0;

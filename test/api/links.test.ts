@@ -1,7 +1,9 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect } from "vitest";
+import { createDb } from "../../src/platform/db.ts";
 import { sample } from "../audio/samples.ts";
+import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   call,
@@ -19,15 +21,20 @@ import {
   upload,
   withoutRequestId,
 } from "../support/harness.ts";
+import { startLimited } from "../support/limits.ts";
+import { DAY } from "../support/time.ts";
 import { must, World } from "../support/world.ts";
 
-const DAY = 24 * 60 * 60 * 1000;
 const DIGITS = "0123456789abcdefghij";
 const BYTES = new TextEncoder().encode(DIGITS);
 const SIZE = BYTES.length;
 /** More than a JavaScript integer. */
 const HUGE = "9".repeat(20);
 const FUTURE = "Thu, 22 Nov 2096 00:00:00 GMT";
+
+/** The headers of a link's response that a page of another origin may read. */
+const EXPOSED =
+  "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag, Repr-Digest, Retry-After, X-Request-Id";
 
 interface NewLink {
   _id: string;
@@ -105,7 +112,9 @@ describe("A link", () => {
       expect(reply.text).toBe(DIGITS.slice(...range));
       expect(reply.headers.get("Content-Length")).toBe(String(range[1] - range[0]));
     }
-    expect(reply.headers.get("Cache-Control")).toBe(isBytes || status === 304 ? "private, no-cache" : "no-store");
+    expect(reply.headers.get("Cache-Control")).toBe(
+      `${isBytes || status === 304 ? "private, no-cache" : "no-store"}, no-transform`,
+    );
     const contentRange = status === 206 && isBytes ? `bytes ${range[0]}-${range[1] - 1}/${SIZE}` : null;
     expect(reply.headers.get("Content-Range")).toBe(status === 416 ? `bytes */${SIZE}` : contentRange);
     const head = await open(link, sent, "HEAD");
@@ -120,7 +129,7 @@ describe("A link", () => {
       const { headers } = await open(link, {}, method);
       expect(Object.fromEntries(headers)).toMatchObject({
         "accept-ranges": "bytes",
-        "cache-control": "private, no-cache",
+        "cache-control": "private, no-cache, no-transform",
         "content-disposition": `attachment; filename="numbers _.txt"; filename*=UTF-8''numbers%20%C3%BC.txt`,
         "content-length": String(SIZE),
         "content-security-policy": expect.stringMatching(/^sandbox; default-src 'none'; media-src 'self'$/),
@@ -129,6 +138,7 @@ describe("A link", () => {
         "repr-digest": `sha-256=:${createHash("sha256").update(BYTES).digest("base64")}:`,
         "x-content-type-options": "nosniff",
         "access-control-allow-origin": "*",
+        "access-control-expose-headers": EXPOSED,
       });
     }
   });
@@ -157,8 +167,7 @@ describe("A link", () => {
 describe("Opening a link", () => {
   const opened = async (link: NewLink) => (await open(link)).status;
 
-  test("fails the same way if it is unknown, revoked or expired, or if its file is deleted", async () => {
-    const team = await newTeam();
+  test("fails the same way if it is unknown, revoked or expired, or if its file is deleted", async ({ team }) => {
     const [kept, deleted] = [await upload(team, "a.txt", "a"), await upload(team, "b.txt", "b")];
     const [revoked, expired] = [await createLink(team, kept), await createLink(team, kept)];
     const gone = await createLink(team, deleted);
@@ -179,21 +188,19 @@ describe("Opening a link", () => {
     expect((await env.DB.prepare("select 1 from links where id = ?").bind(gone._id).all()).results).toEqual([]);
   });
 
-  test("fails if the stored object is missing", async () => {
-    const team = await newTeam();
+  test("fails if the stored object is missing", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const link = await createLink(team, id);
     await env.BUCKET.delete(`${team.teamId}/${id}-a.txt`);
     expect([await opened(link), (await open(link, {}, "HEAD")).status]).toEqual([404, 404]);
   });
 
-  test("counts failures against the client IP, and successes not", async () => {
-    const team = await newTeam();
+  test("counts failures against the client IP, and successes not", async ({ team }) => {
     const link = await createLink(team, await upload(team, "a.txt", "a"));
     const taken: string[] = [];
     const worker = startWorker((deps) => ({
       ...deps,
-      limiter: { ...deps.limiter, isBlocked: () => false, clientIp: async (ip) => taken.push(ip) < 3 },
+      limiter: { ...deps.limiter, isBlocked: () => false, countUnauthenticated: async (ip) => taken.push(ip) < 3 },
     }));
     const address = randomAddress();
     for (let i = 0; i < 5; i++) expect((await worker.call("GET", pathOf(link), { address })).status).toBe(200);
@@ -204,13 +211,25 @@ describe("Opening a link", () => {
     expect(statuses).toEqual([404, 404, 429, 429]);
   });
 
-  test("counts for the client IP, up to 6,000 a minute", async () => {
-    const team = await newTeam();
+  test("fails from a blocked client IP even with the right URL, unless that was opened recently", async ({ team }) => {
+    const id = await upload(team, "a.txt", "a");
+    const [known, guessed] = [pathOf(await createLink(team, id)), pathOf(await createLink(team, id))];
+    const wrong = guessed.replace(/\.[0-9a-f]{32}/, `.${"0".repeat(32)}`);
+    const { call } = startLimited({ CLIENT_IP_LIMIT: 2 });
+    const address = randomAddress();
+    const open = async (path: string, from = address) => (await call("GET", path, { address: from })).status;
+    expect(await open(known)).toBe(200);
+    expect([await open(wrong), await open(wrong), await open(wrong)]).toEqual([404, 404, 429]);
+    expect([await open(guessed), await open(known)]).toEqual([429, 200]);
+    expect(await open(guessed, randomAddress())).toBe(200);
+  });
+
+  test("counts for the client IP, up to 6,000 a minute", async ({ team }) => {
     const link = await createLink(team, await upload(team, "a.txt", "a"));
     const counters: string[] = [];
     const worker = startWorker((deps) => ({
       ...deps,
-      limiter: { ...deps.limiter, token: async (counter) => counters.push(counter) < 2 },
+      limiter: { ...deps.limiter, countRequest: async (counter) => counters.push(counter) < 2 },
     }));
     const address = randomAddress();
     const openHere = () => worker.call("GET", pathOf(link), { address });
@@ -220,8 +239,7 @@ describe("Opening a link", () => {
     expect(counters).toEqual([`link/${address}`, `link/${address}`]);
   });
 
-  test("shows only audio of a harmless type inline", async () => {
-    const team = await newTeam();
+  test("shows only audio of a harmless type inline", async ({ team }) => {
     for (const [name, content, disposition, type] of [
       ["page.html", "<script>alert(1)</script>", "attachment", "text/plain"],
       ["image.svg", "<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'/>", "attachment", "text/plain"],
@@ -253,8 +271,7 @@ describe("Opening a link", () => {
 });
 
 describe("Creating a link", () => {
-  test("rejects invalid input and changes nothing", async () => {
-    const team = await newTeam();
+  test("rejects invalid input and changes nothing", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     for (const [field, value] of [
       ["expiresAt", new Date(Date.now() - 1000).toISOString()],
@@ -270,8 +287,28 @@ describe("Creating a link", () => {
     }
   });
 
-  test("stops at 100 links per file, also under concurrency", async () => {
-    const team = await newTeam();
+  test("changes nothing if the key is revoked or narrowed after it was authorized", async ({ team }) => {
+    const id = await upload(team, "a.txt", "a");
+    for (const end of ["delete from api_keys where id = ?", "update api_keys set scopes = 0 where id = ?"]) {
+      const { key, id: keyId } = await newKey(team, { scopes: ["files:download"] });
+      const racing = startWorker((deps) => {
+        let batches = 0;
+        // The first batch authorizes, the second writes.
+        const batch: D1Database["batch"] = async (statements) => {
+          batches += 1;
+          if (batches === 2) await env.DB.prepare(end).bind(keyId).run();
+          return env.DB.batch(statements);
+        };
+        return { ...deps, db: createDb({ prepare: (sql: string) => env.DB.prepare(sql), batch } as D1Database) };
+      });
+      const path = `/docs/v1/uploads/${id}/links`;
+      const { status, code } = await racing.call("POST", path, { token: key, json: {} });
+      expect([status, code]).toEqual([401, "token_invalid"]);
+    }
+    expect(await linksOf(team, id)).toEqual([]);
+  });
+
+  test("stops at 100 links per file, also under concurrency", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const create = () => team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} });
     for (let i = 0; i < 95; i++) await create();
@@ -300,8 +337,7 @@ describe("Creating a link", () => {
 });
 
 describe("Revoking a link", () => {
-  test("of another user or key needs files:write", async () => {
-    const team = await newTeam();
+  test("of another user or key needs files:write", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const [viewer, member] = [await newMember(team, "viewer"), await newMember(team, "member")];
     const { key: plainKey } = await newKey(team, { scopes: ["files:download"] });

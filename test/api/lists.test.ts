@@ -1,9 +1,10 @@
 import { env } from "cloudflare:workers";
 import fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, inject } from "vitest";
 import { FILE_TYPES } from "../../src/domain/audio/media-type.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { withBindings } from "../support/deps.ts";
+import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
   call,
@@ -74,20 +75,19 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
     const [team, all] = await filled(30);
     const page = (n: number | string) => team.call("GET", `${path}?limit=8&page=${n}`);
     for (const n of [1, 2, 3, 4]) expect(idsOf(await page(n))).toEqual(all.slice((n - 1) * 8, n * 8));
-    for (const n of [5, 1250]) {
+    for (const n of [5, 125]) {
       const answer = await page(n);
       expect([idsOf(answer), nextOf(answer)]).toEqual([[], undefined]);
     }
   });
 
-  test("rejects a page deeper than 10,000 rows and refers to Link", async () => {
-    const team = await newTeam();
-    const tooDeep = ["limit=100&page=101", "limit=1&page=10001", "page=501", "page=1000000000"];
+  test("rejects a page deeper than 1,000 rows and refers to Link", async ({ team }) => {
+    const tooDeep = ["limit=100&page=11", "limit=1&page=1001", "page=51", "page=1000000000"];
     for (const query of [...tooDeep, `page=${"9".repeat(400)}`]) {
       const answer = await rejected(team, 400, "invalid_input", () => team.call("GET", `${path}?${query}`), ["page"]);
       expect(answer.body.errors[0].message).toContain("Link");
     }
-    for (const query of ["limit=100&page=100", "limit=1&page=10000", "limit=1000&page=100"]) {
+    for (const query of ["limit=100&page=10", "limit=1&page=1000", "limit=1000&page=10"]) {
       expect((await team.call("GET", `${path}?${query}`)).status, query).toBe(200);
     }
   });
@@ -182,8 +182,7 @@ describe.each(lists)("$path", ({ path, table, newestFirst }) => {
   });
 });
 
-test("the operator's list of all keys rejects a cursor of the list of one team", async () => {
-  const team = await newTeam();
+test("the operator's list of all keys rejects a cursor of the list of one team", async ({ team }) => {
   await fill(team, "api_keys", 3);
   const list = (path: string) => call("GET", path, { token: OPERATOR });
   const link = new URL(nextOf(await list(`/auth/v1/apikeys?limit=1&teamId=${team.teamId}`)) ?? "");
@@ -333,12 +332,11 @@ describe("Filters of files", () => {
         const stayed = new Set(atFirst.filter(({ id }) => !gone.has(id)));
         expect(seen.filter((row) => stayed.has(row))).toEqual([...stayed]);
       }),
-      { numRuns: 100 },
+      { numRuns: inject("isExhaustive") ? 100 : 40 },
     );
   });
 
-  test("can return an empty page with a Link that leads to the matches", async () => {
-    const team = await newTeam();
+  test("can return an empty page with a Link that leads to the matches", async ({ team }) => {
     const numbers = numbersTo(1200).map((n) => n + 10);
     await insertFiles(team, numbers, { status: "completed", original_name: "a" });
     const found = await insertFiles(team, [1], { status: "failed", original_name: "ab", file_type: "audio file" });
@@ -349,19 +347,7 @@ describe("Filters of files", () => {
     }
   });
 
-  test("rejects a page deeper than 1,000 rows if files are filtered by folder, tag, reference or search", async () => {
-    const team = await newTeam();
-    for (const filter of ["folder=a", "folder=", "under=a", "tag=a", "reference=a", "search=a"]) {
-      const list = (query: string) => team.call("GET", `${FILES}?${filter}&${query}`);
-      const { body } = await rejected(team, 400, "invalid_input", () => list("limit=1&page=1001"), ["page"]);
-      expect(body.errors[0].message).toContain("1,000");
-      expect((await list("limit=100&page=10")).status, filter).toBe(200);
-    }
-    expect((await team.call("GET", `${FILES}?status=failed&limit=1&page=1001`)).status).toBe(200);
-  });
-
-  test("can be paged by number, also from a cursor", async () => {
-    const team = await newTeam();
+  test("can be paged by number, also from a cursor", async ({ team }) => {
     const rows = await insertFiles(team, numbersTo(300));
     for (const wanted of [
       { status: "failed" },
@@ -382,27 +368,29 @@ describe("Filters of files", () => {
     }
   });
 
-  test("reject a page number beyond the examined rows, which Link reaches", async () => {
-    const team = await newTeam();
+  test("reject a page number beyond the examined rows, which Link reaches", async ({ team }) => {
     const rows = await insertFiles(team, numbersTo(599), { status: "completed", original_name: "a" });
     const pageAt = (n: number) => team.call("GET", `${FILES}?status=completed&limit=100&page=${n}`);
     const fifth = await pageAt(5);
-    expect(idsOf(fifth)).toHaveLength(99);
+    expect(idsOf(fifth)).toHaveLength(40);
     const { body } = await rejected(team, 400, "invalid_input", () => pageAt(6), ["page"]);
     expect(body.errors[0].message).toContain("Link");
     const last = await team.call("GET", nextOf(fifth) ?? "");
-    expect(idsOf(last).at(-1)).toBe(rows[0]?.id);
-    expect(idsOf(last)).toHaveLength(100);
+    expect(idsOf(last)).toEqual(
+      rows
+        .slice(59, 159)
+        .map(({ id }) => id)
+        .reverse(),
+    );
   });
 
-  test("count as five requests if they have to be compared with each file, except for a search", async () => {
-    const team = await newTeam();
+  test("count as five requests if they have to be compared with each file, except for a search", async ({ team }) => {
     let requests = 0;
     const token = async (_: string, count = 1) => {
       requests += count;
       return requests <= 5;
     };
-    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token } }));
+    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
     const list = (query: string) => counting.call("GET", `/docs/v1/uploads?${query}`, { token: team.token });
     for (const [query, count] of [
       ["status=failed", 1],
@@ -464,8 +452,7 @@ describe("Filters of files", () => {
     }
   });
 
-  test("are repeated in Link, whose cursor is rejected with other filters", async () => {
-    const team = await newTeam();
+  test("are repeated in Link, whose cursor is rejected with other filters", async ({ team }) => {
     await insertFiles(team, numbersTo(60), { status: "completed", original_name: "a+b &é\u{1f600}" });
     const lists: Filters[] = [
       ...[{}, { status: "completed" }, { fileType: "audio file" }, { name: "a+b &é" }, { name: "a" }],

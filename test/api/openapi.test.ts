@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { createApp } from "../../src/app.ts";
+import { EVENT_TYPES } from "../../src/domain/events/events.ts";
 import { STATUS } from "../../src/http/failures.ts";
 import { compile } from "../support/contract.ts";
 import { call } from "../support/harness.ts";
@@ -14,7 +15,8 @@ interface Parameter {
   name: string;
   in: string;
   required: boolean;
-  schema: object;
+  deprecated?: true;
+  schema: { pattern?: string };
 }
 interface Body {
   content: Record<string, { schema: object; example?: unknown; examples?: Record<string, { value: unknown }> }>;
@@ -67,6 +69,17 @@ const PARAMETERS: Record<string, string[]> = {
 };
 
 describe("GET /openapi.json", () => {
+  test("has an ETag, by which a client with the same document gets 304 without a body", async () => {
+    const etag = answer.headers.get("ETag") ?? "";
+    expect(etag).toMatch(/^"[0-9a-f]{32}"$/);
+    expect(answer.headers.get("Cache-Control")).toBe("no-cache, no-transform");
+    for (const tag of [etag, `W/${etag}`]) {
+      const response = await call("GET", "/openapi.json", { headers: { "If-None-Match": tag } });
+      expect([response.status, response.text]).toEqual([304, ""]);
+    }
+    expect((await call("GET", "/openapi.json", { headers: { "If-None-Match": '"other"' } })).status).toBe(200);
+  });
+
   test("is OpenAPI 3.1 in JSON, with version 1.0.0, relative to its own URL, without a token", () => {
     expect([answer.status, answer.headers.get("Content-Type")]).toEqual([200, "application/json"]);
     expect(document.openapi).toMatch(/^3\.1\.\d$/);
@@ -102,7 +115,7 @@ describe("GET /openapi.json", () => {
     const table: string = document.info.description;
     for (const { described, operation, route } of operations) {
       const { access } = operation;
-      if (access === "public") expect(described.security, route).toEqual([]);
+      if (access === "public") expect(described.security, route).toEqual([{}, { secretKey: ["users:write"] }]);
       const scope = described["x-scope"];
       if (!scope) continue;
       expect(described.security, route).toEqual([
@@ -120,10 +133,68 @@ describe("GET /openapi.json", () => {
   test("describes every tag and uses it", () => {
     const tags = document.tags as { name: string; description: string }[];
     for (const { description, name } of tags) expect(description, name).toMatch(/^\S.*\.$/);
-    const used = Object.values(document.paths as Record<string, Record<string, Described>>).flatMap((item) =>
-      Object.values(item).map((described) => described.tags[0]),
-    );
+    const items = { ...document.paths, ...document.webhooks } as Record<string, Record<string, Described>>;
+    const used = Object.values(items).flatMap((item) => Object.values(item).map((described) => described.tags[0]));
     expect([...new Set(used)].sort()).toEqual(tags.map(({ name }) => name).sort());
+  });
+
+  test("describes the message of webhooks, with a valid example for the types of events and for a test", () => {
+    const { post } = document.webhooks.event;
+    expect(Object.keys(document.webhooks)).toEqual(["event"]);
+    expect(post).toMatchObject({ operationId: "receiveEvent", tags: ["Webhook messages"], security: [] });
+    expect(post.parameters.map(({ name }: Parameter) => name)).toEqual([
+      "webhook-id",
+      "webhook-timestamp",
+      "webhook-signature",
+    ]);
+    expect(Object.keys(post.responses)).toEqual(["200", "410", "default"]);
+    const { schema, example } = post.requestBody.content["application/json"];
+    expect(schema).toEqual({ $ref: "#/components/schemas/WebhookMessage" });
+    const message = compile(schema);
+    for (const type of [...EVENT_TYPES, "webhook.test"]) {
+      expect(message.safeParse({ ...example, type }).error, type).toBeUndefined();
+    }
+    expect(Object.keys(example).sort()).toEqual(["actor", "data", "id", "subject", "teamId", "timestamp", "type"]);
+    expect(message.safeParse({ ...example, type: "file.renamed" }).success).toBe(false);
+  });
+
+  test("has nothing that generators of clients are known to reject", () => {
+    expect(answer.text, "a constant that is not text").not.toMatch(/"const":(true|false)/);
+    const items = Object.values(document.paths as Record<string, Record<string, Described>>);
+    const parameters = items.flatMap((item) => Object.values(item).flatMap((described) => described.parameters));
+    const headers = parameters.filter((parameter) => parameter.in === "header");
+    expect(headers.map(({ name }) => name)).toContain("Tus-Resumable");
+    for (const { name, schema } of headers) expect(schema, name).not.toHaveProperty("const");
+    // Generators name the type of an inline enum after its schema and field, so `File.status` becomes `FileStatus`.
+    const schemas = document.components.schemas as Record<string, { properties?: Record<string, { enum?: unknown }> }>;
+    const inline = Object.entries(schemas).flatMap(([schema, { properties = {} }]) =>
+      Object.entries(properties).flatMap(([field, { enum: values }]) =>
+        values ? [`${schema}${field.charAt(0).toUpperCase()}${field.slice(1)}`] : [],
+      ),
+    );
+    expect(inline).toContain("FileStatus");
+    expect(inline.filter((name) => name in schemas)).toEqual([]);
+  });
+
+  test("states what ids and digests look like, with examples that match, and that the limit of an upload is deprecated", () => {
+    const items = Object.values(document.paths as Record<string, Record<string, Described>>);
+    const parameters = items.flatMap((item) => Object.values(item).flatMap((described) => described.parameters));
+    const patternOf = (name: string) =>
+      new RegExp(parameters.find((parameter) => parameter.name === name)?.schema.pattern ?? "$^");
+    const id = "0193477c0a5e2b7f4d1c8e90";
+    for (const [name, accepted, rejected] of [
+      ["id", id, id.toUpperCase()],
+      ["upload", `${id}.${"0f".repeat(16)}`, id],
+      ["link", `${id}.${"0f".repeat(16)}`, `${id}.0f`],
+      ["Content-Digest", "sha-256=:X48E9qOokqqrvdts8nOJRJN3OWDUoyWxBf7kbu9DBPE=:", "sha-256=X48E9"],
+      ["Repr-Digest", `md5=:${btoa("x")}:, sha-256=:${"A".repeat(43)}=:`, `sha256=:${"A".repeat(43)}=:`],
+    ] as const) {
+      expect(accepted, name).toMatch(patternOf(name));
+      expect(rejected, name).not.toMatch(patternOf(name));
+    }
+    const { post } = document.paths["/docs/v1/uploads"];
+    const deprecated = post.parameters.filter((parameter: Parameter) => parameter.deprecated);
+    expect(deprecated.map(({ name }: Parameter) => name)).toEqual(["limit"]);
   });
 
   test("introduces a quickstart, authentication, scopes, errors, lists, retries and rate limits", () => {
@@ -139,7 +210,9 @@ describe("GET /openapi.json", () => {
   });
 
   test("requires a token for every operation except the login", () => {
-    const open = operations.filter(({ described }) => described.security.length === 0);
+    const open = operations.filter(({ described }) =>
+      described.security.some((tokens) => Object.keys(tokens).length === 0),
+    );
     expect(open.map(({ route }) => route)).toEqual(["POST /auth/v1/login"]);
   });
 });
@@ -194,7 +267,7 @@ describe.each(operations)("$route", ({ route, path, described, operation }) => {
       ...(body ? ["408", "413", "415"] : []),
       ...(route === "POST /auth/v1/sessions" ? ["413"] : []),
       ...(/^((POST|PATCH|DELETE) .*users|PATCH .*teams)/.test(route) ? ["409"] : []),
-      ...(/^POST .*(webhooks|secret|replay|redeliver|links|rotate)$/.test(route) ? ["409"] : []),
+      ...(/^POST .*(webhooks|secret|replay|redeliver|links|rotate|apikeys)$/.test(route) ? ["409"] : []),
       ...((PARAMETERS[route] ?? []).includes("If-Match") ? ["412"] : []),
       ...(takesFile ? ["404", "408", "409", "413", "415"] : []),
     ];

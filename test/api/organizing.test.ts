@@ -1,7 +1,8 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Answer,
   atOnce,
@@ -25,9 +26,9 @@ import {
   tally,
   upload,
   usageOf,
-  withinOneMinute,
   withoutJobs,
 } from "../support/harness.ts";
+import { startLimited } from "../support/limits.ts";
 import { create, idOf, locationOf, patch as sendBytes } from "../support/tus.ts";
 import { expectSettled, World } from "../support/world.ts";
 
@@ -75,8 +76,7 @@ const PROPERTIES = {
 const METADATA = { a: 1.5, ключ: ["\u{1f600}", { b: null }], nested: { deep: { "it's": '"' } } };
 
 describe("A file", () => {
-  test("has default properties, which are the same in the upload, the list and the metadata", async () => {
-    const team = await newTeam();
+  test("has default properties, which are the same in the upload, the list and the metadata", async ({ team }) => {
     const { body } = await uploadForm(team, form("a.txt", "text"));
     expect(body.data).toMatchObject({
       ...DEFAULTS,
@@ -89,12 +89,19 @@ describe("A file", () => {
     expect(await metadataOf(team, body.data._id)).toMatchObject({ ...body.data, metadata: {} });
   });
 
-  test("shows title and artist of the audio in lists", async () => {
+  test("shows the first 200 characters of title and artist of the audio in lists", async () => {
     const team = await newTeam(queueing);
     const { audio } = await processed(team, await upload(team, "tone.flac", sample("tone.flac").bytes));
     const [file] = (await team.call("GET", UPLOADS)).body.data;
     expect([file.title, file.artist]).toEqual([audio.tags.title ?? null, audio.tags.artist ?? null]);
     expect(file.title).not.toBeNull();
+    const tags = { title: "t".repeat(201), artist: "a".repeat(200) };
+    await env.DB.prepare("update files set audio = json_set(audio, '$.tags', json(?)) where id = ?")
+      .bind(JSON.stringify(tags), file._id)
+      .run();
+    const shown = { title: "t".repeat(200), artist: tags.artist };
+    expect((await team.call("GET", UPLOADS)).body.data).toMatchObject([shown]);
+    expect((await metadataOf(team, file._id)).audio.tags).toEqual(tags);
   });
 
   test.each<[string, (team: Team, properties: string) => Promise<Answer>]>([
@@ -116,16 +123,14 @@ describe("A file", () => {
     expect(await listed(team, { search: "ÖMER" })).toEqual([id]);
   });
 
-  test("names the public key that set its properties as the actor of its event", async () => {
-    const team = await newTeam();
+  test("names the public key that set its properties as the actor of its event", async ({ team }) => {
     const { id: keyId, key: token } = await newKey(team, { isPublic: true });
     const { id } = await team.call("POST", UPLOADS, { body: formWith('{"reference":"forged"}'), token });
     expect((await metadataOf(team, id)).reference).toBe("forged");
     expect(await historyOf(team, id)).toMatchObject([{ type: "file.uploaded", actor: { kind: "public", keyId } }]);
   });
 
-  test("is updated field by field, with an event that names the fields", async () => {
-    const team = await newTeam();
+  test("is updated field by field, with an event that names the fields", async ({ team }) => {
     const id = await upload(team, "a.txt", "text");
     const { status, body, headers } = await patch(team, id, PROPERTIES);
     expect([status, body.data]).toMatchObject([200, { ...PROPERTIES, originalName: "a.txt", __v: 2 }]);
@@ -153,8 +158,7 @@ describe("A file", () => {
     expect(JSON.stringify(updates)).not.toContain("ключ");
   });
 
-  test("is not changed by an update to what it already is", async () => {
-    const team = await newTeam();
+  test("is not changed by an update to what it already is", async ({ team }) => {
     const id = await add(team, { ...PROPERTIES, metadata: METADATA });
     const before = await metadataOf(team, id);
     const { status, body } = await patch(team, id, { ...PROPERTIES, metadata: { a: 1.5 } });
@@ -163,8 +167,7 @@ describe("A file", () => {
     expect(await historyOf(team, id)).toHaveLength(1);
   });
 
-  test("is updated only in an expected version", async () => {
-    const team = await newTeam();
+  test("is updated only in an expected version", async ({ team }) => {
     const id = await upload(team, "a.txt", "text");
     const current = (await team.call("GET", `${UPLOADS}/${id}/metadata`)).headers.get("ETag") ?? "";
     expect((await patch(team, id, { folder: "a" }, { "If-Match": current })).status).toBe(200);
@@ -174,8 +177,7 @@ describe("A file", () => {
     await rejected(team, 404, "not_found", unknown);
   });
 
-  test("is downloaded under its name", async () => {
-    const team = await newTeam();
+  test("is downloaded under its name", async ({ team }) => {
     const id = await upload(team, "a.txt", "text");
     await patch(team, id, { name: "Renamed ü.txt" });
     const { signedUrl } = (await team.call("GET", `${UPLOADS}/${id}`)).body;
@@ -223,8 +225,7 @@ const WRONG = Object.entries({
 }).flatMap(([path, values]) => (values as unknown[]).map((value) => [path, value] as const));
 
 describe("Invalid properties", () => {
-  test("are rejected by name in an update, and nothing changes", async () => {
-    const team = await newTeam();
+  test("are rejected by name in an update, and nothing changes", async ({ team }) => {
     const id = await upload(team, "a.txt", "text");
     for (const [path, value] of WRONG) {
       const [field = ""] = path.split(".");
@@ -234,8 +235,7 @@ describe("Invalid properties", () => {
     await rejected(team, 400, "invalid_input", () => patch(team, id, {}), [""]);
   });
 
-  test("are rejected by name in an upload, and nothing is stored", async () => {
-    const team = await newTeam();
+  test("are rejected by name in an upload, and nothing is stored", async ({ team }) => {
     for (const [path, value] of WRONG) {
       const properties = JSON.stringify({ [path.split(".")[0] ?? ""]: value });
       for (const send of [() => uploadForm(team, formWith(properties)), () => tusUpload(team, properties)]) {
@@ -246,8 +246,7 @@ describe("Invalid properties", () => {
     }
   });
 
-  test("are rejected as a form part after the file, twice, above 8 KiB, or without JSON", async () => {
-    const team = await newTeam();
+  test("are rejected as a form part after the file, twice, above 8 KiB, or without JSON", async ({ team }) => {
     const twice = formWith("{}");
     twice.delete("file");
     twice.append("properties", "{}");
@@ -259,8 +258,7 @@ describe("Invalid properties", () => {
     expect((await uploadForm(team, formWith(`{}${" ".repeat(8190)}`))).status).toBe(200);
   });
 
-  test("include numbers in metadata that JSON can't express", async () => {
-    const team = await newTeam();
+  test("include numbers in metadata that JSON can't express", async ({ team }) => {
     const id = await add(team, { metadata: { a: 1 } });
     const body = '{"metadata":{"a":[1e400]}}';
     const headers = { "Content-Type": "application/json" };
@@ -269,8 +267,11 @@ describe("Invalid properties", () => {
     await rejected(team, 400, "invalid_input", () => uploadForm(team, formWith(body)), ["properties.metadata"]);
   });
 
-  test("include metadata that would exceed 4 KiB after merging, but not metadata that shrinks", async () => {
-    const team = await newTeam();
+  test("include metadata that would exceed 4 KiB after merging, but not metadata that shrinks", async ({ team }) => {
+    const largest = { a: "x".repeat(4096 - JSON.stringify({ a: "" }).length) };
+    expect((await metadataOf(team, await add(team, { metadata: largest }))).metadata).toEqual(largest);
+    const over = JSON.stringify({ metadata: { a: `${largest.a}x` } });
+    await rejected(team, 400, "invalid_input", () => uploadForm(team, formWith(over)), ["properties.metadata"]);
     const half = "x".repeat(2048);
     const id = await add(team, { metadata: { a: half } });
     await rejected(team, 400, "invalid_input", () => patch(team, id, { metadata: { b: half } }), ["metadata"]);
@@ -301,16 +302,14 @@ describe("Folders", () => {
     expect(await pagesOf(team, "under=a&limit=1")).toEqual([["a/b"], ["a/\u05d0"]]);
   });
 
-  test("disappear with their last file", async () => {
-    const team = await newTeam();
+  test("disappear with their last file", async ({ team }) => {
     const [first, second] = [await add(team, { folder: "a/b" }), await add(team, { folder: "c" })];
     await patch(team, first, { folder: "d" });
     await team.call("DELETE", `${UPLOADS}/${second}`);
     expect(await folders(team)).toEqual(["d"]);
   });
 
-  test("reject a path that no folder can have, and a cursor of other folders", async () => {
-    const team = await newTeam();
+  test("reject a path that no folder can have, and a cursor of other folders", async ({ team }) => {
     for (const folder of ["a/1", "a/2", "b/1", "b/2"]) await add(team, { folder });
     for (const under of ["..", "a/", "a//b", "%01"]) {
       await rejected(team, 400, "invalid_input", () => team.call("GET", `/docs/v1/folders?under=${under}`), ["under"]);
@@ -322,8 +321,7 @@ describe("Folders", () => {
 });
 
 describe("A search", () => {
-  test("continues by Link after 2,440 names", async () => {
-    const team = await newTeam();
+  test("continues by Link after 2,440 names", async ({ team }) => {
     await fill(team, "files", 2600);
     await env.DB.prepare("update files set name_key = original_name where team_id = ?").bind(team.teamId).run();
     const id = await upload(team, "zz needle.txt", "text");
@@ -332,14 +330,12 @@ describe("A search", () => {
   });
 
   test("is limited to 120 a minute and team, whatever its tokens", async () => {
-    await withinOneMinute(async () => {
-      const team = await newTeam(startWorker(withoutJobs));
-      const { key: second } = await newKey(team);
-      const search = (token?: string) => team.call("GET", `${UPLOADS}?search=a`, token ? { token } : {});
-      expect(tally(await atOnce(120, () => search()))).toEqual({ 200: 120 });
-      expect((await search(second)).code).toBe("rate_limited");
-      expect((await team.call("GET", UPLOADS)).status).toBe(200);
-    });
+    const team = await newTeam(startLimited());
+    const { key: second } = await newKey(team);
+    const search = (token?: string) => team.call("GET", `${UPLOADS}?search=a`, token ? { token } : {});
+    expect(tally(await atOnce(120, () => search()))).toEqual({ 200: 120 });
+    expect((await search(second)).code).toBe("rate_limited");
+    expect((await team.call("GET", UPLOADS)).status).toBe(200);
   });
 });
 
@@ -381,8 +377,17 @@ describe("A batch", () => {
     expect(await metadataOf(other, foreign)).toMatchObject(DEFAULTS);
   });
 
-  test("does not exceed 20 tags of a file, and leaves such a file unchanged", async () => {
-    const team = await newTeam();
+  test("sets tags that combined filters compare as a whole", async ({ team }) => {
+    const odd = ['a,"b"', '["b"]', 'b"', '"b', "b\\", '\\"b"', ',"b', '["b'];
+    const [own, batched] = [await add(team, { tags: [...odd, "b"] }), await add(team, { tags: odd })];
+    const named = (tag: string) => listed(team, { tag, sort: "name" });
+    expect(await named("b")).toEqual([own]);
+    expect(await results(team, { action: "tag", ids: [batched], tags: ["b"] })).toEqual([[batched, true]]);
+    for (const tag of [...odd, "b"]) expect((await named(tag)).sort(), tag).toEqual([own, batched].sort());
+    expect(await named("a")).toEqual([]);
+  });
+
+  test("does not exceed 20 tags of a file, and leaves such a file unchanged", async ({ team }) => {
     const tags = Array.from({ length: 20 }, (_, i) => `tag ${i}`);
     const [full, free] = [await add(team, { tags }), await add(team, {})];
     expect(await results(team, { action: "tag", ids: [full, free], tags: ["new", "tag 1"] })).toEqual([
@@ -392,8 +397,7 @@ describe("A batch", () => {
     expect((await metadataOf(team, full)).tags).toEqual(tags);
   });
 
-  test("deletes a hundred files with their bytes, tags and rows", async () => {
-    const team = await newTeam();
+  test("deletes a hundred files with their bytes, tags and rows", async ({ team }) => {
     const ids = await Promise.all(
       Array.from({ length: MAX_BATCH_FILES }, (_, i) =>
         i % 2 ? add(team, { tags: ["t"] }) : upload(team, "a.txt", "a"),
@@ -414,19 +418,16 @@ describe("A batch", () => {
   });
 
   test("reprocesses up to 100 completed files a minute", async () => {
-    const worker = startWorker(withoutJobs);
-    await withinOneMinute(async () => {
-      const team = await newTeam(worker);
-      await fill(team, "files", MAX_BATCH_FILES);
-      const ids = await listed(team, { limit: "100" });
-      const reprocess = (some: string[]) => batch(team, { action: "reprocess", ids: some });
-      expect((await reprocess(ids.slice(0, 89))).status).toBe(200);
-      const single = await team.call("POST", `${UPLOADS}/${ids[89]}/reprocess`);
-      expect(single.status).toBe(200);
-      expect(await listed(team, { status: "pending", limit: "100" })).toEqual(ids.slice(0, 90));
-      const limited = await rejected(team, 429, "rate_limited", () => reprocess(ids.slice(90)));
-      expect(limited.headers.get("RateLimit")).toContain('"expensive-call"');
-    });
+    const team = await newTeam(startLimited());
+    await fill(team, "files", MAX_BATCH_FILES);
+    const ids = await listed(team, { limit: "100" });
+    const reprocess = (some: string[]) => batch(team, { action: "reprocess", ids: some });
+    expect((await reprocess(ids.slice(0, 89))).status).toBe(200);
+    const single = await team.call("POST", `${UPLOADS}/${ids[89]}/reprocess`);
+    expect(single.status).toBe(200);
+    expect(await listed(team, { status: "pending", limit: "100" })).toEqual(ids.slice(0, 90));
+    const limited = await rejected(team, 429, "rate_limited", () => reprocess(ids.slice(90)));
+    expect(limited.headers.get("RateLimit")).toContain('"expensive-call"');
   });
 
   test("counts as a request for each ID", async () => {
@@ -436,7 +437,10 @@ describe("A batch", () => {
       return requests <= MAX_BATCH_FILES;
     };
     const team = await newTeam();
-    const counting = startWorker((deps) => ({ ...withoutJobs(deps), limiter: { ...deps.limiter, token } }));
+    const counting = startWorker((deps) => ({
+      ...withoutJobs(deps),
+      limiter: { ...deps.limiter, countRequest: token },
+    }));
     const ids = [...manyNames(MAX_BATCH_FILES - 1), await upload(team, "a.txt", "a")];
     const tag = (some: string[]) =>
       counting.call("POST", `${UPLOADS}/batch`, { token: team.token, json: { action: "tag", ids: some, tags: ["a"] } });
@@ -446,8 +450,7 @@ describe("A batch", () => {
     expect(limited.headers.get("RateLimit")).toContain('"team"');
   });
 
-  test("needs files:delete besides files:write for a deletion", async () => {
-    const team = await newTeam();
+  test("needs files:delete besides files:write for a deletion", async ({ team }) => {
     const id = await upload(team, "a.txt", "a");
     const { key: token } = await newKey(team, { scopes: ["files:write"] });
     const as = (json: object) => team.call("POST", `${UPLOADS}/batch`, { token, json });

@@ -1,9 +1,10 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect, inject } from "vitest";
 import { createDb } from "../../src/platform/db.ts";
 import { MOMENTS, outageOf, ProxiedBindings } from "../support/bindings.ts";
 import type { Answer } from "../support/client.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
+import { worldTest as test } from "../support/fixtures.ts";
 import { expectNoFiles } from "../support/harness.ts";
 import { newRecord, PASSWORD, pathTo, type Route, requestFor, routes, tokenFor } from "../support/routes.ts";
 import {
@@ -32,6 +33,14 @@ const UNREPEATABLE = [
     "PATCH /auth/v1/teams/{id}",
     "DELETE /docs/v1/links/{id}",
   ],
+];
+
+/** Routes that `jobs/crash-points.test.ts` drives with the same faults, and with deaths of the Worker. */
+const IN_CRASH_POINTS = [
+  ...["POST /auth/v1/apikeys", "DELETE /auth/v1/apikeys/{id}", "POST /auth/v1/apikeys/{id}/rotate"],
+  ...["POST /auth/v1/sessions", "DELETE /auth/v1/sessions/{id}", "POST /auth/v1/users", "PATCH /auth/v1/users/{id}"],
+  ...["DELETE /auth/v1/users/{id}", "POST /auth/v1/webhooks", "PATCH /auth/v1/webhooks/{id}"],
+  ...["DELETE /auth/v1/webhooks/{id}", "POST /auth/v1/webhooks/{id}/secret", "POST /auth/v1/login"],
 ];
 
 const isLogin = ({ name }: Route) => name === "POST /auth/v1/login";
@@ -66,7 +75,7 @@ async function sender(route: Route) {
 
 function expectUnavailable({ status, code, headers }: Answer): void {
   expect([status, code]).toEqual(UNAVAILABLE);
-  expect(headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
+  expect(headers.get("Retry-After")).toBe("2");
 }
 
 function expectPermanentFailure({ status, code }: Answer): void {
@@ -84,7 +93,8 @@ describe.each(routes)("$name", (route) => {
     expect((await send()).status).toBe(200);
   });
 
-  test("either takes effect or fails, whichever call fails permanently", async () => {
+  const isDriven = !inject("isExhaustive") && IN_CRASH_POINTS.includes(route.name);
+  test.skipIf(isDriven)("either takes effect or fails, whichever call fails permanently", async () => {
     const { world, team, send } = await sender(route);
     const peace = new ProxiedBindings();
     expect((await send(peace)).status).toBe(200);
@@ -147,22 +157,20 @@ describe("After a transient failure", () => {
     expect(await usage(255)).toEqual({ calls: Array(3).fill("D1 batch"), pauses: [400, 1600] });
   });
 
-  test("an upload whose commit is retried twice stores one file", async () => {
-    const world = new World();
-    const team = await world.newTeam();
+  test("an upload whose commit is retried twice stores one file", async ({ world, team }) => {
+    // An upload authorizes its caller, reserves its bytes, and commits.
     const bindings = new ProxiedBindings(
-      { call: 2, moment: "after", failure: "transient" },
-      { call: 3, moment: "after", failure: "transient" },
+      { binding: "D1", call: 3, moment: "after", failure: "transient" },
+      { binding: "D1", call: 4, moment: "after", failure: "transient" },
     );
     const { status, id } = await must(world.upload(team, await encodeForm("note.txt", "note"), {}, { bindings }));
     expect(status).toBe(200);
+    expect(bindings.calls.filter((call) => call === "D1 batch")).toHaveLength(5);
     expect(await expectSound(team.teamId)).toMatchObject([{ id, status: "pending" }]);
   });
 });
 
-test("the recovery job processes what is uploaded or reprocessed while the queue is down", async () => {
-  const world = new World();
-  const team = await world.newTeam();
+test("the recovery job processes files uploaded or reprocessed while the queue is down", async ({ world, team }) => {
   const reprocessed = await world.store(team, "note.txt", "note");
   await world.drain();
   const queueDown = () => ({ bindings: new ProxiedBindings(outageOf("Queue")) });
@@ -170,16 +178,14 @@ test("the recovery job processes what is uploaded or reprocessed while the queue
   const path = `/docs/v1/uploads/${reprocessed}/reprocess`;
   const reprocessing = await must(world.ask("POST", path, { token: team.token }, queueDown()));
   expect([status, reprocessing.status, world.messages]).toEqual([200, 200, []]);
-  // The clock of a `World` stands still, so the ids are in random order.
+  // The clock of a `World` is stopped, so the ids are in random order.
   const files = (state: string) => [reprocessed, id].sort().map((file) => ({ id: file, status: state }));
   expect(await rowsOf(team.teamId)).toMatchObject(files("pending"));
   await world.recoverAll([team.teamId]);
   expect(await expectSettled(team.teamId)).toMatchObject(files("completed"));
 });
 
-test("an upload while R2 is down responds 503 and leaves nothing listed", async () => {
-  const world = new World();
-  const team = await world.newTeam();
+test("an upload while R2 is down responds 503 and leaves nothing listed", async ({ world, team }) => {
   const bindings = new ProxiedBindings(outageOf("R2"));
   expectUnavailable(await must(world.upload(team, await encodeForm("note.txt", "note"), {}, { bindings })));
   expect((await team.call("GET", "/docs/v1/uploads")).body.data).toEqual([]);
@@ -204,9 +210,8 @@ test.each([
   };
   const DB = { prepare: (sql: string) => env.DB.prepare(sql), batch } as unknown as D1Database;
   const change: Change = (deps) => ({ ...deps, db: createDb(DB) });
-  const broken = new ProxiedBindings({ call: 1, moment: "before", failure: "permanent" });
-  broken.calls.push("D1 batch"); // Marks the fault as permanent, because a 500 is expected here.
-  const answer = await must(world.ask("GET", "/docs/v1/usage", { token: team.token }, { bindings: broken, change }));
+  const isBug = status === 500;
+  const answer = await must(world.ask("GET", "/docs/v1/usage", { token: team.token }, { change, isBug }));
   expect([answer.status, answer.headers.has("Retry-After")]).toEqual([status, status === 503]);
   expect(answer.text).not.toContain(message);
 });

@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
-import { recover } from "../../src/domain/recovery.ts";
+import { recover } from "../../src/domain/recovery/recovery.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
@@ -66,7 +66,7 @@ async function sendLargestRequests(team: Team): Promise<void> {
     for (const query of ["", "?limit=100&page=1000", "?limit=100&cursor=x.y"]) {
       await team.call(method, target + query, { ...body, headers: { "If-Match": method === "PATCH" ? "*" : many } });
     }
-    // Whatever the response, the query must stay within the limits.
+    // The query must stay within the limits with every response.
     if (method === "PATCH") await team.call(method, target, { ...body, headers: { "If-Match": many } });
   }
 }
@@ -130,12 +130,12 @@ describe("The calls to the bindings", () => {
     }
   });
 
-  test("send messages that contain only the ids of a team and of a file or webhook, at most 100 per call", () => {
+  test("send messages that contain only the ids of a team and of a file or webhook, and a time, at most 100 per call", () => {
     for (const batch of messages) {
       expect(batch.length).toBeLessThanOrEqual(MAX_BATCH_MESSAGES);
       for (const message of batch) {
         const names = Object.keys(message as object);
-        expect(names).toEqual(names.includes("fileId") ? ["teamId", "fileId"] : ["teamId", "webhookId"]);
+        expect(names).toEqual(names.includes("fileId") ? ["teamId", "fileId"] : ["teamId", "webhookId", "at"]);
         expect(JSON.stringify(message).length).toBeLessThan(100);
       }
     }

@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test, vi } from "vitest";
+import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { type Deps, readDeps, sink, withBindings } from "../support/deps.ts";
 import {
@@ -7,6 +8,7 @@ import {
   type CallOptions,
   call,
   fieldsOf,
+  newKey,
   newTeam,
   newUser,
   PASSWORD,
@@ -15,8 +17,8 @@ import {
   startWorker,
   type Team,
   upload,
-  withinOneMinute,
 } from "../support/harness.ts";
+import { startLimited } from "../support/limits.ts";
 import { pathTo, requestFor, routes, tokenFor } from "../support/routes.ts";
 
 /* Properties of every response: headers, error shape, limits, and resistance to forged requests. */
@@ -35,7 +37,7 @@ const PREFLIGHT = { Origin: "https://app.example", "Access-Control-Request-Metho
 /** A Worker with a bug in its limiter, whose error message contains a secret. */
 const buggy = startWorker((deps) => {
   const token = () => Promise.reject(new TypeError(`Cannot read properties of ${SECRET}`));
-  return { ...deps, limiter: { ...deps.limiter, token } };
+  return { ...deps, limiter: { ...deps.limiter, countRequest: token } };
 });
 const misconfigured = (change: Record<string, string | undefined>) =>
   startWorker(() => readDeps({ ...env, ...change } as Env, { waitUntil: () => {} }));
@@ -60,7 +62,7 @@ const answers: [string, number, () => Promise<Answer>][] = [
   [
     "a rate-limited caller",
     429,
-    () => limiting({ token: async () => false }).call("GET", USERS, { token: team.token }),
+    () => limiting({ countRequest: async () => false }).call("GET", USERS, { token: team.token }),
   ],
   ["a bug", 500, () => buggy.call("GET", USERS, { token: team.token })],
   ["a misconfigured Worker", 503, () => misconfigured({ MASTER_KEY: "x" }).call("GET", USERS)],
@@ -72,7 +74,7 @@ describe.each(answers)("%s", (_, status, act) => {
     expect(first.status).toBe(status);
     expect(Object.fromEntries(first.headers)).toMatchObject({
       "access-control-allow-origin": "*",
-      "cache-control": "no-store",
+      "cache-control": expect.stringMatching(/^(no-store|no-cache), no-transform$/),
       "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
       "referrer-policy": "no-referrer",
       "strict-transport-security": expect.stringMatching(/^max-age=\d{8}/),
@@ -126,6 +128,27 @@ describe("A bug", () => {
   });
 });
 
+describe("The log line of a request", () => {
+  test("has its method, route, status, error code, duration, key and team", async () => {
+    const log = vi.spyOn(console, "info");
+    const lineOf = async (answer: Promise<Answer>) => {
+      const requestId = (await answer).headers.get("X-Request-Id");
+      const lines = log.mock.calls.map(([line]) => JSON.parse(line));
+      return lines.filter((line) => line.event === "request_finished" && line.requestId === requestId);
+    };
+    const common = { level: "info", event: "request_finished", requestId: expect.any(String), method: "GET" };
+    const finished = { ...common, route: "/auth/v1/users/:id", durationMilliseconds: expect.any(Number) };
+    const caller = { keyId: team.keyId, teamId: team.teamId };
+    const { _id } = await newUser(team, { email: `${crypto.randomUUID()}@example.com` });
+    expect(await lineOf(team.call("GET", `${USERS}/${_id}`))).toEqual([{ ...finished, status: 200, ...caller }]);
+    const failed = { ...finished, status: 404, code: "not_found" };
+    expect(await lineOf(team.call("GET", `${USERS}/${team.keyId}`))).toEqual([{ ...failed, ...caller }]);
+    const unknown = { ...finished, status: 401, code: "token_missing" };
+    expect(await lineOf(call("GET", `${USERS}/${_id}`))).toEqual([unknown]);
+    log.mockRestore();
+  });
+});
+
 describe("Rate limits", () => {
   /** Starts a Worker that records its expensive steps in order. */
   function recording(allowed: boolean) {
@@ -142,9 +165,9 @@ describe("Rate limits", () => {
       ...withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
       limiter: {
         ...deps.limiter,
-        token: recorded("token limit", async () => allowed),
-        clientIp: recorded("client IP limit", async () => allowed),
-        login: recorded("login limit", async () => allowed),
+        countRequest: recorded("token limit", async () => allowed),
+        countUnauthenticated: recorded("client IP limit", async () => allowed),
+        takeLogin: recorded("login limit", async () => (allowed ? { giveBack: () => {} } : null)),
       },
       secrets: {
         ...deps.secrets,
@@ -187,11 +210,8 @@ describe("Rate limits", () => {
     }
   });
 
-  test("check a token before scrypt, and before the body unless this isolate has authenticated the token", async () => {
-    const known = await recording(true)(USERS, user(), team.token);
-    expect(known.answer.status).toBe(200);
-    expect(known.steps).toEqual(["token limit", "body", "database", "scrypt", "database"]);
-    const { answer, steps } = await recording(true)(USERS, user(), (await newTeam()).token);
+  test("check a token before its body, and again after scrypt, which may have waited", async () => {
+    const { answer, steps } = await recording(true)(USERS, user(), team.token);
     expect(answer.status).toBe(200);
     expect(steps).toEqual(["token limit", "database", "body", "scrypt", "database"]);
     const limited = await recording(false)(USERS, user(), team.token);
@@ -218,26 +238,65 @@ describe("Rate limits", () => {
     expect(limited.steps).toEqual(["body", "login limit"]);
   });
 
-  test("count an IPv6 client by its /64, and an IPv4 client by its address", async () => {
+  test("count an IPv6 client by its /64, and an IPv4 client by its address, also if it is written as IPv6", async () => {
     const counted: string[] = [];
-    const worker = limiting({ clientIp: async (clientIp) => counted.push(clientIp) > 0 });
+    const worker = limiting({ countUnauthenticated: async (clientIp) => counted.push(clientIp) > 0 });
     const clientIps = ["2001:db8:0:1::1", "2001:DB8:0:1:ffff::", "2001:db8:0:2::1", "203.0.113.1", "203.0.113.2"];
-    for (const address of clientIps) await worker.call("GET", USERS, { address });
+    const mapped = ["::ffff:203.0.113.1", "::ffff:203.0.113.2"];
+    for (const address of [...clientIps, ...mapped]) await worker.call("GET", USERS, { address });
     expect(counted[0]).toBe(counted[1]);
-    expect(new Set(counted).size).toBe(4);
+    expect(new Set(counted).size).toBe(6);
   });
 
   test("allow a client IP 300 requests a minute without a valid token", async () => {
-    const passed = await withinOneMinute(async () => {
-      const address = randomAddress();
-      let count = 0;
-      let answer = await call("GET", USERS, { address });
-      for (; answer.status === 401; answer = await call("GET", USERS, { address })) count += 1;
-      expectLimited(answer, "client-ip", 300);
-      expect((await team.call("GET", USERS, { address })).status).toBe(200);
-      return count;
+    const { call } = startLimited();
+    const address = randomAddress();
+    for (let i = 0; i < 300; i++) expect((await call("GET", USERS, { address })).status).toBe(401);
+    expectLimited(await call("GET", USERS, { address }), "client-ip", 300);
+  });
+
+  test("reject any token from a blocked client IP, except one that this isolate has authenticated", async () => {
+    const { call } = startLimited({ CLIENT_IP_LIMIT: 3 });
+    const address = randomAddress();
+    const { key: unseen } = await newKey(team);
+    expect((await call("GET", USERS, { token: team.token, address })).status).toBe(200);
+    for (let i = 0; i < 3; i++) expect((await call("GET", USERS, { token: "a guess", address })).status).toBe(401);
+    expectLimited(await call("GET", USERS, { token: "a guess", address }), "client-ip", 300);
+    expectLimited(await call("GET", USERS, { token: unseen, address }), "client-ip", 300);
+    expect((await call("GET", USERS, { token: team.token, address })).status).toBe(200);
+    expect((await call("GET", USERS, { token: unseen })).status).toBe(200);
+  });
+
+  test("count the public keys of a team apart from its other tokens", async () => {
+    const { call } = startLimited({ TOKEN_LIMIT: 1 });
+    const pages = [await newKey(team, { isPublic: true }), await newKey(team, { isPublic: true })];
+    const ask = (token: string) => call("GET", "/auth/v1/me", { token });
+    // Before an isolate has authenticated a token, it knows no team to count for. It counts that request afterwards.
+    for (const token of [pages[0].key, pages[1].key, team.token]) expect((await ask(token)).status).toBe(200);
+    for (let i = 2; i < REQUESTS_PER_PERMIT; i++) expect((await ask(pages[i % 2].key)).status).toBe(200);
+    for (const { key } of pages) expectLimited(await ask(key), "team", 6000);
+    for (let i = 1; i < REQUESTS_PER_PERMIT; i++) expect((await ask(team.token)).status).toBe(200);
+    expectLimited(await ask(team.token), "team", 6000);
+  });
+
+  test("charge the team for requests that a new token sends at once, before it is authenticated", async () => {
+    const { key: token } = await newKey(team);
+    const { promise: haveArrived, resolve } = Promise.withResolvers<void>();
+    const charged: string[] = [];
+    let arrived = 0;
+    const worker = limiting({
+      countRequest: async () => {
+        arrived += 1;
+        if (arrived === 3) resolve();
+        await haveArrived;
+        return true;
+      },
+      countLateRequest: async (counter) => charged.push(counter) > 0,
     });
-    expect(passed).toBe(300);
+    await Promise.all(Array.from({ length: 3 }, () => worker.call("GET", "/docs/v1/usage", { token })));
+    expect(charged).toEqual(Array(3).fill(team.teamId));
+    await worker.call("POST", USERS, { token, json: { email: "a@example.com", password: PASSWORD } });
+    expect(charged).toHaveLength(3);
   });
 });
 
@@ -259,6 +318,31 @@ describe("A request over plain http", () => {
       });
     }
     expect((await send("localhost.example", "GET", USERS, { Authorization: Authorization() })).status).toBe(403);
+  });
+
+  test.each(["/console/", "/console/files/x?q=1", "/reference"])(
+    "for the page %s is redirected to https",
+    async (path) => {
+      for (const method of ["GET", "HEAD"]) {
+        const response = await send("stowage.example", method, path);
+        expect([response.status, response.headers.get("Location")]).toEqual([308, `https://stowage.example${path}`]);
+      }
+      expect((await send("stowage.example", "GET", path, { Authorization: Authorization() })).status).not.toBe(308);
+    },
+  );
+
+  test("for the home page is redirected only for browsers", async () => {
+    expect((await send("stowage.example", "GET", "/", { Accept: "text/html" })).status).toBe(308);
+    expect((await send("stowage.example", "GET", "/")).status).toBe(404);
+  });
+
+  test("for a link is rejected without its bytes", async () => {
+    const file = await upload(team, "bytes", "a.txt");
+    const link = await team.call("POST", `/docs/v1/uploads/${file}/links`, { json: {} });
+    const path = new URL(link.body.data.url).pathname;
+    const response = await send("stowage.example", "GET", path);
+    expect(response.status).toBe(403);
+    expect(await response.json()).toMatchObject({ code: "forbidden" });
   });
 
   test("works without a token, and on this machine", async () => {

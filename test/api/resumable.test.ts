@@ -1,13 +1,15 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { beforeAll, describe, expect, test } from "vitest";
+import { beforeAll, describe, expect } from "vitest";
 import { createByteStore } from "../../src/platform/byte-store.ts";
 import type { Part } from "../../src/platform/part.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
 import { outageOf, ProxiedBindings } from "../support/bindings.ts";
+import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
 import { document } from "../support/contract.ts";
 import { sink, withBindings } from "../support/deps.ts";
+import { apiTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   brokenStream,
@@ -34,14 +36,12 @@ import {
   usageOf,
   withSettings,
 } from "../support/harness.ts";
+import { insertMany } from "../support/rows.ts";
+import { HOUR } from "../support/time.ts";
 import { ask, create, head, idOf, locationOf, metadataOf, offsetOf, patch, RESUMABLE } from "../support/tus.ts";
-import { encodeForm } from "../support/world.ts";
+import { encodeForm, must, World } from "../support/world.ts";
 
-const MEBIBYTE = 1024 * 1024;
-const HOUR = 60 * 60 * 1000;
-const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const digestOf = (bytes: Uint8Array) => `sha-256=:${createHash("sha256").update(bytes).digest("base64")}:`;
-const patternOf = (size: number) => Uint8Array.from({ length: size }, (_, i) => (i * i) % 251);
 const BYTES = { "Content-Type": "application/offset+octet-stream" };
 
 /** Asserts that a call is rejected like any other, and names the version of tus. */
@@ -101,8 +101,7 @@ describe("An upload", () => {
     }
   });
 
-  test("is listed once its last byte is stored, and counts its full size from its creation", async () => {
-    const team = await newTeam();
+  test("is listed once its last byte is stored, and counts its full size from its creation", async ({ team }) => {
     const created = await create(team.call, 100);
     const state = async () => [(await read(team, "/docs/v1/uploads")).length, (await usageOf(team)).bytes];
     await patch(team.call, locationOf(created), 0, new Uint8Array(99));
@@ -112,8 +111,7 @@ describe("An upload", () => {
     expect(await state()).toEqual([1, 100]);
   });
 
-  test("stays readable once complete, accepts an empty PATCH, and can only be deleted as a file", async () => {
-    const team = await newTeam();
+  test("stays readable once complete, accepts an empty PATCH, and can only be deleted as a file", async ({ team }) => {
     const created = await create(team.call, 3);
     const path = locationOf(created);
     await patch(team.call, path, 0, new Uint8Array(3));
@@ -130,8 +128,7 @@ describe("An upload", () => {
     await expectNoFiles(team);
   });
 
-  test("is canceled by DELETE and leaves no orphan", async () => {
-    const team = await newTeam();
+  test("is canceled by DELETE and leaves no orphan", async ({ team }) => {
     const path = locationOf(await create(team.call, 12 * MEBIBYTE));
     await patch(team.call, path, 0, patternOf(7 * MEBIBYTE));
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
@@ -177,8 +174,7 @@ describe("An upload", () => {
 });
 
 describe("A caller", () => {
-  test("needs the secret and any key of the team, and otherwise gets the same 404", async () => {
-    const team = await newTeam();
+  test("needs the secret and any key of the team, and otherwise gets the same 404", async ({ team }) => {
     const stranger = await newTeam();
     const { key: token } = await newKey(team, { isPublic: true });
     const created = await create(team.call, 10, { filename: "a" }, { token });
@@ -233,7 +229,10 @@ describe("A caller", () => {
 
   test("above the rate limit gets 423 and Retry-After from HEAD", async () => {
     const path = locationOf(await create(team.call, 10));
-    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, token: async () => false } }));
+    const counting = startWorker((deps) => ({
+      ...deps,
+      limiter: { ...deps.limiter, countRequest: async () => false },
+    }));
     const refusing = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, isBlocked: () => true } }));
     for (const { call: limited } of [counting, refusing]) {
       const answer = await head(limited, path, { token: team.token });
@@ -266,8 +265,7 @@ describe("The unfinished uploads of a team", () => {
   const createAtOnce = async (tokens: { token: string }[], count: number, size: number, worker = { call }) =>
     (await Promise.all(tokens.map((key) => atOnce(count, () => create(worker.call, size, {}, key))))).flat();
 
-  test("are listed newest first, in pages, for secret keys, and are canceled by id", async () => {
-    const team = await newTeam();
+  test("are listed newest first, in pages, for secret keys, and are canceled by id", async ({ team }) => {
     const page = await newToken(team, true);
     const first = await create(team.call, 300, { filename: "one.wav" });
     await patch(team.call, locationOf(first), 0, new Uint8Array(100));
@@ -307,8 +305,7 @@ describe("The unfinished uploads of a team", () => {
     await upload(team, "form.txt", "forms are not counted");
   });
 
-  test("reserve at most a fifth of the quota with public keys, even if they are created at once", async () => {
-    const team = await newTeam();
+  test("reserve at most a fifth of the quota with public keys, even if they are created at once", async ({ team }) => {
     const small = startWorker(withSettings({ maxTeamBytes: 100 }));
     const created = await createAtOnce([await newToken(team, true), await newToken(team, true)], 5, 5, small);
     expect(tally(created)).toEqual({ 201: 4, quota_exceeded: 6 });
@@ -334,15 +331,18 @@ describe("The unfinished uploads of a team", () => {
       },
     ],
   ];
-  test.each(revocations)("end when %s, and release their quota immediately", async (_, prepare) => {
+  test.each(revocations)("end when %s, and release their quota once their bytes are deleted", async (_, prepare) => {
     const team = await newTeam();
     const { key, path: revoked } = await prepare(team);
     const path = locationOf(await create(call, 12 * MEBIBYTE, {}, key));
     await patch(call, path, 0, patternOf(6 * MEBIBYTE), key);
     const kept = await create(call, 7, {}, await newToken(team));
     expect((await team.call("DELETE", revoked)).status).toBe(200);
-    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
+    expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 12 * MEBIBYTE + 7 });
     expect(idsIn(await read(team, RESUMABLE))).toEqual([idOf(kept)]);
+    await must(new World().recover());
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 7 });
+    expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual([]);
     expect((await head(team.call, path)).status).toBe(404);
     expect((await patch(team.call, path, 6 * MEBIBYTE, new Uint8Array(1))).status).toBe(404);
   });
@@ -366,6 +366,16 @@ describe("The unfinished uploads of a team", () => {
     await begin(team);
     expect(await read(team, "/docs/v1/uploads")).toHaveLength(1);
     expect(await usageOf(team)).toMatchObject({ files: 4, bytes: 20 });
+  });
+
+  test("count as five requests if they replace another upload", async () => {
+    const team = await newTeam();
+    const counted: number[] = [];
+    const token = async (_: string, requests = 1) => counted.push(requests) > 0;
+    const counting = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countRequest: token } }));
+    const headers = { "Upload-Length": "5", "Idempotency-Key": "k" };
+    for (let i = 0; i < 2; i++) await ask(counting.call, "POST", RESUMABLE, headers, { token: team.token });
+    expect(counted).toEqual([1, 1, 4]);
   });
 
   test("keep their expiry if requests bring no bytes", async () => {
@@ -459,8 +469,17 @@ describe("The resumable upload API", () => {
     expect((await patch(team.call, path, 5, new Uint8Array(5))).status).toBe(204);
   });
 
-  test("returns 410 for an expired upload, and stores no bytes", async () => {
-    const team = await newTeam();
+  test("returns 410 once an upload has used the 10,000 parts that R2 allows", async ({ team }) => {
+    const path = locationOf(await create(team.call, 10));
+    const setNextPart = (number: number) =>
+      env.DB.prepare("update uploads set next_part = ? where team_id = ?").bind(number, team.teamId).run();
+    await setNextPart(9999);
+    expect((await patch(team.call, path, 0, new Uint8Array(5))).status).toBe(204);
+    await setNextPart(10_000);
+    await expectRejected(team, 410, "upload_expired", () => patch(team.call, path, 5, new Uint8Array(5)));
+  });
+
+  test("returns 410 for an expired upload, and stores no bytes", async ({ team }) => {
     const path = locationOf(await create(team.call, 10));
     await env.DB.prepare("update uploads set due_at = 1 where team_id = ?").bind(team.teamId).run();
     await expectRejected(team, 410, "upload_expired", () => patch(team.call, path, 0, new Uint8Array(5)));
@@ -578,28 +597,27 @@ describe("An isolate without memory for parts", () => {
 describe("An interrupted upload", () => {
   const headers = { "Upload-Length": "3000", ...BYTES };
 
-  test("leaves nothing if its creation is interrupted, because the client has no URL", async () => {
-    const team = await newTeam();
+  test("leaves nothing if its creation is interrupted, because the client has no URL", async ({ team }) => {
     const answer = await ask(team.call, "POST", RESUMABLE, headers, { body: brokenStream(patternOf(1000)) });
     expect([answer.status, answer.code]).toEqual([408, "upload_timeout"]);
     await expectNoFiles(team);
   });
 
-  test("does not count as unfinished if it was deleted while a request died", async () => {
-    const team = await newTeam();
+  test("counts until its bytes are deleted, also if it was canceled while a request died", async ({ team }) => {
     const path = locationOf(await create(team.call, 3000));
     await env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
     expect((await ask(team.call, "DELETE", path)).status).toBe(204);
-    expect((await usageOf(team)).bytes).toBe(0);
-    const rows = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 99)";
+    expect((await usageOf(team)).bytes).toBe(3000);
     const columns = "team_id, key_id, is_public, secret_hash, size_bytes, part_bytes, metadata, created_at, due_at";
-    await env.DB.prepare(
-      `${rows} insert into uploads (file_id, ${columns}) select printf('%024x', i) || ?1, ?1, '', 0, '', 1, 1, '', 1, 4e15 from n`,
-    )
-      .bind(team.teamId)
-      .run();
+    const values = "printf('%024x', i) || ?2, ?2, '', 0, '', 1, 1, '', 1, 4e15";
+    await insertMany(98, `insert into uploads (file_id, ${columns}) select ${values} from n`, team.teamId);
     expect((await create(team.call, 10)).status).toBe(201);
     expect((await create(team.call, 10)).code).toBe("too_many_unfinished_uploads");
+    const world = new World();
+    world.aheadMilliseconds = 16 * 60 * 1000;
+    await must(world.recover());
+    expect((await usageOf(team)).bytes).toBe(10);
+    expect((await create(team.call, 10)).status).toBe(201);
   });
 
   test("does not change after a request without Content-Length that is too long, and HEAD does not wait for it", async () => {
@@ -613,22 +631,155 @@ describe("An interrupted upload", () => {
     expect(results).toEqual([{ offset_bytes: 0, is_writing: 0 }]);
   });
 
-  test("returns 204 or 404 to concurrent deletions, never 403", async () => {
+  test("rejects a PATCH only after it has read up to 1 MiB of the body, so that its client sees the response", async () => {
     const team = await newTeam();
+    const path = locationOf(await create(team.call, 10 * MEBIBYTE));
+    const remainder = async (size: number) => {
+      const left = [...Array(size / MEBIBYTE)].map(() => new Uint8Array(MEBIBYTE));
+      const pull = (controller: ReadableStreamDefaultController) => {
+        const chunk = left.shift();
+        if (chunk) controller.enqueue(chunk);
+        else controller.close();
+      };
+      const body = new ReadableStream<Uint8Array>({ pull }, { highWaterMark: 0 });
+      expect((await patch(team.call, path, 5, body)).code).toBe("offset_mismatch");
+      return left.length;
+    };
+    expect(await remainder(MEBIBYTE)).toBe(0);
+    expect(await remainder(9 * MEBIBYTE)).toBeGreaterThanOrEqual(7);
+  });
+
+  test("returns 204 or 404 to concurrent deletions, never 403", async ({ team }) => {
     const path = locationOf(await create(team.call, 1000));
     const answers = await Promise.all([1, 2, 3].map(() => ask(team.call, "DELETE", path)));
     expect(answers.map(({ status }) => status)).toContain(204);
     for (const { status } of answers) expect([204, 404]).toContain(status);
   });
 
-  test("does not read its chunks for a request without bytes", async () => {
-    const team = await newTeam();
+  test("does not read its chunks for a request without bytes", async ({ team }) => {
     const path = locationOf(await create(team.call, 3000));
     await patch(team.call, path, 0, patternOf(1000));
     const { objects } = await env.BUCKET.list({ prefix: `${team.teamId}/` });
     await patch(team.call, path, 1000, new Uint8Array());
     expect((await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects).toEqual(objects);
     expect(offsetOf(await head(team.call, path))).toBe(1000);
+  });
+});
+
+describe("A creation with the Idempotency-Key of an unfinished upload", () => {
+  const begin = (token: string, size: number, bytes: number) =>
+    ask(
+      call,
+      "POST",
+      RESUMABLE,
+      {
+        ...BYTES,
+        "Upload-Length": `${size}`,
+        "Idempotency-Key": "again",
+        "Upload-Metadata": metadataOf({
+          filename: "a.wav",
+          properties: '{"folder":"takes","tags":["t"],"reference":"r"}',
+        }),
+      },
+      { token, body: patternOf(bytes) },
+    );
+
+  test("leaves R2, rows and what lists read as they were, however often a key for one file repeats it", async () => {
+    const team = await newTeam();
+    const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1, maxFileBytes: 100_000 } });
+    const state = async () => {
+      const objects = (await env.BUCKET.list({ prefix: `${team.teamId}/` })).objects.map(({ size }) => size);
+      const counts = await env.DB.prepare(
+        `select (select count(*) from files where team_id = ?1) as files,
+           (select count(*) from uploads where team_id = ?1) as uploads,
+           (select count(*) from file_tags where team_id = ?1) as tags`,
+      )
+        .bind(team.teamId)
+        .first();
+      const rowsRead: number[] = [];
+      for (const query of ["", "?sort=name", "?folder=takes", "?tag=t", "?reference=r"]) {
+        const bindings = new ProxiedBindings();
+        const counting = startWorker((deps) =>
+          withBindings(deps, bindings.wrap({ DB: env.DB, BUCKET: env.BUCKET, JOBS: sink })),
+        );
+        expect((await counting.call("GET", `/docs/v1/uploads${query}`, { token: team.token })).status).toBe(200);
+        rowsRead.push(bindings.effects.rowsRead);
+      }
+      return { objects, counts, rowsRead, usage: await usageOf(team) };
+    };
+    expect((await begin(token, 100_000, 1000)).status).toBe(201);
+    const before = await state();
+    for (let i = 0; i < 200; i++) expect((await begin(token, 100_000, 1000)).status).toBe(201);
+    expect(await state()).toEqual(before);
+    expect(before).toMatchObject({ objects: [1000], counts: { files: 1, uploads: 1, tags: 1 }, usage: { files: 1 } });
+  });
+
+  test("does not end that upload if it is refused itself", async () => {
+    const team = await newTeam();
+    const { key: token } = await newKey(team, { isPublic: true, limits: { maxFileBytes: 1000 } });
+    const path = locationOf(await begin(token, 1000, 10));
+    expect((await begin(token, 1001, 10)).code).toBe("file_too_large");
+    expect(offsetOf(await head(call, path, { token }))).toBe(10);
+    expect(await usageOf(team)).toMatchObject({ files: 1, bytes: 1000 });
+  });
+
+  test("cannot exceed the limit of its key by more than the upload whose bytes are not deleted yet", async () => {
+    const team = await newTeam();
+    const { key: token } = await newKey(team, { isPublic: true, limits: { maxFiles: 1 } });
+    const markWriting = () =>
+      env.DB.prepare("update uploads set is_writing = 1 where team_id = ?").bind(team.teamId).run();
+    expect((await begin(token, 1000, 10)).status).toBe(201);
+    await markWriting();
+    expect((await begin(token, 1000, 10)).status).toBe(201);
+    expect(await usageOf(team)).toMatchObject({ files: 2, bytes: 2000 });
+    expect((await begin(token, 1000, 10)).code).toBe("upload_limit_reached");
+    const world = new World();
+    world.aheadMilliseconds = 16 * 60 * 1000;
+    await must(world.recover());
+    expect((await begin(token, 1000, 10)).status).toBe(201);
+  });
+});
+
+describe("The properties of an upload with a public key", () => {
+  const properties = (bytes: number) => JSON.stringify({ metadata: { a: "x".repeat(bytes - 21) } });
+
+  test("have at most 1 KiB, because anyone may have the key", async () => {
+    const team = await newTeam();
+    const { key: token } = await newKey(team, { isPublic: true });
+    const inForm = (bytes: number, by: string) => {
+      const body = new FormData();
+      body.append("properties", properties(bytes));
+      body.append("file", new File(["a"], "a.txt"));
+      return call("POST", "/docs/v1/uploads", { token: by, body });
+    };
+    const resumable = (bytes: number, by: string) => create(call, 1, { properties: properties(bytes) }, { token: by });
+    expect(properties(1024)).toHaveLength(1024);
+    for (const send of [inForm, resumable]) {
+      expect((await send(1024, token)).status).toBeOneOf([200, 201]);
+      expect(await send(1025, token)).toMatchObject({ status: 400, code: "invalid_input" });
+      expect((await send(1025, team.token)).status).toBeOneOf([200, 201]);
+    }
+    const padded = await create(call, 1, { filename: "a.txt", pad: "x".repeat(3000) }, { token });
+    expect(padded).toMatchObject({ status: 400, code: "invalid_input" });
+  });
+
+  test("bound the text of a row to about 8 KiB, also if normalization makes names longer", async () => {
+    const team = await newTeam();
+    const long = "\ufdfa".repeat(60);
+    const body = new FormData();
+    const sent = { name: long, folder: "f".repeat(512), reference: "r".repeat(128), tags: ["t"] };
+    body.append("properties", JSON.stringify({ ...sent, metadata: { a: "x".repeat(4000) } }));
+    body.append("file", new File(["a"], `${long}.txt`));
+    const { id } = await call("POST", "/docs/v1/uploads", { token: team.token, body });
+    const row = await env.DB.prepare("select * from files where id = ?").bind(id).first<Record<string, unknown>>();
+    expect(Buffer.byteLength(String(row?.name_key))).toBeLessThanOrEqual(200);
+    const texts = Object.values(row ?? {}).filter((value) => typeof value === "string");
+    expect(Buffer.byteLength(texts.join(""))).toBeLessThan(8 * 1024);
+    const found = await read(team, `/docs/v1/uploads?name=${encodeURIComponent(long.slice(0, 2))}`);
+    expect(idsIn(found)).toEqual([id]);
+    const tags = Array.from({ length: 20 }, (_, i) => String.fromCharCode(97 + i) + "\u{1f3b5}".repeat(63));
+    const answer = await team.call("PATCH", `/docs/v1/uploads/${id}`, { json: { tags } });
+    expect(answer).toMatchObject({ status: 400, code: "invalid_input" });
   });
 });
 

@@ -9,7 +9,7 @@ import {
   SCOPE_NAMES,
   type Scope,
   scopesIn,
-} from "../../src/domain/accounts/scopes.ts";
+} from "../../src/domain/access/scopes.ts";
 import { fingerprint } from "../../src/platform/secrets.ts";
 import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import {
@@ -28,7 +28,7 @@ import {
  * Set STOWAGE_SEED for other callers.
  */
 
-const CALLERS = inject("isExhaustive") ? 500 : 120;
+const CALLERS = inject("isExhaustive") ? 500 : 60;
 const worker = startWorker(compose(withoutHashing, withoutLimits));
 
 /** Inserts a key, because creating it would be another call. */

@@ -1,14 +1,19 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect } from "vitest";
 import { MAX_KEY_SESSIONS } from "../../src/domain/accounts/sessions.ts";
+import { AppError } from "../../src/errors.ts";
 import { Lru } from "../../src/platform/lru.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
 import { type Deps, withBindings } from "../support/deps.ts";
+import { apiTest } from "../support/fixtures.ts";
 import {
   atOnce,
   type Call,
+  type CallOptions,
+  type Change,
   call,
+  compose,
   dataOf,
   EMAIL,
   eventsOf,
@@ -16,6 +21,7 @@ import {
   idsIn,
   isAccepted,
   newKey,
+  newSession,
   newTeam,
   newUser,
   OPERATOR,
@@ -28,9 +34,11 @@ import {
   startWorker,
   type Team,
   tally,
-  withinOneMinute,
   withoutRequestId,
 } from "../support/harness.ts";
+import { withinOneMinute } from "../support/limits.ts";
+import { insertMany } from "../support/rows.ts";
+import { HOUR } from "../support/time.ts";
 import { create as createUpload, idOf, RESUMABLE } from "../support/tus.ts";
 
 const KEYS = "/auth/v1/apikeys";
@@ -51,6 +59,7 @@ const quick = startWorker((deps) => {
   return { ...deps, secrets };
 });
 const quickTeam = () => newTeam(quick);
+const test = apiTest.extend("team", () => quickTeam());
 
 const right = ({ teamId }: Team) => ({ teamId, email: EMAIL, password: PASSWORD });
 const logIn = (json: object, worker: { call: Call } = quick) => worker.call("POST", "/auth/v1/login", { json });
@@ -69,7 +78,7 @@ function withPasswordCheck(verify: (real: Deps["secrets"]["verifyPassword"]) => 
 describe("Logging in", () => {
   test("returns a session of the team for 12 hours, in the shape of a secret key, named after the user", async () => {
     const team = await newTeam();
-    await newUser(team, { firstName: "Ada", lastName: "Lovelace" });
+    await newUser(team, { firstName: "Ada", lastName: "Lovelace", role: "admin" });
     const { status, body } = await logIn(right(team), { call });
     expect([status, fieldsOf(body)]).toEqual([200, ["data", "message"]]);
     expect(fieldsOf(body.data)).toEqual(fieldsOf(await newKey(team)));
@@ -104,8 +113,7 @@ describe("A failed login", () => {
     { ...right(team), teamId: "' or 1=1 --" },
   ];
 
-  test("gets the same bytes for a wrong password, an unknown email and an unknown team", async () => {
-    const team = await quickTeam();
+  test("gets the same bytes for a wrong password, an unknown email and an unknown team", async ({ team }) => {
     await newUser(team);
     const texts = new Set<string>();
     const headers = new Set<string>();
@@ -118,8 +126,7 @@ describe("A failed login", () => {
     expect([texts.size, headers.size]).toEqual([1, 1]);
   });
 
-  test("costs one password check, with or without a user", async () => {
-    const team = await quickTeam();
+  test("costs one password check, with or without a user", async ({ team }) => {
     await newUser(team);
     const hashes: (string | null)[] = [];
     const worker = withPasswordCheck((real) => (password, hash) => {
@@ -130,8 +137,7 @@ describe("A failed login", () => {
     expect(hashes).toEqual([expect.stringMatching(/^\$scrypt\$/), null, null, null, null]);
   });
 
-  test("waits in the turn of its team, and those of all teams that don't exist in one turn", async () => {
-    const team = await quickTeam();
+  test("waits in the turn of its team, and those of all teams that don't exist in one turn", async ({ team }) => {
     await newUser(team);
     const turns: string[] = [];
     const worker = startWorker((deps) => {
@@ -150,7 +156,8 @@ describe("A failed login", () => {
 describe("The session that a login returns", () => {
   test("is ended by a new password with its unfinished uploads, and the team's other keys are not", async () => {
     const team = await quickTeam();
-    const [{ _id }] = [await newUser(team), await newUser(team, { email: "grace@example.com" })];
+    const role = "member";
+    const [{ _id }] = [await newUser(team, { role }), await newUser(team, { email: "grace@example.com", role })];
     const [mine, hers] = [await newToken(team), await newToken(team, "grace@example.com")];
     await team.call("PATCH", `/auth/v1/users/${_id}`, { json: { firstname: "Augusta" } });
     expect(await isAccepted(mine)).toBe(true);
@@ -165,8 +172,7 @@ describe("The session that a login returns", () => {
     expect((await logIn({ ...right(team), password: "a new password" })).status).toBe(200);
   });
 
-  test("outlives a new password that If-Match rejects", async () => {
-    const team = await quickTeam();
+  test("outlives a new password that If-Match rejects", async ({ team }) => {
     const { _id } = await newUser(team);
     const key = await newToken(team);
     const stale = { json: { password: "a new password" }, headers: { "If-Match": '"7"' } };
@@ -174,8 +180,7 @@ describe("The session that a login returns", () => {
     expect(await isAccepted(key)).toBe(true);
   });
 
-  test("is revoked when the user is deleted", async () => {
-    const team = await quickTeam();
+  test("is revoked when the user is deleted", async ({ team }) => {
     const { _id } = await newUser(team);
     const key = await newToken(team);
     await team.call("DELETE", `/auth/v1/users/${_id}`);
@@ -206,7 +211,7 @@ describe("The session of a login", () => {
   /** Creates a team with a user who has logged in. */
   async function loggedIn() {
     const team = await quickTeam();
-    const { _id: userId } = await newUser(team);
+    const { _id: userId } = await newUser(team, { role: "admin" });
     return { team, userId, token: await newToken(team) };
   }
 
@@ -242,8 +247,7 @@ describe("Logging in under a new master key", () => {
   const under = (keys: string) => startWorker((deps) => ({ ...deps, secrets: loadSecrets(keys, deps.system) }));
   const [rotated, bare] = [under(`${newMaster},${env.MASTER_KEY}`), under(newMaster)];
 
-  test("rehashes the password, after which the old master key can be removed", async () => {
-    const team = await quickTeam();
+  test("rehashes the password, after which the old master key can be removed", async ({ team }) => {
     await newUser(team);
     expect((await logIn(right(team), bare)).body.code).toBe("login_failed");
     const key = await newToken(team);
@@ -252,20 +256,20 @@ describe("Logging in under a new master key", () => {
     expect(await isAccepted(key)).toBe(true);
   });
 
-  test("accepts several first logins in parallel", async () => {
-    const team = await quickTeam();
+  test("accepts several first logins in parallel", async ({ team }) => {
     await newUser(team);
     const answers = await Promise.all([1, 2, 3].map(() => logIn(right(team), rotated)));
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 200]);
   });
 });
 
-describe("The limit of ten logins a minute", () => {
+describe("The limit of ten failed logins a minute", () => {
   test.each([
-    ["IP address", (n: number) => `${n}@example.com`],
+    // It counts after the check, so that people behind one client IP don't wait for one another.
+    ["IP address", (n: number) => `${n}@example.com`, 11],
     // These spellings are one account.
-    ["account", (n: number) => ["unknown@example.com", "UNKNOWN@example.com", "ｕnknown@example.com"][n % 3]],
-  ])("rejects the eleventh attempt of an %s before checking the password", async (by, emailOf) => {
+    ["account", (n: number) => ["unknown@example.com", "UNKNOWN@example.com", "ｕnknown@example.com"][n % 3], 10],
+  ])("rejects the eleventh of an %s, and stops checking passwords", async (by, emailOf, checked) => {
     const counts = await withinOneMinute(async () => {
       const team = await quickTeam();
       const clientIpOf =
@@ -287,14 +291,127 @@ describe("The limit of ten logins a minute", () => {
       for (; answer.status === 401; answer = await attempt(passed)) passed += 1;
       expect([answer.status, answer.body.code]).toEqual([429, "rate_limited"]);
       expect(Number(answer.headers.get("Retry-After"))).toBeGreaterThan(0);
+      expect((await attempt(passed)).status).toBe(429);
       return { passed, checks };
     });
-    expect(counts).toEqual({ passed: 10, checks: 10 });
+    expect(counts).toEqual({ passed: 10, checks: checked });
+  });
+
+  const fails = (team: Team, options: CallOptions = {}) =>
+    quick.call("POST", "/auth/v1/login", { json: { ...right(team), password: "wrong" }, ...options });
+
+  test("counts no login that succeeds: twelve of one account and client IP", async () => {
+    const statuses = await withinOneMinute(async () => {
+      const team = await quickTeam();
+      await newUser(team);
+      const address = randomAddress();
+      const answers = [];
+      for (let i = 0; i < 12; i++) {
+        answers.push(await quick.call("POST", "/auth/v1/login", { json: right(team), address }));
+      }
+      return answers.map(({ status }) => status);
+    });
+    expect(statuses).toEqual(Array(12).fill(200));
+  });
+
+  test("counts no login of a suspended team, and none that the queue for hashing rejects", async () => {
+    const given: string[] = [];
+    const permit = { giveBack: () => given.push("back") };
+    const counting = (change: Change) =>
+      startWorker(
+        compose(change, (deps) => ({ ...deps, limiter: { ...deps.limiter, takeLogin: async () => permit } })),
+      );
+    const team = await quickTeam();
+    await newUser(team);
+    const run = () => Promise.reject(new AppError("rate_limited"));
+    const full = counting((deps) => ({ ...deps, hashQueue: { run } as unknown as Deps["hashQueue"] }));
+    expect((await logIn(right(team), full)).code).toBe("rate_limited");
+    await call("PATCH", `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, json: { status: "suspended" } });
+    expect(
+      (
+        await logIn(
+          right(team),
+          counting((deps) => deps),
+        )
+      ).code,
+    ).toBe("team_suspended");
+    expect(given).toEqual(["back", "back"]);
+    expect(
+      (
+        await logIn(
+          { ...right(team), password: "wrong" },
+          counting((deps) => deps),
+        )
+      ).code,
+    ).toBe("login_failed");
+    expect(given).toHaveLength(2);
+  });
+
+  test("locks the account for every client IP and its backend, also with the right password", async () => {
+    await withinOneMinute(async () => {
+      const team = await quickTeam();
+      await newUser(team);
+      for (let i = 0; i < 10; i++) expect((await fails(team)).code).toBe("login_failed");
+      for (const token of [undefined, team.token]) {
+        const answer = await quick.call("POST", "/auth/v1/login", { json: right(team), token });
+        expect([answer.status, answer.code]).toEqual([429, "rate_limited"]);
+      }
+    });
+  });
+
+  test("counts those that a backend sends with a secret key only for the account", async () => {
+    await withinOneMinute(async () => {
+      const team = await quickTeam();
+      const address = randomAddress();
+      const { key: token } = await newKey(team, { scopes: ["users:write"] });
+      for (let i = 0; i < 12; i++) {
+        const json = { ...right(team), email: `${i}@example.com` };
+        const answer = await quick.call("POST", "/auth/v1/login", { json, token, address });
+        expect([answer.status, answer.code]).toEqual([401, "login_failed"]);
+      }
+      await newUser(team);
+      expect((await quick.call("POST", "/auth/v1/login", { json: right(team), address })).status).toBe(200);
+    });
+  });
+
+  test("counts those with any other token for the client IP too", async () => {
+    const [team, other] = [await quickTeam(), await quickTeam()];
+    const { _id } = await newUser(team, { role: "admin" });
+    const counted: string[] = [];
+    const counting = startWorker((deps) => {
+      const failedLogin = async (clientIp: string) => counted.push(clientIp) > 0;
+      return { ...deps, limiter: { ...deps.limiter, countFailedLogin: failedLogin } };
+    });
+    const tokens = [
+      other.token,
+      (await newKey(team, { scopes: ["users:read"] })).key,
+      (await newKey(team, { isPublic: true })).key,
+      await newSession(team, _id),
+      OPERATOR,
+      "not a token",
+    ];
+    for (const token of tokens) {
+      const address = randomAddress();
+      const json = { ...right(team), email: "unknown@example.com" };
+      const answer = await counting.call("POST", "/auth/v1/login", { json, token, address });
+      expect([answer.status, answer.code]).toEqual([401, "login_failed"]);
+      expect(counted.at(-1)).toBe(address);
+    }
+    expect(counted).toHaveLength(tokens.length);
+  });
+
+  test("is one of 300 logins a minute of a client IP, whether they succeed or fail", async () => {
+    const limited = startWorker((deps) => ({ ...deps, limiter: { ...deps.limiter, countLogin: async () => false } }));
+    const team = await quickTeam();
+    await newUser(team);
+    const answer = await logIn(right(team), limited);
+    expect([answer.code, answer.headers.get("RateLimit-Policy")]).toEqual(["rate_limited", '"client-ip";q=300;w=60']);
+    const asBackend = await limited.call("POST", "/auth/v1/login", { json: right(team), token: team.token });
+    expect(asBackend.status).toBe(200);
   });
 });
 
 const SESSIONS = "/auth/v1/sessions";
-const HOUR = 60 * 60 * 1000;
 
 const create = (token: string) => call("POST", SESSIONS, { token });
 
@@ -353,7 +470,7 @@ describe("A session of a secret key", () => {
 
   test("has only the key's scopes, and belongs to the key's user", async () => {
     const team = await newTeam();
-    const { _id: userId, email } = await newUser(team);
+    const { _id: userId, email } = await newUser(team, { role: "admin" });
     const key = await dataOf(call("POST", KEYS, { token: await newToken(team, email), json: { name: "narrow" } }));
     await env.DB.prepare("update api_keys set scopes = 2 where id = ?").bind(key.id).run();
     const { key: token, id } = await openSession(key.key);
@@ -375,13 +492,13 @@ describe("A session of a secret key", () => {
 
   test(`is one of at most ${MAX_KEY_SESSIONS} of its key, also with parallel requests`, async () => {
     const team = await newTeam();
-    await env.DB.prepare(
-      `with recursive rows(n) as (select 1 union all select n + 1 from rows where n < ?3)
-       insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime, created_at,
-         expires_at) select ?1 || n, ?1, '', '', 'session', 0, ?1 || n, ?2, 1, 1, 4e12 from rows`,
-    )
-      .bind(team.teamId, team.keyId, MAX_KEY_SESSIONS - 2)
-      .run();
+    await insertMany(
+      MAX_KEY_SESSIONS - 2,
+      `insert into api_keys (id, team_id, uuid, name, kind, scopes, token_hash, created_by_key_id, lifetime, created_at,
+         expires_at) select ?2 || i, ?2, '', '', 'session', 0, ?2 || i, ?3, 1, 1, 4e12 from n`,
+      team.teamId,
+      team.keyId,
+    );
     expect(tally(await atOnce(5, () => create(team.token)))).toEqual({ 200: 2, quota_exceeded: 3 });
     const key = await newKey(team);
     expect((await create(key.key)).status).toBe(200);

@@ -18,6 +18,7 @@ const NEEDED: Record<Exclude<keyof Env, "OPERATOR_TOKEN"> | "S3_ENDPOINT" | "S3_
   DB: true,
   BUCKET: true,
   JOBS: true,
+  BULK_JOBS: true,
   WEBHOOKS: true,
   PAGES: true,
   TOKEN_LIMIT: true,
@@ -85,7 +86,7 @@ describe("GET /health", () => {
     expect(await healthWith(null)).toEqual([200, "Database, bucket and queues respond."]);
     expect(await healthWith("D1")).toEqual([503, "Not responding: database."]);
     expect(await healthWith("R2")).toEqual([503, "Not responding: bucket."]);
-    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, webhook queue."]);
+    expect(await healthWith("Queue")).toEqual([503, "Not responding: queue, bulk queue, webhook queue."]);
   });
 
   test("reports a binding that hangs, and a database without tables", async () => {
@@ -94,7 +95,14 @@ describe("GET /health", () => {
     const batch = () => env.DB.batch([env.DB.prepare("select id from no_such_table")]);
     const unmigrated = createDb({ prepare: env.DB.prepare.bind(env.DB), batch } as unknown as D1Database);
     const works = { check: async () => {} };
-    const health = createHealth({ system, db: unmigrated, bytes: hanging, jobs: works, webhookJobs: works });
+    const health = createHealth({
+      system,
+      db: unmigrated,
+      bytes: hanging,
+      jobs: works,
+      bulkJobs: works,
+      webhookJobs: works,
+    });
     expect(await health.failing()).toEqual(["database", "bucket"]);
   });
 
@@ -109,10 +117,16 @@ describe("GET /health", () => {
     });
     await Promise.all(Array.from({ length: 50 }, () => worker.call("GET", "/health")));
     await worker.call("GET", "/health");
-    expect(bindings.calls.toSorted()).toEqual(["D1 batch", "Queue metrics", "Queue metrics", "R2 head"]);
+    expect(bindings.calls.toSorted()).toEqual([
+      "D1 batch",
+      "Queue metrics",
+      "Queue metrics",
+      "Queue metrics",
+      "R2 head",
+    ]);
     now += HEALTH_CACHE_MILLISECONDS;
     await worker.call("GET", "/health");
-    expect(bindings.calls).toHaveLength(8);
+    expect(bindings.calls).toHaveLength(10);
   });
 });
 

@@ -1,14 +1,17 @@
 import { env } from "cloudflare:workers";
-import { createHash, createHmac } from "node:crypto";
-import { beforeEach, describe, expect, test } from "vitest";
+import { createHmac } from "node:crypto";
+import { beforeEach, describe, expect } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { createSigner } from "../../src/platform/signer.ts";
 import { realSystem } from "../../src/platform/system.ts";
+import { sha256 } from "../support/bytes.ts";
+import { apiTest as test } from "../support/fixtures.ts";
 import {
   type Deps,
   fieldsOf,
   metadataOf,
   newTeam,
+  OPERATOR,
   read,
   rejected,
   startWorker,
@@ -24,7 +27,6 @@ describe("A signed URL", () => {
   const { sign } = createSigner({ endpoint: "https://s3.example", bucket: "files", credentials });
   const signed = async (key: string) => (await sign(key, 60)) ?? "";
   const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).update(text).digest();
-  const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
   /** AWS Signature Version 4 for a query, implemented from Amazon's description and not from our code. */
   function isGenuine(signedUrl: string, { method = "GET", host = new URL(signedUrl).host } = {}): boolean {
@@ -122,8 +124,7 @@ describe("Getting a signed URL", () => {
     expect(new URL(body.signedUrl).searchParams.get("X-Amz-Expires")).toBe(`${seconds}`);
   });
 
-  test("rejects an expiresIn that is not a number of seconds up to a week", async () => {
-    const team = await newTeam();
+  test("rejects an expiresIn that is not a number of seconds up to a week", async ({ team }) => {
     const id = await upload(team, "a.txt", "hello");
     const malformed = ["-1", "1.5", "1e3", "abc", "", "%201", "٣", "99999999999999999999", "60&expiresIn=9"];
     for (const value of ["0", "604801", "999999999999", ...malformed]) {
@@ -187,6 +188,17 @@ describe("A signed URL without S3 credentials", () => {
       const reply = await forged.call("GET", `/docs/v1/links/${parts.join(".")}/${name}`);
       expect([reply.status, reply.code]).toEqual([404, "not_found"]);
     }
+  });
+
+  test("is not found while its team is suspended, nor once its team is deleted", async () => {
+    const asOperator = (method: string, json?: object) =>
+      worker.call(method, `/auth/v1/teams/${team.teamId}`, { token: OPERATOR, ...(json && { json }) });
+    await asOperator("PATCH", { status: "suspended" });
+    expect((await open(url.pathname)).status).toBe(404);
+    await asOperator("PATCH", { status: "active" });
+    expect((await open(url.pathname)).status).toBe(200);
+    await asOperator("DELETE");
+    expect((await open(url.pathname)).status).toBe(404);
   });
 
   test("ends when its file is deleted", async () => {

@@ -160,6 +160,7 @@ describe("A suspended team", () => {
     const subject = { kind: "team", id: team.teamId };
     const change = { actor: { kind: "operator" }, data: { fields: ["status"] } };
     expect(await eventsOf(team, `subject=${team.teamId}`)).toMatchObject([
+      { type: "team.created", subject },
       { ...change, type: "team.suspended", subject: { ...subject, version: 1 } },
       { ...change, type: "team.updated", subject: { ...subject, version: 2 } },
     ]);
@@ -167,11 +168,14 @@ describe("A suspended team", () => {
 });
 
 describe("A deleted team", () => {
-  test("has every token rejected with 401 from the next request, and is visible to the operator as deleting", async () => {
+  test("has every token rejected with 401 and its links with 404 from the next request, and is visible to the operator as deleting", async () => {
     const [team, other] = [await quickTeam(), await quickTeam()];
     const tokens = await tokensOf(team);
+    const id = await upload(team, "a.txt", "shared");
+    const { url } = await dataOf(team.call("POST", `/docs/v1/uploads/${id}/links`, { json: {} }));
     const { status, body } = await asOperator("DELETE", pathOf(team));
     expect([status, body.data.status]).toEqual([200, "deleting"]);
+    expect((await call("GET", new URL(url).pathname)).code).toBe("not_found");
     for (const [kind, token] of Object.entries(tokens)) {
       expect((await call("GET", USAGE, { token })).code, kind).toBe("token_invalid");
       expect((await call("POST", "/auth/v1/users", { token, json: {} })).code, kind).toBe("token_invalid");

@@ -1,7 +1,8 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect } from "vitest";
 import { api } from "../../src/app.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
+import { deathAt } from "../support/bindings.ts";
+import { worldTest as test } from "../support/fixtures.ts";
 import {
   atOnce,
   dataOf,
@@ -149,9 +150,7 @@ describe("Deleting a file", () => {
     await rejected(team, 404, "not_found", () => put(team, id, [wave(16)]));
   });
 
-  test("leaves no waveform that was set at the same time", async () => {
-    const world = new World();
-    const team = await world.newTeam();
+  test("leaves no waveform that was set at the same time", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "hello");
     const answers = await atOnce(20, (i) =>
       i === 10 ? team.call("DELETE", `/docs/v1/uploads/${id}`) : put(team, id, [wave(16)]),
@@ -162,13 +161,11 @@ describe("Deleting a file", () => {
     expect(await objectOf(team, id)).toBeNull();
   });
 
-  test("leaves no waveform whose Worker died while it was written", async () => {
-    const world = new World();
-    const team = await world.newTeam();
+  test("leaves no waveform whose Worker died while it was written", async ({ world, team }) => {
     const id = await world.store(team, "a.txt", "hello");
     const reached = Promise.withResolvers<void>();
     const gate = Promise.withResolvers<void>();
-    const bindings = new ProxiedBindings({ call: 3, moment: "after", failure: "death" });
+    const bindings = deathAt("R2", "put", "after");
     const bucket = bindings.bucket.bind(bindings);
     // The write reaches R2 only after the deletion has ended.
     bindings.bucket = (real) => {

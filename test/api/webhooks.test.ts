@@ -1,8 +1,7 @@
 import { env } from "cloudflare:workers";
 import { beforeEach, describe, expect, test } from "vitest";
 import { validateWebhookUrl } from "../../src/domain/events/webhook-url.ts";
-import { createSender } from "../../src/platform/sender.ts";
-import { realSystem } from "../../src/platform/system.ts";
+import { expectDocumentedMessage } from "../support/contract.ts";
 import { ACCEPTED_REPLY } from "../support/deps.ts";
 import {
   atOnce,
@@ -18,12 +17,11 @@ import {
   readPages,
   rejected,
   startWorker,
-  streamOf,
   type Team,
   tally,
-  withinOneMinute,
   withoutJobs,
 } from "../support/harness.ts";
+import { startLimited } from "../support/limits.ts";
 
 /* Webhooks in the API, and the sender. The test of their deliveries is jobs/deliveries.test.ts. */
 
@@ -186,6 +184,7 @@ describe("A test event", () => {
     const result = { at: expect.any(String), httpStatus, error: null, durationMilliseconds, responseBody };
     expect(body.data).toEqual(result);
     expect(sent).toHaveLength(1);
+    expectDocumentedMessage(sent[0]!.body);
     const message = JSON.parse(sent[0]!.body);
     expect(message).toMatchObject({
       type: "webhook.test",
@@ -208,29 +207,24 @@ test.each([
 ])(
   "a team can call POST …/%s ten times a minute for all its webhooks, and does not limit another team",
   async (verb, json) => {
-    const statuses = await withinOneMinute(async () => {
-      const [one, other] = [await newTeam(), await newTeam()];
-      const hooks = [await create(one), await create(one)];
-      const call = async (of: Team, id: string) =>
-        (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
-      const responses: number[] = [];
-      for (let i = 0; i < 12; i++) responses.push(await call(one, hooks[i % 2]._id));
-      return [...responses, await call(other, (await create(other))._id)];
-    });
-    expect(statuses).toEqual([...Array(10).fill(200), 429, 429, 200]);
+    const worker = startLimited();
+    const [one, other] = [await newTeam(worker), await newTeam(worker)];
+    const hooks = [await create(one), await create(one)];
+    const call = async (of: Team, id: string) => (await of.call("POST", `${WEBHOOKS}/${id}/${verb}`, { json })).status;
+    const statuses: number[] = [];
+    for (let i = 0; i < 12; i++) statuses.push(await call(one, hooks[i % 2]._id));
+    expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
+    expect(await call(other, (await create(other))._id)).toBe(200);
   },
 );
 
 test("a team can delete ten webhooks a minute, because attempts for deleted webhooks may still be running", async () => {
-  const statuses = await withinOneMinute(async () => {
-    const one = await newTeam();
-    const responses: number[] = [];
-    for (let i = 0; i < 12; i++) {
-      const { _id } = await create(one);
-      responses.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
-    }
-    return responses;
-  });
+  const one = await newTeam(startLimited());
+  const statuses: number[] = [];
+  for (let i = 0; i < 12; i++) {
+    const { _id } = await create(one);
+    statuses.push((await one.call("DELETE", `${WEBHOOKS}/${_id}`)).status);
+  }
   expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
 });
 
@@ -312,56 +306,5 @@ describe("A webhook URL", () => {
     for (const host of FORBIDDEN_HOSTS.slice(0, 15)) expect(isAllowed(`http://${host}/`, true), host).toBe(false);
     expect(isAllowed("http://hooks.example:9000/", true)).toBe(true);
     expect(isAllowed("ftp://localhost/", true)).toBe(false);
-  });
-});
-
-describe("The sender", () => {
-  const post = (respond: (init: RequestInit) => Promise<Response>, timeout = 60_000) =>
-    createSender(realSystem, (_, init) => respond(init), timeout).post("https://hooks.canary.example/", {}, "{}");
-
-  test("does not follow redirects", async () => {
-    let request: RequestInit = {};
-    const { httpStatus } = await post(async (init) => {
-      request = init;
-      return new Response(null, { status: 302, headers: { Location: "https://127.0.0.1/" } });
-    });
-    expect([request.redirect, request.method, httpStatus]).toEqual(["manual", "POST", 302]);
-  });
-
-  test("keeps up to 1 KiB of a response body, in complete characters, and cancels the rest", async () => {
-    let isCanceled = false;
-    const endless = new ReadableStream<Uint8Array>({
-      pull: (controller) => controller.enqueue(new TextEncoder().encode("ä€".repeat(100))),
-      cancel: () => {
-        isCanceled = true;
-      },
-    });
-    const { body, error } = await post(async () => new Response(endless));
-    expect(error).toBeNull();
-    expect(new TextEncoder().encode(body).length).toBeGreaterThan(1020);
-    expect(body).toBe("ä€".repeat(300).slice(0, body.length));
-    expect(isCanceled).toBe(true);
-  });
-
-  test("returns a short body and Retry-After unchanged", async () => {
-    const response = new Response(streamOf(new TextEncoder().encode("sh"), new TextEncoder().encode("ort")), {
-      status: 503,
-      headers: { "Retry-After": "120" },
-    });
-    expect(await post(async () => response)).toMatchObject({ httpStatus: 503, body: "short", retryAfter: "120" });
-  });
-
-  test("times out if an endpoint does not respond or its body does not end, and reports which", async () => {
-    const never = ({ signal }: RequestInit) =>
-      new Promise<Response>((_, reject) => signal?.addEventListener("abort", reject));
-    expect(await post(never, 20)).toMatchObject({ httpStatus: null, error: "timeout" });
-    const endless = new ReadableStream({ pull: () => new Promise(() => {}) });
-    expect(await post(async () => new Response(endless), 20)).toMatchObject({ httpStatus: 200, error: "timeout" });
-  });
-
-  test("reports only that a connection failed, without the error message", async () => {
-    const reply = await post(() => Promise.reject(new Error("connect ECONNREFUSED https://x.example/?token=canary")));
-    expect(reply).toMatchObject({ httpStatus: null, error: "connection_failed", body: "" });
-    expect(JSON.stringify(reply)).not.toContain("canary");
   });
 });

@@ -7,11 +7,12 @@ import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { type Scope, startServer } from "./server.ts";
+import { measureWebhooks } from "./webhooks.ts";
 
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
-const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost"];
+const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks"];
 const startedAt = Date.now();
 const scope: Scope = {
   isQuick: options.quick === true,
@@ -96,5 +97,19 @@ if (parts.includes("cost")) {
       ...lines.map(({ item, usage, dollars }) => [item, format(usage), format(dollars, 2)]),
       ["total", "", format(total, 2)],
     ],
+  );
+}
+
+if (parts.includes("webhooks")) {
+  const { rates, delays } = await measureWebhooks(scope);
+  printTable(
+    "Webhooks: messages a minute, by response time, alone and beside 300 webhooks of 14 s",
+    ["endpoint", "alone", "beside 300"],
+    rates.map(({ name, alone, beside }) => [name, alone === null ? null : format(alone, 1), format(beside, 1)]),
+  );
+  printTable(
+    "Webhooks: seconds until a new event is sent to an endpoint of 0.2 s, beside the 300",
+    ["", "seconds"],
+    delays.map(({ name, seconds }) => [name, format(seconds, 1)]),
   );
 }

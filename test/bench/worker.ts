@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import service from "../../src/index.ts";
 import { type Effects, ProxiedBindings } from "../support/bindings.ts";
+import { addBacklog, simulate } from "./simulation.ts";
 
 /* The service, and bare handlers that do the least work the platform allows: no token, no checks, no schema, no log. */
 
@@ -117,7 +118,7 @@ const bare: Record<string, Bare> = {
 
 let watched: { env: BenchEnv; effects: Effects } | undefined;
 
-/** Lets the bench count calls, with proxies around the bindings. */
+/** Lets the bench count calls, with proxies around the bindings, and simulate webhooks. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
     const bindings = new ProxiedBindings();
@@ -129,6 +130,12 @@ const control: Record<string, Bare> = {
     watched = undefined;
     return Response.json(effects);
   },
+  backlog: async (request, env) => {
+    const { teamId, count } = await request.json<{ teamId: string; count: number }>();
+    await addBacklog(env, teamId, count);
+    return Response.json({});
+  },
+  simulate: async (request, env) => Response.json(await simulate(env, await request.json())),
 };
 
 /** Reads into one buffer, because garbage would count as growth. */

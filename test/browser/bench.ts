@@ -8,7 +8,7 @@ import { type Browser, chromium, type Page } from "@playwright/test";
 import { startChromium } from "../support/chromium.ts";
 
 /*
- * Measures how the console responds under load, on a server of its own. It is not part of the suite, because timings
+ * Measures how the console responds under load, on a separate server. It is not part of the suite, because timings
  * depend on the machine. Scrolling and uploading report the CPU time of the page's main thread, which other processes
  * affect little:
  *
@@ -185,14 +185,14 @@ function insertArchive({ stateDir, teamId }: Server): void {
 
 /** Types a name into the search field. @returns the milliseconds from the last letter until the row of the file is painted */
 async function search(page: Page, name: string): Promise<number> {
-  const field = page.getByLabel("Search by name");
+  const field = page.getByLabel("Search files");
   await field.fill("");
   await field.pressSequentially(name.slice(0, -1), { delay: KEYSTROKE_MILLISECONDS });
   await field.evaluate((input, text) => {
     const found = new Promise<number>((resolve) => {
       input.addEventListener("input", ({ timeStamp }) => {
         const look = () => {
-          const names = [...document.querySelectorAll(".files-name > a:first-child")];
+          const names = [...document.querySelectorAll(".file-name > a")];
           if (names.length > 0 && names.every(({ textContent }) => textContent?.startsWith(text)))
             requestAnimationFrame((now) => resolve(now - timeStamp));
           else requestAnimationFrame(look);

@@ -3,7 +3,7 @@ import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { openConsole } from "./signed-in.ts";
+import { chooseAction, openConsole } from "./signed-in.ts";
 import { expect, type PageOptions, test } from "./support.ts";
 
 /* The console shows only actions that the session's scopes allow. The API checks each request itself. */
@@ -33,7 +33,7 @@ async function openAs(
   await page.getByRole("textbox", { name: "Email" }).fill(email);
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await button(page, "Sign in").click();
-  await expect(button(page, "Sign out")).toBeVisible();
+  await expect(page.getByRole("navigation", { name: "Sections" })).toBeVisible();
   return { page, userId: _id };
 }
 
@@ -48,14 +48,15 @@ describe("Viewer", () => {
     const team = await newTeam();
     const id = await upload(team, "song.txt", "la la la");
     const { page } = await openAs(openPage, team, "viewer", "/files");
-    await expect(sections(page)).toHaveText(["Files", "Events", "Usage"]);
+    await expect(sections(page)).toHaveText(["Files", "Usage", "Events"]);
     await expect(
       page.getByText("Your role (Viewer) doesn't allow you to upload files, edit files, or delete"),
     ).toBeVisible();
     await expect(page.getByRole("link", { name: "song.txt" })).toBeVisible();
     await expect(page.getByRole("main").getByRole("button", { name: /^Upload |folder/ })).toHaveCount(0);
     await page.getByRole("checkbox", { name: "Select song.txt" }).check();
-    await expect(page.getByRole("main").getByRole("button", { name: /Move|Tags|Rename|Delete/ })).toHaveCount(0);
+    await expect(page.getByRole("region", { name: "Selected files" }).getByRole("button")).toHaveText(["Download", ""]);
+    await expect(page.getByRole("main").getByRole("button", { name: /Move|tags|Rename|Delete/ })).toHaveCount(0);
     await expectGoodLooks(page, "files-viewer");
     await page.getByRole("link", { name: "song.txt" }).click();
     await expect(button(page, "Download")).toBeVisible();
@@ -81,9 +82,9 @@ describe("Viewer", () => {
     await team.stowage.users.update(userId, { role: "admin" });
     await expect(heading(page, "Users")).toBeVisible();
     await expect(page.getByRole("cell", { name: "Admin" })).toBeVisible();
-    await expect(sections(page)).toHaveCount(6);
+    await expect(sections(page)).toHaveCount(7);
     await page.reload();
-    await expect(sections(page)).toHaveCount(6);
+    await expect(sections(page)).toHaveCount(7);
   });
 });
 
@@ -106,21 +107,25 @@ describe("Session page", () => {
     await new Stowage({ url }).logIn({ teamId: team.teamId, email: "member@example.com", password: `${PASSWORD} 2` });
 
     const { page } = await openConsole(openPage, { path: "/usage", team });
-    await page.getByRole("link", { name: "test" }).click();
+    await page.getByRole("link", { name: "test API key" }).click();
     await expect(heading(page, "Your session")).toBeFocused();
     const rows = page.getByRole("row").filter({ has: page.getByRole("rowheader") });
     await expect(rows.filter({ hasText: "This session" })).toContainText("test");
     await expect(rows.filter({ hasText: "member@example.com" })).toHaveCount(2);
     await expectGoodLooks(page, "session");
-    await rows.filter({ hasText: "member@example.com" }).last().getByRole("button", { name: "End session" }).click();
-    await dialog(page).getByRole("button", { name: "End session" }).click();
+    const end = async (row: ReturnType<typeof page.locator>) => {
+      await row.getByRole("button", { name: "Actions for this session" }).click();
+      await page.getByRole("menuitem", { name: "Sign out" }).click();
+    };
+    await end(rows.filter({ hasText: "member@example.com" }).last());
+    await dialog(page).getByRole("button", { name: "Sign out" }).click();
     await expect(rows).toHaveCount(2);
     await expect(heading(member, "Sign in")).toBeVisible();
 
-    await rows.filter({ hasText: "This session" }).getByRole("button", { name: "End session" }).click();
+    await end(rows.filter({ hasText: "This session" }));
     await expect(dialog(page)).toContainText("You'll be signed out.");
-    await dialog(page).getByRole("button", { name: "End session" }).click();
-    await expect(heading(page, "Sign in")).toBeFocused();
+    await dialog(page).getByRole("button", { name: "Sign out" }).click();
+    await expect(heading(page, "Sign in")).toBeVisible();
     await expect.poll(async () => (await collect(team.stowage.sessions.list())).length).toBe(1);
   });
 });
@@ -143,14 +148,15 @@ describe("Keys", () => {
     await startKey("Editor", "custom");
     await dialog(page).getByRole("button", { name: "Create key" }).click();
     await expect(page.getByRole("alert")).toHaveText("Select at least one permission.");
-    for (const name of ["view files", "download and share files", "edit files"]) await box(name).check();
+    for (const name of ["View files", "Download and share files", "Edit files"]) await box(name).check();
     await finishKey();
-    await expect(row("Editor")).toContainText("view files, download and share files, edit files");
+    await expect(row("Editor")).toContainText("3 permissions");
+    await expect(page.getByTitle("View files, Download and share files, Edit files", { exact: true })).toBeVisible();
     expect(await find("Editor")).toMatchObject({ scopes: ["files:read", "files:download", "files:write"] });
 
-    await button(page, "Edit Editor").click();
+    await chooseAction(page, "Actions for Editor", "Edit");
     await expect(dialog(page).getByRole("checkbox")).toHaveCount(3);
-    await box("edit files").uncheck();
+    await box("Edit files").uncheck();
     await dialog(page).getByLabel("Name").fill("Reader");
     await expectGoodLooks(page, "keys-edit");
     await dialog(page).getByRole("button", { name: "Save" }).click();
@@ -158,7 +164,7 @@ describe("Keys", () => {
     expect(await find("Reader")).toMatchObject({ scopes: ["files:read", "files:download"] });
 
     const { id: oldId } = (await find("Reader")) ?? { id: "" };
-    await button(page, "Rotate Reader").click();
+    await chooseAction(page, "Actions for Reader", "Rotate");
     await dialog(page).getByLabel("The old key stops working").selectOption("In 1 hour");
     await dialog(page).getByRole("button", { name: "Rotate key" }).click();
     await expect(dialog(page)).toContainText("The old key works until");
@@ -170,12 +176,12 @@ describe("Keys", () => {
     expect(Math.abs(left - 3_600_000)).toBeLessThan(60_000);
 
     await startKey("Contest", "public");
-    await dialog(page).getByLabel("Most files").fill("2");
+    await dialog(page).getByLabel("Maximum files").fill("2");
     await dialog(page).getByLabel("Largest file in MB").fill("1.5");
     await box("Audio").check();
     await expectGoodLooks(page, "keys-public");
     await finishKey();
-    await expect(row("Contest")).toContainText("Public: 2 files, 1.5 MB each, Audio");
+    await expect(row("Contest")).toContainText("Upload only: 2 files, 1.5 MB each, Audio");
     const limits = { maxFiles: 2, maxFileBytes: 1_500_000, fileTypes: ["audio file"] };
     expect(await find("Contest")).toMatchObject({ limits });
   });

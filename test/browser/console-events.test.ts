@@ -24,7 +24,7 @@ describe("Event log", () => {
     await stowage.files.waitUntilProcessed(file.id);
     const web = await stowage.keys.create({ name: "Web player" });
     await stowage.users.create({ firstName: "Ada", lastName: "", email: "ada@example.com", password: PASSWORD });
-    const { page } = await openConsole(openPage, { path: "/events", team });
+    const { page } = await openConsole(openPage, { path: "/events?signins=shown", team });
     await expect(types(page)).toHaveText([
       "Session created",
       "User created",
@@ -34,13 +34,13 @@ describe("Event log", () => {
       "API key created",
     ]);
     const cells = (place: number) => rows(page).nth(place).getByRole("cell");
-    await expect(cells(0)).toContainText(["test", "test", /20\d\d/]);
+    await expect(cells(0)).toContainText(["test", "test", /now|ago/]);
     await expect(cells(1)).toContainText(["ada@example.com", "test"]);
     await expect(cells(3)).toContainText(["<b>مقابلة 🎧.txt", "System"]);
     await expect(cells(5)).toContainText(["test", "Operator"]);
     const links = page.getByRole("row").getByRole("link");
     expect(await links.evaluateAll((all) => all.map((link) => link.getAttribute("href")))).toEqual([
-      "/console/users?email=ada%40example.com",
+      "/console/users?search=ada%40example.com",
       "/console/keys",
       `/console/files/${file.id}`,
       `/console/files/${file.id}`,
@@ -68,7 +68,7 @@ describe("Event log", () => {
   });
 
   test("adds new events on top, or announces them while the user reads further down", async ({ openPage }) => {
-    const { page, stowage } = await openConsole(openPage, { path: "/events" });
+    const { page, stowage } = await openConsole(openPage, { path: "/events?signins=shown" });
     for (let made = 0; made < 60; made += 10)
       await Promise.all(Array.from({ length: 10 }, () => stowage.keys.create({ name: "many", isPublic: true })));
     // The 60 keys, and the two from creating the team and signing in.
@@ -98,7 +98,9 @@ describe("Event log", () => {
     await expect(button(page, /new event/)).toHaveCount(0);
 
     // Open details count as reading.
-    await button(page, "Details").first().click();
+    await button(page, /^Details of/)
+      .first()
+      .click();
     const unfolded = await page.getByText('"_id"').boundingBox();
     await stowage.keys.create({ name: "newer" });
     await expect(button(page, "1 new event")).toBeVisible();
@@ -141,7 +143,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   // Before its position in the event log is known, a page may load twice.
   await untilLive(page);
   await page.getByRole("link", { name: "Events" }).click();
-  await expect(rows(page)).toHaveCount(2);
+  await expect(rows(page)).toHaveCount(1);
   const setHidden = (hidden: boolean) =>
     page.evaluate((isHidden) => {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -152,7 +154,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   const requests: string[] = [];
   page.on("request", (request) => requests.push(request.url()));
   await setHidden(false);
-  await expect(rows(page)).toHaveCount(5);
+  await expect(rows(page)).toHaveCount(4);
   await expect(
     rows(page)
       .getByRole("cell")
@@ -174,7 +176,7 @@ describe("Event page", () => {
     await expect(page.getByRole("link", { name: "one.txt" })).toHaveAttribute("href", `/console/files/${id}`);
     await expectAccessible(page);
     await page.getByRole("link", { name: "Newer →" }).click();
-    await expect(types(page)).toHaveText(["Session created", "File deleted", "File processed"]);
+    await expect(types(page)).toHaveText(["File deleted", "File processed"]);
     await expect(page.getByText(`Showing events after ${uploaded}`)).toBeVisible();
     await page.goBack();
     await page.getByRole("link", { name: "← Older" }).click();
@@ -183,7 +185,7 @@ describe("Event page", () => {
     await untilLive(page);
     await team.stowage.keys.create({ name: "later" });
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(types(page)).toHaveCount(6);
+    await expect(types(page)).toHaveCount(5);
 
     await page.goto(`/console/events/${deleted}`);
     await expect(heading(page, "File deleted")).toBeVisible();
@@ -193,7 +195,7 @@ describe("Event page", () => {
     await page.goto(`/console/events/${id}`);
     await expect(page.getByRole("heading", { name: "Event not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to events" }).click();
-    await expect(types(page)).toHaveCount(6);
+    await expect(types(page)).toHaveCount(5);
   });
 });
 
@@ -203,6 +205,8 @@ test("events are accessible in both themes and fit 320 px", async ({ openPage })
   for (const name of names) await team.stowage.files.upload(new File([`of ${name}`], name));
   await team.stowage.keys.create({ name: "A name as long as one may be ".repeat(4).slice(0, 100) });
   const { page } = await openConsole(openPage, { path: "/events", team });
-  await button(page, "Details").first().click();
+  await button(page, /^Details of/)
+    .first()
+    .click();
   await expectGoodLooks(page, "events");
 });

@@ -3,7 +3,7 @@ import { inject } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
-import { signIn } from "./signed-in.ts";
+import { chooseAction, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, test } from "./support.ts";
 
 /* The operator's page of teams. */
@@ -34,15 +34,18 @@ test("creates a team with limits, shows its first key once, and edits the limits
   await signIn(page, inject("operatorToken"));
   await expect(page.getByRole("cell")).toContainText(["Active", "2 kB of 1.5 GB", "1"]);
 
-  await button(page, `Edit ${name}`).click();
+  await chooseAction(page, `Actions for ${name}`, "Edit");
   await dialog(page).getByLabel("Storage limit in GB").fill("");
   await dialog(page).getByLabel("File limit").fill("10");
   await dialog(page).getByRole("button", { name: "Save" }).click();
   await expect(page.getByRole("cell")).toContainText(["Active", /^2 kB$/, "1 of 10"]);
   await expectGoodLooks(page, "teams");
   await page.getByRole("link", { name }).click();
-  await expect(page).toHaveURL(`${url}/console/keys?team=${teamId}`);
-  await expect(page.getByRole("rowheader")).toHaveText([`${name}${teamId}`]);
+  await expect(page).toHaveURL(`${url}/console/teams/${teamId}`);
+  await expect(page.getByRole("definition").filter({ hasText: teamId })).toBeVisible();
+  await expect(page.getByRole("rowheader")).toContainText([name]);
+  await expect(page.getByRole("listitem").filter({ hasText: "File uploaded" })).toBeVisible();
+  await expectGoodLooks(page, "team");
 });
 
 test("suspends and resumes a team, and deletes it after its name is entered", async ({ openPage }) => {
@@ -52,16 +55,16 @@ test("suspends and resumes a team, and deletes it after its name is entered", as
   const team = new Stowage({ url, key: apiKey.key });
   await page.reload();
   await signIn(page, inject("operatorToken"));
-  await button(page, `Suspend ${name}`).click();
+  await chooseAction(page, `Actions for ${name}`, "Suspend");
   await dialog(page).getByRole("button", { name: "Suspend team" }).click();
   await expect(page.getByRole("cell").first()).toHaveText("Suspended");
   await expect(team.usage()).rejects.toMatchObject({ code: "team_suspended" });
-  await button(page, `Resume ${name}`).click();
+  await chooseAction(page, `Actions for ${name}`, "Resume");
   await dialog(page).getByRole("button", { name: "Resume team" }).click();
   await expect(page.getByRole("cell").first()).toHaveText("Active");
   await team.usage();
 
-  await button(page, `Delete ${name}`).click();
+  await chooseAction(page, `Actions for ${name}`, "Delete");
   const confirmation = dialog(page).getByRole("textbox");
   await confirmation.fill(name.slice(1));
   await page.keyboard.press("Enter");

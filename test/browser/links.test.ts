@@ -32,7 +32,7 @@ type OpenPage = (options?: PageOptions) => Promise<Page>;
 const linkTo = async (team: Team, name: string, content: BlobPart) =>
   (await team.stowage.links.create(await upload(team, name, content), { disposition: "inline" })).url;
 
-/** Opens a link in a tab and embeds it in a site in every way. @returns the growing set of what ran, was requested, or was framed */
+/** Opens a link in a tab and embeds it in a site in every way. @returns the growing set of effects: script, request, frame */
 async function effectsOf(
   page: Page,
   link: string,

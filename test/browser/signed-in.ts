@@ -10,7 +10,7 @@ export async function submitKey(page: Page, key: string): Promise<void> {
 
 export async function signIn(page: Page, key: string): Promise<void> {
   await submitKey(page, key);
-  await expect(page.getByRole("button", { name: "Sign out" })).toBeVisible();
+  await expect(page.getByRole("navigation", { name: "Sections" })).toBeVisible();
 }
 
 /** Opens the console at a path, such as `/files`, and signs in to a team; to a new one if none is given. */
@@ -22,4 +22,10 @@ export async function openConsole(
   const page = await openPage({ ...options, path: `/console${path}` });
   await signIn(page, signedIn.key);
   return { page, ...signedIn };
+}
+
+/** Chooses an action from the menu of a record: "Revoke" from "Actions for Web player". */
+export async function chooseAction(page: Page, menu: string, action: string): Promise<void> {
+  await page.getByRole("button", { name: menu, exact: true }).click();
+  await page.getByRole("menuitem", { name: action, exact: true }).click();
 }

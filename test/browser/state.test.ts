@@ -1,14 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { dailyTotals } from "../../src/console/pages/daily-totals.ts";
 import { mergeEvents } from "../../src/console/pages/event-list.ts";
-import {
-  applyEvent,
-  type FileRow,
-  listFrom,
-  mergeRows,
-  pathOf,
-  type Updates,
-} from "../../src/console/pages/file-rows.ts";
+import { applyEvents, type FileRow, pathOf, splitName, viewFrom } from "../../src/console/pages/file-rows.ts";
+import { healthOf } from "../../src/console/pages/webhook-health.tsx";
+import { curlFor } from "../../src/console/parts/curl.tsx";
 import {
   countOf,
   formatAge,
@@ -44,7 +39,7 @@ describe("mergeEvents", () => {
   });
 });
 
-describe("mergeRows", () => {
+describe("applyEvents", () => {
   const file = (id: number, changes: Partial<FileRow> = {}): FileRow => ({
     _id: String(id),
     name: `${id}.mp3`,
@@ -63,28 +58,37 @@ describe("mergeRows", () => {
   });
 
   test("takes the state of files from their events, keeps their names, and drops deleted files", () => {
-    const updates: Updates = new Map();
     const { name: _, ...data } = file(2, { status: "failed", __v: 2 });
     const event = (id: number, type: string, data: object) => ({ subject: { id: String(id) }, type, data }) as never;
-    applyEvent(updates, event(3, "file.deleted", file(3)));
-    applyEvent(updates, event(2, "file.failed", data));
-    applyEvent(updates, event(1, "file.failed", { ...data, __v: 0 }));
-    const rows = mergeRows([file(3), file(2), file(1)], updates);
+    const rows = applyEvents(
+      [file(3), file(2), file(1)],
+      [event(3, "file.deleted", file(3)), event(2, "file.failed", data), event(1, "file.failed", { ...data, __v: 0 })],
+    );
     expect(rows).toEqual([file(2, { status: "failed", __v: 2 }), file(1)]);
   });
 });
 
-describe("listFrom", () => {
-  const filtersOf = (query: string) => listFrom(new URLSearchParams(query)).filters;
+describe("viewFrom", () => {
+  const filtersOf = (query: string) => viewFrom(new URLSearchParams(query)).filters;
 
   test("shows the content of a folder, or filters it with all folders below", () => {
     expect(filtersOf("")).toEqual({ folder: "", sort: "-createdAt" });
-    expect(filtersOf("folder=a/b&sort=name")).toEqual({ folder: "a/b", sort: "name" });
+    expect(filtersOf("folder=a/b")).toEqual({ folder: "a/b", sort: "name" });
+    expect(filtersOf("folder=a/b&sort=date")).toEqual({ folder: "a/b", sort: "-createdAt" });
     expect(filtersOf("folder=a/b&tag=x")).toEqual({ under: "a/b", tag: "x", sort: "-createdAt" });
     expect(filtersOf("search=x")).toEqual({ search: "x", sort: "name" });
     expect(pathOf("a/b")).toEqual([
       { name: "a", path: "a" },
       { name: "b", path: "a/b" },
+    ]);
+  });
+
+  test("keeps the extension of a name apart, so that it stays visible", () => {
+    expect(["a.mp3", "v1.2 final", ".hidden", "Night Signals"].map(splitName)).toEqual([
+      ["a", ".mp3"],
+      ["v1.2 final", ""],
+      [".hidden", ""],
+      ["Night Signals", ""],
     ]);
   });
 
@@ -198,4 +202,36 @@ describe("dailyTotals", () => {
       { start: new Date(2026, 2, 31), count: 1, bytes: 5 },
     ]);
   });
+});
+
+describe("Health of a webhook", () => {
+  const attempt = (at: string, httpStatus: number | null) => ({
+    at,
+    httpStatus,
+    error: httpStatus === null ? ("timeout" as const) : null,
+    durationMilliseconds: 1,
+    responseBody: "",
+  });
+  const delivery = (nextAttemptAt: string | null, ...attempts: ReturnType<typeof attempt>[]) => ({
+    status: "pending" as const,
+    attempts,
+    nextAttemptAt,
+  });
+
+  test("is failing after three failures without a success, since the first of them", () => {
+    const failing = [
+      delivery("9", attempt("2", 500), attempt("5", null)),
+      delivery("8", attempt("4", 503)),
+      delivery(null, attempt("1", 200)),
+    ];
+    expect(healthOf(failing)).toMatchObject({ state: "failing", since: "2", failures: 3, nextAttemptAt: "8" });
+    expect(healthOf([delivery(null, attempt("6", 204)), ...failing])).toMatchObject({ state: "healthy", failures: 0 });
+    expect(healthOf(failing.slice(1)).state).toBe("healthy");
+    expect(healthOf([])).toMatchObject({ state: "unknown", since: null });
+  });
+});
+
+test("a copied curl command has no quote that a link could end it with", () => {
+  const command = curlFor({ path: "/docs/v1/uploads/';id;'/metadata", query: { search: "it's" } }, "https://x.test");
+  expect(command.split("'")).toHaveLength(3);
 });

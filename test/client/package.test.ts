@@ -1,4 +1,5 @@
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { createHash } from "node:crypto";
 import {
   existsSync,
   mkdirSync,
@@ -12,11 +13,14 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { newTeam, url } from "../support/team.ts";
+import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
+import { unstable_startWorker } from "wrangler";
+import { bytesOf, collect, newTeam, sample, url } from "../support/team.ts";
+import { openLine } from "./support.ts";
 
 /* Installs the packed client in a folder outside of the project. */
 
@@ -35,27 +39,79 @@ beforeAll(async () => {
   const { bin: bins } = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
   mkdirSync(dirname(bin));
   symlinkSync(join(installed, bins.stowage), bin);
-  // Dependencies that npm would install from the network.
-  for (const name of ["tus-js-client", "commander", "@types/node", "undici-types"]) {
+  // For the types of Node.
+  for (const name of ["@types/node", "undici-types"]) {
     mkdirSync(join(folder, "node_modules", name, ".."), { recursive: true });
     symlinkSync(join(root, "node_modules", name), join(folder, "node_modules", name), "junction");
   }
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
+/** Asks the language server of TypeScript what it shows at the end of each place in a program. */
+async function hoversOf(text: string, places: string[]): Promise<string[]> {
+  const file = join(folder, "hover.mts");
+  const uri = pathToFileURL(file).href;
+  writeFileSync(file, text);
+  writeFileSync(join(folder, "tsconfig.json"), '{"compilerOptions":{"module":"nodenext","target":"es2023"}}');
+  const compiler = join(root, "node_modules/typescript/bin/tsc");
+  const server = spawn(process.execPath, [compiler, "--lsp", "--stdio"], { cwd: folder });
+  const send = (message: object) => {
+    const body = JSON.stringify({ jsonrpc: "2.0", ...message });
+    server.stdin.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  };
+  send({
+    id: 0,
+    method: "initialize",
+    params: { processId: null, rootUri: pathToFileURL(folder).href, capabilities: {} },
+  });
+  send({ method: "initialized", params: {} });
+  send({
+    method: "textDocument/didOpen",
+    params: { textDocument: { uri, languageId: "typescript", version: 1, text } },
+  });
+  for (const [index, place] of places.entries()) {
+    const before = text.slice(0, text.lastIndexOf(place) + place.length - 1).split("\n");
+    const position = { line: before.length - 1, character: before.at(-1)?.length };
+    send({ id: index + 1, method: "textDocument/hover", params: { textDocument: { uri }, position } });
+  }
+  const found: string[] = [];
+  let received = Buffer.alloc(0);
+  for await (const chunk of server.stdout) {
+    received = Buffer.concat([received, chunk]);
+    for (;;) {
+      const [header, size] = /^Content-Length: (\d+)\r\n\r\n/.exec(received.toString("latin1")) ?? [];
+      const end = (header?.length ?? 0) + Number(size);
+      if (!header || received.length < end) break;
+      const { id, method, result } = JSON.parse(received.toString("utf8", header.length, end));
+      received = received.subarray(end);
+      if (method && id !== undefined) send({ id, result: null });
+      else if (id > 0) found[id - 1] = JSON.stringify(result);
+    }
+    if (Object.keys(found).length === places.length) break;
+  }
+  server.kill();
+  return found;
+}
+
 describe("the package", () => {
-  test("has only its two dependencies, and contains the files that it names", () => {
+  test("has no dependencies, contains the files that it names, and keeps the CLI out of the library", () => {
     const manifest = JSON.parse(readFileSync(join(installed, "package.json"), "utf8"));
-    expect(Object.keys(manifest.dependencies)).toEqual(["commander", "tus-js-client"]);
+    expect(manifest.dependencies).toBeUndefined();
     const { types, default: script } = manifest.exports["."];
     expect(Object.keys(manifest.exports["."])).toEqual(["types", "default"]);
-    const documents = ["README.md", "CHANGELOG.md", "stowage.js.map", "command.js.map"];
+    const documents = ["README.md", "CHANGELOG.md", "commander.LICENSE"];
     for (const path of [types, script, manifest.bin.stowage, ...documents])
       expect(readFileSync(join(installed, path))).toBeTruthy();
     const texts = readdirSync(join(installed, "types")).map((name) =>
       readFileSync(join(installed, "types", name), "utf8"),
     );
     expect(texts.join()).not.toMatch(/zod|hono|drizzle|\.\.\//);
+    const { types: elementTypes, default: element } = manifest.exports["./element"];
+    for (const path of [elementTypes, element]) expect(readFileSync(join(installed, path))).toBeTruthy();
+    const library = readFileSync(join(installed, script), "utf8");
+    expect(library).not.toMatch(/commander|node:(?!fs)/);
+    // An uncaught error prints the line that threw it.
+    for (const line of library.split("\n")) expect(line.length).toBeLessThan(250);
   });
 
   const programs = (process.env.PATH ?? "").split(delimiter).map((path) => join(path, "node"));
@@ -92,14 +148,72 @@ describe("the package", () => {
     },
   );
 
-  test("runs under a strict content security policy, including tus-js-client", async () => {
+  const bins = join(root, "node_modules/.bin");
+  test.each([
+    ["Deno", join(bins, "deno"), ["run", "--allow-all", "--node-modules-dir=manual", "program.mjs"]],
+    ["Bun", join(bins, "bun"), ["program.mjs"]],
+    ...[...nodes].map((node) => ["Node", node, ["program.mjs"]] as const),
+  ] as const)("uploads every kind of input, and resumes, in %s (%s)", async (_, runtime, args) => {
+    const { key, stowage } = await newTeam();
+    const line = await openLine("cut", 6_000_000, 1);
+    writeFileSync(join(folder, "large.bin"), Buffer.alloc(12_000_000, 1));
+    const program = `import { Stowage } from "stowage";
+      import { createReadStream } from "node:fs";
+      const { files } = new Stowage({ url: "${line.url}", key: "${key}" });
+      const bytes = new Uint8Array(12_000_000).fill(1);
+      const size = bytes.length;
+      const response = await fetch((await files.createSignedUrl((await files.upload(bytes)).id)));
+      const inputs = [bytes.buffer, new Blob([bytes]), "large.bin", response, new Blob([bytes]).stream(), createReadStream("large.bin")];
+      for (const input of inputs) await files.upload(input, { size, name: "a.bin", onProgress: () => {} });
+      process.exit();`;
+    writeFileSync(join(folder, "program.mjs"), program);
+    const { stderr } = await run(runtime, [...args], { cwd: folder });
+    expect(stderr).toBe("");
+    expect(line.faults).toBe(1);
+    const stored = await collect(stowage.files.list());
+    const digest = createHash("sha256").update(Buffer.alloc(12_000_000, 1)).digest("hex");
+    for (const { _id } of stored)
+      expect(await stowage.files.waitUntilProcessed(_id)).toMatchObject({ status: "completed", sha256: digest });
+    expect(stored).toHaveLength(7);
+    expect(await collect(stowage.uploads.list())).toEqual([]);
+  });
+
+  test("uploads the streamed body of a request of 20 MB in a Worker", async () => {
+    const { key, stowage } = await newTeam();
+    const script = `import { Stowage } from "stowage";
+      export default {
+        fetch: async (request, { URL, KEY }) => {
+          const size = Number(request.headers.get("Content-Length"));
+          const { files } = new Stowage({ url: URL, key: KEY });
+          return Response.json(await files.upload(request.body, { size, name: "proxied.bin" }));
+        },
+      };`;
+    writeFileSync(join(folder, "worker.mjs"), script);
+    const worker = await unstable_startWorker({
+      name: "proxy",
+      entrypoint: join(folder, "worker.mjs"),
+      compatibilityDate: "2026-01-01",
+      // With Node's modules, a Worker must not be mistaken for Node.
+      compatibilityFlags: ["nodejs_compat"],
+      bindings: { URL: { type: "plain_text", value: url }, KEY: { type: "plain_text", value: key } },
+      dev: { server: { port: 0 }, inspector: false, logLevel: "none", watch: false, persist: false },
+    });
+    try {
+      const bytes = bytesOf(20_000_000);
+      const { id } = (await (await fetch(await worker.url, { method: "POST", body: bytes })).json()) as { id: string };
+      const sha256 = createHash("sha256").update(bytes).digest("hex");
+      expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256, name: "proxied.bin" });
+    } finally {
+      await worker.dispose();
+    }
+  });
+
+  test("runs under a strict content security policy", async () => {
     const { outputFiles } = await build({
       stdin: { contents: 'export * from "stowage"', resolveDir: folder },
       bundle: true,
-      splitting: true,
       format: "esm",
       platform: "browser",
-      outdir: folder,
       write: false,
     });
     const text = outputFiles.map(({ text }) => text).join("\n");
@@ -132,6 +246,57 @@ describe("the package", () => {
     expect(await check("await stowage.files.delete('1');", "es2023", "node")).toBe("");
   });
 
+  test("has an upload element that a server may import, a bundler keeps, and types describe", async () => {
+    const program = 'import { StowageUpload } from "stowage/element"; console.log(typeof StowageUpload);';
+    writeFileSync(join(folder, "element.mjs"), program);
+    expect((await run(process.execPath, ["element.mjs"], { cwd: folder })).stdout).toBe("function\n");
+    const result = await build({
+      stdin: { contents: 'import "stowage/element"', resolveDir: folder },
+      bundle: true,
+      platform: "browser",
+      write: false,
+    });
+    expect(result.outputFiles[0]?.text).toContain('customElements.define("stowage-upload"');
+    const [element, detail] = await hoversOf(
+      `import "stowage/element";
+      const upload = document.querySelector("stowage-upload")!;
+      upload.addEventListener("upload-failed", ({ detail }) => console.log(detail.code));
+      await upload.getToken?.();`,
+      [".getToken", "detail.code"],
+    );
+    expect(element).toContain("Returns a token in place of the attribute");
+    expect(detail).toContain("Why it failed");
+  });
+
+  const readme = readFileSync(join(root, "src/client/README.md"), "utf8");
+  const samples = readme.split("\n## ").flatMap((task) => {
+    const code = /```js\n(.*?)```/s.exec(task)?.[1];
+    return code === undefined ? [] : [[task.split("\n")[0], code]];
+  });
+
+  test.each(samples)("runs the sample of the README: %s", async (_, code = "") => {
+    const { key } = await newTeam();
+    writeFileSync(join(folder, "interview.mp3"), sample("tone-vbr.mp3"));
+    const end = code.includes("listen(0)") ? "server.close();" : "";
+    writeFileSync(join(folder, "sample.mjs"), code.replaceAll("https://stowage.example.workers.dev", url) + end);
+    const env = { ...process.env, STOWAGE_KEY: key, OPERATOR_TOKEN: inject("operatorToken") };
+    expect(await run(process.execPath, ["sample.mjs"], { cwd: folder, env })).toMatchObject({ stderr: "" });
+  });
+
+  test("shows comments and short types in editors", async () => {
+    const program = `import { Stowage } from "stowage";
+      const { files, keys, links } = new Stowage({ url: "https://stowage.example" });
+      const key = await keys.get("1");
+      export const shown = [key.isPublic, (await files.get("1")).name, key.scopes, files.upload, links.delete];`;
+    const shown = await hoversOf(program, ["key.isPublic", ".name", "key.scopes", "files.upload", "links.delete"]);
+    const [isPublic, name, scopes, upload, remove] = shown;
+    expect(isPublic).toContain("A public key can only upload files.");
+    expect(name).toContain("display and download name");
+    expect(scopes).toContain("scopes: Scope[]");
+    expect(upload).toContain("A failed upload of a stream cancels the stream.");
+    expect(remove).toContain("Revokes a link.");
+  });
+
   test(`has at most ${MAX_GZIP_BYTES} bytes in a browser, compressed, and no Node modules`, async () => {
     const result = await build({
       stdin: { contents: 'export * from "stowage"', resolveDir: folder },
@@ -139,7 +304,6 @@ describe("the package", () => {
       minify: true,
       format: "esm",
       platform: "browser",
-      external: ["tus-js-client"],
       write: false,
     });
     const text = result.outputFiles[0]?.text ?? "";

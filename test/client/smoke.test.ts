@@ -78,7 +78,7 @@ describe("The smoke test", () => {
     const { isFine, lines } = await smoke(team, url, { webhook });
     expect(isFine, lines.join("\n")).toBe(true);
     const steps = ["health", "clock", "key", "upload", "process", "list", "signed URL", "link", "resumable upload"];
-    const all = [...steps, "events", "webhook", "revoke", "delete"].map((step) => `ok    ${step}`);
+    const all = [...steps, "ETag", "events", "webhook", "revoke", "delete"].map((step) => `ok    ${step}`);
     expect(lines.map((line) => line.replace(/ \(\d+ ms\)/, ""))).toEqual(all);
     expect(await team.stowage.usage()).toMatchObject({ files: 0, bytes: 0 });
     expect(await collect(team.stowage.keys.list())).toHaveLength(1);
@@ -139,6 +139,20 @@ describe("The smoke test", () => {
       /LINK_HOST/,
     ],
     ["a firewall against PATCH", "resumable upload", responding(/^PATCH \/docs/, 405), /blocks PATCH/],
+    [
+      "compression that weakens tags, and a service that does not accept them",
+      "ETag",
+      async (request, forward) => {
+        if (request.headers["if-match"]?.startsWith("W/")) return new Response("{}", { status: 412 });
+        const reply = await forward();
+        const tag = reply.headers.get("ETag");
+        if (!tag || !/\bbr\b/.test(String(request.headers["accept-encoding"]))) return reply;
+        const weakened = new Response(reply.body, reply);
+        weakened.headers.set("ETag", `W/${tag.replace(/^W\//, "")}`);
+        return weakened;
+      },
+      /responded 412.*weak tag/s,
+    ],
     [
       "a failed change with an event",
       "events",

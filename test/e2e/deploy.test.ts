@@ -1,14 +1,16 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseEnv } from "node:util";
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { findConfigProblems, readDeployConfig } from "../../src/dev/check-deploy.ts";
-import { deploy, type Machine } from "../../src/dev/deployment.ts";
+import { deploy } from "../../src/dev/deployment.ts";
 import { addEnvironment } from "../../src/dev/environment.ts";
 import type { Refusal } from "../../src/dev/first-start.ts";
-import { type WranglerResult, wranglerIn } from "../../src/dev/wrangler.ts";
-import { ACCOUNT, CloudflareApi } from "../support/cloudflare.ts";
+import { REGIONS } from "../../src/dev/placement.ts";
+import { CloudflareApi } from "../support/cloudflare.ts";
+import { FakeMachine } from "../support/machine.ts";
 import { cloneProject } from "../support/server.ts";
 
 // Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
@@ -52,7 +54,7 @@ describe("The configuration check", () => {
     ["without a rate limit", [[limit("LOGIN_LIMIT"), ""]], "[[ratelimits]] needs LOGIN_LIMIT."],
     [
       "with two rate limits that share a namespace_id",
-      [['namespace_id = "1002"', 'namespace_id = "1001"']],
+      [['namespace_id = "730212"', 'namespace_id = "730211"']],
       "Each rate limit needs its own namespace_id: limits that share one count together.",
     ],
     ["without the bucket", [[/\[\[r2_buckets\]\][^[]*/, ""]], "[[r2_buckets]] needs BUCKET."],
@@ -79,12 +81,13 @@ describe("The configuration check", () => {
       "that names another dead letter queue in the settings",
       [[/DEAD_LETTER_QUEUE = .*/, 'DEAD_LETTER_QUEUE = "stowage-dead"']],
       'DEAD_LETTER_QUEUE must be "stowage-jobs-dead", the dead_letter_queue of "stowage-jobs".',
+      'DEAD_LETTER_QUEUE must be "stowage-jobs-dead", the dead_letter_queue of "stowage-bulk".',
     ],
     [
       "with a dead letter queue without consumer",
       [
         ['DEAD_LETTER_QUEUE = "stowage-jobs-dead"', 'DEAD_LETTER_QUEUE = "lost"'],
-        [/^dead_letter.*/m, 'dead_letter_queue = "lost"'],
+        [/^dead_letter.*/gm, 'dead_letter_queue = "lost"'],
       ],
       'The dead letter queue "lost" needs a consumer.',
     ],
@@ -153,7 +156,7 @@ describe("A new environment", () => {
     expect(staging.vars).not.toHaveProperty("LINK_HOST");
     expect(Object.keys(staging.vars)).toHaveLength(Object.keys(first.vars).length - 1);
     expect(staging.queues.consumers?.map(({ queue }) => queue).sort()).toEqual(
-      ["jobs", "jobs-dead", "webhooks"].map((name) => `stowage-staging-${name}`),
+      ["bulk", "jobs", "jobs-dead", "webhooks"].map((name) => `stowage-staging-${name}`),
     );
     const counters = [...first.ratelimits, ...staging.ratelimits].map(({ namespace_id }) => namespace_id);
     expect(new Set(counters).size).toBe(2 * first.ratelimits.length);
@@ -167,116 +170,10 @@ describe("A new environment", () => {
   });
 });
 
-/** A machine without wrangler: its commands call the API in this process. */
-class FakeMachine implements Machine {
-  root = root;
-  readonly home = mkdtempSync(join(folder, "home"));
-  env: Record<string, string> = {};
-  readonly lines: string[] = [];
-  readonly api = new CloudflareApi();
-  /** The teams of the service, each with its keys. */
-  readonly teams: { _id: string; name: string; keys: object[] }[] = [];
-  /** How many migrations ran; null before the database exists. */
-  migrations = 0;
-  calls = 0;
-  /** The number of the call that fails, and whether it took effect. */
-  fault: { call: number; moment: "before" | "after" } | undefined;
-
-  /** The targets of the Worker, as wrangler reports them. */
-  targets = ["https://stowage.acme.workers.dev", "schedule: */5 * * * *"];
-  host = "stowage.acme.workers.dev";
-
-  readonly print = (line: string) => void this.lines.push(line);
-  readonly sleep = async () => {};
-
-  get secretsFile(): string {
-    return join(this.home, ACCOUNT, "stowage/secrets.json");
-  }
-
-  async #attempt<T>(work: () => T, failed: T): Promise<T> {
-    this.calls += 1;
-    const { call, moment } = this.fault ?? {};
-    if (call === this.calls && moment === "before") return failed;
-    const result = work();
-    return call === this.calls ? failed : result;
-  }
-
-  readonly wrangler = (args: string[], env: Record<string, string> = {}): Promise<WranglerResult> =>
-    this.#attempt(() => this.#run(args, env), { code: 1, stdout: "", output: "A request failed. [code: 500]" });
-
-  #run(args: string[], env: Record<string, string>): WranglerResult {
-    try {
-      const stdout = this.#output(args, env);
-      return { code: 0, stdout, output: stdout };
-    } catch (error) {
-      return { code: 1, stdout: "", output: String(error) };
-    }
-  }
-
-  #output(args: string[], env: Record<string, string>): string {
-    const command = args.join(" ");
-    const name = args.find((arg) => arg.startsWith("stowage"));
-    if (command === "whoami --json") return JSON.stringify({ accounts: this.api.call("GET /accounts") });
-    if (command.startsWith("d1 create")) return JSON.stringify(this.api.call("POST /d1/database", { name }));
-    if (command.startsWith("r2 bucket create")) return JSON.stringify(this.api.call("POST /r2/buckets", { name }));
-    if (command.startsWith("queues create")) return JSON.stringify(this.api.call("POST /queues", { queue_name: name }));
-    if (command === "secret list") {
-      if (!this.api.secrets) throw new Error('Worker "stowage" not found.');
-      return JSON.stringify(this.api.call("GET /workers/scripts/stowage/secrets"));
-    }
-    if (command === "d1 migrations apply DB --remote") {
-      this.migrations += 1;
-      return this.migrations > 1 ? "No migrations to apply!" : "";
-    }
-    expect(args[0]).toBe("deploy");
-    const file = args[args.indexOf("--secrets-file") + 1] ?? "";
-    if (args.includes("--secrets-file")) this.api.secrets = JSON.parse(readFileSync(file, "utf8"));
-    const report = { type: "deploy", targets: this.targets };
-    writeFileSync(env.WRANGLER_OUTPUT_FILE_PATH ?? "", `${JSON.stringify(report)}\n`);
-    return "";
-  }
-
-  readonly fetch = async (input: string | URL | Request, init: RequestInit = {}): Promise<Response> => {
-    const failed = new Response("Bad gateway", { status: 502 });
-    return this.#attempt(() => this.#respond(new URL(String(input)), init), failed);
-  };
-
-  #respond({ host, pathname, searchParams }: URL, { method = "GET", headers, body }: RequestInit): Response {
-    expect(host).toBe(this.host);
-    if (pathname === "/health") return Response.json({ status: true });
-    expect(headers).toMatchObject({ Authorization: `Bearer ${this.api.secrets?.OPERATOR_TOKEN}` });
-    if (pathname === "/auth/v1/teams") return Response.json({ data: this.teams });
-    const keys = this.teams.flatMap((team) => team.keys) as { id: string; teamId: string }[];
-    if (method === "GET" && pathname === "/auth/v1/apikeys") {
-      return Response.json({ data: keys.filter(({ teamId }) => teamId === searchParams.get("teamId")) });
-    }
-    if (method === "GET") return Response.json({ data: keys.find(({ id }) => pathname.endsWith(id)) });
-    const { name, teamId = `team-${this.teams.length}` } = JSON.parse(String(body));
-    const key = { id: `key-${keys.length}`, teamId, name, key: "stow_sk_first", expiresAt: "2999-01-01T00:00:00.000Z" };
-    const team = this.teams.find(({ _id }) => _id === teamId);
-    if (team) team.keys.push(key);
-    else this.teams.push({ _id: teamId, name, keys: [key] });
-    return Response.json({ data: key });
-  }
-
-  /** Everything that a deployment creates. */
-  get state() {
-    const { databases, buckets, queues, secrets } = this.api;
-    return {
-      databases: [...databases.keys()],
-      buckets: [...buckets],
-      queues: [...queues.keys()].sort(),
-      teams: this.teams.map(({ keys }) => keys.length),
-      isMigrated: this.migrations > 0,
-      secrets: Object.keys(secrets ?? {}),
-    };
-  }
-}
-
 const COMPLETE = {
   databases: ["stowage"],
   buckets: ["stowage-files"],
-  queues: ["stowage-jobs", "stowage-jobs-dead", "stowage-webhooks"],
+  queues: ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-webhooks"],
   teams: [1],
   isMigrated: true,
   secrets: ["MASTER_KEY", "OPERATOR_TOKEN"],
@@ -284,7 +181,7 @@ const COMPLETE = {
 
 describe("A deployment", () => {
   test("creates everything once, prints URL and key, and can be repeated", async () => {
-    const machine = new FakeMachine();
+    const machine = new FakeMachine(folder);
     await deploy(machine, {});
     expect(machine.state).toEqual(COMPLETE);
     const text = machine.lines.join("\n");
@@ -302,12 +199,12 @@ describe("A deployment", () => {
     expect(machine.lines.join()).toContain("Your secret key: stow_sk_first");
   });
 
-  test("continues after a failure of any call, without a duplicate or a lost secret", async () => {
-    const faultless = new FakeMachine();
+  test("continues after a failure of any call, without a duplicate team or a lost secret", async () => {
+    const faultless = new FakeMachine(folder);
     await deploy(faultless, {});
     for (let call = 1; call <= faultless.calls; call++) {
       for (const moment of ["before", "after"] as const) {
-        const machine = new FakeMachine();
+        const machine = new FakeMachine(folder);
         machine.fault = { call, moment };
         const first = await deploy(machine, {}).catch(({ message }: Error) => message);
         const kept = machine.api.secrets;
@@ -317,7 +214,9 @@ describe("A deployment", () => {
           expect(first).toMatch(/failed\. .*Then run `npm run deploy` again\.|Bad gateway/s);
           await deploy(machine, {});
         }
-        expect(machine.state, `${moment} call ${call}`).toEqual(COMPLETE);
+        // The last call creates the first key. If its response is lost, the key is unknown, and the team gets another one.
+        const teams = moment === "after" && call === faultless.calls ? [2] : [1];
+        expect(machine.state, `${moment} call ${call}`).toEqual({ ...COMPLETE, teams });
         if (kept) expect(machine.api.secrets).toBe(kept);
         expect(JSON.parse(readFileSync(machine.secretsFile, "utf8"))).toEqual(machine.api.secrets);
       }
@@ -325,7 +224,7 @@ describe("A deployment", () => {
   });
 
   test("keeps the Worker's secrets if the machine has no secrets file", async () => {
-    const machine = new FakeMachine();
+    const machine = new FakeMachine(folder);
     await deploy(machine, {});
     const { secrets } = machine.api;
     rmSync(machine.home, { recursive: true });
@@ -336,10 +235,7 @@ describe("A deployment", () => {
   });
 
   test("prints the service's host and not LINK_HOST, and takes no team whose name only begins alike", async () => {
-    const machine = new FakeMachine();
-    machine.root = mkdtempSync(join(folder, "root"));
-    const text = changed([["[vars]", '[vars]\nLINK_HOST = "links.example.com"']]);
-    writeFileSync(join(machine.root, "wrangler.toml"), text);
+    const machine = new FakeMachine(folder, changed([["[vars]", '[vars]\nLINK_HOST = "links.example.com"']]));
     machine.targets = ["links.example.com (custom domain)", "files.example.com (custom domain)"];
     machine.host = "files.example.com";
     machine.teams.push({ _id: "stranger", name: "First keynote", keys: [] });
@@ -348,8 +244,111 @@ describe("A deployment", () => {
     expect(machine.state.teams).toEqual([0, 1]);
   });
 
+  test.each<[string | undefined, string]>([
+    ["weur", "aws:eu-west-2"],
+    ["oc", "aws:ap-southeast-2"],
+    // D1 chose.
+    [undefined, "aws:us-east-1"],
+  ])("with --location %s places the Worker near its database: %s", async (location, region) => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, { location });
+    const place = location ?? "enam";
+    expect([...machine.api.databases.values()]).toMatchObject([{ region: place.toUpperCase() }]);
+    const line = `Placement: ${region}, near the database in ${place}`;
+    expect(machine.lines).toContain(`${line}. Set in wrangler.toml: commit it`);
+    expect(configOf(machine.config).placement).toEqual({ region });
+    // Everything else is as it was.
+    expect(machine.config.replace(`region = "${region}"`, 'mode = "smart"')).toBe(original);
+    await deploy(machine, {});
+    expect(machine.lines).toContain(line);
+  });
+
+  test("uses the regions that the operations manual lists", () => {
+    const manual = readFileSync(join(root, "src/OPERATIONS.md"), "utf8");
+    const listed = [...manual.matchAll(/^\| `(\w+)` \| `(aws:[\w-]+)` \|$/gm)].map(([, hint, region]) => [
+      hint,
+      region,
+    ]);
+    expect(Object.fromEntries(listed)).toEqual(REGIONS);
+  });
+
+  test("places the Worker where the database is, and not where --location would create one", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, { location: "apac" });
+    await deploy(machine, { location: "weur" });
+    expect(machine.lines).toContain("Placement: aws:ap-southeast-1, near the database in apac, which can't be moved");
+    expect(configOf(machine.config).placement).toEqual({ region: "aws:ap-southeast-1" });
+  });
+
+  test("plans the location of the database and the region of the Worker, and writes nothing", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, { isDryRun: true, location: "weur" });
+    await deploy(machine, { isDryRun: true });
+    expect(machine.lines).toContain('Database "stowage": create if it is missing, in weur');
+    expect(machine.lines.filter((line) => line.startsWith("Placement"))).toEqual([
+      "Placement: aws:eu-west-2, near the database in weur",
+      "Placement: near the database. D1 did not report its location",
+    ]);
+    machine.api.call("POST /d1/database", { name: "stowage", primary_location_hint: "wnam" });
+    await deploy(machine, { isDryRun: true });
+    expect(machine.lines).toContain("Placement: aws:us-west-1, near the database in wnam");
+    expect(machine.config).toBe(original);
+  });
+
+  test("keeps a placement that somebody chose, and the default one if D1 does not report the location of the database", async () => {
+    const chosen = changed([['mode = "smart"', 'region = "gcp:europe-west9"']]);
+    const machine = new FakeMachine(folder, chosen);
+    await deploy(machine, { location: "weur" });
+    expect(machine.lines).toContain("Placement: gcp:europe-west9, as wrangler.toml says");
+    expect(machine.config).toBe(chosen);
+    const silent = new FakeMachine(folder);
+    silent.api.isRegionReported = false;
+    await deploy(silent, {});
+    expect(silent.lines).toContain("Placement: smart, because D1 does not report the location of the database");
+    expect(silent.config).toBe(original);
+  });
+
+  test("places an environment near its own database", async () => {
+    const machine = new FakeMachine(folder);
+    await deploy(machine, { location: "weur" });
+    machine.host = "stowage-staging.acme.workers.dev";
+    machine.targets = [`https://${machine.host}`];
+    await deploy(machine, { environment: "staging", location: "oc" });
+    expect(configOf(machine.config).placement).toEqual({ region: "aws:eu-west-2" });
+    expect(configOf(machine.config, "staging").placement).toEqual({ region: "aws:ap-southeast-2" });
+  });
+
+  test("by Workers Builds needs no secrets file, creates no team, and says how to begin", async () => {
+    const machine = new FakeMachine(folder);
+    machine.env = { CI: "true", WORKERS_CI: "1" };
+    await deploy(machine, { isDryRun: true });
+    expect(machine.lines).toContain("Secrets: those in the dashboard");
+    expect(machine.lines).toContain("First team: create in the console");
+    const entered = { MASTER_KEY: "entered", OPERATOR_TOKEN: "entered" };
+    machine.api.secrets = entered;
+    await deploy(machine, {});
+    expect(machine.state).toEqual({ ...COMPLETE, teams: [] });
+    expect(machine.api.secrets).toBe(entered);
+    expect(existsSync(machine.secretsFile)).toBe(false);
+    const text = machine.lines.join("\n");
+    expect(text).toContain("Console: https://stowage.acme.workers.dev/console");
+    expect(text).toContain("Sign in to the console with the OPERATOR_TOKEN that you entered");
+    // The database that Cloudflare created may have another name.
+    expect(machine.commands).toContain("d1 migrations apply DB --remote");
+  });
+
+  test("names the secrets if the Worker rejects their example values", async () => {
+    const machine = new FakeMachine(folder);
+    machine.env = { CI: "true", WORKERS_CI: "1" };
+    machine.api.secrets = {};
+    const fetch = async () => Response.json({ code: "unavailable" }, { status: 503 });
+    await expect(deploy({ ...machine, fetch, wrangler: machine.wrangler }, {})).rejects.toThrow(
+      /stowage\.acme\.workers\.dev\/health: 503 .*MASTER_KEY or OPERATOR_TOKEN has the example value/s,
+    );
+  });
+
   test("generates no secrets on a CI machine", async () => {
-    const machine = new FakeMachine();
+    const machine = new FakeMachine(folder);
     machine.env = { CI: "true" };
     await expect(deploy(machine, {})).rejects.toThrow("Run it on your own machine.");
     expect(machine.api.secrets).toBe(null);
@@ -360,21 +359,37 @@ describe("A deployment", () => {
     ["it's necessary to set a CLOUDFLARE_API_TOKEN environment variable", "npx wrangler login"],
     ["Please enable R2 through the Cloudflare Dashboard. [code: 10042]", "Subscribe to R2"],
     ["CPU limits are not supported for the Free plan. [code: 100328]", "Subscribe to Workers Paid"],
+    ["The following required secrets have not been set: MASTER_KEY", "Settings > Variables and Secrets"],
     ["You need to register a workers.dev subdomain", "Open Workers in the dashboard once"],
     ["Internal error [code: 500]", "wait if Cloudflare has an outage"],
   ])("names the remedy for: %s", async (output, remedy) => {
-    const machine = new FakeMachine();
+    const machine = new FakeMachine(folder);
     const wrangler = async () => ({ code: 1, stdout: "", output });
-    await expect(deploy({ ...machine, wrangler, root }, {})).rejects.toThrow(remedy);
+    await expect(deploy({ ...machine, wrangler }, {})).rejects.toThrow(remedy);
   });
 
   test("asks for the account if the login has several", async () => {
-    const machine = new FakeMachine();
+    const machine = new FakeMachine(folder);
     const accounts = JSON.stringify({ accounts: ["a", "b"].map((id) => ({ id, name: `Account ${id}` })) });
     const wrangler = async () => ({ code: 0, stdout: accounts, output: accounts });
-    await expect(deploy({ ...machine, wrangler, root }, {})).rejects.toThrow(
-      /CLOUDFLARE_ACCOUNT_ID.*\n {2}a {2}Account a/s,
-    );
+    await expect(deploy({ ...machine, wrangler }, {})).rejects.toThrow(/CLOUDFLARE_ACCOUNT_ID.*\n {2}a {2}Account a/s);
+  });
+});
+
+describe("The Deploy button", () => {
+  const text = (name: string) => readFileSync(join(root, name), "utf8");
+  const { vars, secrets, d1_databases, r2_buckets, queues } = configOf(original);
+
+  test("asks for every required secret", () => {
+    expect(Object.keys(parseEnv(text(".dev.vars.example"))).sort()).toEqual([...(secrets?.required ?? [])].sort());
+  });
+
+  test("describes every secret, setting and resource that it asks for", () => {
+    const resources = [...d1_databases, ...r2_buckets, ...(queues.producers ?? [])].map(({ binding }) => binding);
+    const asked = [...(secrets?.required ?? []), ...Object.keys(vars), ...resources];
+    const described = JSON.parse(text("package.json")).cloudflare.bindings;
+    expect(Object.keys(described).sort()).toEqual(asked.sort());
+    for (const { description } of Object.values<{ description: string }>(described)) expect(description).toMatch(/\.$/);
   });
 });
 
@@ -390,19 +405,9 @@ describe("npm run deploy", () => {
     api.stop();
     rmSync(project, { recursive: true, maxRetries: 5 });
   });
-  const env = () => ({
-    ...process.env,
-    CLOUDFLARE_ACCOUNT_ID: ACCOUNT,
-    CLOUDFLARE_API_BASE_URL: api.url,
-    CLOUDFLARE_API_TOKEN: "token",
-    HOME: folder,
-    WRANGLER_SEND_METRICS: "false",
-    WRANGLER_WRITE_LOGS: "false",
-    NO_COLOR: "1",
-  });
   const run = (...args: string[]) =>
     new Promise<{ code: number | null; output: string }>((done) => {
-      const options = { cwd: project, env: env() };
+      const options = { cwd: project, env: api.environment(folder) };
       const child = execFile(process.execPath, ["src/dev/deploy.ts", ...args], options, (_, stdout, stderr) =>
         done({ code: child.exitCode, output: stdout + stderr }),
       );
@@ -428,37 +433,12 @@ describe("npm run deploy", () => {
     expect(output).toMatch(
       /environment "staging" to add.*Bucket "stowage-staging-files": create if it is missing, in weur\n.*Nothing was changed\./s,
     );
+    expect(output).toContain("Placement: aws:eu-west-2, near the database in weur\n");
     expect(code, output).toBe(0);
     expect(readFileSync(join(project, "wrangler.toml"), "utf8")).toBe(original);
     expect(api.requests).toEqual([]);
     const assets = readdirSync(join(project, ".wrangler/console/assets"));
     expect(assets.length).toBeGreaterThan(3);
     expect(assets.filter((name) => name.endsWith(".map"))).toEqual([]);
-  });
-
-  test("creates and deploys everything with the real wrangler, and finds it the next time", async () => {
-    const service = new FakeMachine();
-    const wrangler = wranglerIn(project, env());
-    const { home, sleep, print, lines } = service;
-    const fetch = async (url: string | URL | Request, init?: RequestInit) => {
-      service.api.secrets = api.secrets;
-      return service.fetch(url, init);
-    };
-    const machine = { root: project, home, env: {}, wrangler, fetch, sleep, print };
-    await deploy(machine, { location: "weur" });
-    const secrets = JSON.parse(readFileSync(service.secretsFile, "utf8"));
-    expect(api.secrets).toEqual(secrets);
-    expect([...api.databases.keys(), ...api.buckets]).toEqual(["stowage", "stowage-files"]);
-    expect(api.crons).toEqual(["*/5 * * * *"]);
-    expect([...api.consumers.keys()].sort()).toEqual([...api.queues.values()].sort());
-    const { sql } = api.databases.get("stowage") ?? {};
-    expect(sql?.prepare("select count(*) as count from api_keys").all()).toEqual([{ count: 0 }]);
-    lines.length = 0;
-    api.requests.length = 0;
-    await deploy(machine, {});
-    expect(lines.filter((line) => /created|generated|applied$/.test(line))).toEqual([]);
-    expect(api.secrets).toEqual(secrets);
-    expect(service.teams).toHaveLength(1);
-    expect(api.unknown).toEqual([]);
   });
 });

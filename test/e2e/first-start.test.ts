@@ -1,19 +1,40 @@
 import { execFileSync } from "node:child_process";
-import { appendFileSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { listMigrations, statementsOf } from "../../src/dev/migrations.ts";
 import { cloneProject, freePort, isGroupAlive, runDev, runNpmDev, Server } from "../support/server.ts";
 
-let server: Server;
-beforeAll(async () => {
-  server = await Server.start();
-});
-afterAll(() => server?.remove());
+/* Tests what `npm run dev` creates, prints and keeps. The starts take seconds, so the tests look at the same three. */
 
-const secrets = () => readFileSync(join(server.folder, ".dev.vars"), "utf8");
-const printedKey = () => server.output.match(/^Your secret key: (stow_sk_\w{38})$/m)?.[1] ?? "";
-const printedCurl = () => server.output.match(/^ {2}(curl .*)$/m)?.[1] ?? "";
+interface Listed {
+  _id: string;
+  originalName: string;
+}
+
+/** The output of a start, and the files that it left. */
+interface Start {
+  output: string;
+  secrets: string;
+  key: string;
+  operatorToken: string;
+  files: Listed[];
+}
+
+let server: Server;
+let first: Start;
+let second: Start;
+/** The start after MASTER_KEY was removed, a setting set, and a migration added. */
+let third: Start;
+let keyFile: string;
+let keyFileMode: number;
+let uploadOutput: string;
+let secretsMode: number;
+let addedRows: unknown;
+let downloaded: Buffer;
+
 const hasCurl = (() => {
   try {
     return execFileSync("curl", ["--version"]).length > 0;
@@ -22,80 +43,99 @@ const hasCurl = (() => {
   }
 })();
 
-async function uploads(key = printedKey()): Promise<{ originalName: string; _id: string }[]> {
-  const response = await fetch(`${server.url}/docs/v1/uploads`, { headers: { Authorization: `Bearer ${key}` } });
+async function get(path: string, key: string) {
+  const response = await fetch(server.url + path, { headers: { Authorization: `Bearer ${key}` } });
   expect(response.status).toBe(200);
-  return ((await response.json()) as { data: { originalName: string; _id: string }[] }).data;
+  return response.json() as Promise<{ data: Listed[]; signedUrl: string }>;
+}
+const filesOf = async (key: string) => (await get("/docs/v1/uploads", key)).data;
+
+async function observe(): Promise<Start> {
+  const { output, operatorToken } = server;
+  const key = output.match(/^Your secret key: (stow_sk_\w{38})$/m)?.[1] ?? "";
+  return { output, operatorToken, key, files: await filesOf(key), secrets: readFileSync(secretsFile(), "utf8") };
+}
+const secretsFile = () => join(server.folder, ".dev.vars");
+
+/** Runs the printed curl command, or sends the same request on a machine without curl. */
+async function runPrintedCurl(output: string): Promise<string> {
+  const line = output.match(/^ {2}(curl .*)$/m)?.[1] ?? "";
+  if (hasCurl) return execFileSync(line, { shell: true, cwd: server.folder, encoding: "utf8", stdio: "pipe" });
+  const [, token, path, url] = line.match(/Bearer (\w+)['"] -F ['"]file=@"?([^"']+)"?['"] (\S+)$/) ?? [];
+  const body = new FormData();
+  body.append("file", new File([readFileSync(join(server.folder, path ?? ""))], "tone-vbr.mp3"));
+  const response = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
+  const headers = [...response.headers].map(([name, value]) => `${name}: ${value}\r\n`).join("");
+  return `HTTP/1.1 ${response.status} OK\r\n${headers}\r\n${await response.text()}`;
 }
 
-test("the first start creates secrets that only their owner can read, and reports what it created", () => {
-  expect(secrets()).toMatch(/^MASTER_KEY="[\w+/]{43}="\nOPERATOR_TOKEN="stow_op_[\w-]{32}"\n$/);
-  if (process.platform !== "win32") expect(statSync(join(server.folder, ".dev.vars")).mode & 0o777).toBe(0o600);
-  expect(server.output).toContain(server.url);
-  expect(server.output).toMatch(/^Created: data in .*, secrets in \.dev\.vars, key$/m);
-  expect(server.output).not.toContain("Kept:");
-  expect(server.output).not.toMatch(/WARNING|ERROR|\[wrangler/);
+beforeAll(async () => {
+  server = await Server.start();
+  secretsMode = statSync(secretsFile()).mode & 0o777;
+  const keyPath = join(server.folder, ".wrangler/state/first-key.json");
+  keyFile = readFileSync(keyPath, "utf8");
+  keyFileMode = statSync(keyPath).mode & 0o777;
+  first = await observe();
+  uploadOutput = await runPrintedCurl(first.output);
+  await server.stop();
+  await server.restart();
+  second = await observe();
+  const { signedUrl } = await get(`/docs/v1/uploads/${second.files[0]?._id}`, second.key);
+  downloaded = Buffer.from(await (await fetch(signedUrl)).arrayBuffer());
+  await server.stop();
+  writeFileSync(join(server.folder, "migrations/9999_added.sql"), "create table added (id integer);");
+  // A file as people write it, with a comment and without a final newline.
+  writeFileSync(secretsFile(), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${second.operatorToken}`);
+  await server.restart();
+  third = await observe();
+  await server.stop();
+  addedRows = server.sql("D1Database", "select count(*) as rows from added");
 });
+afterAll(() => server?.remove());
 
-test("the printed key works, and the state folder holds only the IDs of key and team", async () => {
-  expect(await uploads()).toEqual([]);
-  const kept = readFileSync(join(server.folder, ".wrangler/state/first-key.json"), "utf8");
-  expect(kept).toMatch(/^\{"id":"[0-9a-f]{24}","teamId":"[0-9a-f]{24}"\}\n$/);
-});
+describe("The first start", () => {
+  test("creates secrets that only their owner can read, and reports what it created", () => {
+    expect(first.secrets).toMatch(/^MASTER_KEY="[\w+/]{43}="\nOPERATOR_TOKEN="stow_op_[\w-]{32}"\n$/);
+    if (process.platform !== "win32") expect(secretsMode).toBe(0o600);
+    expect(first.output).toContain(server.url);
+    expect(first.output).toMatch(/^Created: data in .*, secrets in \.dev\.vars, key$/m);
+    expect(first.output).not.toContain("Kept:");
+    expect(first.output).not.toMatch(/WARNING|ERROR|\[wrangler/);
+  });
 
-test("the printed curl command uploads a file", async () => {
-  const line = printedCurl();
-  if (hasCurl) {
-    expect(execFileSync(line, { shell: true, cwd: server.folder, encoding: "utf8", stdio: "pipe" })).toMatch(
+  test("prints a key that works, and keeps it in a file that only its owner can read", () => {
+    expect(first.files).toEqual([]);
+    expect(JSON.parse(keyFile)).toEqual({ teamId: expect.stringMatching(/^[0-9a-f]{24}$/), key: first.key });
+    if (process.platform !== "win32") expect(keyFileMode).toBe(0o600);
+  });
+
+  test("prints a curl command that uploads a file", () => {
+    expect(uploadOutput).toMatch(
       /^HTTP\/1\.1 200 OK.*^Location: \/docs\/v1\/uploads\/[0-9a-f]{24}\r$.*"message":"File uploaded\./ims,
     );
-  } else {
-    const [, token, path, url] = line.match(/Bearer (\w+)['"] -F ['"]file=@"?([^"']+)"?['"] (\S+)$/) ?? [];
-    const body = new FormData();
-    body.append("file", new File([readFileSync(join(server.folder, path ?? ""))], "tone-vbr.mp3"));
-    const response = await fetch(url ?? "", { method: "POST", headers: { Authorization: `Bearer ${token}` }, body });
-    expect(response.status).toBe(200);
-  }
-  expect(await uploads()).toMatchObject([{ originalName: "tone-vbr.mp3" }]);
+    expect(second.files).toMatchObject([{ originalName: "tone-vbr.mp3" }]);
+  });
 });
 
-test("a second start keeps data, secrets, and key, and reports it", async () => {
-  const before = { key: printedKey(), secrets: secrets(), uploads: await uploads() };
-  await server.stop();
-  await server.restart();
-  expect(server.output).toMatch(/^Kept: data in .*, secrets in \.dev\.vars, key$/m);
-  expect(server.output).not.toContain("Created:");
-  expect(printedKey()).toBe(before.key);
-  expect(secrets()).toBe(before.secrets);
-  const after = await uploads();
-  expect(after.map((file) => file._id)).toEqual(before.uploads.map((file) => file._id));
-  const [file] = after;
-  const headers = { Authorization: `Bearer ${before.key}` };
-  const signed = await fetch(`${server.url}/docs/v1/uploads/${file?._id}`, { headers });
-  const { signedUrl } = (await signed.json()) as { signedUrl: string };
-  const opened = Buffer.from(await (await fetch(signedUrl)).arrayBuffer());
-  expect(opened.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
-});
+describe("Another start", () => {
+  test("keeps data, secrets, and key, and reports it", () => {
+    expect(second.output).toMatch(/^Kept: data in .*, secrets in \.dev\.vars, key$/m);
+    expect(second.output).not.toContain("Created:");
+    expect([second.key, second.secrets]).toEqual([first.key, first.secrets]);
+    expect(downloaded.equals(readFileSync(join(server.folder, "test/audio/tone-vbr.mp3")))).toBe(true);
+  });
 
-test("a start without master key creates one and a new key of the same team, keeps the rest, and applies an added migration", async () => {
-  const old = printedKey();
-  const operator = server.operatorToken;
-  await server.stop();
-  // A file as people write it, with a comment and without a final newline.
-  writeFileSync(join(server.folder, "migrations/9999_added.sql"), "create table added (id integer);");
-  writeFileSync(join(server.folder, ".dev.vars"), `# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=${operator}`);
-  await server.restart();
-  expect(secrets()).toMatch(/^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/);
-  expect(server.output).toMatch(/^Created: secrets in \.dev\.vars, key$/m);
-  expect(printedKey()).not.toBe(old);
-  expect(await uploads()).toHaveLength(1);
-  expect(await uploads(old)).toHaveLength(1);
-  await server.stop();
-  expect(server.sql("D1Database", "select count(*) as rows from added")).toEqual([{ rows: 0 }]);
+  test("without a master key creates one, keeps the rest, and applies an added migration", () => {
+    const kept = /^# mine\nMAX_TEAM_FILES=7\nOPERATOR_TOKEN=stow_op_[\w-]{32}\nMASTER_KEY="[\w+/]{43}="\n$/;
+    expect(third.secrets).toMatch(kept);
+    expect(third.output).toMatch(/^Created: secrets in \.dev\.vars$/m);
+    expect(third.output).toMatch(/^Kept: data in .*, key$/m);
+    expect([third.key, third.files]).toEqual([second.key, second.files]);
+    expect(addedRows).toEqual([{ rows: 0 }]);
+  });
 });
 
 test("SIGTERM to npm stops every process of npm run dev", async () => {
-  await server.stop();
   const { child, exited, output } = runNpmDev(server.folder, { PORT: await freePort() });
   await vi.waitUntil(() => output().includes('"event":"recovery_finished"'), { timeout: 250_000 });
   child.kill("SIGTERM");
@@ -103,32 +143,53 @@ test("SIGTERM to npm stops every process of npm run dev", async () => {
   await vi.waitUntil(() => !isGroupAlive(child), { timeout: 60_000 });
 });
 
-test("the start fails with the service's response if a setting in .dev.vars is invalid", async () => {
+const unusable: [data: string, write: (database: DatabaseSync) => void][] = [
+  [
+    "an older version, whose migration had the same name",
+    (database) => {
+      migrate(database);
+      const [trigger] = database.prepare("select name from sqlite_schema where type = 'trigger'").all();
+      database.exec(`drop trigger ${trigger?.name}`);
+    },
+  ],
+  [
+    "a newer version",
+    (database) => {
+      migrate(database);
+      database.exec("insert into d1_migrations (name) values ('9998_newer.sql')");
+    },
+  ],
+  ["another project", (database) => database.exec("create table notes (id integer)")],
+];
+test.each(unusable)("the start fails in one sentence if the data is of %s, and changes nothing", async (_, write) => {
   const folder = cloneProject();
-  appendFileSync(join(folder, ".dev.vars"), "OPERATOR_TOKEN=short\n");
-  const { exited, output } = runDev(folder, { PORT: await freePort() });
+  const state = join(folder, "other state");
+  const databases = join(state, "v3/d1/miniflare-D1DatabaseObject");
+  mkdirSync(databases, { recursive: true });
+  const file = join(databases, `${"0".repeat(64)}.sqlite`);
+  const database = new DatabaseSync(file);
+  write(database);
+  database.close();
+  const before = readFileSync(file);
+  const port = await freePort();
+  const { exited, output } = runDev(folder, { PORT: port, STATE_DIR: state });
   expect(await exited).toBe(1);
-  expect(output()).toContain("The service responded 503");
+  expect(output()).toBe(
+    `Starting on port ${port} …\nThe data in ${state} is not of this version of Stowage: delete that folder to begin with empty data, or set STATE_DIR to another one.\n`,
+  );
+  expect(readFileSync(file).equals(before)).toBe(true);
   rmSync(folder, { recursive: true, maxRetries: 5 });
 });
 
-test("the start fails with the reason if a migration fails", async () => {
-  const folder = cloneProject();
-  writeFileSync(join(folder, "migrations/9999_broken.sql"), "create tabel nonsense;");
-  const { exited, output } = runDev(folder, { PORT: await freePort() });
-  expect(await exited).toBe(1);
-  expect(output()).toMatch(/9999_broken\.sql.*Couldn't apply the migrations\.\n$/s);
-  rmSync(folder, { recursive: true, maxRetries: 5 });
-});
-
-test("the start fails with the compiler's message if the build fails", async () => {
-  const folder = cloneProject();
-  appendFileSync(join(folder, "src/index.ts"), 'import "./missing.ts";\n');
-  const { exited, output } = runDev(folder, { PORT: await freePort() });
-  expect(await exited).toBe(1);
-  expect(output()).toMatch(/Could not resolve "\.\/missing\.ts".*^The build failed\.\n$/ms);
-  rmSync(folder, { recursive: true, maxRetries: 5 });
-});
+/** Applies the migrations, and records them as wrangler does. */
+function migrate(database: DatabaseSync): void {
+  const folder = join(import.meta.dirname, "../../migrations");
+  database.exec("create table d1_migrations (id integer primary key, name text)");
+  for (const name of listMigrations(folder)) {
+    for (const statement of statementsOf(folder, name)) database.exec(statement);
+    database.prepare("insert into d1_migrations (name) values (?)").run(name);
+  }
+}
 
 test("an unknown option is ignored with a message", async () => {
   const { exited, output } = runDev(server.folder, { PORT: "0" }, ["--prot", "1"]);

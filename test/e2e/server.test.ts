@@ -1,10 +1,11 @@
-import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { facts } from "../audio/facts.ts";
+import { noise, sha256 } from "../support/bytes.ts";
 import { processed, upload } from "../support/client.ts";
 import { Server, type TestTeam } from "../support/server.ts";
 
@@ -12,15 +13,13 @@ import { Server, type TestTeam } from "../support/server.ts";
 
 /** The server's timeout of a stalled upload. Even on a slow machine, only uploads that stall on purpose reach it. */
 const IDLE_SECONDS = 15;
-/** Together they take longer than the timeout. */
-const SLOW_PIECES = 6;
-const PIECE_SECONDS = 3;
+/** The pause between two pieces of a slow upload, far shorter than the timeout. */
+const PIECE_MILLISECONDS = 500;
 
 let server: Server;
 let team: TestTeam;
 /** These wait for the timeout while the other tests run. */
-let still: OpenUpload;
-let slow: Promise<OpenUpload>;
+let stall: ReturnType<typeof stallBesideSlow>;
 let tooLong: Promise<OpenUpload>;
 
 beforeAll(async () => {
@@ -28,9 +27,7 @@ beforeAll(async () => {
   const env = { WRANGLER_DISABLE_REQUEST_BODY_DRAINING: "true" };
   server = await Server.start(["--var", `UPLOAD_IDLE_SECONDS:${IDLE_SECONDS}`], env);
   team = await server.newTeam();
-  still = await openUpload("Content-Length: 1000000");
-  await send(still.socket, PART + "x".repeat(1000));
-  slow = uploadSlowly();
+  stall = stallBesideSlow();
   tooLong = uploadTooLong();
 });
 afterAll(() => server?.remove());
@@ -47,7 +44,7 @@ function savedName(answer: Response): string {
 }
 
 describe("a file", () => {
-  const some = facts.filter(({ file }) => /^(tone-vbr\.mp3|tone-audio-only\.mp4|silent\.mp4|pixel\.png)$/.test(file));
+  const some = facts.filter(({ file }) => ["tone-vbr.mp3", "pixel.png"].includes(file));
   test.each(some)("uploads, processes, describes, and opens $file with equal bytes", async (fact) => {
     const bytes = sample(fact.file);
     const id = await upload(team, fact.file, bytes);
@@ -75,8 +72,8 @@ describe("a file", () => {
     expect(bytes.equals(await bytesOf(opened))).toBe(true);
   });
 
-  test("of 20 MB of random bytes is downloaded unchanged", async () => {
-    const bytes = randomBytes(20_000_000);
+  test("of 20 MB of noise is downloaded unchanged", async () => {
+    const bytes = noise(20_000_000);
     const id = await upload(team, "noise.bin", bytes);
     expect(await processed(team, id)).toMatchObject({ status: "completed", fileType: "other file", audio: null });
     const opened = await fetch(await team.sign(id));
@@ -92,9 +89,7 @@ describe("a signed URL", () => {
   });
 
   test.each([
-    ["the first bytes", "bytes=0-99", [0, 100]],
     ["a middle", "bytes=1000-1999", [1000, 2000]],
-    ["an open end", "bytes=9000-", [9000, bytes.length]],
     ["the last bytes", "bytes=-17", [bytes.length - 17, bytes.length]],
   ])("returns %s of the file by Range", async (_, range, [from, to]) => {
     const opened = await fetch(await team.sign(id), { headers: { Range: range } });
@@ -150,17 +145,10 @@ describe("a signed URL", () => {
 });
 
 describe("a file name", () => {
-  const family = "👩‍👩‍👧‍👦";
+  // The rules for names have their tests in api/files.test.ts. These pass a real client, the store, and a download.
   test.each([
-    ["accents, Chinese and signs", "Ünïcødé 录音 (1)+final's #3 100%.mp3"],
-    ["a family of emoji", `${family} ${family}.mp3`],
-    ["right to left", "تسجيل صوتي.mp3"],
-    ["quotes, a semicolon and an asterisk", `she said "so"; *twice*.mp3`],
-    ["what looks like an escape", "50%25 off %41.mp3"],
-    ["200 bytes", `${"é".repeat(98)}.mp3`],
-    ["a path", "../../etc/пароль.mp3", "пароль.mp3"],
-    ["a Windows path", "C:\\music\\song.mp3", "song.mp3"],
-    ["255 bytes, cut to 200 with its extension", `${"ü".repeat(125)}a.mp3`, `${"ü".repeat(98)}.mp3`],
+    ["accents, Chinese, signs and quotes", `Ünïcødé 录音 (1)+final's #3 100%25 "so"; *twice*.mp3`],
+    ["a path and more than 200 bytes", `../../etc/${"ü".repeat(125)}a.mp3`, `${"ü".repeat(98)}.mp3`],
   ])("with %s survives upload, list, and download", async (_, sent, kept = sent) => {
     const own = await server.newTeam();
     const id = await upload(own, sent, sample("tone.opus"));
@@ -246,16 +234,24 @@ async function hasRow(team: TestTeam): Promise<void> {
   await vi.waitUntil(async () => (await usageOf(team)).files === 1, { timeout: 100_000 });
 }
 
-async function uploadSlowly(): Promise<OpenUpload> {
-  const piece = Buffer.alloc(1_000_000, "slow but steady ");
-  const upload = await openUpload(`Content-Length: ${PART.length + SLOW_PIECES * piece.length + END.length}`);
-  await send(upload.socket, PART);
-  for (let i = 0; i < SLOW_PIECES; i++) {
-    await new Promise((done) => setTimeout(done, PIECE_SECONDS * 1000));
-    await send(upload.socket, piece);
+/** An upload that stalls, and one that began before it and sends a piece from time to time until the other is rejected. */
+async function stallBesideSlow(): Promise<{ still: OpenUpload; slow: OpenUpload }> {
+  const slow = await openUpload("Transfer-Encoding: chunked");
+  await sendChunk(slow.socket, Buffer.from(PART));
+  const still = await openUpload("Content-Length: 1000000");
+  await send(still.socket, PART + "x".repeat(1000));
+  let isRejected = false;
+  const end = () => {
+    isRejected = true;
+  };
+  still.answer.then(end, end);
+  while (!isRejected) {
+    await sleep(PIECE_MILLISECONDS);
+    await sendChunk(slow.socket, Buffer.alloc(200_000, "slow but steady "));
   }
-  await send(upload.socket, END);
-  return upload;
+  await sendChunk(slow.socket, Buffer.from(END));
+  await send(slow.socket, "0\r\n\r\n");
+  return { still, slow };
 }
 
 /** Sends more than the limit without Content-Length, and never ends. */
@@ -314,9 +310,10 @@ describe("an upload that fetch can't send", () => {
   });
 
   test("is rejected with 408 if it stalls", async () => {
-    expect(await still.answer).toMatch(/^HTTP\/1\.1 408 .*"code":"upload_timeout"/s);
-    still.socket.destroy();
-    await expectNothingKept(still.team);
+    const { team, socket, answer } = (await stall).still;
+    expect(await answer).toMatch(/^HTTP\/1\.1 408 .*"code":"upload_timeout"/s);
+    socket.destroy();
+    await expectNothingKept(team);
   });
 
   test("is rejected at the limit if it has no length and never ends", async () => {
@@ -327,7 +324,7 @@ describe("an upload that fetch can't send", () => {
   });
 
   test("is stored if it is slow but never stalls", async () => {
-    const { team, socket, answer } = await slow;
+    const { team, socket, answer } = (await stall).slow;
     expect(await answer).toMatch(/^HTTP\/1\.1 200 /);
     socket.destroy();
     expect((await team.call("GET", "/docs/v1/uploads")).body.data).toMatchObject([{ originalName: "a.bin" }]);
@@ -341,9 +338,6 @@ describe("an upload that fetch can't send", () => {
 });
 
 const RESUMABLE = "/docs/v1/uploads/resumable";
-const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
-/** Random bytes after a zero: without it, they could start like an MP3 and fail as one. */
-const noise = (size: number) => Buffer.concat([Buffer.alloc(1), randomBytes(size - 1)]);
 
 test("sixteen slow uploads at once complete, although the isolate's memory holds nine", async () => {
   const team = await server.newTeam();

@@ -1,15 +1,19 @@
 import { env } from "cloudflare:workers";
-import { describe, expect, test } from "vitest";
+import { describe, expect } from "vitest";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { sample } from "../audio/samples.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
-import { type Answer, type CallOptions, streamOf, type Team } from "../support/client.ts";
+import { deathAt, ProxiedBindings } from "../support/bindings.ts";
+import { patternOf, sha256 } from "../support/bytes.ts";
+import type { Answer, CallOptions, Team } from "../support/client.ts";
 import { type Change, withoutHashing } from "../support/deps.ts";
 import { type Place, type Run, runEveryFault, type Scenario } from "../support/faults.ts";
+import { worldTest as test } from "../support/fixtures.ts";
 import { newSession, snapshot } from "../support/harness.ts";
 import { newEmail, PASSWORD } from "../support/routes.ts";
-import { patternOf, SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
+import { streamOf } from "../support/streams.ts";
+import { DAY, MINUTE } from "../support/time.ts";
+import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
 import { createEvent, eventsOf, type Hook, idOf, newHook, statusesOf } from "../support/webhooks.ts";
 import {
   AFTER_PERMANENT_FAILURE,
@@ -20,7 +24,6 @@ import {
   type Outcome,
   type Row,
   rowsOf,
-  sha256,
   UNAVAILABLE,
   World,
 } from "../support/world.ts";
@@ -31,8 +34,6 @@ type Response = Outcome<Answer>;
 /** A request whose response is checked, and the first peak of the waveform, or the status, that a later GET found. */
 type Seen = { outcome: Response; found: number };
 type AnyRun = Run<unknown, unknown>;
-
-const MINUTE = 60_000;
 
 const status = (outcome: Response) => (outcome === "dead" ? "dead" : outcome.status);
 
@@ -64,7 +65,7 @@ const audioOnly = sample("tone-audio-only.mp4").bytes;
 
 const sent = async (bytes: Uint8Array<ArrayBuffer>) => ({
   form: await encodeForm("tone.m4a", bytes),
-  digest: await sha256(bytes),
+  digest: sha256(bytes),
 });
 type Sent = Awaited<ReturnType<typeof sent>>;
 
@@ -342,10 +343,9 @@ const deletingMany: Scenario<string[], { first: Response; tags: object[] }> = {
   },
 };
 
-const DAY = 24 * 60 * MINUTE;
-
 const recovering: Scenario<Record<string, string>, Outcome<Record<string, number>>> = {
   isRecovery: true,
+  isLong: true,
   async prepare({ world, team }) {
     const ids: Record<string, string> = {};
     for (const state of ["receiving", "pending", "processing", "deleting"]) {
@@ -391,6 +391,7 @@ const teamPath = ({ team }: Place) => `/auth/v1/teams/${team.teamId}`;
 /** A team with records of each kind, in the middle of its work. No other team changes. */
 const deletingTeam: Scenario<{ other: Team; before: unknown }, void> = {
   isRecovery: true,
+  isLong: true,
   onlyChanges: true,
   isTeamDeleted: true,
   async prepare(place) {
@@ -410,7 +411,7 @@ const deletingTeam: Scenario<{ other: Team; before: unknown }, void> = {
     await must(open!.send(0, 1.5 * SMALL_PART_BYTES));
     await must(finished!.create(undefined, 3000));
     await must(interrupted!.create(undefined, 1));
-    await interrupted!.send(1, 100, new ProxiedBindings({ call: 3, moment: "after", failure: "death" }));
+    await interrupted!.send(1, 100, deathAt("R2", "put", "after"));
     await team.call("DELETE", webhook);
     world.messages = [];
     return { other, before: await snapshot(other.teamId) };
@@ -589,9 +590,7 @@ describe("A form upload whose Worker died", () => {
   );
 });
 
-test("A form upload that is deleted while it arrives keeps its row until it ends", async () => {
-  const world = new World();
-  const team = await world.newTeam();
+test("A form upload that is deleted while it arrives keeps its row until it ends", async ({ world, team }) => {
   const { form, sendRest } = await slowForm();
   const bindings = new ProxiedBindings();
   const upload = world.upload(team, form, {}, { bindings });

@@ -3,11 +3,13 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { sample } from "../audio/samples.ts";
 import { ProxiedBindings } from "../support/bindings.ts";
+import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer, Team } from "../support/client.ts";
 import { OPERATOR } from "../support/harness.ts";
+import { DAY, MINUTE } from "../support/time.ts";
 import { offsetOf } from "../support/tus.ts";
-import { patternOf, Uploader } from "../support/uploader.ts";
-import { encodeForm, expectErased, expectSettled, expectSound, must, sha256, World } from "../support/world.ts";
+import { Uploader } from "../support/uploader.ts";
+import { encodeForm, expectErased, expectSettled, expectSound, must, World } from "../support/world.ts";
 
 /*
  * Random sequences of steps by clients, the queue, the clock, and dying Workers for one team, compared with a model in
@@ -17,9 +19,6 @@ import { encodeForm, expectErased, expectSettled, expectSound, must, sha256, Wor
 const settings = env as unknown as { STOWAGE_MODEL_RUNS?: string };
 const RUNS = Number(settings.STOWAGE_MODEL_RUNS ?? 200);
 
-const MINUTE = 60_000;
-const DAY = 24 * 60 * MINUTE;
-const MEBIBYTE = 1024 * 1024;
 const PART_BYTES = 5 * MEBIBYTE;
 
 const contents = [

@@ -9,11 +9,13 @@ import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
 import { type FileJob, receiveJobs } from "../../src/platform/jobs.ts";
 import { sample } from "../audio/samples.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, ProxiedBindings } from "../support/bindings.ts";
+import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
 import { newTeam, processed, queueing, upload } from "../support/harness.ts";
-import { expectSettled, type Row, rowsOf, World } from "../support/world.ts";
+import { Uploader } from "../support/uploader.ts";
+import { expectSettled, must, type Row, rowsOf, World } from "../support/world.ts";
 
 /* The queue consumer. Some tests deliver messages themselves instead of the queue. D1 and R2 are always the real ones. */
 
@@ -142,6 +144,25 @@ describe("A claim", () => {
     other.resume();
     expect(await second).toBe("completed");
   });
+});
+
+test("The claim of a file whose bytes are read back is renewed, however long that takes", async () => {
+  const world = new World();
+  const team = await world.newTeam();
+  const client = new Uploader(world, team, patternOf(1000));
+  await must(client.create());
+  await must(client.send(0, 1000));
+  const job = { teamId: team.teamId, fileId: client.id };
+  const deps = world.deps();
+  const hash: ByteStore["hash"] = async (key, object, onProgress) => {
+    for (let part = 0; part < 3; part++) {
+      world.aheadMilliseconds += LEASE_MILLISECONDS - 60_000;
+      await onProgress();
+      expect(await processFile(world.deps(), job)).toBe("not_claimed");
+    }
+    return deps.bytes.hash(key, object, onProgress);
+  };
+  expect(await processFile(withBytes(deps, { hash }), job)).toBe("completed");
 });
 
 describe("A message", () => {
@@ -290,9 +311,9 @@ describe("A permanent failure", () => {
 
   test("has its own code and an error in the log if a parser throws", async () => {
     const { world, job, row } = await stored();
-    const upTo = vi.spyOn(RangeSource.prototype, "upTo").mockRejectedValue(new TypeError("a bug"));
+    const read = vi.spyOn(RangeSource.prototype, "read").mockRejectedValue(new TypeError("a bug"));
     const outcome = await processFile(world.deps(), job);
-    upTo.mockRestore();
+    read.mockRestore();
     expect(outcome).toBe("failed");
     expect(await row()).toMatchObject({ status: "failed", failure_code: "inspection_failed", due_at: null });
     expect(world.lines).toContainEqual(
@@ -327,7 +348,7 @@ describe("A permanent failure", () => {
 
 describe("The retries of a file", () => {
   /** R2 fails this attempt. */
-  const outage = () => new ProxiedBindings({ call: 2, moment: "before", failure: "permanent" });
+  const outage = () => new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "permanent" });
 
   test("end in a failure if the message reaches the dead letter queue", async () => {
     const { world, id, row } = await stored();
@@ -376,7 +397,7 @@ describe("The retries of a file", () => {
     const { world, id, row } = await stored();
     let deaths = 0;
     while ((await row()).status !== "failed" && deaths < 100) {
-      await world.deliver(id, new ProxiedBindings({ call: 2, moment: "after", failure: "death" }));
+      await world.deliver(id, deathAt("R2", "head", "after"));
       if ((await row()).status === "processing") deaths++;
       world.aheadMilliseconds += LEASE_MILLISECONDS + 1;
     }
@@ -389,7 +410,7 @@ describe("A deletion", () => {
   const remove = async ({ world, team, id }: Stored) => {
     const after: Promise<unknown>[] = [];
     const deps = world.deps(undefined, (work) => void after.push(work));
-    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null }, id);
+    await deleteFile(deps, { kind: "secret", teamId: team.teamId, keyId: UNKNOWN, userId: null, scopes: 0 }, id);
     await Promise.all(after);
   };
 
@@ -457,7 +478,11 @@ describe("The content type of a file", () => {
     const { world, team, id, job, key } = await stored(inParts(audioOnly));
     const deps = world.deps();
     const setContentType: ByteStore["setContentType"] = async (...given) => {
-      await deleteFile(world.deps(), { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null }, id);
+      await deleteFile(
+        world.deps(),
+        { kind: "secret", teamId: team.teamId, keyId: team.keyId, userId: null, scopes: 0 },
+        id,
+      );
       return deps.bytes.setContentType(...given);
     };
     await processFile(withBytes(deps, { setContentType }), job);

@@ -1,23 +1,24 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect } from "vitest";
 import { OWNERS_PER_CHECK } from "../../src/domain/events/purge.ts";
-import { recover } from "../../src/domain/recovery.ts";
-import { RUN_LIMITS } from "../../src/domain/run-budget.ts";
+import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
+import { recover } from "../../src/domain/recovery/recovery.ts";
 import worker from "../../src/index.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newId, newToken, newUuid, realSystem } from "../../src/platform/system.ts";
-import { ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, ProxiedBindings } from "../support/bindings.ts";
+import { patternOf } from "../support/bytes.ts";
 import type { Team } from "../support/client.ts";
 import type { Deps } from "../support/deps.ts";
+import { worldTest as test } from "../support/fixtures.ts";
+import { insertMany } from "../support/rows.ts";
 import { emptyStores } from "../support/stores.ts";
-import { patternOf, Uploader } from "../support/uploader.ts";
+import { DAY, MINUTE } from "../support/time.ts";
+import { Uploader } from "../support/uploader.ts";
 import { expectSettled, expectSound, must, rowsOf, World } from "../support/world.ts";
 
 /* The recovery job works on the rows of every team, so each test starts with none. */
-
-const MINUTE = 60_000;
-const DAY = 24 * 60 * MINUTE;
 
 type State = "receiving" | "pending" | "processing" | "deleting";
 const STATES: State[] = ["receiving", "pending", "processing", "deleting"];
@@ -32,12 +33,6 @@ async function setUp(): Promise<{ world: World; team: Team }> {
   const world = new World();
   return { world, team: await world.newTeam() };
 }
-
-/** Runs one insert that selects from the numbers 1 to `count`. */
-const insertMany = (count: number, insert: string, ...values: unknown[]) =>
-  env.DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)
-    .bind(count, ...values)
-    .run();
 
 const insertFiles = ({ teamId }: Team, state: State, count: number) =>
   insertMany(
@@ -81,8 +76,7 @@ const stepsThatFailed = ({ lines }: World) =>
   lines.filter(({ event }) => event === "recovery_step_failed").map(({ outcome }) => outcome);
 
 describe("an overdue file", () => {
-  test("stays unchanged until it is due, in any state", async () => {
-    const { world, team } = await setUp();
+  test("stays unchanged until it is due, in any state", async ({ world, team }) => {
     for (const state of STATES) await world.storeInterrupted(team, state, MINUTE);
     const before = await rowsOf(team.teamId);
     await world.recover();
@@ -91,8 +85,7 @@ describe("an overdue file", () => {
     expect(world.messages).toEqual([]);
   });
 
-  test("is due two minutes after its message was lost, and five after its worker died", async () => {
-    const { world, team } = await setUp();
+  test("is due two minutes after its message was lost, and five after its worker died", async ({ world, team }) => {
     const id = await world.store(team, "note.txt", "never enqueued");
     const sentAfter = async (minutes: number) => {
       world.messages = [];
@@ -102,13 +95,12 @@ describe("an overdue file", () => {
     };
     expect(await sentAfter(1.9)).toEqual([]);
     expect(await sentAfter(0.2)).toEqual([id]);
-    await world.deliver(id, new ProxiedBindings({ call: 2, moment: "before", failure: "death" }));
+    await world.deliver(id, deathAt("R2", "head", "before"));
     expect(await sentAfter(4.9)).toEqual([]);
     expect(await sentAfter(0.2)).toEqual([id]);
   });
 
-  test("is found by the cron trigger of the deployed Worker", async () => {
-    const { world, team } = await setUp();
+  test("is found by the cron trigger of the deployed Worker", async ({ world, team }) => {
     await world.storeInterrupted(team, "deleting", -1);
     const ctx = createExecutionContext();
     await worker.scheduled(createScheduledController(), env, ctx);
@@ -118,8 +110,7 @@ describe("an overdue file", () => {
 });
 
 describe("a run", () => {
-  test("leaves nothing to do for the next run, and logs one line of counts", async () => {
-    const { world, team } = await setUp();
+  test("leaves nothing to do for the next run, and logs one line of counts", async ({ world, team }) => {
     for (const state of STATES) await world.storeInterrupted(team, state, -1);
     const counts = { ...NOTHING, sent: 2, filesDeleted: 2 };
     expect(await world.recover()).toEqual(counts);
@@ -133,8 +124,7 @@ describe("a run", () => {
     ]);
   });
 
-  test("shares the work with a concurrent run", async () => {
-    const { world, team } = await setUp();
+  test("shares the work with a concurrent run", async ({ world, team }) => {
     const left: string[] = [];
     for (const state of [...STATES, ...STATES]) left.push(await world.storeInterrupted(team, state, -1));
     await Promise.all([world.recover(), world.recover()]);
@@ -168,29 +158,27 @@ describe("a run", () => {
     expect((await expectSettled(team.teamId)).map(({ status }) => status)).toEqual(["completed", "completed"]);
   });
 
-  test("stays within its budget, and spends at most half of it on urgent work", async () => {
-    const { world, team } = await setUp();
+  test("stays within its budget, and spends at most half of it on urgent work", async ({ world, team }) => {
     const limits = { ...RUN_LIMITS, queries: 120 };
     await insertFiles(team, "pending", 12_000);
     await insertFiles(team, "deleting", 1200);
     const bindings = new ProxiedBindings();
     const counts = await must(world.recover(bindings, limits));
     expect(bindings.calls.filter((call) => call.startsWith("D1")).length).toBeLessThanOrEqual(limits.queries);
-    // Four urgent steps share 60 queries: the one for webhooks reserves 42, and two that find nothing take one each.
-    expect(counts).toMatchObject({ sent: 16 * 500, filesDeleted: 1200 });
-    expect(await must(world.recover(bindings, limits))).toMatchObject({ sent: 4000, filesDeleted: 0 });
+    // Four urgent steps share 60 queries: three that find nothing take one or two each, and each batch of files takes one.
+    expect(counts).toMatchObject({ sent: 12_000, filesDeleted: 1200 });
     expect(new Set(world.messages).size).toBe(12_000);
   });
 
-  test("stops before the next run starts", async () => {
-    const { world, team } = await setUp();
+  test("stops before the next run starts", async ({ world, team }) => {
     await insertFiles(team, "pending", 1200);
     const slow = (deps: Deps): Deps => ({
       ...deps,
-      jobs: {
-        ...deps.jobs,
+      // A team with this many files waits in this queue.
+      bulkJobs: {
+        ...deps.bulkJobs,
         sendAll: async (jobs) => {
-          await deps.jobs.sendAll(jobs);
+          await deps.bulkJobs.sendAll(jobs);
           if (jobs.length > 0) world.aheadMilliseconds += RUN_LIMITS.milliseconds / 2;
         },
       },
@@ -217,8 +205,7 @@ describe("a resumable upload", () => {
     return bindings.calls.filter((call) => call.startsWith("R2"));
   };
 
-  test("that was finished by one request is deleted after a day without a call to R2", async () => {
-    const { world, team } = await setUp();
+  test("that was finished by one request is deleted after a day without a call to R2", async ({ world, team }) => {
     const client = await beginUpload(world, team);
     await must(client.send(0, small.length));
     await world.drain();
@@ -236,7 +223,7 @@ describe("a resumable upload", () => {
     if (how === "was interrupted") await must(client.send(0, 500));
     else {
       client.hasNoMemory = true;
-      await client.send(0, 500, new ProxiedBindings({ binding: "D1", call: 3, moment: "before", failure: "death" }));
+      expect(await client.send(0, 500, deathAt("R2", "put", "after"))).toBe("dead");
       client.hasNoMemory = false;
     }
     await must(client.send(client.reportedOffset, small.length));
@@ -249,7 +236,8 @@ describe("a resumable upload", () => {
   });
 
   test("that failed processing is listed once, and is still compared with its stated SHA-256", async () => {
-    const { world, team } = await setUp();
+    const world = new World();
+    const team = await world.newTeam();
     const client = new Uploader(world, team, small);
     const metadata = `filename ${btoa("a")},sha256 ${btoa("0".repeat(64))}`;
     const created = await must(client.ask("POST", { "Upload-Length": "1000", "Upload-Metadata": metadata }));
@@ -266,8 +254,7 @@ describe("a resumable upload", () => {
     expect(await rowsOf(team.teamId)).toMatchObject([{ status: "failed", failure_code: "bytes_altered" }]);
   });
 
-  test("that expires without a byte releases its quota without a call to R2 for it", async () => {
-    const { world, team } = await setUp();
+  test("that expires without a byte releases its quota without a call to R2 for it", async ({ world, team }) => {
     await beginUpload(world, team);
     world.aheadMilliseconds += DAY + 1;
     const bindings = new ProxiedBindings();
@@ -280,8 +267,25 @@ describe("a resumable upload", () => {
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 
-  test("that cannot be assembled ends after six days", async () => {
-    const { world, team } = await setUp();
+  test("that still receives bytes expires six days after its creation, before R2 drops its parts", async () => {
+    const world = new World();
+    const team = await world.newTeam();
+    const createdAt = world.system.now();
+    const client = await beginUpload(world, team);
+    for (let sent = 0; sent < 7; sent++) {
+      world.aheadMilliseconds = sent * 23 * 60 * MINUTE;
+      await world.recover();
+      const { headers } = await must(client.send(sent, sent + 1));
+      const expiry = Math.min(world.system.now() + DAY, createdAt + 6 * DAY);
+      expect(headers.get("Upload-Expires")).toBe(new Date(expiry).toUTCString());
+    }
+    world.aheadMilliseconds = 6 * DAY;
+    expect((await must(client.send(7, 8))).code).toBe("upload_expired");
+    await world.recoverAll([team.teamId]);
+    expect(await expectSettled(team.teamId)).toEqual([]);
+  });
+
+  test("that cannot be assembled ends after six days", async ({ world, team }) => {
     const { id } = await beginUpload(world, team);
     const [file] = await rowsOf(team.teamId);
     const dropped = await env.BUCKET.createMultipartUpload(`${team.teamId}/${id}-${file?.original_name}`);
@@ -328,9 +332,9 @@ describe("a backlog", () => {
     expect(await countOf("deliveries", "team_id = ?", team.teamId)).toBe(0);
   });
 
-  test("above a team's limit of events is deleted with its deliveries, oldest first", async () => {
-    const { world, team } = await setUp();
-    const recent = world.system.now() * 1000;
+  test("above a team's limit of events is deleted with its deliveries, oldest first", async ({ world, team }) => {
+    // After the two events of the team's creation.
+    const recent = world.system.now() * 1000 + 1000;
     const webhookId = "e".repeat(24);
     await insertEvents(team.teamId, 1500, recent);
     await insertDeliveries(team.teamId, webhookId, 1500, recent);
@@ -338,18 +342,17 @@ describe("a backlog", () => {
       const deps = world.deps();
       return recover({ ...deps, settings: { ...deps.settings, maxTeamEvents } });
     };
-    expect(await limited(1501)).toMatchObject({ purged: 0 });
+    expect(await limited(1502)).toMatchObject({ purged: 0 });
     // Deliveries may wait one run for the events before them.
     const purged = (await limited(300)).purged + (await limited(300)).purged;
-    expect(purged).toBe(1201 + 1200);
+    expect(purged).toBe(1202 + 1200);
     const { data } = (await team.call("GET", "/docs/v1/usage")).body;
     expect(data.events).toBe(await countOf("events", "team_id = ?", team.teamId));
     expect(data.events).toBe(300);
     expect(await countOf("deliveries", "team_id = ? and seq > ?", team.teamId, recent + 1200)).toBe(300);
   });
 
-  test("of one team does not delay the purge of others", async () => {
-    const { world, team } = await setUp();
+  test("of one team does not delay the purge of others", async ({ world, team }) => {
     const limits = { ...RUN_LIMITS, queries: 50 };
     const others = Array.from({ length: OWNERS_PER_CHECK + 10 }, (_, i) => `ffff${i.toString(16).padStart(20, "0")}`);
     await insertEvents(team.teamId, 30_000);
@@ -384,11 +387,13 @@ async function insertKey({ teamId }: Team, { userId = null as string | null, exp
 }
 
 describe("keys", () => {
-  test("are removed when they expire if they are sessions, and 30 days later otherwise", async () => {
-    const { world, team } = await setUp();
+  test("are removed a day after they expire if they are sessions, and 30 days after otherwise", async ({
+    world,
+    team,
+  }) => {
     const now = world.system.now();
-    const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 1 });
-    const [live] = await insertKey(team, { userId: "user", expiresAt: now + MINUTE });
+    const [gone] = await insertKey(team, { userId: "user", expiresAt: now - 24 * 60 * MINUTE - 1 });
+    const [live] = await insertKey(team, { userId: "user", expiresAt: now - 24 * 60 * MINUTE + 1 });
     const [expired] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE + 1 });
     const [old] = await insertKey(team, { expiresAt: now - 30 * 24 * 60 * MINUTE - 1 });
     expect(await world.recover()).toMatchObject({ sessionsRemoved: 1, keysRemoved: 1 });
@@ -399,7 +404,8 @@ describe("keys", () => {
   });
 
   test("are re-encrypted after a change of the master key, over several runs, until the old one can be removed", async () => {
-    const { world, team } = await setUp();
+    const world = new World();
+    const team = await world.newTeam();
     const keys = await insertKey(team, {}, 450);
     const countEncryptedWith = (id: string) =>
       countOf("api_keys", "team_id = ? and encrypted_with = ?", team.teamId, id);
@@ -409,7 +415,7 @@ describe("keys", () => {
 
     const left = [await countEncryptedWith(old)];
     for (let run = 0; run < 10 && left.at(-1) !== 0; run++) {
-      await world.recover();
+      await must(world.recover(new ProxiedBindings(), { ...RUN_LIMITS, queries: 250 }));
       left.push(await countEncryptedWith(old));
     }
     expect(left[0]).toBe(451);
@@ -421,8 +427,7 @@ describe("keys", () => {
     expect(body.data.key).toBe(keys[0]?.token);
   });
 
-  test("and signing secrets are re-encrypted if there are four older master keys", async () => {
-    const { world, team } = await setUp();
+  test("and signing secrets are re-encrypted if there are four older master keys", async ({ world, team }) => {
     const [key] = await insertKey(team);
     const { body } = await team.call("POST", "/auth/v1/webhooks", { json: { url: "https://example.com/hook" } });
     const older = ["b", "c", "d"].map((fill) => btoa(fill.repeat(32)));
@@ -435,7 +440,8 @@ describe("keys", () => {
   });
 
   test("that can't be decrypted are logged once and then skipped, and the others are re-encrypted", async () => {
-    const { world, team } = await setUp();
+    const world = new World();
+    const team = await world.newTeam();
     const [damaged, intact] = await insertKey(team, {}, 2);
     await env.DB.prepare("update api_keys set encrypted_token = substr(encrypted_token, 1, 20) where id = ?")
       .bind(damaged?.id)

@@ -1,19 +1,23 @@
 import { env } from "cloudflare:workers";
 import { createHash } from "node:crypto";
-import { describe, expect, test, vi } from "vitest";
-import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
+import { describe, expect, vi } from "vitest";
+import { ALL_SCOPES } from "../../src/domain/access/scopes.ts";
 import { deleteFile } from "../../src/domain/files/deletion.ts";
 import { handleJob } from "../../src/domain/jobs.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
 import { createByteStore } from "../../src/platform/byte-store.ts";
-import type { Chunk } from "../../src/platform/chunk.ts";
+import type { Chunk } from "../../src/platform/part.ts";
 import { MERGED_BYTES } from "../../src/platform/part.ts";
-import { type Fault, ProxiedBindings } from "../support/bindings.ts";
+import { deathAt, type Fault, ProxiedBindings } from "../support/bindings.ts";
+import { MEBIBYTE, patternOf, sha256 } from "../support/bytes.ts";
 import type { Answer } from "../support/client.ts";
 import type { Change, Deps } from "../support/deps.ts";
 import { type Run, runEveryFault, type Scenario } from "../support/faults.ts";
+import { worldTest as test } from "../support/fixtures.ts";
+import { MINUTE } from "../support/time.ts";
 import { offsetOf } from "../support/tus.ts";
-import { patternOf, SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
-import { expectSettled, must, type Outcome, type Row, rowsOf, sha256, World } from "../support/world.ts";
+import { SMALL_PART_BYTES, Uploader } from "../support/uploader.ts";
+import { expectSettled, must, type Outcome, type Row, rowsOf, World } from "../support/world.ts";
 
 /*
  * Crash points of resumable uploads. support/faults.ts says which faults run. After a fault, the client gets the offset
@@ -23,16 +27,13 @@ import { expectSettled, must, type Outcome, type Row, rowsOf, sha256, World } fr
  * it checks the bytes of the saved parts, and then cancels the upload.
  */
 
-const MEBIBYTE = 1024 * 1024;
-const MINUTE = 60_000;
-
 const small = patternOf(3000);
 /** More than each upload can buffer without the memory budget. */
 const medium = patternOf(250_000);
 /** Two parts. */
 const large = patternOf(5 * MEBIBYTE + 3000);
 const digests = new Map(
-  await Promise.all([small, medium, large].map(async (bytes) => [bytes, await sha256(bytes)] as const)),
+  await Promise.all([small, medium, large].map(async (bytes) => [bytes, sha256(bytes)] as const)),
 );
 
 const status = (result: unknown) => (result === "dead" ? "dead" : (result as Answer).status);
@@ -52,9 +53,7 @@ const withoutMemory = async (client: Uploader) => {
 /** Sends all bytes. The Worker dies before it assembles them. */
 async function sendUnassembled(client: Uploader): Promise<void> {
   await create(client);
-  const dying = new ProxiedBindings({ binding: "R2", call: 4, moment: "before", failure: "death" });
-  expect(await client.send(0, client.bytes.length, dying)).toBe("dead");
-  expect(dying.calls.at(-1)).toBe("R2 complete");
+  expect(await client.send(0, client.bytes.length, deathAt("R2", "complete", "before"))).toBe("dead");
 }
 
 /** Sends a part and a chunk. */
@@ -139,11 +138,11 @@ async function fencingOff(
   return { older: await first, newer: second };
 }
 
-/** The upload's file is hidden, and it no longer counts against the quota. */
-async function expectNoQuota({ world, team: { teamId, token } }: Uploader): Promise<void> {
-  expect(await rowsOf(teamId)).toMatchObject([{ status: "deleting", reserved_bytes: 0 }]);
+/** The upload's file is hidden, and it counts against the quota until its bytes are gone. */
+async function expectHeldQuota({ world, bytes, team: { teamId, token } }: Uploader): Promise<void> {
+  expect(await rowsOf(teamId)).toMatchObject([{ status: "deleting", reserved_bytes: bytes.length, name_key: "" }]);
   const { body } = await world.call("GET", "/docs/v1/usage", { token });
-  expect(body.data).toMatchObject({ files: 0, bytes: 0 });
+  expect(body.data).toMatchObject({ files: 1, bytes: bytes.length });
 }
 
 interface Upload extends Pick<Scenario<Uploader, unknown>, "isRecovery" | "onlyChanges"> {
@@ -319,7 +318,7 @@ const uploads: Record<string, Upload> = {
     bytes: small,
     async prepare(client) {
       await sendPartAndChunk(client);
-      const dying = new ProxiedBindings({ binding: "R2", call: 2, moment: "after", failure: "death" });
+      const dying = deathAt("R2", "uploadPart", "after");
       expect(await client.send(client.reportedOffset, small.length, dying)).toBe("dead");
       expect(status(await client.ask("DELETE"))).toBe(204);
       client.world.aheadMilliseconds += 20 * MINUTE;
@@ -351,7 +350,7 @@ const uploads: Record<string, Upload> = {
     act: (client, bindings) =>
       fencingOff(client, 0, undefined, async () => {
         const deleted = await client.ask("DELETE", {}, undefined, bindings);
-        if (status(deleted) === 204) await expectNoQuota(client);
+        if (status(deleted) === 204) await expectHeldQuota(client);
         return deleted;
       }),
     afterwards: (client) => client.ask("DELETE"),
@@ -369,7 +368,7 @@ const uploads: Record<string, Upload> = {
       world.ask("DELETE", `/auth/v1/apikeys/${team.keyId}`, { token: team.token }, { bindings }),
     async afterwards({ team }, result) {
       if (status(result) !== 200) return;
-      expect(await rowsOf(team.teamId)).toMatchObject([{ status: "deleting", reserved_bytes: 0 }]);
+      expect(await rowsOf(team.teamId)).toMatchObject([{ status: "deleting", reserved_bytes: small.length }]);
     },
     isKept: false,
   },
@@ -409,23 +408,20 @@ describe("A fault at any call", () => {
 const expectKept = async ({ world, team }: Uploader, bytes: Uint8Array<ArrayBuffer>) => {
   for (let days = 0; days < 3; days++) await world.recoverAll([team.teamId]);
   const [row] = await rowsOf(team.teamId);
-  expect([row?.status, row?.sha256]).toEqual(["completed", await sha256(bytes)]);
+  expect([row?.status, row?.sha256]).toEqual(["completed", sha256(bytes)]);
 };
 
-test("A complete upload that is not assembled stays due soon after another request for it dies", async () => {
-  const world = new World();
+test("A complete upload that is not assembled stays due soon after another request for it dies", async ({ world }) => {
   const client = new Uploader(world, await world.newTeam(), large);
   await sendUnassembled(client);
-  const dying = new ProxiedBindings({ binding: "R2", call: 1, moment: "before", failure: "death" });
-  expect(await client.send(large.length, large.length, dying)).toBe("dead");
+  expect(await client.send(large.length, large.length, deathAt("R2", "complete", "before"))).toBe("dead");
   world.aheadMilliseconds += 3 * 60 * 1000;
   await world.recover();
   expect(world.messages).toEqual([client.id]);
   await expectKept(client, large);
 });
 
-test("An incomplete upload is not assembled by a message for it", async () => {
-  const world = new World();
+test("An incomplete upload is not assembled by a message for it", async ({ world }) => {
   const client = new Uploader(world, await world.newTeam(), small);
   await sendPartAndChunk(client);
   await handleJob(world.deps(), "stowage-jobs", { teamId: client.team.teamId, fileId: client.id });
@@ -458,8 +454,7 @@ describe("Small requests", () => {
     return { moved, change };
   }
 
-  test("of one byte rewrite at most one merged chunk each, and lose nothing", async () => {
-    const world = new World();
+  test("of one byte rewrite at most one merged chunk each, and lose nothing", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), large);
     await create(client);
     const requests = 20;
@@ -481,8 +476,7 @@ describe("Small requests", () => {
 });
 
 describe("An upload without bytes", () => {
-  test("expires after an hour", async () => {
-    const world = new World();
+  test("expires after an hour", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), small);
     await create(client);
     world.aheadMilliseconds += 59 * MINUTE;
@@ -530,8 +524,7 @@ describe("A connection that stalls", () => {
     await expectKept(client, large);
   });
 
-  test("completes the upload after its last byte, even if the body does not end", async () => {
-    const world = new World();
+  test("completes the upload after its last byte, even if the body does not end", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), small);
     await must(client.create());
     world.isStalled = true;
@@ -643,8 +636,8 @@ describe("Two requests for one upload", () => {
     const world = new World();
     const client = new Uploader(world, await world.newTeam(), large);
     await must(client.create());
-    // The second call to D1 saves. The pause is before its retry.
-    const unanswered: Fault = { binding: "D1", call: 2, moment: "after", failure: "transient" };
+    // The third call to D1 saves. The pause is before its retry.
+    const unanswered: Fault = { binding: "D1", call: 3, moment: "after", failure: "transient" };
     let pauses = 0;
     const sleep = async () => {
       pauses += 1;
@@ -660,8 +653,7 @@ describe("Two requests for one upload", () => {
     await expectKept(client, large);
   });
 
-  test("end with the revocation of the key, even if the older one is still sending", async () => {
-    const world = new World();
+  test("end with the revocation of the key, even if the older one is still sending", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), large);
     await create(client);
     const { keyId, token, teamId } = client.team;
@@ -674,11 +666,9 @@ describe("Two requests for one upload", () => {
     expect(await expectSettled(teamId, { world })).toEqual([]);
   });
 
-  test("keep the file if DELETE comes after its commit, and record no deletion", async () => {
-    const world = new World();
-    const team = await world.newTeam();
+  test("keep the file if DELETE comes after its commit, and record no deletion", async ({ world, team }) => {
     const id = await world.store(team, "stored.txt", "stored");
-    const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null };
+    const actor = { kind: "secret" as const, teamId: team.teamId, keyId: team.keyId, userId: null, scopes: ALL_SCOPES };
     // The step of DELETE after it has read that the upload is not finished.
     await expect(deleteFile(world.deps(), actor, id, { onlyUnfinished: true })).rejects.toMatchObject({
       code: "forbidden",
@@ -687,8 +677,7 @@ describe("Two requests for one upload", () => {
     expect(await expectSettled(team.teamId)).toMatchObject([{ id, status: "completed" }]);
   });
 
-  test("end with DELETE, even if the older one is still sending parts", async () => {
-    const world = new World();
+  test("end with DELETE, even if the older one is still sending parts", async ({ world }) => {
     const client = new Uploader(world, await world.newTeam(), small);
     await client.createWithSmallParts();
     const { older } = await fencingOff(client, 0, undefined, () => must(client.ask("DELETE")));

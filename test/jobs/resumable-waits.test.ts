@@ -1,10 +1,11 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
-import { STALL_CHECK_MILLISECONDS } from "../../src/domain/files/appending.ts";
-import { MAX_POLLS, POLL_MILLISECONDS } from "../../src/domain/files/resumable.ts";
+import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
+import { MAX_POLLS, POLL_MILLISECONDS } from "../../src/domain/uploads/resumable.ts";
+import { patternOf } from "../support/bytes.ts";
 import type { Change } from "../support/deps.ts";
 import { offsetOf } from "../support/tus.ts";
-import { patternOf, Uploader } from "../support/uploader.ts";
+import { Uploader } from "../support/uploader.ts";
 import { must, World } from "../support/world.ts";
 
 /*

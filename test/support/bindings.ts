@@ -17,13 +17,19 @@ export const MOMENTS = ["before", "after"] as const;
 export type BindingName = "D1" | "R2" | "Queue";
 
 export interface Fault {
-  /** The number of the call, from 1. Counts only the calls to `binding` if it is set. */
+  /** The number of the call, from 1. Counts only the calls to `binding`, and of `method`, if they are set. */
   call: number;
   moment: (typeof MOMENTS)[number];
   /** `quoting`: like `outage`, but with permanent errors that quote the arguments of the call. */
   failure: (typeof FAILURES)[number] | "quoting";
   binding?: BindingName;
+  /** A method of the binding, such as `complete`. Unlike a plain number, it stays the same call when others are added. */
+  method?: string;
 }
+
+/** The Worker dies right before or after its first call of the method. */
+export const deathAt = (binding: BindingName, method: string, moment: Fault["moment"]): ProxiedBindings =>
+  new ProxiedBindings({ binding, method, call: 1, moment, failure: "death" });
 
 /** Every call to the binding fails. */
 export const outageOf = (binding: BindingName): Fault => ({ binding, call: 1, moment: "before", failure: "outage" });
@@ -58,6 +64,7 @@ interface Bindings {
   DB: D1Database;
   BUCKET: R2Bucket;
   JOBS: Queue;
+  BULK_JOBS?: Queue;
   WEBHOOKS?: Queue | undefined;
 }
 
@@ -173,9 +180,14 @@ export class ProxiedBindings {
 
   /** Returns the environment with its bindings behind this proxy. */
   wrap<E extends Bindings>(env: E): E {
-    const { DB, BUCKET, JOBS, WEBHOOKS } = env;
+    const { DB, BUCKET, JOBS, BULK_JOBS, WEBHOOKS } = env;
     const wrapped = { DB: this.database(DB), BUCKET: this.bucket(BUCKET), JOBS: this.queue(JOBS) };
-    return { ...env, ...wrapped, ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }) };
+    return {
+      ...env,
+      ...wrapped,
+      ...(BULK_JOBS && { BULK_JOBS: this.queue(BULK_JOBS) }),
+      ...(WEBHOOKS && { WEBHOOKS: this.queue(WEBHOOKS) }),
+    };
   }
 
   async #pass<T>(
@@ -193,7 +205,8 @@ export class ProxiedBindings {
     if (this.#state !== "working" && (this.#failing ?? binding) === binding) {
       throw new Error(this.#state === "quoting" ? `Failed: ${quoted(given)}` : TRANSIENT[binding]);
     }
-    const fault = this.#faults.find((one) => (one.binding ?? binding) === binding && one.call === this.#countFor(one));
+    const isOf = (one: Fault) => (one.binding ?? binding) === binding && (one.method ?? name) === name;
+    const fault = this.#faults.find((one) => isOf(one) && one.call === this.#countFor(one));
     if (fault?.moment === "before") return this.#fail(binding, fault, given);
     this.#open += 1;
     const result = await work().finally(() => {
@@ -204,8 +217,9 @@ export class ProxiedBindings {
     return this.isDead ? new Promise<never>(() => undefined) : result;
   }
 
-  #countFor({ binding }: Fault): number {
-    return binding ? this.calls.filter((call) => call.startsWith(binding)).length : this.calls.length;
+  #countFor({ binding, method }: Fault): number {
+    const isCounted = (call: string) => call.startsWith(binding ?? "") && (!method || call === `${binding} ${method}`);
+    return this.calls.filter(isCounted).length;
   }
 
   async #fail(binding: BindingName, { failure, binding: only }: Fault, given: unknown[]): Promise<never> {

@@ -87,7 +87,12 @@ export async function startChromium(): Promise<BrowserServer | string> {
     try {
       return await chromium.launchServer({
         executablePath: path,
-        args: ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"],
+        args: [
+          "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+          // A microphone that beeps, which pages may use.
+          "--use-fake-device-for-media-stream",
+          "--use-fake-ui-for-media-stream",
+        ],
         env: { ...process.env, ...env },
         // The end of the test run stops it.
         handleSIGINT: false,

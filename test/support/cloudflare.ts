@@ -45,7 +45,7 @@ function runSql(database: DatabaseSync, sql: string, params: string[]): unknown[
 }
 
 export class CloudflareApi {
-  readonly databases = new Map<string, { uuid: string; sql: DatabaseSync }>();
+  readonly databases = new Map<string, { uuid: string; sql: DatabaseSync; region: string }>();
   readonly buckets = new Set<string>();
   readonly queues = new Map<string, string>();
   /** The consumers of each queue, by its id. */
@@ -53,6 +53,10 @@ export class CloudflareApi {
   /** The secrets of the deployed Worker; null before the first deployment. */
   secrets: Record<string, string> | null = null;
   crons: string[] = [];
+  /** The placement of the last upload. */
+  placement: object | undefined;
+  /** Whether queries report where the database is. */
+  isRegionReported = true;
   /** Every request, such as `POST /accounts/…/d1/database`. */
   readonly requests: string[] = [];
   /** Requests that no handler knows. */
@@ -61,6 +65,20 @@ export class CloudflareApi {
 
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/client/v4`;
+  }
+
+  /** The environment of a wrangler that deploys to this account. */
+  environment(home: string): NodeJS.ProcessEnv {
+    return {
+      ...process.env,
+      CLOUDFLARE_ACCOUNT_ID: ACCOUNT,
+      CLOUDFLARE_API_BASE_URL: this.url,
+      CLOUDFLARE_API_TOKEN: "token",
+      HOME: home,
+      WRANGLER_SEND_METRICS: "false",
+      WRANGLER_WRITE_LOGS: "false",
+      NO_COLOR: "1",
+    };
   }
 
   async start(): Promise<void> {
@@ -118,10 +136,10 @@ export class CloudflareApi {
     "GET /memberships": () => [{ account: { id: ACCOUNT, name: "Ada's account" } }],
     "GET /accounts": () => [{ id: ACCOUNT, name: "Ada's account" }],
     "POST /d1/database": (request) => {
-      const { name } = jsonOf(request);
+      const { name, primary_location_hint: hint = "enam" } = jsonOf(request);
       if (this.databases.has(name)) throw new ApiError(7502, "database with that name already exists", 400);
       const uuid = randomUUID();
-      this.databases.set(name, { uuid, sql: new DatabaseSync(":memory:") });
+      this.databases.set(name, { uuid, sql: new DatabaseSync(":memory:"), region: hint.toUpperCase() });
       return { uuid, name, version: "production" };
     },
     "GET /d1/database/*": ({ names: [name = ""] }) => {
@@ -133,7 +151,8 @@ export class CloudflareApi {
     "POST /d1/database/*/query": (request) => {
       const found = [...this.databases.values()].find(({ uuid }) => uuid === request.names[0]);
       const { sql, params = [] } = jsonOf(request);
-      return [{ results: runSql(found?.sql as DatabaseSync, sql, params), success: true, meta: { duration: 1 } }];
+      const meta = { duration: 1, ...(this.isRegionReported && { served_by_region: found?.region }) };
+      return [{ results: runSql(found?.sql as DatabaseSync, sql, params), success: true, meta }];
     },
     "POST /r2/buckets": (request) => {
       const { name } = jsonOf(request);
@@ -194,19 +213,16 @@ export class CloudflareApi {
       return { deployments: [] };
     },
     "POST /workers/scripts/*/assets-upload-session": () => ({ jwt: "assets", buckets: [] }),
-    "PUT /workers/scripts/*": async ({ body, type }) => {
-      const form = await new Response(body, { headers: { "Content-Type": type } }).formData();
-      const { bindings } = JSON.parse(String(form.get("metadata"))) as { bindings: Record<string, string>[] };
+    "PUT /workers/scripts/*": async (request) => {
+      const { bindings } = await this.#uploaded(request);
       const sent = bindings.filter((one) => one.type === "secret_text").map(({ name, text }) => [name, text]);
       this.secrets = { ...this.secrets, ...Object.fromEntries(sent) };
       return { id: "stowage", startup_time_ms: 10, deployment_id: randomUUID() };
     },
-    "POST /workers/scripts/*/versions": () => ({
-      id: randomUUID(),
-      startup_time_ms: 10,
-      metadata: {},
-      resources: { script: { etag: "1" } },
-    }),
+    "POST /workers/scripts/*/versions": async (request) => {
+      await this.#uploaded(request);
+      return { id: randomUUID(), startup_time_ms: 10, metadata: {}, resources: { script: { etag: "1" } } };
+    },
     "POST /workers/scripts/*/deployments": () => ({ id: randomUUID() }),
     "PATCH /workers/scripts/*/script-settings": () => ({
       tags: [],
@@ -223,6 +239,14 @@ export class CloudflareApi {
       return {};
     },
   };
+
+  /** The metadata of an uploaded Worker. */
+  async #uploaded({ body, type }: ApiRequest): Promise<{ bindings: Record<string, string>[]; placement?: object }> {
+    const form = await new Response(body, { headers: { "Content-Type": type } }).formData();
+    const metadata = JSON.parse(String(form.get("metadata")));
+    this.placement = metadata.placement;
+    return metadata;
+  }
 
   #requireWorker(): void {
     if (!this.secrets) throw new ApiError(10007, "This Worker does not exist on your account.");

@@ -25,6 +25,14 @@ export function compile(schema: object): z.ZodType {
   return z.fromJSONSchema(JSON.parse(text));
 }
 
+const messageSchema = compile({ $ref: "#/components/schemas/WebhookMessage" });
+
+/** Fails if the document does not describe the body of a message to a webhook. */
+export function expectDocumentedMessage(body: string): void {
+  const result = messageSchema.safeParse(JSON.parse(body));
+  expect(result.error?.issues ?? [], "the message differs from the OpenAPI document").toEqual([]);
+}
+
 const compiled = new Map<string, z.ZodType>();
 
 const routes = Object.entries(document.paths).map(([path, methods]) => ({

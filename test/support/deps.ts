@@ -16,7 +16,10 @@ export const compose =
   (deps) =>
     changes.reduce((changed, change) => change(changed), deps);
 
-type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & { WEBHOOKS?: Queue | undefined };
+type TestBindings = Pick<Env, "DB" | "BUCKET" | "JOBS"> & {
+  BULK_JOBS?: Queue | undefined;
+  WEBHOOKS?: Queue | undefined;
+};
 
 /** The response of a webhook endpoint that accepts everything. */
 export const ACCEPTED_REPLY: Reply = {
@@ -30,11 +33,12 @@ export const ACCEPTED_REPLY: Reply = {
 const sender: Sender = { post: async () => ACCEPTED_REPLY };
 
 /** Replaces D1, R2 and the queues of the dependencies. */
-export function withBindings(deps: Deps, { DB, BUCKET, JOBS, WEBHOOKS }: TestBindings): Deps {
+export function withBindings(deps: Deps, { DB, BUCKET, JOBS, BULK_JOBS = JOBS, WEBHOOKS }: TestBindings): Deps {
   const parts = {
     db: createDb(DB),
     bytes: createByteStore(BUCKET, deps.system),
     jobs: createJobs(JOBS as never),
+    bulkJobs: createJobs(BULK_JOBS as never),
     webhookJobs: createJobs((WEBHOOKS ?? sink) as never),
   };
   return { ...deps, ...parts, health: createHealth({ ...deps, ...parts }), sender };
@@ -48,6 +52,7 @@ const nowhere = { send: async () => {}, sendAll: async () => {}, check: async ()
 export const withoutJobs: Change = (deps) => ({
   ...deps,
   jobs: nowhere,
+  bulkJobs: nowhere,
   webhookJobs: nowhere,
   sender,
 });
@@ -57,22 +62,27 @@ const HASH = `$scrypt$ln=14,r=8,p=5,keyid=00000000$${"a".repeat(22)}$${"b".repea
 export const withoutHashing: Change = (deps) => ({
   ...deps,
   hashQueue: { run: (_, hash) => hash() } as HashQueue,
-  limiter: { ...deps.limiter, passwordHash: async () => true },
+  limiter: { ...deps.limiter, countPasswordHash: async () => true },
   secrets: { ...deps.secrets, hashPassword: async () => HASH },
 });
 
 export const withoutLimits: Change = (deps) => ({
   ...deps,
   limiter: {
-    token: async () => true,
-    clientIp: async () => true,
+    countRequest: async () => true,
+    countUnauthenticated: async () => true,
     isBlocked: () => false,
     isAuthenticated: () => true,
-    authenticated: () => {},
-    rejected: () => {},
-    login: async () => true,
-    expensiveCall: async () => true,
-    passwordHash: async () => true,
-    search: async () => true,
+    noteAuthenticated: () => {},
+    noteRejected: () => {},
+    countLateRequest: async () => true,
+    countGuess: async () => true,
+    takeLogin: async () => ({ giveBack: () => {} }),
+    countLogin: async () => true,
+    countFailedLogin: async () => true,
+    isLoginBlocked: () => false,
+    countExpensiveCall: async () => true,
+    countPasswordHash: async () => true,
+    countSearch: async () => true,
   },
 });

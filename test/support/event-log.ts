@@ -33,10 +33,6 @@ export const eventLogQueries = (teamId: string): D1PreparedStatement[] =>
      where w.team_id = ? and w.types is null and w.status = 'enabled'`,
   ].map((sql) => env.DB.prepare(sql).bind(teamId));
 
-/** Returns the current results of `eventLogQueries`. */
-export const readEventLog = async (teamId: string): Promise<unknown[][]> =>
-  (await env.DB.batch(eventLogQueries(teamId))).map(({ results }) => results);
-
 /** Counts the events of each subject by type. */
 function countsOf(rows: unknown[]): Map<string, Counts> {
   const counts = new Map<string, Counts>();
@@ -81,6 +77,8 @@ export function expectOneEventPerChange(files: Row[], [counted = [], users, keys
   }
   for (const id of deletedIds) {
     const counts = countsById.get(id) ?? {};
+    // The operator's log also has the deletion of a team, and outlives it.
+    if (counts["team.created"]) continue;
     const count = (...verbs: string[]) =>
       Object.entries(counts).reduce((sum, [type, n]) => sum + (verbs.includes(type.split(".")[1] ?? "") ? n : 0), 0);
     // A login's session has no `session.created` event, and sessions also end with their key or user, or expire.
@@ -88,6 +86,8 @@ export function expectOneEventPerChange(files: Row[], [counted = [], users, keys
       expect(Math.max(...Object.values(counts)), `a session: ${JSON.stringify(counts)}`).toBe(1);
       continue;
     }
+    // A link also ends with its file, or expires.
+    if (counts["link.created"] === 1) continue;
     const created = count("uploaded", "created");
     expect([created, count("deleted", "revoked")], `a deleted record: ${JSON.stringify(counts)}`).toEqual([1, 1]);
   }

@@ -7,22 +7,22 @@ import { newId, newToken, realSystem } from "../../src/platform/system.ts";
 import { type Answer, type Call, createCall, foundTeam, type Send, type Team } from "./client.ts";
 import { type Change, readDeps, type Settings, withoutJobs } from "./deps.ts";
 import { PASSWORD } from "./routes.ts";
+import { snapshot } from "./rows.ts";
 
 export {
   type Answer,
-  brokenStream,
   type Call,
   type CallOptions,
   form,
-  pausedStream,
   processed,
   randomAddress,
-  streamOf,
   type Team,
   upload,
 } from "./client.ts";
 export { type Change, compose, type Deps, type Settings, withoutHashing, withoutJobs, withoutLimits } from "./deps.ts";
 export { PASSWORD } from "./routes.ts";
+export { fill, snapshot } from "./rows.ts";
+export { brokenStream, pausedStream, streamOf } from "./streams.ts";
 
 export const OPERATOR = env.OPERATOR_TOKEN;
 
@@ -52,38 +52,6 @@ export const queueing: TestWorker = startWorker();
 
 /** Creates a team for one test, by the operator token. */
 export const newTeam = (worker: { call: Call } = plain): Promise<Team> => foundTeam(worker.call, OPERATOR);
-
-const minuteNow = () => Math.floor(Date.now() / 60_000);
-
-/**
- * Repeats work until one run begins and ends in the same minute, because the local limiter counts by clock minutes. What
- * fails in another run does not count. Each run needs its own subjects.
- */
-export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
-  for (;;) {
-    const began = minuteNow();
-    const [outcome] = await Promise.allSettled([work()]);
-    if (minuteNow() !== began) continue;
-    if (outcome.status === "rejected") throw outcome.reason;
-    return outcome.value;
-  }
-}
-
-const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries", "links"];
-
-/** Returns every row and object of a team, to check that a rejected call changed nothing. */
-export async function snapshot(teamId: string) {
-  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
-  const [[parts, ...rows], { objects }] = await Promise.all([
-    env.DB.batch([
-      of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by 1, 2"),
-      ...TABLES.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
-    ]),
-    env.BUCKET.list({ prefix: `${teamId}/` }),
-  ]);
-  const tables = Object.fromEntries(TABLES.map((table, i) => [table, rows[i]?.results]));
-  return { ...tables, parts: parts?.results, objects: objects.map(({ key, etag }) => [key, etag]) };
-}
 
 /** Asserts that the team has no file and no upload, and that none is counted. */
 export async function expectNoFiles(team: Team): Promise<void> {
@@ -153,7 +121,7 @@ export async function* pagesOf(team: Caller, path: string) {
   }
 }
 
-/** Reads a list to its end. @returns the records of each page */
+/** Reads all pages of a list. @returns the records of each page */
 export async function readPages(team: Caller, path: string) {
   // biome-ignore lint/suspicious/noExplicitAny: tests read records of every shape.
   const pages: any[][] = [];
@@ -204,33 +172,6 @@ export async function rejected(
 
 /** The field names of a body, for comparison with the documented ones. */
 export const fieldsOf = (body: object): string[] => Object.keys(body).sort();
-
-/** Columns and values of a row after id and team; n is the row's number. */
-const FILLERS = {
-  api_keys: [
-    "uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, lifetime, created_at, expires_at",
-    "'f3cd2a1b-0000-4000-8000-000000000000', n, 'secret', 4095, ?1 || n, 'plain', 'none', 1, 1, 4e12",
-  ],
-  users: [
-    "first_name, last_name, email, email_key, password, role, created_at, updated_at",
-    "'User', n, n || '@b.de', n || '@b.de', 'x', 'admin', 1, 1",
-  ],
-  files: [
-    `original_name, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,
-     updated_at`,
-    `n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', 1, 1, 1`,
-  ],
-};
-
-/** Inserts rows directly, older than any row that a call creates, numbered and ordered from `first`. */
-export async function fill(team: Team, table: keyof typeof FILLERS, count: number, first = 1): Promise<void> {
-  const prefix = `00${team.teamId.slice(-10)}`;
-  const rows =
-    "with recursive rows(n) as (select cast(?4 as integer) union all select n + 1 from rows where n < ?4 + ?3 - 1)";
-  const [columns, values] = FILLERS[table];
-  const insert = `insert into ${table} (id, team_id, ${columns}) select ?1 || printf('%012x', n), ?2, ${values}`;
-  await env.DB.prepare(`${rows} ${insert} from rows`).bind(prefix, team.teamId, count, first).run();
-}
 
 export const atOnce = (count: number, act: (i: number) => Promise<Answer>): Promise<Answer[]> =>
   Promise.all(Array.from({ length: count }, (_, i) => act(i)));

@@ -1,17 +1,16 @@
+import { joinBytes } from "./bytes.ts";
 import type { Answer, Team } from "./harness.ts";
 
 /* multipart/form-data built by hand, so that tests can malform it. */
 
 export const BOUNDARY = "----canary7MA4YWxk";
 export const TYPE = `multipart/form-data; boundary=${BOUNDARY}`;
-export const bytesOf = (...pieces: (string | Uint8Array)[]) =>
-  new Uint8Array(Buffer.concat(pieces.map((piece) => Buffer.from(piece))));
 export const part = (headers: string, content: string | Uint8Array) =>
-  bytesOf(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
+  joinBytes(`--${BOUNDARY}\r\n${headers}\r\n\r\n`, content, "\r\n");
 export const END = `--${BOUNDARY}--\r\n`;
 
 export const fileForm = (content: string | Uint8Array, parameters = 'filename="a.mp3"', type = "audio/mpeg") =>
-  bytesOf(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
+  joinBytes(part(`Content-Disposition: form-data; name="file"; ${parameters}\r\nContent-Type: ${type}`, content), END);
 
 /** Uploads the bytes of a form unchanged. */
 export const sendForm = (

@@ -15,18 +15,29 @@ export interface Route {
   operation: Operation;
 }
 
-/**
- * Operations of tus need its headers, opening a link no token, and logging out and changing the own password a session. They
- * have their own tests.
- */
-const isOfOthers = ({ method, path }: { method: string; path: string }) =>
-  path.startsWith("/docs/v1/links/{link}/") ||
-  ["/auth/v1/logout", "/auth/v1/me/password"].includes(path) ||
-  (path.startsWith("/docs/v1/uploads/resumable") && !(method === "GET" && path === "/docs/v1/uploads/resumable"));
+const allRoutes: readonly Route[] = Object.values(api).map(([name, operation]) => ({
+  name,
+  ...splitRoute(name),
+  operation,
+}));
 
-export const routes: readonly Route[] = Object.values(api)
-  .map(([name, operation]) => ({ name, ...splitRoute(name), operation }))
-  .filter((route) => !isOfOthers(route));
+type Place = Pick<Route, "method" | "path">;
+const isOfUpload = ({ method, path }: Place) =>
+  path.startsWith("/docs/v1/uploads/resumable/") || (path === "/docs/v1/uploads/resumable" && method === "POST");
+
+/**
+ * Routes of tus need its headers, opening a link no token, and logging out and changing the own password a session. They
+ * have their own tests, and those of tus also have their own matrix of callers.
+ */
+const isOfOthers = (route: Place) =>
+  isOfUpload(route) ||
+  route.path.startsWith("/docs/v1/links/{link}/") ||
+  ["/auth/v1/logout", "/auth/v1/me/password"].includes(route.path) ||
+  route.method === "OPTIONS";
+
+export const routes: readonly Route[] = allRoutes.filter((route) => !isOfOthers(route));
+/** The routes that create a resumable upload, and that need its upload URL. */
+export const uploadRoutes: readonly Route[] = allRoutes.filter(isOfUpload);
 
 export const routeNamed = (name: string): Route => {
   const found = routes.find((route) => route.name === name);

@@ -1,7 +1,7 @@
 import { env } from "cloudflare:workers";
 import { expect } from "vitest";
 import { createByteStore } from "../../src/platform/byte-store.ts";
-import { MemoryBudget } from "../../src/platform/memory-budget.ts";
+import { MemoryBudget } from "../../src/platform/part.ts";
 import { realSystem } from "../../src/platform/system.ts";
 import { ProxiedBindings } from "./bindings.ts";
 import type { Answer, Team } from "./client.ts";
@@ -16,13 +16,6 @@ export const SMALL_PART_BYTES = 1000;
 
 const BYTES = { "Content-Type": "application/offset+octet-stream" };
 
-/** Returns bytes that vary, and have no known type. */
-export function patternOf(size: number): Uint8Array<ArrayBuffer> {
-  const bytes = new Uint8Array(size);
-  for (let i = 0; i < 251; i++) bytes[i] = i;
-  for (let done = 251; done < size; done *= 2) bytes.copyWithin(done, 0, done);
-  return bytes;
-}
 /** A client of one resumable upload in a world. Throws if a reported offset decreases. */
 export class Uploader {
   readonly world: World;

@@ -2,14 +2,11 @@ import { env } from "cloudflare:workers";
 import { afterEach, expect } from "vitest";
 import type { Reply } from "../../src/platform/sender.ts";
 import type { Team } from "./client.ts";
+import { MINUTE, SECOND } from "./time.ts";
 import { type Post, World } from "./world.ts";
 
 /* Creates teams with webhooks and events. Each team has its own world, which controls responses and time. */
 
-export const SECOND = 1000;
-export const MINUTE = 60 * SECOND;
-export const HOUR = 60 * MINUTE;
-export const DAY = 24 * HOUR;
 export const HOOK_URL = "https://hooks.canary.example/in?token=canary-query";
 
 export interface Hook {

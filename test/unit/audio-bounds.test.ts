@@ -1,9 +1,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, formatOf } from "../../src/domain/audio/media-type.ts";
-import { RangeSource } from "../../src/domain/audio/range-source.ts";
-import { TextBudget } from "../../src/domain/audio/tags.ts";
-import { MAX_WORK, UnreadableAudio, WorkBudget } from "../../src/domain/audio/work-budget.ts";
+import { Budget, MAX_WORK, RangeSource, UnreadableAudio } from "../../src/domain/audio/range-source.ts";
 import {
   type Bytes,
   be32,
@@ -26,10 +24,10 @@ import {
   wav,
 } from "../audio/build.ts";
 import { sample, samples } from "../audio/samples.ts";
+import { MEBIBYTE } from "../support/bytes.ts";
 
 /* Bulk in a file costs at most its tags. No content makes an inspection slow. */
 
-const MEBIBYTE = 1024 * 1024;
 const bytesOf = (file: string) => sample(file).bytes;
 
 /** Returns the result, and how much was read for it. */
@@ -40,6 +38,10 @@ async function inspect(bytes: Bytes) {
 }
 
 const dataBox = (type: number, value: Bytes | string) => box("data", be32(type), be32(0), value);
+
+/** A hostile file is described or rejected. Any other error would be a bug of the parser. */
+const expectHandled = (outcome: unknown, file?: string) =>
+  expect(outcome instanceof Error ? outcome.constructor : Object, file).toBeOneOf([UnreadableAudio, Object]);
 
 describe("Artwork", () => {
   const cover = noise(5_000_000);
@@ -254,7 +256,7 @@ describe("An inspection", () => {
     const size = bytes.length;
     const { read, lengths, total } = reader(bytes);
     const outcome = await inspectFile(read, size).catch((error: unknown) => error);
-    if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+    expectHandled(outcome);
     expect(lengths.length).toBeLessThan(100);
     expect(total()).toBeLessThan(2 * size + MEBIBYTE);
   });
@@ -273,7 +275,7 @@ describe("An inspection", () => {
         return filled;
       };
       const outcome = await inspectFile(read, 5_000_000_000).catch((error: unknown) => error);
-      if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+      expectHandled(outcome);
       expect(reads).toBeLessThanOrEqual(400);
       expect(total).toBeLessThan(200 * MEBIBYTE);
     }
@@ -326,7 +328,7 @@ describe("The sound of an MP4", () => {
     expect((await inspect(withConfig(bits))).audio).toMatchObject({ sampleRate, channels, codec: "MPEG-4/AAC" });
   });
 
-  test("stays audio beside a track of still pictures", async () => {
+  test("stays audio with an additional track of still pictures", async () => {
     const entry = box("jpeg", new Uint8Array(70));
     const stbl = box("stbl", box("stsd", be32(0), be32(1), entry));
     const handler = box("hdlr", new Uint8Array(8), "vide", new Uint8Array(13));
@@ -342,7 +344,7 @@ describe("The tag parser", () => {
   async function bytesForParser(bytes: Bytes) {
     const { mediaType } = await detectMediaType(bytes.subarray(0, 4096));
     const source = new RangeSource(reader(bytes).read, bytes.length);
-    const reading = await formatOf(mediaType).read!(source, 0, new TextBudget());
+    const reading = await formatOf(mediaType).read!(source);
     return (await reading!.readTags()).length;
   }
 
@@ -380,7 +382,7 @@ describe("A lightly damaged file", () => {
         const { read, lengths } = reader(seed % 5 === 0 ? broken.subarray(0, junk[47]! * 30) : broken);
         const size = seed % 5 === 0 ? Math.min(broken.length, junk[47]! * 30) : broken.length;
         const outcome = await inspectFile(read, size).catch((error: unknown) => error);
-        if (outcome instanceof Error) expect(outcome, `${file}, seed ${seed}`).toBeInstanceOf(UnreadableAudio);
+        expectHandled(outcome, `${file}, seed ${seed}`);
         expect(lengths.length, `${file}, seed ${seed}`).toBeLessThan(20);
       }
     }
@@ -417,9 +419,9 @@ describe("The work budget", () => {
   );
   const lists = repeat(riffChunk("LIST", join("INFO", repeat(join("IART", le32(0)), 124))), 1_990);
 
-  /** The outcome, the units charged, and how often other tasks could run meanwhile. */
+  /** The outcome, the units charged, and how often other tasks could run in the meantime. */
   async function measure(bytes: Bytes) {
-    const charge = vi.spyOn(WorkBudget.prototype, "charge");
+    const charge = vi.spyOn(Budget.prototype, "charge");
     let isDone = false;
     const otherTask = (async () => {
       let turns = 0;
@@ -446,9 +448,9 @@ describe("The work budget", () => {
     ["an MP4 of 10,000 decoder configurations", movieOf(box("trak", repeat(box("stsd", be32(0), be32(1), entry), 10)))],
     ["an ASF of 200 codec lists", join(patched(wma, 16, le32(2e6)).slice(0, 30), repeat(codecs, 200), wma.slice(30))],
     ["a WAV of 30,000 character sets", join(bytesOf("tone.wav"), repeat(riffChunk("CSET", noise(64)), 30_000))],
-  ])("spends at most a fifth of a second on %s", async (_, bytes) => {
+  ])("is spent by at most a fifth on %s", async (_, bytes) => {
     const { outcome, units } = await measure(bytes);
-    if (outcome instanceof Error) expect(outcome).toBeInstanceOf(UnreadableAudio);
+    expectHandled(outcome);
     expect(units).toBeLessThan(MAX_WORK / 5);
   });
 
@@ -467,7 +469,7 @@ describe("The work budget", () => {
   test("suffices for every byte of the largest headerless MP3, with the smallest frames", async () => {
     const frame = patched(new Uint8Array(24), 0, Uint8Array.of(0xff, 0xf3, 0x14, 0xc0));
     const window = repeat(frame, Math.ceil((MEBIBYTE + 24) / 24));
-    const charge = vi.spyOn(WorkBudget.prototype, "charge");
+    const charge = vi.spyOn(Budget.prototype, "charge");
     const read = async (offset: number, length: number) => window.slice(offset % 24, (offset % 24) + length);
     const { audio } = await inspectFile(read, 100_000_008);
     const units = charge.mock.calls.reduce((sum, [one]) => sum + one, 0);

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { inspectFile } from "../../src/domain/audio/inspect.ts";
 import { detectMediaType, servedContentType } from "../../src/domain/audio/media-type.ts";
-import { UnreadableAudio } from "../../src/domain/audio/work-budget.ts";
+import { UnreadableAudio } from "../../src/domain/audio/range-source.ts";
 import { type Bytes, id3, indexOf, join, noise, reader, repeat } from "../audio/build.ts";
 import { sample, samples } from "../audio/samples.ts";
 
@@ -222,7 +222,7 @@ describe("A file that only claims to be audio", () => {
   test.each<[string, () => Bytes]>([
     ["fLaC and noise", () => join("fLaC", noise(20_000))],
     ["a FLAC header and noise", () => join(sample("tone.flac").bytes.subarray(0, flacFrames()), noise(20_000))],
-    ["a FLAC header alone", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
+    ["only a FLAC header", () => sample("tone.flac").bytes.subarray(0, flacFrames())],
     ["half a WAV header", () => cut("tone.wav", 30)],
     ["a WAV header without samples", () => cut("tone.wav", 44)],
     ["RIFF, WAVE and noise", () => join(cut("tone.wav", 12), noise(20_000))],

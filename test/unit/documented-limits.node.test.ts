@@ -2,10 +2,10 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
+import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
 import { replay } from "../../src/http/deliveries.ts";
 import { describeService, tags } from "../../src/http/introduction.ts";
 import { test as sendTest } from "../../src/http/webhooks.ts";
-import { REQUESTS_PER_PERMIT } from "../../src/platform/limiter.ts";
 import { RATE_LIMITS } from "../../src/rate-limits.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -37,6 +37,17 @@ test("responses and the description state the rate limits of wrangler.toml", () 
 
 test("the description states how long events are kept", () => {
   expect(tags.find(({ name }) => name === "Events")?.description).toContain(`Kept for ${config.vars.EVENT_DAYS} days`);
+});
+
+test("the README states every setting of wrangler.toml and its default", () => {
+  const [, section = ""] = readFileSync(join(root, "README.md"), "utf8").split("## Configure");
+  const cells = section.split("\n").map((line) => line.split("|").map((cell) => cell.trim()));
+  const defaults = cells.flatMap(([, names = "", values = ""]) => {
+    const stated = values.split(", ").map((value) => value.replaceAll(/[`,]/g, ""));
+    return [...names.matchAll(/`([A-Z][A-Z_\d]+)`/g)].map(([, name], i) => [name, stated[i]] as const);
+  });
+  const withDefault = defaults.filter(([, value]) => value !== "");
+  expect(Object.fromEntries(withDefault)).toEqual(config.vars);
 });
 
 test("the operations manual lists exactly the log events of the code", () => {

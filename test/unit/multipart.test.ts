@@ -202,6 +202,8 @@ describe("A form", () => {
         ["no closing boundary", file()],
         ["a closing boundary with one dash", form(file()).slice(0, -3)],
         ["an end within the headers", form(file()).slice(0, 60)],
+        ["headers that never end", concat(`--${BOUNDARY}\r\n`, "X: y\r\n".repeat(5000))],
+        ["zero bytes", new Uint8Array(10_000)],
       ],
     ],
     [
@@ -209,6 +211,7 @@ describe("A form", () => {
       "malformed_multipart",
       [
         ["a boundary within the headers", form(`--${BOUNDARY}\r\nContent-Disposition: form-data\r\n`)],
+        ["line feeds only", encode(decode(form(file())).replaceAll("\r\n", "\n"))],
         ["two boundaries in sequence", form(`--${BOUNDARY}\r\n`, file())],
         ["text after the boundary", encode(decode(form(file())).replace("\r\nCon", "x\r\nCon"))],
         ["content with a line that begins with the boundary", form(file(`x\r\n--${BOUNDARY}X\r\ny`))],
@@ -234,6 +237,8 @@ describe("A form", () => {
           "a broken header after a good one",
           form(part('Content-Disposition: form-data; name="file"; filename="a"\r\nbroken')),
         ],
+        ["a header name of 60 KB", form(`--${BOUNDARY}\r\n${"x".repeat(60_000)}: y\r\n\r\n`)],
+        ["a header that begins with a space", encode(decode(form(file())).replace("\r\n", "\r\n "))],
         ["a part without headers", form(part(""))],
         ["a part without Content-Disposition", form(part("Content-Type: audio/mpeg"), file())],
         ["an attachment", form(part('Content-Disposition: attachment; filename="a"'))],
@@ -261,6 +266,8 @@ describe("A form", () => {
       "file_missing",
       [
         ["no part at all", form()],
+        ["near boundaries only", form("\r\n--".repeat(2000), "\r\n")],
+        ["60 KB of dashes only", form("-".repeat(60_000), "\r\n")],
         ["text parts only", form(text("a"), text("b"))],
         ["a part `file` without a file name", form(text("file", "x".repeat(2000)))],
         ["a file under another name", form(file("x", 'name="audio"; filename="a"'))],
@@ -274,6 +281,7 @@ describe("A form", () => {
       "too_many_files",
       [
         ["two files", form(file(), file())],
+        ["a hundred files", form(...Array(100).fill(file()))],
         ["a second file under another name", form(file(), file("x", 'name="b"; filename=""'))],
       ],
     ],
@@ -484,7 +492,7 @@ describe("A rejected body", () => {
     ["a second file", concat(file(), file()), "too_many_files"],
     ["too large a file", file(new Uint8Array(LIMITS.maxFileBytes + 1)), "file_too_large"],
     ["too large a body", concat(form(file()), new Uint8Array(ALLOWED_BODY_BYTES)), "body_too_large"],
-  ])("is first read to its end if it has %s", async (_, bytes, code) => {
+  ])("is first read completely if it has %s", async (_, bytes, code) => {
     const { body, seen } = streamOf([bytes, ...rest]);
     expect((await errorOf(read(body))).code).toBe(code);
     expect(seen).toEqual({ chunks: 1 + REST, isCanceled: false });

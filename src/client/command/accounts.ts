@@ -1,17 +1,24 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { ApiKey, Session, User } from "../stowage.ts";
 import {
   addGroup,
   askPassword,
+  choice,
+  choices,
   type Define,
   EXPIRY_HINT,
+  FILE_TYPES,
   IDS,
   LIMIT,
   limited,
+  parseBytes,
   parseCount,
   parseFileType,
+  parseList,
   parseStart,
+  ROLES,
   removeEach,
+  SCOPES,
   TEAM,
 } from "./command.ts";
 import type { Context } from "./context.ts";
@@ -47,14 +54,8 @@ export function addAccountCommands(program: Command, define: Define): void {
 
 type KeyScopes = ApiKey["scopes"];
 type KeyLimits = NonNullable<ApiKey["limits"]>;
-/** The service checks the names. */
-const parseScopes = (text: string) => text.split(",").map((scope) => scope.trim()) as KeyScopes;
-const parseFileTypes = (text: string) => text.split(",").map(parseFileType);
-const SCOPES: [string, string, typeof parseScopes] = [
-  "--scopes <list>",
-  "what the key may do, comma-separated, such as files:read,files:download",
-  parseScopes,
-];
+const scopesOption = () => choices("--scopes <list>", "what the key may do, separated by commas", SCOPES);
+const parseFileTypes = (text: string) => parseList(text).map(parseFileType);
 
 function addKeyCommands(program: Command, define: Define): void {
   const keys = addGroup(program, "keys", "List, create, update, rotate, and revoke API keys.", [
@@ -68,18 +69,23 @@ function addKeyCommands(program: Command, define: Define): void {
       .option(...TEAM),
     { summary: "List API keys, newest first" },
     async (context, _, { limit, team: teamId }) => {
-      for await (const key of limited(limit, context.stowage.keys.list({ teamId }, context))) printKey(context, key);
+      for await (const key of limited(limit, context.stowage.keys.list({ teamId }, context.call)))
+        printKey(context, key);
     },
   );
   define<KeyLimits & { public?: boolean; scopes?: KeyScopes; expires?: string; team?: string }>(
     keys
       .command("create")
       .argument("<name>", "label of the key")
-      .option(...SCOPES)
+      .addOption(scopesOption())
       .option("--public", "the key can only upload, and is safe in browser code")
       .option("--max-files <n>", "how many files a public key may upload", parseCount)
-      .option("--max-file-bytes <n>", "size of the largest file that a public key may upload", parseCount)
-      .option("--file-types <list>", "what a public key may upload, such as audio,image", parseFileTypes)
+      .option(
+        "--max-file-bytes <size>",
+        "size of the largest file that a public key may upload, such as 50MB",
+        parseBytes,
+      )
+      .addOption(choice("--file-types <list>", "what a public key may upload", FILE_TYPES, parseFileTypes))
       .option("--expires <date>", `when the key expires (${EXPIRY_HINT})`, parseStart)
       .option(...TEAM),
     {
@@ -91,7 +97,7 @@ function addKeyCommands(program: Command, define: Define): void {
         throw new Failure("usage", "A public key can only upload. Leave out --scopes.");
       const isLimited = Object.keys(limits).length > 0;
       const key = { name, isPublic, scopes, expiresAt: expires, teamId, ...(isLimited && { limits }) };
-      context.results.printRecord(await context.stowage.keys.create(key, context));
+      context.results.printRecord(await context.stowage.keys.create(key, context.call));
     },
   );
   define<{ name?: string; scopes?: KeyScopes; expires?: string }>(
@@ -99,11 +105,11 @@ function addKeyCommands(program: Command, define: Define): void {
       .command("update")
       .argument("<id>", "ID of the key")
       .option("--name <name>", "new label")
-      .option(...SCOPES)
+      .addOption(scopesOption())
       .option("--expires <date>", `when the key expires, earlier than before (${EXPIRY_HINT})`, parseStart),
     { summary: "Rename an API key, or reduce what it may do" },
     async (context, [id = ""], { name, scopes, expires }) => {
-      printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context));
+      printKey(context, await context.stowage.keys.update(id, { name, scopes, expiresAt: expires }, context.call));
     },
   );
   define<{ overlap?: number }>(
@@ -117,15 +123,18 @@ function addKeyCommands(program: Command, define: Define): void {
     },
     async (context, [id = ""], { overlap }) => {
       const { keys } = context.stowage;
-      const options = { signal: context.signal, ...(overlap !== undefined && { overlapSeconds: overlap }) };
-      context.results.printRecord(await keys.rotate(id, options));
-      // The key may lack the scope for this.
-      const old = await keys.get(id, context).catch(() => undefined);
+      context.results.printRecord(await keys.rotate(id, { overlapSeconds: overlap }, context.call));
+      // Unlike the key itself, the list shows no token, which would be recorded. This key may lack the scope for it.
+      const listed = await keys
+        .list({}, context.call)
+        .toArray()
+        .catch(() => []);
+      const old = listed.find((key) => key.id === id);
       if (old) context.notify(`The old key expires at ${old.expiresAt}.`);
     },
   );
   define(keys.command("rm").argument(...IDS), { summary: "Revoke API keys" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.keys.delete(id, context), "revoked");
+    await removeEach(context, ids, (id) => context.stowage.keys.delete(id, context.call), "revoked");
   });
 }
 
@@ -138,12 +147,12 @@ function addSessionCommands(program: Command, define: Define): void {
     sessions.command("ls", { isDefault: true }).option(...LIMIT),
     { summary: "List sessions, newest first" },
     async (context, _, { limit }) => {
-      for await (const session of limited(limit, context.stowage.sessions.list(context)))
+      for await (const session of limited(limit, context.stowage.sessions.list({}, context.call)))
         printSession(context, session);
     },
   );
   define(sessions.command("rm").argument(...IDS), { summary: "End sessions" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.sessions.delete(id, context), "ended");
+    await removeEach(context, ids, (id) => context.stowage.sessions.delete(id, context.call), "ended");
   });
 }
 
@@ -155,10 +164,11 @@ interface UserOptions {
   role?: User["role"];
 }
 
-const ROLE: [string, string] = [
-  "--role <role>",
-  "admin, member (files and events), or viewer (reads files and events)",
-];
+const roleOption = () =>
+  new Option(
+    "--role <role>",
+    "admin, member (files and events), or viewer (reads files and events; the default of a new user)",
+  ).choices(ROLES);
 
 function addUserCommands(program: Command, define: Define): void {
   const users = addGroup(program, "users", "List, create, edit, and delete users.", [
@@ -173,7 +183,7 @@ function addUserCommands(program: Command, define: Define): void {
       .option(...LIMIT),
     { summary: "List users" },
     async (context, _, { name, email, limit }) => {
-      const found = context.stowage.users.list({ name, email }, context);
+      const found = context.stowage.users.list({ name, email }, context.call);
       for await (const user of limited(limit, found)) printUser(context, user);
     },
   );
@@ -183,12 +193,12 @@ function addUserCommands(program: Command, define: Define): void {
       .argument("<email>", "email address")
       .option("--first <name>", "first name")
       .option("--last <name>", "last name")
-      .option(...ROLE),
+      .addOption(roleOption()),
     { summary: "Create a user; prompts for the password or reads it from stdin" },
     async (context, [email = ""], { first, last, role }) => {
       const password = await askPassword(context);
       const user = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await context.stowage.users.create(user, context));
+      printUser(context, await context.stowage.users.create(user, context.call));
     },
   );
   define<UserOptions>(
@@ -198,16 +208,16 @@ function addUserCommands(program: Command, define: Define): void {
       .option("--email <email>", "new email address")
       .option("--first <name>", "new first name")
       .option("--last <name>", "new last name")
-      .option(...ROLE)
+      .addOption(roleOption())
       .option("--password", "prompt for a new password, or read it from stdin"),
     { summary: "Edit a user" },
     async (context, [id = ""], { email, first, last, role, password: isPasswordNew }) => {
       const password = isPasswordNew ? await askPassword(context) : undefined;
       const changes = { email, password, firstName: first, lastName: last, role };
-      printUser(context, await context.stowage.users.update(id, changes, context));
+      printUser(context, await context.stowage.users.update(id, changes, context.call));
     },
   );
   define(users.command("rm").argument(...IDS), { summary: "Delete users" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.users.delete(id, context));
+    await removeEach(context, ids, (id) => context.stowage.users.delete(id, {}, context.call));
   });
 }

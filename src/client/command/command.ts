@@ -1,7 +1,6 @@
-import { type Command, InvalidArgumentError } from "commander";
-import type { StoredFile } from "../stowage.ts";
+import { type Command, InvalidArgumentError, Option } from "commander";
+import type { EventType, FileType, ProcessingStatus, Role, Scope, StoredFile, TeamStatus } from "../stowage.ts";
 import type { Context } from "./context.ts";
-import { failureAbout } from "./failures.ts";
 import { Questions } from "./questions.ts";
 
 /** Runs an action with the parsed arguments and options. */
@@ -21,6 +20,8 @@ export const addExamples = (command: Command, examples: string[]): Command =>
 export const addGroup = (program: Command, name: string, description: string, examples: string[]): Command =>
   addExamples(program.command(name).description(description), examples);
 
+export const FILES = ["<files...>", "IDs or paths, such as podcast/a.mp3"] as const;
+export const FILE = ["<file>", "ID or path, such as podcast/a.mp3"] as const;
 export const IDS = ["<ids...>", "one or more IDs"] as const;
 export const LIMIT = ["--limit <n>", "list at most this many", parseCount] as const;
 
@@ -31,20 +32,97 @@ export function parseCount(text: string): number {
 
 export const TEAM = ["--team <id>", "ID of the team (operator token)"] as const;
 
-const FILE_TYPES = ["audio", "video", "image", "document", "text", "archive", "other"] as const;
+/** Lists the values of a union. TypeScript requires all of them. */
+const valuesOf = <T extends string>(values: Record<T, true>) => Object.keys(values) as T[];
+
+export const STATUSES = valuesOf<ProcessingStatus>({ pending: true, processing: true, completed: true, failed: true });
+export const ROLES = valuesOf<Role>({ admin: true, member: true, viewer: true });
+export const TEAM_STATUSES = valuesOf<TeamStatus>({ active: true, suspended: true, deleting: true });
+export const SCOPES = valuesOf<Scope>({
+  "files:upload": true,
+  "files:read": true,
+  "files:download": true,
+  "files:write": true,
+  "files:delete": true,
+  "users:read": true,
+  "users:write": true,
+  "keys:read": true,
+  "keys:write": true,
+  "events:read": true,
+  "webhooks:read": true,
+  "webhooks:write": true,
+});
+export const EVENT_TYPES = valuesOf<EventType>({
+  "file.uploaded": true,
+  "file.completed": true,
+  "file.failed": true,
+  "file.deleted": true,
+  "file.reprocessed": true,
+  "file.updated": true,
+  "link.created": true,
+  "link.revoked": true,
+  "user.created": true,
+  "user.updated": true,
+  "user.deleted": true,
+  "user.logged_in": true,
+  "apikey.created": true,
+  "apikey.updated": true,
+  "apikey.rotated": true,
+  "apikey.revealed": true,
+  "apikey.revoked": true,
+  "session.created": true,
+  "session.revoked": true,
+  "team.created": true,
+  "team.updated": true,
+  "team.suspended": true,
+  "team.deleted": true,
+  "webhook.created": true,
+  "webhook.updated": true,
+  "webhook.deleted": true,
+  "webhook.disabled": true,
+});
+/** The types of files, without the word that follows each in the API. */
+export const FILE_TYPES = ["audio", "video", "image", "document", "text", "archive", "other"] as const;
+
+function parseOneOf<T extends string>(values: readonly T[], text: string): T {
+  const value = values.find((one) => one === text);
+  if (value) return value;
+  throw new InvalidArgumentError(`"${text}" is not one of ${values.join(", ")}.`);
+}
 
 /** Accepts `audio` and `audio file`. */
-export function parseFileType(text: string): StoredFile["fileType"] {
-  const type = FILE_TYPES.find((name) => name === text.trim().replace(/ file$/, ""));
-  if (type) return `${type} file`;
-  throw new InvalidArgumentError(`It must be one of ${FILE_TYPES.join(", ")}.`);
+export const parseFileType = (text: string): FileType =>
+  `${parseOneOf(FILE_TYPES, text.trim().replace(/ file$/, ""))} file`;
+
+/** An option whose values completion offers. */
+export const choice = <T>(flags: string, description: string, values: readonly string[], parse: (text: string) => T) =>
+  new Option(flags, description).choices(values).argParser(parse);
+
+/** An option that takes several values. */
+export const choices = <T extends string>(flags: string, description: string, values: readonly T[]) =>
+  choice(flags, description, values, (text) => parseList(text).map((one) => parseOneOf(values, one)));
+
+const UNITS = ["", "K", "M", "G", "T"];
+
+/** Parses a size such as 5000, 50MB, or 1.5GiB into bytes. */
+export function parseBytes(text: string): number {
+  const [, number = "", unit = "", binary] = /^(\d{1,15}(?:\.\d+)?) ?([kmgt]?)(i?)b?$/i.exec(text) ?? [];
+  if (number === "") throw new InvalidArgumentError("It must be a number of bytes such as 5000, 50MB, or 2GiB.");
+  return Math.round(Number(number) * (binary ? 1024 : 1000) ** UNITS.indexOf(unit.toUpperCase()));
 }
 
 export const pathOf = ({ folder, name }: Pick<StoredFile, "folder" | "name">): string =>
   folder === "" ? name : `${folder}/${name}`;
 
-/** For an option that can be repeated. */
-export const collect = (text: string, earlier: string[] = []): string[] => [...earlier, text];
+/** Parses values separated by commas. */
+export function parseList(text: string): string[] {
+  const items = text.split(",").map((item) => item.trim());
+  if (items.includes("")) throw new InvalidArgumentError("It must be values separated by commas.");
+  return items;
+}
+
+/** For a list that can be repeated. */
+export const collectList = (text: string, earlier: string[] = []): string[] => [...earlier, ...parseList(text)];
 
 /** A folder without slashes at its ends. */
 export const parseFolder = (text: string): string => text.replace(/^\/+|\/+$/g, "");
@@ -98,16 +176,20 @@ export function parseEnd(text: string): string {
   return end.toISOString();
 }
 
-/** Deletes each, and reports each as soon as it is gone. */
+/** Deletes each, and reports each as soon as it is gone. Records that can't be deleted don't stop the others. */
 export async function removeEach(
-  { results }: Context,
+  context: Context,
   ids: string[],
   remove: (id: string) => Promise<void>,
   word = "deleted",
 ): Promise<void> {
   for (const id of ids) {
-    await remove(id).catch(failureAbout(id));
-    results.print({ id, deleted: true }, [id, word]);
+    try {
+      await remove(id);
+      context.results.print({ id, deleted: true }, [id, word]);
+    } catch (error) {
+      await context.continueAfter(error, id);
+    }
   }
 }
 

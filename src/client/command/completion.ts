@@ -1,23 +1,75 @@
-import { Argument, type Command } from "commander";
-import type { Define } from "./command.ts";
+import { createHash } from "node:crypto";
+import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Argument, type Command, Option } from "commander";
+import type { CallOptions, Stowage } from "../stowage.ts";
+import { type Define, FILE, FILES, IDS } from "./command.ts";
+import { stateFolder } from "./config.ts";
+import type { Context } from "./context.ts";
+import { Failure } from "./failures.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 type Shell = (typeof SHELLS)[number];
 
-/** Lists what may follow `path`, such as the commands and options of `stowage keys`. */
+/** Lists whose IDs are completed. The service is asked for the first page only. */
+const LISTS = {
+  files: ({ files }: Stowage, call: CallOptions) => files.list({}, call),
+  keys: ({ keys }: Stowage, call: CallOptions) => keys.list({}, call),
+  sessions: ({ sessions }: Stowage, call: CallOptions) => sessions.list({}, call),
+  teams: ({ teams }: Stowage, call: CallOptions) => teams.list({}, call),
+  uploads: ({ uploads }: Stowage, call: CallOptions) => uploads.list({}, call),
+  users: ({ users }: Stowage, call: CallOptions) => users.list({}, call),
+  webhooks: ({ webhooks }: Stowage, call: CallOptions) => webhooks.list(call),
+};
+type Kind = keyof typeof LISTS;
+const CACHE_MILLISECONDS = 60_000;
+/** Somebody waits at a prompt. */
+const TIMEOUT_MILLISECONDS = 2000;
+
+/** Returns the kind of the IDs that a command takes. */
+function kindOf(command: Command): Kind | undefined {
+  const descriptions = command.registeredArguments.map(({ description }) => description);
+  const group = command.parent?.name() ?? "";
+  if (descriptions.some((text) => text === FILE[1] || text === FILES[1])) return "files";
+  if (command.name() === "cancel") return "uploads";
+  const isId = descriptions.some((text) => text === IDS[1] || text === `ID of the ${group.slice(0, -1)}`);
+  return isId && group in LISTS ? (group as Kind) : undefined;
+}
+
+/** Returns IDs from a short cache or from the service; none if they can't be had quickly. */
+async function findIds({ io, options, stowage, signal }: Context, kind: Kind): Promise<string[]> {
+  const hash = createHash("sha256").update(`${stowage.url}\n${stowage.key}\n${options.profile}\n${kind}`).digest("hex");
+  const file = join(stateFolder(io.env), `ids-${hash.slice(0, 16)}`);
+  try {
+    const age = Date.now() - (await stat(file).catch(() => ({ mtimeMs: 0 }))).mtimeMs;
+    if (age < CACHE_MILLISECONDS) return (await readFile(file, "utf8")).split(" ");
+    const call = { signal, timeout: TIMEOUT_MILLISECONDS, maxRetries: 0 };
+    const ids = (await LISTS[kind](stowage, call).page()).items.map(({ _id }) => _id);
+    await mkdir(stateFolder(io.env), { recursive: true, mode: 0o700 });
+    await writeFile(file, ids.join(" "), { mode: 0o600 });
+    return ids;
+  } catch {
+    return [];
+  }
+}
+
+/** Lists what may follow `path`, such as the commands and options of `stowage keys`. `@keys` stands for their IDs. */
 function* wordsOf(command: Command, path: string, globals: string[]): Generator<[path: string, words: string[]]> {
   const options = command.options.flatMap(({ long }) => (long ? [long] : []));
-  yield [path, [...command.commands.map((sub) => sub.name()), ...options, ...globals, "--help"]];
-  for (const sub of command.commands) yield* wordsOf(sub, `${path} ${sub.name()}`, globals);
+  const values = command.registeredArguments.flatMap(({ argChoices }) => argChoices ?? []);
+  const kind = kindOf(command);
+  const names = command.commands.map((sub) => sub.name());
+  yield [path, [...names, ...values, ...options, ...globals, "--help", ...(kind ? [`@${kind}`] : [])]];
+  for (const { long, argChoices } of command.options) if (long && argChoices) yield [`${path} ${long}`, argChoices];
+  const inherited = path === "stowage" ? options.filter((long) => long !== "--version") : globals;
+  for (const sub of command.commands) yield* wordsOf(sub, `${path} ${sub.name()}`, inherited);
 }
 
 /** A function that sets `found` to what may follow the command `$1`. In zsh, `words` and `path` are special. */
 function wordsFunction(program: Command): string {
-  const globals = program.options.flatMap(({ long }) => (long && long !== "--version" ? [long] : []));
-  const cases = [...wordsOf(program, "stowage", [])].map(([path, words]) => {
-    const all = path === "stowage" ? words : [...words, ...globals];
-    return `    "${path}") found="${all.join(" ")}" ;;`;
-  });
+  const cases = [...wordsOf(program, "stowage", [])].map(
+    ([path, words]) => `    "${path}") found="${words.join(" ")}" ;;`,
+  );
   return `_stowage_words() {
   case "$1" in
 ${cases.join("\n")}
@@ -26,24 +78,41 @@ ${cases.join("\n")}
 }`;
 }
 
-/** Follows the commands before the cursor; options and arguments are skipped. Then `found` is what may come next. */
-const followCommands = (wordsBefore: string) => `  local prefix=stowage word found
+/**
+ * Follows the commands before the cursor; options and arguments are skipped. Then `found` is what may come next: the values
+ * of the option before the cursor, or else words, of which the IDs are asked for if the current word is no option.
+ */
+const followCommands = (wordsBefore: string) => `  local prefix=stowage last= word found
   for word in ${wordsBefore}; do
     _stowage_words "$prefix"
     case " $found " in *" $word "*) case "$word" in -*) ;; *) prefix="$prefix $word" ;; esac ;; esac
+    last="$word"
   done
-  _stowage_words "$prefix"`;
+  _stowage_words "$prefix $last"
+  case "$last" in -*) ;; *) found="" ;; esac
+  [ -n "$found" ] || _stowage_words "$prefix"
+  case "$current $found" in
+    -*@*) found="\${found%@*}" ;;
+    *@*) found="\${found%@*} $("$program" completion --ids "\${found##*@}" 2>/dev/null)" ;;
+  esac`;
 
+/* The last item of a list is completed, after the commas. Bash also splits words at colons, so it replaces only what follows. */
 const bashScript = (program: Command) => `${wordsFunction(program)}
 _stowage() {
-${followCommands(`"\${COMP_WORDS[@]:1:COMP_CWORD-1}"`)}
-  COMPREPLY=($(compgen -W "$found" -- "\${COMP_WORDS[COMP_CWORD]}"))
+  local line="\${COMP_LINE:0:COMP_POINT}" program="\${COMP_WORDS[0]}" current before
+  current="\${line##* }"
+  read -ra before <<< "\${line%"$current"}"
+${followCommands(`"\${before[@]:1}"`)}
+  COMPREPLY=($(compgen -P "\${current%"\${current##*,}"}" -W "$found" -- "\${current##*,}"))
+  [[ $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("\${COMPREPLY[@]#"\${current%"\${current##*:}"}"}")
 }
 complete -o default -F _stowage stowage`;
 
 const zshScript = (program: Command) => `${wordsFunction(program)}
 _stowage() {
+  local program="\${words[1]}" current="\${words[CURRENT]}"
 ${followCommands(`"\${(@)words[2,CURRENT-1]}"`)}
+  compset -P '*,'
   compadd -- \${=found}
   _files
 }
@@ -59,8 +128,12 @@ function fishScript(program: Command): string {
   };
   /** Adds the options and subcommands of a command. `conditions` detect it on the command line. */
   const add = (command: Command, conditions: string[]) => {
-    for (const { long, description, required } of command.options)
-      if (long) complete(conditions, `-l ${long.slice(2)}${required ? " -r" : ""}`, description);
+    for (const { long, description, required, argChoices } of command.options) {
+      const values = argChoices ? ` -x -a ${quote(argChoices.join(" "))}` : required ? " -r" : "";
+      if (long) complete(conditions, `-l ${long.slice(2)}${values}`, description);
+    }
+    const kind = kindOf(command);
+    if (kind) complete(conditions, `-a ${quote(`(stowage completion --ids ${kind})`)}`, "ID");
     const names = command.commands.map((sub) => sub.name()).join(" ");
     const isOpen = conditions.length === 0 ? "__fish_use_subcommand" : `not __fish_seen_subcommand_from ${names}`;
     for (const sub of command.commands) {
@@ -79,17 +152,24 @@ const SCRIPTS: Record<Shell, (program: Command) => string> = {
 };
 
 export function addCompletionCommand(program: Command, define: Define): void {
-  define(
-    program.command("completion").addArgument(new Argument("<shell>", "your shell").choices(SHELLS)),
+  define<{ ids?: Kind }>(
+    program
+      .command("completion")
+      .addArgument(new Argument("[shell]", "your shell").choices(SHELLS))
+      .addOption(new Option("--ids <list>", "print IDs").choices(Object.keys(LISTS)).hideHelp()),
     {
       summary: "Print a completion script for bash, zsh, or fish",
+      notes: "The script also completes the values of options, and the newest IDs, for which it asks the service.",
       examples: [
         "stowage completion fish > ~/.config/fish/completions/stowage.fish",
-        "source <(npx stowage completion bash)    # in ~/.bashrc",
-        "source <(npx stowage completion zsh)     # in ~/.zshrc",
+        "source <(stowage completion bash)    # in ~/.bashrc",
+        "source <(stowage completion zsh)     # in ~/.zshrc",
       ],
     },
-    async ({ io, results }, [shell]) => {
+    async (context, [shell], { ids: kind }) => {
+      const { io, results } = context;
+      if (kind) return void io.stdout.write(`${(await findIds(context, kind)).join("\n")}\n`);
+      if (!shell) throw new Failure("usage", `Name your shell: ${SHELLS.join(", ")}.`);
       const script = SCRIPTS[shell as Shell](program);
       if (results.isJson) results.print({ shell, script }, []);
       else io.stdout.write(`${script}\n`);

@@ -1,8 +1,8 @@
 import { type Readable, Writable } from "node:stream";
-import { Stowage, StowageError } from "../stowage.ts";
+import { type CallOptions, Stowage, StowageError } from "../stowage.ts";
 import { loadConfig } from "./config.ts";
 import { debugFetch } from "./debug.ts";
-import { Failure } from "./failures.ts";
+import { EXIT_CODES, Failure, failureOf } from "./failures.ts";
 import { complain, Results } from "./output.ts";
 import { Progress } from "./progress.ts";
 
@@ -36,7 +36,7 @@ export interface GlobalOptions {
   profile?: string;
 }
 
-export type Client = Stowage & { url: string; key: string };
+export type Client = Stowage & { key: string };
 
 /** Returns the number of retries that take at least these seconds with the library's backoff. */
 function retriesFor(seconds: number): number {
@@ -49,6 +49,8 @@ function retriesFor(seconds: number): number {
 export class Context {
   readonly io: Io;
   readonly signal: AbortSignal;
+  /** The options of each call of the client. */
+  readonly call: CallOptions;
   readonly results: Results;
   readonly options: GlobalOptions;
   exitCode = 0;
@@ -59,6 +61,7 @@ export class Context {
   constructor(io: Io, options: GlobalOptions) {
     this.io = io;
     this.signal = io.signal;
+    this.call = { signal: io.signal };
     this.options = options;
     this.results = new Results(io.stdout, options.json === true);
   }
@@ -101,14 +104,23 @@ export class Context {
     };
     const debug = this.options.debug && { fetch: debugFetch((line) => this.above(() => this.complain(line))) };
     const stowage = new Stowage({ ...config, maxRetries: retriesFor(seconds), onRetry, ...debug });
-    return Object.assign(stowage, config);
+    return Object.assign(stowage, { key: config.key });
+  }
+
+  /** Reports the failure of one of several records. @throws it if the others would fail in the same way */
+  async continueAfter(error: unknown, subject: string): Promise<void> {
+    this.signal.throwIfAborted();
+    const failure = await this.explain(failureOf(error, subject));
+    if (failure.kind === "rejected" || failure.kind === "unreachable") throw failure;
+    this.above(() => this.complain(failure.message));
+    this.exitCode = EXIT_CODES[failure.kind];
   }
 
   /** Explains a failure of the operator token, of which the service only says that it is not allowed. */
   async explain(failure: Failure): Promise<Failure> {
     const { cause } = failure;
     if (!(cause instanceof StowageError) || cause.code !== "forbidden") return failure;
-    const me = await this.#client?.me(this).catch(() => undefined);
+    const me = await this.#client?.me(this.call).catch(() => undefined);
     if (me?.kind !== "operator") return failure;
     return new Failure(
       "rejected",

@@ -1,6 +1,6 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { EventFilters } from "../stowage.ts";
-import { type Define, LIMIT, limited, TEAM } from "./command.ts";
+import { type Define, EVENT_TYPES, LIMIT, limited, TEAM } from "./command.ts";
 
 const EVENT_WIDTHS = [24, 24, 17];
 
@@ -17,7 +17,7 @@ export function addEventCommands(program: Command, define: Define): void {
     program
       .command("events")
       .option("-f, --follow", "keep printing new events")
-      .option("--type <type>", "such as file.completed")
+      .addOption(new Option("--type <type>", "such as file.completed").choices(EVENT_TYPES))
       .option("--after <id>", "only events after the event with this ID")
       .option(...LIMIT)
       .option(...TEAM),
@@ -28,7 +28,7 @@ export function addEventCommands(program: Command, define: Define): void {
     async (context, _, { follow, type, after, limit, team: teamId }) => {
       const { events } = context.stowage;
       const filters = { type, after, teamId };
-      const found = follow ? events.follow(filters, context) : events.list(filters, context);
+      const found = follow ? events.follow(filters, context.call) : events.list(filters, context.call);
       for await (const event of limited(limit, found)) {
         const { _id, createdAt, type, subject } = event;
         context.results.print(event, [_id, createdAt, type, subject.id], EVENT_WIDTHS);

@@ -1,8 +1,10 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { FileFilters } from "../stowage.ts";
 import {
+  choice,
   type Define,
-  IDS,
+  FILE_TYPES,
+  FILES,
   LIMIT,
   limited,
   parseEnd,
@@ -10,9 +12,10 @@ import {
   parseFolder,
   parseStart,
   pathOf,
-  removeEach,
+  STATUSES,
 } from "./command.ts";
 import { failureAbout } from "./failures.ts";
+import { changeAll, findAll, findFile } from "./organizing.ts";
 import { formatBytes } from "./output.ts";
 
 const FILE_WIDTHS = [24, 24, 10, 8];
@@ -36,15 +39,15 @@ export function addFileCommands(program: Command, define: Define): void {
   define<ListOptions>(
     program
       .command("ls")
-      .option("--status <status>", "pending, processing, completed, or failed")
-      .option("--type <type>", "audio, video, image, document, text, archive, or other", parseFileType)
+      .addOption(new Option("--status <status>", "with this status").choices(STATUSES))
+      .addOption(choice("--type <type>", "of this type", FILE_TYPES, parseFileType))
       .option("--name <prefix>", "start of the name; sorts by name")
       .option("--search <text>", "part of the name; sorts by name")
       .option("--folder <folder>", "in this folder", parseFolder)
       .option("--under <folder>", "in this folder and below it", parseFolder)
       .option("--tag <tag>", "with this tag")
       .option("--reference <reference>", "with your own ID")
-      .option("--sort <order>", "name or -createdAt")
+      .addOption(new Option("--sort <order>", "order of the files").choices(["name", "-createdAt"]))
       .option("--after <date>", "uploaded after that day or time (UTC)", parseEnd)
       .option("--before <date>", "uploaded before that day or time (UTC)", parseStart)
       .option(...LIMIT),
@@ -55,7 +58,7 @@ export function addFileCommands(program: Command, define: Define): void {
     async (context, _, { type: fileType, after: createdAfter, before: createdBefore, limit, ...others }) => {
       const { files } = context.stowage;
       const filters = { fileType, createdAfter, createdBefore, ...others };
-      for await (const file of limited(limit, files.list(filters, context))) {
+      for await (const file of limited(limit, files.list(filters, context.call))) {
         const { _id, createdAt, status, fileType } = file;
         const texts = [_id, createdAt, status, fileType.replace(/ file$/, ""), pathOf(file)];
         context.results.print(file, texts, FILE_WIDTHS);
@@ -63,35 +66,42 @@ export function addFileCommands(program: Command, define: Define): void {
     },
   );
   define(
-    program.command("info").argument(...IDS),
+    program.command("info").argument(...FILES),
     {
       summary: "Show file metadata",
-      examples: ["stowage info 0193477c0a5e2b7f4d1c8e90", "stowage info 0193477c0a5e2b7f4d1c8e90 --json | jq .audio"],
+      examples: ["stowage info 0193477c0a5e2b7f4d1c8e90", "stowage info podcast/a.mp3 --json | jq .audio"],
     },
-    async (context, ids) => {
-      const { files } = context.stowage;
-      for (const id of ids) context.results.printRecord(await files.get(id, context).catch(failureAbout(id)));
-    },
-  );
-  define(
-    program.command("rm").argument(...IDS),
-    { summary: "Delete files permanently", examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90"] },
-    async (context, ids) => {
-      const { files } = context.stowage;
-      await removeEach(context, ids, (id) => files.delete(id, context));
+    async (context, given) => {
+      for (const one of given) {
+        const { id, label } = await findFile(context, one);
+        context.results.printRecord(await context.stowage.files.get(id, context.call).catch(failureAbout(label)));
+      }
     },
   );
   define(
-    program.command("reprocess").argument(...IDS),
+    program.command("rm").argument(...FILES),
+    {
+      summary: "Delete files permanently",
+      examples: ["stowage rm 0193477c0a5e2b7f4d1c8e90", "stowage rm podcast/a.mp3"],
+    },
+    async (context, given) => {
+      await changeAll(context, await findAll(context, given), { action: "delete" }, "deleted");
+    },
+  );
+  define(
+    program.command("reprocess").argument(...FILES),
     {
       summary: "Process files again",
       examples: ["stowage ls --status failed --json | jq -r ._id | xargs stowage reprocess"],
     },
-    async (context, ids) => {
-      const { files } = context.stowage;
-      for (const id of ids) {
-        await files.reprocess(id, context).catch(failureAbout(id));
-        context.results.print({ id, reprocessed: true }, [id, "reprocessing"]);
+    async (context, given) => {
+      for (const { id, label } of await findAll(context, given)) {
+        try {
+          await context.stowage.files.reprocess(id, context.call);
+          context.results.print({ id, reprocessed: true }, [label, "reprocessing"]);
+        } catch (error) {
+          await context.continueAfter(error, label);
+        }
       }
     },
   );
@@ -99,7 +109,7 @@ export function addFileCommands(program: Command, define: Define): void {
     program.command("usage"),
     { summary: "Show storage usage and quota", examples: ["stowage usage --json"] },
     async (context) => {
-      const usage = await context.stowage.usage(context);
+      const usage = await context.stowage.usage(context.call);
       const { files, bytes, maxFiles, maxBytes } = usage;
       const { results } = context;
       results.print(usage, ["files", `${files} of ${maxFiles}`], [6]);

@@ -6,11 +6,12 @@ import { Readable, Transform, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
 import type { FileMetadata } from "../stowage.ts";
-import { type Define, parseFolder, parseParallel } from "./command.ts";
+import { type Define, FILES, parseFolder, parseParallel } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure, failureAbout, failureOf } from "./failures.ts";
 import { digestOf } from "./local-files.ts";
-import { filesBelow, localNameOf, placesOf } from "./places.ts";
+import { findFile } from "./organizing.ts";
+import { localNameOf, placesOf } from "./places.ts";
 import type { Progress } from "./progress.ts";
 
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;
@@ -84,7 +85,7 @@ interface Download {
 async function stream({ context, file, target, signal, onProgress }: Download, from: number): Promise<void> {
   const writable = await target.open(from);
   try {
-    const response = await context.stowage.files.download(file._id, { from, signal });
+    const response = await context.stowage.files.download(file._id, { from }, { signal });
     if (from > 0 && response.status !== 206)
       throw new Failure("failed", `${file._id}: the server ignored the requested range.`);
     let doneBytes = from;
@@ -143,7 +144,7 @@ async function place(partial: string, path: string, name: string, isForced: bool
 
 /** Compares the digest. The service knows that of a large file once it has processed it. @throws `altered` */
 async function check(context: Context, file: FileMetadata, digest: string): Promise<void> {
-  const { sha256 } = file.sha256 === null ? await context.stowage.files.get(file._id, context) : file;
+  const { sha256 } = file.sha256 === null ? await context.stowage.files.get(file._id, context.call) : file;
   if (sha256 === null) context.above(() => context.complain(`${file._id}: checksum unknown until it is processed.`));
   else if (digest !== sha256) throw new Failure("altered", `${file._id}: checksum mismatch. Download it again.`);
 }
@@ -192,10 +193,10 @@ async function getOne(
 async function get(context: Context, given: string[], options: GetOptions): Promise<void> {
   const { folder, output } = options;
   if ((folder === undefined) === (given.length === 0))
-    throw new Failure("usage", "Give IDs, or a folder with --folder.");
+    throw new Failure("usage", "Give IDs or paths, or a folder with --folder.");
   if (folder === undefined) return getAll(context, given, options, () => output);
   if (output === "-") throw new Failure("usage", "A folder can't be written to stdout.");
-  const files = await filesBelow(context.stowage, folder, context.signal);
+  const files = await context.stowage.files.list({ under: folder }, context.call).toArray();
   if (files.length === 0) throw new Failure("not_found", `The folder ${folder} has no files.`);
   const places = await placesOf(context.io.cwd, files, folder, output);
   await getAll(context, [...places.keys()], { ...options, output: "." }, (id) => places.get(id));
@@ -214,7 +215,10 @@ async function getAll(
   const isIntoFolder = output === undefined || output === "-" || (await isFolder(io.cwd, output));
   if (ids.length > 1 && !isIntoFolder)
     throw new Failure("usage", `${output} is not a folder, and can't hold several files.`);
-  const find = (id: string) => context.stowage.files.get(id, { signal }).catch(failureAbout(id));
+  const find = async (given: string) => {
+    const { id, label } = await findFile(context, given);
+    return context.stowage.files.get(id, { signal }).catch(failureAbout(label));
+  };
   if (output === "-") {
     for (const id of ids) {
       const file = await find(id);
@@ -244,7 +248,7 @@ export function addGetCommand(program: Command, define: Define): void {
   define<GetOptions>(
     program
       .command("get")
-      .argument("[ids...]", "one or more IDs")
+      .argument("[files...]", FILES[1])
       .option("--folder <folder>", "all files in this folder and below it", parseFolder)
       .option("-o, --output <path>", "file or folder to write to, or - for stdout")
       .option("--force", "replace an existing file")
@@ -253,7 +257,7 @@ export function addGetCommand(program: Command, define: Define): void {
       summary: "Download files; resumes interrupted downloads and checks their checksums",
       examples: [
         "stowage get 0193477c0a5e2b7f4d1c8e90",
-        "stowage get 0193477c0a5e2b7f4d1c8e90 -o - | ffprobe -",
+        "stowage get podcast/a.mp3 -o - | ffprobe -",
         "stowage get --folder podcast/2026 -o archive/",
       ],
       isResumable: true,

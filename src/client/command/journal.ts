@@ -12,9 +12,10 @@ import {
 } from "node:fs";
 import { hostname, uptime } from "node:os";
 import { join } from "node:path";
+import type { UploadStore } from "../stowage.ts";
 import { STATE_VARIABLE } from "./config.ts";
 import { Failure, failureOf } from "./failures.ts";
-import type { LocalFile } from "./local-files.ts";
+import type { FileVersion } from "./local-files.ts";
 
 /** A smaller journal is read in milliseconds. */
 const MIN_COMPACTED_BYTES = 1024 * 1024;
@@ -26,10 +27,10 @@ const CLAIM_POLL_MILLISECONDS = 250;
 
 /** The upload of one version of a file. */
 export interface Entry {
-  /** Set if a form upload may have been sent. */
+  /** Set once the upload may have been sent. */
   idempotencyKey?: string;
   /** Set if a resumable upload may be resumed. The URL contains a secret. */
-  uploadUrl?: string;
+  uploadUrl?: string | undefined;
   /** Set once the upload has finished. */
   id?: string;
   sha256?: string;
@@ -49,12 +50,7 @@ interface Run {
   bootAt: number;
 }
 
-type Line =
-  | { path: string; entry: Saved }
-  | { run: Run }
-  | { endOf: string }
-  | { claim: string; by: string }
-  | { unclaim: string; by: string };
+type Line = { path: string; entry: Saved } | { claim: string; by: Run } | { unclaim: string; by: Run };
 
 const bootSeconds = () => Math.round(Date.now() / 1000 - uptime());
 
@@ -71,8 +67,7 @@ export class Journal {
   #handle = -1;
   #readBytes = 0;
   #entries = new Map<string, Saved>();
-  #runs = new Map<string, Run>();
-  #claims = new Map<string, string[]>();
+  #claims = new Map<string, Run[]>();
 
   /** `scope` names the service and the team. */
   constructor(folder: string, scope: string) {
@@ -91,37 +86,51 @@ export class Journal {
   }
 
   /** Returns the entry of exactly this version of the file, or an empty one. */
-  find({ path, size, changedAt }: LocalFile): Entry {
+  find({ path, size, changedAt }: FileVersion): Entry {
     const entry = this.#entries.get(path);
     return entry?.size === size && entry.changedAt === changedAt ? entry : {};
   }
 
   /** Returns the entry of a version with another modification time, which may have the same content. */
-  findTouched({ path, size, changedAt }: LocalFile): Entry {
+  findTouched({ path, size, changedAt }: FileVersion): Entry {
     const entry = this.#entries.get(path);
     return entry?.size === size && entry.changedAt !== changedAt ? entry : {};
   }
 
-  save({ path, size, changedAt }: LocalFile, entry: Entry): void {
+  save({ path, size, changedAt }: FileVersion, entry: Entry): void {
     this.#append({ path, entry: { size, changedAt, savedAt: Date.now(), ...entry } });
     this.refresh();
   }
 
+  /** Returns what the client needs to resume the upload of a file. The command itself saves that it has finished. */
+  storeOf(file: FileVersion, sha256: string): UploadStore {
+    return {
+      get: () => {
+        // If other runs send the same file, the key of the first one wins.
+        if (!this.find(file).idempotencyKey) this.save(file, { idempotencyKey: randomUUID(), sha256 });
+        const { idempotencyKey = "", uploadUrl: url } = this.find(file);
+        return { idempotencyKey, url };
+      },
+      set: (_, { idempotencyKey, url }) => this.save(file, { idempotencyKey, uploadUrl: url, sha256 }),
+      delete: () => {},
+    };
+  }
+
   /** Waits until no other live run uploads this file. `onWait` is called once if it has to wait. */
-  async claim({ path }: LocalFile, signal: AbortSignal, onWait: (pid: number) => void): Promise<void> {
-    this.#append({ claim: path, by: this.#run.id });
+  async claim({ path }: FileVersion, signal: AbortSignal, onWait: (pid: number) => void): Promise<void> {
+    this.#append({ claim: path, by: this.#run });
     for (let isFirst = true; ; isFirst = false) {
       this.refresh();
-      const owner = this.#claims.get(path)?.find((id) => this.#isAlive(id)) ?? this.#run.id;
-      if (owner === this.#run.id) return;
-      if (isFirst) onWait(this.#runs.get(owner)?.pid ?? 0);
+      const owner = this.#claims.get(path)?.find((run) => this.#isAlive(run)) ?? this.#run;
+      if (owner.id === this.#run.id) return;
+      if (isFirst) onWait(owner.pid);
       await new Promise((resolve) => setTimeout(resolve, CLAIM_POLL_MILLISECONDS));
       signal.throwIfAborted();
     }
   }
 
-  unclaim({ path }: LocalFile): void {
-    this.#append({ unclaim: path, by: this.#run.id });
+  unclaim({ path }: FileVersion): void {
+    this.#append({ unclaim: path, by: this.#run });
   }
 
   /** Reads the lines that this and other runs have appended since. */
@@ -138,11 +147,6 @@ export class Journal {
   }
 
   close(): void {
-    try {
-      this.#append({ endOf: this.#run.id });
-    } catch {
-      // Without this line, other runs find out by the process id.
-    }
     closeSync(this.#handle);
   }
 
@@ -151,23 +155,20 @@ export class Journal {
       const { path, entry } = line;
       const earlier = this.#entries.get(path);
       const isSameVersion = earlier?.size === entry.size && earlier.changedAt === entry.changedAt;
-      // If two runs start the same form upload at once, both use the key of the first.
-      if (!(isSameVersion && entry.idempotencyKey && earlier?.idempotencyKey)) this.#entries.set(path, entry);
-    } else if ("run" in line) this.#runs.set(line.run.id, line.run);
-    else if ("endOf" in line) this.#runs.delete(line.endOf);
-    else if ("claim" in line) this.#claims.set(line.claim, [...(this.#claims.get(line.claim) ?? []), line.by]);
-    else {
-      const left = (this.#claims.get(line.unclaim) ?? []).filter((id) => id !== line.by);
-      this.#claims.set(line.unclaim, left);
+      // If two runs start the same upload at once, both use the key of the first.
+      const idempotencyKey = isSameVersion && entry.idempotencyKey && earlier.idempotencyKey;
+      this.#entries.set(path, idempotencyKey ? { ...entry, idempotencyKey } : entry);
+      return;
     }
+    const path = "claim" in line ? line.claim : line.unclaim;
+    const others = (this.#claims.get(path) ?? []).filter(({ id }) => id !== line.by.id);
+    this.#claims.set(path, "claim" in line ? [...others, line.by] : others);
   }
 
-  #isAlive(id: string): boolean {
-    const run = this.#runs.get(id);
-    if (!run || run.host !== this.#run.host) return false;
-    if (Math.abs(run.bootAt - this.#run.bootAt) > BOOT_TOLERANCE_SECONDS) return false;
+  #isAlive({ host, pid, bootAt }: Run): boolean {
+    if (host !== this.#run.host || Math.abs(bootAt - this.#run.bootAt) > BOOT_TOLERANCE_SECONDS) return false;
     try {
-      return process.kill(run.pid, 0);
+      return process.kill(pid, 0);
     } catch (error) {
       return (error as NodeJS.ErrnoException).code === "EPERM";
     }
@@ -178,13 +179,10 @@ export class Journal {
     this.#handle = openSync(this.#file, "a+", 0o600);
     this.#readBytes = 0;
     this.#entries = new Map();
-    this.#runs = new Map();
     this.#claims = new Map();
     this.refresh();
     // A line that was cut off must not swallow the next one.
     if (fstatSync(this.#handle).size > this.#readBytes) this.#write("\n");
-    this.#append({ run: this.#run });
-    this.refresh();
   }
 
   #append(line: Line): void {
@@ -204,16 +202,16 @@ export class Journal {
     }
   }
 
-  /** Rewrites a journal that is mostly outdated lines, unless another run uses it. */
+  /** Rewrites a journal that is mostly outdated lines. Other runs that use it continue in the new file. */
   #compact(): void {
     const { size } = fstatSync(this.#handle);
-    const isShared = [...this.#runs.keys()].some((id) => id !== this.#run.id && this.#isAlive(id));
-    if (size < MIN_COMPACTED_BYTES || isShared) return;
+    if (size < MIN_COMPACTED_BYTES) return;
     const oldest = Date.now() - MAX_AGE_MILLISECONDS;
-    const lines = [...this.#entries]
-      .filter(([, { savedAt }]) => savedAt >= oldest)
-      .map(([path, entry]) => `${JSON.stringify({ path, entry })}\n`);
-    const text = lines.join("");
+    const lines: Line[] = [
+      ...[...this.#entries].flatMap(([path, entry]) => (entry.savedAt >= oldest ? [{ path, entry }] : [])),
+      ...[...this.#claims].flatMap(([claim, runs]) => runs.map((by) => ({ claim, by }))),
+    ];
+    const text = lines.map((line) => `${JSON.stringify(line)}\n`).join("");
     if (Buffer.byteLength(text) > size / 2) return;
     const draft = `${this.#file}.${this.#run.id}`;
     try {

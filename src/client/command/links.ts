@@ -1,8 +1,8 @@
 import type { Command } from "commander";
-import { type Define, EXPIRY_HINT, IDS, parseCount, parseStart, removeEach } from "./command.ts";
+import { type Define, EXPIRY_HINT, FILE, IDS, parseCount, parseStart, removeEach } from "./command.ts";
+import { findFile } from "./organizing.ts";
 
 const LINK_WIDTHS = [24, 24, 10];
-const FILE = ["<file>", "ID of the file"] as const;
 
 interface LinkCommandOptions {
   expires?: string;
@@ -22,20 +22,21 @@ export function addLinkCommands(program: Command, define: Define): void {
       summary: "Create a download link, which works until it expires or you revoke it",
       examples: ["stowage link 0193477c0a5e2b7f4d1c8e90 --expires 2026-12-31"],
     },
-    async (context, [id = ""], { expires, inline, name }) => {
+    async (context, [file = ""], { expires, inline, name }) => {
+      const { id } = await findFile(context, file);
       const { links } = context.stowage;
       const disposition = inline ? "inline" : undefined;
-      const options = { expiresAt: expires, disposition, name, signal: context.signal } as const;
-      const link = await links.create(id, options);
+      const link = await links.create(id, { expiresAt: expires, disposition, name }, context.call);
       context.results.print(link, [link._id, link.url]);
     },
   );
   define(
     program.command("links").argument(...FILE),
     { summary: "List the links of a file, without their URLs", examples: ["stowage links 0193477c0a5e2b7f4d1c8e90"] },
-    async (context, [id = ""]) => {
+    async (context, [file = ""]) => {
+      const { id } = await findFile(context, file);
       const { links } = context.stowage;
-      for (const link of await links.list(id, context)) {
+      for await (const link of links.list(id, context.call)) {
         const texts = [link._id, link.expiresAt ?? "never", link.disposition, link.name ?? ""];
         context.results.print(link, texts, LINK_WIDTHS);
       }
@@ -46,7 +47,7 @@ export function addLinkCommands(program: Command, define: Define): void {
     { summary: "Revoke links", examples: ["stowage unlink 0193477d0a5e2b7f4d1c8e91"] },
     async (context, ids) => {
       const { links } = context.stowage;
-      await removeEach(context, ids, (id) => links.revoke(id, context), "revoked");
+      await removeEach(context, ids, (id) => links.delete(id, context.call), "revoked");
     },
   );
   define<{ expiresIn?: number }>(
@@ -58,10 +59,10 @@ export function addLinkCommands(program: Command, define: Define): void {
       summary: "Print a signed URL, which can't be revoked",
       examples: ["stowage presign 0193477c0a5e2b7f4d1c8e90 --expires-in 600"],
     },
-    async (context, [id = ""], { expiresIn }) => {
+    async (context, [file = ""], { expiresIn }) => {
+      const { id } = await findFile(context, file);
       const { files } = context.stowage;
-      const options = { signal: context.signal, ...(expiresIn !== undefined && { expiresIn }) };
-      const url = await files.createSignedUrl(id, options);
+      const url = await files.createSignedUrl(id, { expiresIn }, context.call);
       context.results.print({ id, url }, [url]);
     },
   );

@@ -1,91 +1,141 @@
 import { createHash } from "node:crypto";
-import { openAsBlob } from "node:fs";
 import { open, readdir, readFile, stat } from "node:fs/promises";
-import { dirname, join, relative, resolve, sep } from "node:path";
-import { RESUMABLE_BYTES } from "../stowage.ts";
-import type { Context } from "./context.ts";
+import { basename, dirname, join, relative, resolve, sep } from "node:path";
+import { RESUMABLE_BYTES, StowageError } from "../stowage.ts";
 import { Failure, failureOf } from "./failures.ts";
 
 const READ_BYTES = 512 * 1024;
 
-export interface LocalFile {
+/** A file at one time. */
+export interface FileVersion {
   path: string;
   size: number;
   /** Milliseconds since the epoch. */
   changedAt: number;
-  /** Its folder, from the name of the given folder on. Absent for a file that was given itself. */
-  folder?: string;
 }
 
-/** The service rejects control and text-direction characters. */
+export interface LocalFile extends FileVersion {
+  /** The path relative to the working folder, for people. */
+  label: string;
+  /** Its folder in the service, from the name of the given folder on. Empty for a file that was given itself. */
+  folder: string;
+}
+
+const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
+
+/** Returns a path as a folder in the service, which rejects control and text-direction characters. */
 const folderOf = (path: string): string =>
   path
     .split(sep)
     .filter(Boolean)
-    .map((name) => name.replaceAll(/[\p{Cc}\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu, "_"))
+    .map((name) => name.replaceAll(UNSAFE, "_"))
     .join("/");
 
-type Walk = Pick<Context, "complain" | "signal"> & { cwd: string; onFailure(failure: Failure): void };
+/** The service takes a backslash for a path of Windows; elsewhere a name may contain one. */
+export const nameOf = (path: string): string => basename(path).replaceAll("\\", "_");
 
-async function* walkFolder(folder: string, walk: Walk): AsyncGenerator<string> {
-  const entries = await readdir(folder, { withFileTypes: true }).catch((error) =>
-    walk.onFailure(failureOf(error, folder)),
-  );
-  for (const entry of (entries ?? []).sort((a, b) => (a.name < b.name ? -1 : 1))) {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) yield* walkFolder(path, walk);
-    else if (entry.isFile()) yield path;
-    // Links may lead out of the folder, or in circles.
-    else walk.complain(`Skipped ${path}: it is ${entry.isSymbolicLink() ? "a link" : "not a regular file"}.`);
-  }
+/** The path that the service gives to an uploaded file: it removes unsafe characters from names, and composes letters. */
+export const storedPathOf = (folder: string, path: string): string =>
+  [folder, nameOf(path).replaceAll(UNSAFE, "").trim()].filter(Boolean).join("/").normalize("NFC");
+
+/** The folder whose name starts the paths in the service: files in the working folder itself start below it. */
+const rootOf = (cwd: string, path: string): string => (path === resolve(cwd) ? path : dirname(path));
+
+/** Returns where `upload` and `sync` put the files of a folder. */
+export const storedFolderOf = (cwd: string, given: string): string => {
+  const path = resolve(cwd, given);
+  return folderOf(relative(rootOf(cwd, path), path));
+};
+
+/** Parses a pattern that can be repeated: `*` and `?` stand for characters of a name, `**` for several folders. */
+export function parsePattern(text: string, earlier: RegExp[] = []): RegExp[] {
+  const source = text.replace(/\/+$/, "").replaceAll(/\*\*\/?|[*?]|[\\^$.|+()[\]{}]/g, (part) => {
+    if (part.startsWith("**")) return part === "**" ? ".*" : "(?:.*/)?";
+    return part === "*" ? "[^/]*" : part === "?" ? "[^/]" : `\\${part}`;
+  });
+  return [...earlier, new RegExp(`^${source}$`, "u")];
+}
+
+/** Whether `path`, below the given folder, or a folder that it is in, is hidden or has an excluded name or path. */
+export function isIgnored(path: string, patterns: RegExp[]): boolean {
+  const names = path.split("/");
+  const isMatch = (text: string) => patterns.some((pattern) => pattern.test(text));
+  return names.some((name, i) => name.startsWith(".") || isMatch(name) || isMatch(names.slice(0, i + 1).join("/")));
+}
+
+export interface Walk {
+  cwd: string;
+  signal: AbortSignal;
+  exclude: RegExp[];
+  /** Receives the entries of folders that can't or should not be sent. */
+  onSkip(file: Pick<LocalFile, "path" | "label" | "folder">, reason: string): void;
+  onFailure(failure: Failure): void;
 }
 
 /**
- * Finds the named files, and the files below the named folders, which keep their place. Reports what it can't read to
- * `onFailure`.
+ * Finds the named files, and the files below the named folders, which keep their place. Skips what is hidden, empty, or
+ * excluded in folders, but not what is named.
  */
 export async function findFiles(paths: string[], walk: Walk): Promise<LocalFile[]> {
   const found = new Map<string, LocalFile>();
-  /** Adds a file, or the files below a folder. `root` is the folder whose name starts their path in the service. */
-  const add = async (path: string, given: string, root?: string) => {
+  const labelOf = (path: string) => relative(walk.cwd, path) || path;
+  const add = async (path: string, folder: string) => {
+    const { size, mtimeMs } = await stat(path);
+    if (!found.has(path)) found.set(path, { path, size, changedAt: mtimeMs, folder, label: labelOf(path) });
+  };
+  const addFolder = async (given: string, path: string): Promise<void> => {
     walk.signal.throwIfAborted();
+    const folder = folderOf(relative(rootOf(walk.cwd, given), path));
+    const entries = await readdir(path, { withFileTypes: true });
+    for (const entry of entries.sort((one, other) => (one.name < other.name ? -1 : 1))) {
+      const below = join(path, entry.name);
+      const skip = (reason: string) => walk.onSkip({ path: below, folder, label: labelOf(below) }, reason);
+      try {
+        if (entry.name.startsWith(".")) skip("it is hidden");
+        else if (isIgnored(relative(given, below).replaceAll(sep, "/"), walk.exclude)) skip("");
+        else if (entry.isDirectory()) await addFolder(given, below);
+        // Links may lead out of the folder, or in circles.
+        else if (!entry.isFile()) skip(entry.isSymbolicLink() ? "it is a link" : "it is not a regular file");
+        else if ((await stat(below)).size === 0) skip("it is empty");
+        else await add(below, folder);
+      } catch (error) {
+        walk.signal.throwIfAborted();
+        walk.onFailure(failureOf(error, labelOf(below)));
+      }
+    }
+  };
+  for (const given of paths) {
+    const path = resolve(walk.cwd, given);
     try {
       const kind = await stat(path);
-      if (kind.isDirectory()) {
-        // The paths of files start below the working folder itself.
-        const parent = path === resolve(walk.cwd) ? path : dirname(path);
-        for await (const below of walkFolder(path, walk)) await add(below, below, parent);
-      } else if (kind.isFile()) {
-        const folder = root === undefined ? "" : folderOf(relative(root, dirname(path)));
-        if (!found.has(path)) found.set(path, { path, size: kind.size, changedAt: kind.mtimeMs, folder });
-      } else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
+      if (kind.isDirectory()) await addFolder(path, path);
+      else if (kind.isFile()) await add(path, "");
+      else walk.onFailure(new Failure("failed", `${given} is neither a file nor a folder.`));
     } catch (error) {
       walk.signal.throwIfAborted();
       walk.onFailure(failureOf(error, given));
     }
-  };
-  for (const given of paths) await add(resolve(walk.cwd, given), given);
+  }
   return [...found.values()];
 }
 
 /**
- * Opens a file and computes its SHA-256 in hex. Reading the blob fails once the file has changed.
+ * Returns what to upload, and its SHA-256 in hex. A small file is read once, because it may change between two reads.
  * @param knownSha256 the digest of exactly this version of the file, if known
  */
 export async function openFile(
-  { path, size, changedAt }: LocalFile,
+  { path, size, changedAt }: FileVersion,
   signal: AbortSignal,
   knownSha256?: string,
-): Promise<{ blob: Blob; sha256: string }> {
+): Promise<{ source: Uint8Array | string; sha256: string }> {
   if (size < RESUMABLE_BYTES) {
     const bytes = await readFile(path);
-    return { blob: new Blob([bytes]), sha256: createHash("sha256").update(bytes).digest("hex") };
+    return { source: bytes, sha256: createHash("sha256").update(bytes).digest("hex") };
   }
-  const blob = await openAsBlob(path);
   const sha256 = knownSha256 ?? (await digestOf(path, signal));
   const now = await stat(path);
-  if (now.size === size && now.mtimeMs === changedAt) return { blob, sha256 };
-  throw new Failure("failed", `${path}: The file changed during the upload.`);
+  if (now.size === size && now.mtimeMs === changedAt) return { source: path, sha256 };
+  throw new StowageError("file_changed", "The file changed during the upload.");
 }
 
 /** Computes a file's SHA-256 in hex. One buffer is twice as fast as a stream, which allocates many. */

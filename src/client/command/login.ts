@@ -58,7 +58,7 @@ async function logOut({ io, signal, results, options }: Context): Promise<void> 
 }
 
 async function showIdentity(context: Context): Promise<void> {
-  const { kind, teamId, role, scopes, expiresAt } = await context.stowage.me(context);
+  const { kind, teamId, role, scopes, expiresAt } = await context.stowage.me(context.call);
   context.results.printRecord({ url: context.stowage.url, kind, teamId, role, scopes, expiresAt });
 }
 

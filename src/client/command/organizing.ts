@@ -1,31 +1,72 @@
 import type { Command } from "commander";
-import type { Batch } from "../stowage.ts";
-import { type Define, IDS, parseFolder, pathOf } from "./command.ts";
+import { type Batch, MAX_BATCH_FILES } from "../stowage.ts";
+import { type Define, FILES, parseFolder, parseList, pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { EXIT_CODES, Failure, failureAbout } from "./failures.ts";
-
-/** The most files that one request changes. */
-const BATCH_FILES = 100;
 
 const PROBLEMS = { not_found: "Not found.", too_many_tags: "A file can have at most 20 tags." } as const;
 
 /** An action without its files. */
 type Action = Batch extends infer B ? (B extends { ids: unknown } ? Omit<B, "ids"> : never) : never;
 
-/** Changes the files, and reports each. Files that can't be changed don't stop the others. */
-async function changeAll(context: Context, given: string[], action: Action, word: string): Promise<void> {
+/** A file, and how the user named it. */
+export interface Named {
+  id: string;
+  label: string;
+}
+
+/**
+ * Finds the file that the user names by its ID, or by its path: folder and name. A path that looks like an ID starts with
+ * a slash.
+ * @throws `not_found`, `failed` if several files have the path
+ */
+export async function findFile({ stowage, call }: Context, given: string): Promise<Named> {
+  if (/^[0-9a-f]{24}$/.test(given)) return { id: given, label: given };
+  const path = given.replace(/^\/+/, "").normalize("NFC");
+  const [folder, name] = [path.slice(0, Math.max(0, path.lastIndexOf("/"))), path.slice(path.lastIndexOf("/") + 1)];
+  const ids: string[] = [];
+  for await (const file of stowage.files.list({ folder, name }, call))
+    if (file.name.normalize("NFC") === name) ids.push(file._id);
+  const [id, ...others] = ids;
+  if (id === undefined) throw new Failure("not_found", `${given}: Not found.`);
+  if (others.length === 0) return { id, label: given };
+  throw new Failure("failed", `${given}: ${ids.length} files have this path. Use an ID: ${ids.join(", ")}.`);
+}
+
+/** Finds the files that exist, and reports the others. */
+export async function findAll(context: Context, given: string[]): Promise<Named[]> {
+  const found = new Map<string, Named>();
+  for (const one of given) {
+    try {
+      const file = await findFile(context, one);
+      found.set(file.id, file);
+    } catch (error) {
+      await context.continueAfter(error, one);
+    }
+  }
+  return [...found.values()];
+}
+
+/** Changes the files, and reports each. Files that can't be changed don't stop the others. @returns how many changed */
+export async function changeAll(context: Context, named: Named[], action: Action, word: string): Promise<number> {
+  let changed = 0;
   const { files } = context.stowage;
-  const ids = [...new Set(given)];
-  for (let i = 0; i < ids.length; i += BATCH_FILES) {
-    const batch = { ...action, ids: ids.slice(i, i + BATCH_FILES) } as Batch;
-    for (const { _id: id, ok, code } of await files.batch(batch, context)) {
-      if (ok) context.results.print({ id, ...action }, [id, word]);
-      else if (code) {
-        context.complain(`${id}: ${PROBLEMS[code]}`);
+  for (let i = 0; i < named.length; i += MAX_BATCH_FILES) {
+    const part = named.slice(i, i + MAX_BATCH_FILES);
+    const results = await files.batch({ ...action, ids: part.map(({ id }) => id) } as Batch, context.call);
+    for (const { _id: id, ok, code } of results) {
+      const label = part.find((one) => one.id === id)?.label ?? id;
+      const row = { id, ...(action.action === "delete" ? { deleted: true } : action) };
+      if (ok) {
+        changed += 1;
+        context.results.print(row, [label, word]);
+      } else if (code) {
+        context.complain(`${label}: ${PROBLEMS[code]}`);
         context.exitCode = code === "not_found" ? EXIT_CODES.not_found : EXIT_CODES.failed;
       }
     }
   }
+  return changed;
 }
 
 interface MoveOptions {
@@ -37,30 +78,27 @@ export function addOrganizingCommands(program: Command, define: Define): void {
   define<MoveOptions>(
     program
       .command("mv")
-      .argument(...IDS)
+      .argument(...FILES)
       .option("--folder <folder>", 'folder to move them to; "" for outside all folders', parseFolder)
       .option("--name <name>", "new name of one file"),
     {
       summary: "Move files to a folder, or rename one",
       examples: [
         "stowage mv 0193477c0a5e2b7f4d1c8e90 --folder podcast/2026",
-        'stowage mv 0193477c0a5e2b7f4d1c8e90 --name "Interview with Ada.mp3"',
+        'stowage mv podcast/a.mp3 --name "Interview with Ada.mp3"',
       ],
     },
-    async (context, ids, { folder, name }) => {
+    async (context, given, { folder, name }) => {
       if (name === undefined) {
         if (folder === undefined) throw new Failure("usage", "Give a new --folder or --name.");
-        return changeAll(
-          context,
-          ids,
-          { action: "move", folder },
-          folder === "" ? "moved out of all folders" : `moved to ${folder}`,
-        );
+        const word = folder === "" ? "moved out of all folders" : `moved to ${folder}`;
+        await changeAll(context, await findAll(context, given), { action: "move", folder }, word);
+        return;
       }
-      const [id = "", ...others] = ids;
-      if (others.length > 0) throw new Failure("usage", "--name goes with one ID.");
-      const { files } = context.stowage;
-      const file = await files.update(id, { name, folder }, context).catch(failureAbout(id));
+      const [one = "", ...others] = given;
+      if (others.length > 0) throw new Failure("usage", "--name goes with one file.");
+      const { id, label } = await findFile(context, one);
+      const file = await context.stowage.files.update(id, { name, folder }, context.call).catch(failureAbout(label));
       context.results.print(file, [id, pathOf(file)]);
     },
   );
@@ -68,13 +106,15 @@ export function addOrganizingCommands(program: Command, define: Define): void {
     define(
       program
         .command(action)
-        .argument("<tag>", "the tag")
-        .argument(...IDS),
+        .argument("<tags>", "one or more tags, separated by commas", parseList)
+        .argument(...FILES),
       {
-        summary: action === "tag" ? "Add a tag to files" : "Remove a tag from files",
-        examples: [`stowage ${action} interview 0193477c0a5e2b7f4d1c8e90`],
+        summary: action === "tag" ? "Add tags to files" : "Remove tags from files",
+        examples: [`stowage ${action} interview,2026 podcast/interview.mp3`],
       },
-      async (context, [tag = "", ...ids]) => changeAll(context, ids, { action, tags: [tag] }, `${action}ged`),
+      async (context, [tags = "", ...given]) => {
+        await changeAll(context, await findAll(context, given), { action, tags: parseList(tags) }, `${action}ged`);
+      },
     );
   }
 }

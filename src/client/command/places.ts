@@ -1,6 +1,6 @@
 import { lstat, mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import type { StoredFile, Stowage } from "../stowage.ts";
+import type { StoredFile } from "../stowage.ts";
 import { Failure } from "./failures.ts";
 import { plain } from "./output.ts";
 
@@ -16,16 +16,6 @@ export function localNameOf(name: string): string {
     .replace(/[. ]+$/, "");
   const isUnsafe = /^[.~-]|^$/.test(base) || /^(con|prn|aux|nul|com\d|lpt\d)(\.|$)/i.test(base);
   return isUnsafe ? `_${base}` : base;
-}
-
-/** The files in a folder and below it, newest first. */
-export async function filesBelow(stowage: Stowage, folder: string, signal: AbortSignal): Promise<StoredFile[]> {
-  const found: StoredFile[] = [];
-  for await (const file of stowage.files.list({ folder }, { signal })) found.push(file);
-  for await (const below of stowage.files.folders({ under: folder, signal })) {
-    found.push(...(await filesBelow(stowage, below, signal)));
-  }
-  return found.sort((one, other) => (one._id > other._id ? -1 : 1));
 }
 
 /** Creates a folder below `output`. Never follows a link, which could lead out of it. @returns its path */

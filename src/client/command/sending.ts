@@ -1,12 +1,12 @@
-import { randomUUID } from "node:crypto";
-import { basename, relative } from "node:path";
 import { isDeepStrictEqual } from "node:util";
 import { type FileMetadata, type FileProperties, RESUMABLE_BYTES, StowageError } from "../stowage.ts";
+import { pathOf } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import type { Entry, Journal } from "./journal.ts";
-import { type LocalFile, openFile } from "./local-files.ts";
+import { digestOf, type LocalFile, nameOf, openFile, storedPathOf } from "./local-files.ts";
 import type { Progress } from "./progress.ts";
+import type { Stored } from "./syncing.ts";
 
 export interface Sent {
   id: string;
@@ -24,7 +24,13 @@ export interface Run {
   /** The properties of every file. Files of folders are below its `folder`. */
   properties: FileProperties;
   signal: AbortSignal;
+  /** For a sync, the files that the service had at its start. */
+  stored: Stored | undefined;
 }
+
+/** Returns the path that the service gives to a file. */
+export const placeIn = ({ folder }: FileProperties, file: Pick<LocalFile, "path" | "folder">): string =>
+  storedPathOf([folder, file.folder].filter(Boolean).join("/"), file.path);
 
 /** The properties of a file; undefined if there are none. */
 export function propertiesOf(properties: FileProperties, file: LocalFile): FileProperties | undefined {
@@ -53,6 +59,14 @@ export const isForbidden = (error: unknown) =>
 export const isAltered = ({ failure }: Pick<FileMetadata, "failure">) =>
   failure?.code === "bytes_altered" || failure?.code === "bytes_missing";
 
+/** For a sync, an upload must be the newest at its path. One that the list lacks has finished since. */
+function isInPlace({ stored, properties }: Run, file: LocalFile, found: FileMetadata): boolean {
+  if (!stored) return true;
+  const path = placeIn(properties, file);
+  const [, ...older] = stored.get(path) ?? [];
+  return pathOf(found).normalize("NFC") === path && !older.some(({ _id }) => _id === found._id);
+}
+
 /** Returns an upload that has finished and is still stored; undefined if the file must be sent. */
 async function findStored(run: Run, file: LocalFile, { id, sha256 }: Entry): Promise<Sent | undefined> {
   if (id === undefined) return undefined;
@@ -60,7 +74,9 @@ async function findStored(run: Run, file: LocalFile, { id, sha256 }: Entry): Pro
   try {
     const stored = await run.context.stowage.files.get(id, { signal: run.signal });
     const isGood = !isAltered(stored) && (stored.sha256 === null || stored.sha256 === sent.sha256);
-    return isGood ? { ...sent, notApplied: findNotApplied(run, file, stored) } : undefined;
+    return isGood && isInPlace(run, file, stored)
+      ? { ...sent, notApplied: findNotApplied(run, file, stored) }
+      : undefined;
   } catch (error) {
     if (isNotFound(error)) return undefined;
     if (isForbidden(error)) return sent;
@@ -68,16 +84,28 @@ async function findStored(run: Run, file: LocalFile, { id, sha256 }: Entry): Pro
   }
 }
 
-/** The service takes a backslash for a path of Windows; elsewhere a name may contain one. */
-const nameOf = (path: string) => basename(path).replaceAll("\\", "_");
+/** Returns the file that the service has at the path of a local file, if their contents are the same. */
+export async function findSame(run: Run, file: LocalFile): Promise<Sent | undefined> {
+  const [stored] = run.stored?.get(placeIn(run.properties, file)) ?? [];
+  if (stored?.size !== file.size) return undefined;
+  const { _id: id, status } = stored;
+  const known = run.journal.find(file);
+  const isKnown = known.id === id && status !== "failed";
+  const hasOptions = Object.keys(run.properties).some((name) => name !== "folder");
+  if (isKnown && !hasOptions) return { id, sha256: known.sha256 ?? null, isSkipped: true, notApplied: [] };
+  const sha256 = known.sha256 ?? (await digestOf(file.path, run.signal));
+  const same = await findStored(run, file, { id, sha256 });
+  if (same && !isKnown) run.journal.save(file, { id, sha256 });
+  return same;
+}
 
 /** Sends a file, unless an earlier or parallel run has sent it. Resumes what an earlier run has started. */
 export async function sendFile(run: Run, file: LocalFile): Promise<Sent> {
-  if (file.size === 0) throw new Failure("failed", `${file.path} is empty (0 bytes).`);
-  if (file.size < RESUMABLE_BYTES) return sendOnce(run, file);
+  if (file.size === 0) throw new Failure("failed", `${file.label} is empty (0 bytes).`);
   const { context, journal } = run;
+  if (file.size < RESUMABLE_BYTES) return sendOnce(run, file);
   await journal.claim(file, run.signal, (pid) =>
-    context.notify(`${file.path}: waiting for another upload of this file (process ${pid}).`),
+    context.notify(`${file.label}: waiting for another upload of this file (process ${pid}).`),
   );
   try {
     return await sendOnce(run, file);
@@ -90,12 +118,9 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   const { context, journal, progress, signal } = run;
   const known = journal.find(file);
   const stored = await findStored(run, file, known);
-  if (stored) {
-    progress.skip(file.size);
-    return stored;
-  }
+  if (stored) return stored;
   // The digest of an unfinished upload is that of this version of the file.
-  const { blob, sha256 } = await openFile(file, signal, known.id === undefined ? known.sha256 : undefined);
+  const { source, sha256 } = await openFile(file, signal, known.id === undefined ? known.sha256 : undefined);
   journal.refresh();
   // Another run has sent a small file in the meantime.
   if (journal.find(file).id !== known.id) return sendOnce(run, file);
@@ -104,22 +129,20 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
     const same = await findStored(run, file, touched);
     if (same) {
       journal.save(file, { id: same.id, sha256 });
-      progress.skip(file.size);
       return same;
     }
   }
-  const { idempotencyKey, uploadUrl } = prepare(journal, file, sha256);
-  const bar = progress.begin(relative(context.io.cwd, file.path), file.size);
+  const { uploadUrl } = known;
+  const bar = progress.begin(file.label, file.size);
   let isDone = false;
   let isFirst = uploadUrl !== undefined;
   try {
-    const { id } = await context.stowage.files.upload(blob, {
+    const { id } = await context.stowage.files.upload(source, {
       name: nameOf(file.path),
       properties: propertiesOf(run.properties, file),
-      ...(idempotencyKey !== undefined && { idempotencyKey }),
       sha256,
-      resumeUrl: uploadUrl,
-      onResumeUrl: (url) => journal.save(file, { uploadUrl: url, sha256 }),
+      store: journal.storeOf(file, sha256),
+      storeKey: file.path,
       onProgress: (sentBytes) => {
         if (isFirst) bar.resumeAt(sentBytes);
         else bar.advance(sentBytes);
@@ -136,13 +159,4 @@ async function sendOnce(run: Run, file: LocalFile): Promise<Sent> {
   } finally {
     bar.end(isDone);
   }
-}
-
-/** Returns what to resume. For a form upload, saves an idempotency key first; another run's key may win. */
-function prepare(journal: Journal, file: LocalFile, sha256: string): Entry {
-  const { uploadUrl, idempotencyKey } = journal.find(file);
-  if (file.size >= RESUMABLE_BYTES) return uploadUrl === undefined ? {} : { uploadUrl };
-  journal.save(file, { idempotencyKey: idempotencyKey ?? randomUUID(), sha256 });
-  const saved = journal.find(file).idempotencyKey;
-  return saved === undefined ? {} : { idempotencyKey: saved };
 }

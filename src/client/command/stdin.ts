@@ -22,7 +22,7 @@ export async function withStdinFile(
     await pipeline(stdin, createWriteStream(path, { mode: 0o600 }), { signal }).catch(failureAbout("stdin"));
     const { size, mtimeMs } = await stat(path);
     if (size === 0) throw new Failure("failed", "stdin is empty (0 bytes).");
-    await use({ path, size, changedAt: mtimeMs }, await digestOf(path, signal));
+    await use({ path, size, changedAt: mtimeMs, label: "-", folder: "" }, await digestOf(path, signal));
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

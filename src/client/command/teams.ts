@@ -1,6 +1,6 @@
-import { type Command, InvalidArgumentError } from "commander";
+import { type Command, Option } from "commander";
 import { StowageError, type Team } from "../stowage.ts";
-import { addGroup, type Define, LIMIT, limited, parseCount, removeEach } from "./command.ts";
+import { addGroup, type Define, LIMIT, limited, parseBytes, parseCount, removeEach, TEAM_STATUSES } from "./command.ts";
 import type { Context } from "./context.ts";
 import { Failure } from "./failures.ts";
 import { formatBytes } from "./output.ts";
@@ -8,13 +8,25 @@ import { Questions } from "./questions.ts";
 
 const WIDTHS = [24, 9, 10, 10];
 const TEAM = ["<id>", "ID of the team"] as const;
-const STATES = ["active", "suspended", "deleting"] as const;
 
-const parseState = (text: string): Team["status"] => {
-  const state = STATES.find((one) => one === text);
-  if (state) return state;
-  throw new InvalidArgumentError(`It must be ${STATES.join(", ")}.`);
-};
+type Quota = number | "default";
+const parseQuota =
+  (parse: (text: string) => number) =>
+  (text: string): Quota =>
+    text === "default" ? text : parse(text);
+/** Null leaves a quota to the service. Commander would take a null for a missing value. */
+const quotasOf = ({ maxBytes, maxFiles }: Quotas) => ({
+  maxBytes: maxBytes === "default" ? null : maxBytes,
+  maxFiles: maxFiles === "default" ? null : maxFiles,
+});
+const withQuotas = (command: Command) =>
+  command
+    .option("--max-bytes <size>", "storage quota, such as 50GB, or default for the service's", parseQuota(parseBytes))
+    .option("--max-files <n>", "how many files the team can store, or default", parseQuota(parseCount));
+interface Quotas {
+  maxBytes?: Quota;
+  maxFiles?: Quota;
+}
 
 function printTeam({ results }: Context, team: Team): void {
   const { _id, status, usage, name } = team;
@@ -37,7 +49,7 @@ interface ListOptions {
 export function addTeamCommands(program: Command, defineForAll: Define): void {
   const define: Define = (command, texts, action) =>
     defineForAll(command, texts, (...given: Parameters<typeof action>) => action(...given).catch(explainForbidden));
-  const teams = addGroup(program, "teams", "List, create, suspend, and delete teams (operator token).", [
+  const teams = addGroup(program, "teams", "List, create, edit, suspend, and delete teams (operator token).", [
     "stowage teams --status suspended",
     'stowage teams create "Radio Lovelace"',
   ]);
@@ -45,48 +57,59 @@ export function addTeamCommands(program: Command, defineForAll: Define): void {
     teams
       .command("ls", { isDefault: true })
       .option("--name <prefix>", "start of the name")
-      .option("--status <status>", `only teams that are ${STATES.join(", ")}`, parseState)
+      .addOption(new Option("--status <status>", "only teams with this status").choices(TEAM_STATUSES))
       .option(...LIMIT),
     { summary: "List teams" },
     async (context, _, { name, status, limit }) => {
-      for await (const team of limited(limit, context.stowage.teams.list({ name, status }, context)))
+      for await (const team of limited(limit, context.stowage.teams.list({ name, status }, context.call)))
         printTeam(context, team);
     },
   );
-  define<{ maxBytes?: number; maxFiles?: number }>(
-    teams
-      .command("create")
-      .argument("<name>", "name of the team and of its first key")
-      .option("--max-bytes <n>", "storage quota (default: the service's)", parseCount)
-      .option("--max-files <n>", "how many files the team can store (default: the service's)", parseCount),
+  define<Quotas>(
+    withQuotas(teams.command("create").argument("<name>", "name of the team and of its first key")),
     { summary: "Create a team and show its first API key once" },
-    async (context, [name = ""], { maxBytes, maxFiles }) => {
-      const { team, apiKey } = await context.stowage.teams.create({ name, maxBytes, maxFiles }, context);
+    async (context, [name = ""], quotas) => {
+      const { team, apiKey } = await context.stowage.teams.create({ name, ...quotasOf(quotas) }, context.call);
       context.results.printRecord({ ...team, key: apiKey.key });
     },
   );
   define(teams.command("show").argument(...TEAM), { summary: "Show a team" }, async (context, [id = ""]) => {
-    context.results.printRecord(await context.stowage.teams.get(id, context));
+    context.results.printRecord(await context.stowage.teams.get(id, context.call));
   });
+  define<Quotas & { name?: string }>(
+    withQuotas(
+      teams
+        .command("update")
+        .argument(...TEAM)
+        .option("--name <name>", "new name"),
+    ),
+    {
+      summary: "Rename a team, or change its quotas",
+      examples: ["stowage teams update 0193477be8a01f9c3ad5e7b2 --max-bytes 50GB --max-files default"],
+    },
+    async (context, [id = ""], { name, ...quotas }) => {
+      printTeam(context, await context.stowage.teams.update(id, { name, ...quotasOf(quotas) }, context.call));
+    },
+  );
   for (const [verb, status, summary] of [
     ["suspend", "suspended", "Reject every token and link of a team until you resume it"],
     ["resume", "active", "Accept the tokens and links of a suspended team again"],
   ] as const) {
     define(teams.command(verb).argument(...TEAM), { summary }, async (context, [id = ""]) => {
-      printTeam(context, await context.stowage.teams.update(id, { status }, context));
+      printTeam(context, await context.stowage.teams.update(id, { status }, context.call));
     });
   }
   define(
     teams.command("rm").argument(...TEAM),
     { summary: "Delete a team with everything that it has; asks for its name" },
     async (context, [id = ""]) => {
-      const { name } = await context.stowage.teams.get(id, context);
+      const { name } = await context.stowage.teams.get(id, context.call);
       const questions = new Questions(context.io);
       const answer = await questions
         .ask(`Type the team's name to delete it ("${name}")`)
         .finally(() => questions.close());
       if (answer !== name) throw new Failure("failed", "That is not the team's name. Nothing was deleted.");
-      await removeEach(context, [id], () => context.stowage.teams.delete(id, context));
+      await removeEach(context, [id], () => context.stowage.teams.delete(id, context.call));
     },
   );
 }

@@ -1,18 +1,22 @@
-import { relative } from "node:path";
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
 import type { Command } from "commander";
-import { type FileProperties, isServerError, StowageError } from "../stowage.ts";
-import { collect, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
+import { type ErrorCode, type FileProperties, isServerError, StowageError } from "../stowage.ts";
+import { collectList, type Define, parseFolder, parseObject, parseParallel } from "./command.ts";
 import { STATE_VARIABLE, stateFolder } from "./config.ts";
 import type { Context } from "./context.ts";
-import { EXIT_CODES, Failure, type FailureKind, failureOf } from "./failures.ts";
+import { EXIT_CODES, Failure, failureOf } from "./failures.ts";
 import { Journal } from "./journal.ts";
-import { findFiles, type LocalFile } from "./local-files.ts";
-import { isAltered, isForbidden, propertiesOf, type Run, type Sent, sendFile } from "./sending.ts";
+import { findFiles, type LocalFile, parsePattern, storedFolderOf, type Walk } from "./local-files.ts";
+import { changeAll } from "./organizing.ts";
+import { findSame, isAltered, isForbidden, placeIn, propertiesOf, type Run, type Sent, sendFile } from "./sending.ts";
 import { withStdinFile } from "./stdin.ts";
+import { distinct, findSurplus, listStored } from "./syncing.ts";
 
 const DEFAULT_PARALLEL = 8;
-const NOTES = `Finished uploads are recorded in ~/.local/state/stowage, or in stowage below ${STATE_VARIABLE}.
-To send an unchanged file again, delete it with \`stowage rm\` first.`;
+const SKIPPED = "Hidden and empty files in folders are skipped, and links are not followed.";
+const UPLOAD_NOTES = `${SKIPPED} Finished uploads are recorded in ~/.local/state/stowage, or in stowage below ${STATE_VARIABLE}. To send an unchanged file again, delete it with \`stowage rm\` first.`;
+const SYNC_NOTES = `${SKIPPED} Files are compared by folder, name, size, and SHA-256. A changed file becomes a second file with the same name, unless --delete deletes the old one. Excluded and skipped files are never deleted.`;
 const CHANGE_HINT = "use `stowage mv` and `stowage tag`, or `stowage rm` and upload the file again";
 /** More server errors in a row mean that the service is broken, not that it can't take one file. */
 const MAX_SERVER_ERRORS_IN_A_ROW = 16;
@@ -25,6 +29,12 @@ interface UploadCommandOptions {
   tag?: string[];
   reference?: string;
   metadata?: Record<string, unknown>;
+  exclude?: RegExp[];
+}
+
+interface SyncOptions extends UploadCommandOptions {
+  delete?: boolean;
+  dryRun?: boolean;
 }
 
 const propertiesGiven = ({ folder, tag: tags, reference, metadata }: UploadCommandOptions): FileProperties => ({
@@ -34,14 +44,22 @@ const propertiesGiven = ({ folder, tag: tags, reference, metadata }: UploadComma
   ...(metadata && { metadata }),
 });
 
-/** Errors that every other file would meet, too. */
-const isFatal = (kind: FailureKind) => kind === "rejected" || kind === "unreachable" || kind === "interrupted";
+/** Codes of limits that every other file would reach, too. */
+const FULL: string[] = ["quota_exceeded", "file_limit_reached", "upload_limit_reached"] satisfies ErrorCode[];
 
-/** Collects the failures of files, and stops the run at one that would hit all of them. */
-class Failures {
-  readonly all: Failure[] = [];
+/** Errors that every other file would meet, too. */
+function isFatal({ kind, cause }: Failure): boolean {
+  const isFull = cause instanceof StowageError && FULL.includes(cause.code);
+  return isFull || kind === "rejected" || kind === "unreachable" || kind === "interrupted";
+}
+
+/** Counts what happens to files, and stops the run at a failure that would hit all of them. */
+class Tally {
+  readonly failures: Failure[] = [];
   readonly stop = new AbortController();
   readonly #context: Context;
+  /** What happened to how many files, in the order of the last line. */
+  readonly counts = { "to upload": 0, uploaded: 0, "already sent": 0, "to delete": 0, deleted: 0 };
   readonly #messages = new Set<string>();
   #serverErrorsInARow = 0;
 
@@ -49,64 +67,100 @@ class Failures {
     this.#context = context;
   }
 
-  succeed(): void {
+  count(outcome: keyof Tally["counts"], files = 1): void {
     this.#serverErrorsInARow = 0;
+    this.counts[outcome] += files;
   }
 
   add(failure: Failure): void {
-    this.all.push(failure);
+    this.failures.push(failure);
     if (this.#messages.has(failure.message)) return;
     this.#messages.add(failure.message);
     this.#context.above(() => this.#context.complain(failure.message));
   }
 
-  addError(error: unknown, file: LocalFile): void {
-    const failure = failureOf(error, file.path);
+  addError(error: unknown, { label }: LocalFile): void {
+    const failure = failureOf(error, label);
     const isAboutFile = error instanceof StowageError && isServerError(error);
     if (isAboutFile) this.#serverErrorsInARow += 1;
     const isBroken = this.#serverErrorsInARow > MAX_SERVER_ERRORS_IN_A_ROW;
-    if (isBroken || (isFatal(failure.kind) && !isAboutFile)) {
-      this.all.push(failure);
-      this.stop.abort(failure);
-    } else this.add(failure);
+    if (isBroken || (isFatal(failure) && !isAboutFile)) this.stop.abort(failure);
+    else this.add(failure);
+  }
+
+  /**
+   * Prints the last line, such as "19 uploaded, 1 failed", if the run had several files.
+   * @param failedBefore the failures that are not about these files
+   */
+  summarize(files: number, failedBefore: number): void {
+    const failed = this.failures.length;
+    const { "to delete": _, deleted: __, ...sent } = this.counts;
+    const done = Object.values(sent).reduce((sum, count) => sum + count, 0);
+    const counts = { ...this.counts, failed, "not sent": files - done - (failed - failedBefore) };
+    const shown = Object.entries(counts).flatMap(([outcome, count]) => (count > 0 ? [`${count} ${outcome}`] : []));
+    if (shown.length > 1 || done + failed > 1 || files > 1) this.#context.notify(`${shown.join(", ")}.`);
   }
 
   /** Failures of different kinds have no common exit code. */
   exitCode(): number {
-    const [first, ...others] = this.all;
+    const [first, ...others] = this.failures;
     if (!first) return 0;
     return others.every(({ kind }) => kind === first.kind) ? EXIT_CODES[first.kind] : EXIT_CODES.failed;
   }
 }
 
-async function upload(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
-  if (paths.includes("-")) return uploadStdin(context, paths, options);
+const upload = (context: Context, paths: string[], options: UploadCommandOptions) =>
+  paths.includes("-") ? uploadStdin(context, paths, options) : send(context, paths, options, false);
+
+/** Sends files. `isSync`: compares them with those that the service has, instead of with the journal. */
+async function send(context: Context, paths: string[], options: SyncOptions, isSync: boolean): Promise<void> {
   if (options.name !== undefined) throw new Failure("usage", "--name goes with -, the upload of stdin.");
   const { io, stowage } = context;
-  const failures = new Failures(context);
-  const signal = AbortSignal.any([context.signal, failures.stop.signal]);
+  const tally = new Tally(context);
+  const signal = AbortSignal.any([context.signal, tally.stop.signal]);
   const me = stowage.me({ signal });
   // Report a rejected key before a long walk through folders has ended.
-  me.catch((error) => failures.stop.abort(failureOf(error)));
-  const onFailure = (failure: Failure) => failures.add(failure);
-  const complain = (message: string) => context.notify(message);
-  const files = await findFiles(paths, { cwd: io.cwd, signal, complain, onFailure });
+  me.catch((error) => tally.stop.abort(failureOf(error)));
+  const { exclude = [] } = options;
+  const properties = propertiesGiven(options);
+  const placeOf = (file: Pick<LocalFile, "path" | "folder">) => placeIn(properties, file);
+  const skipped: string[] = [];
+  const onSkip: Walk["onSkip"] = (file, reason) => {
+    skipped.push(placeOf(file));
+    if (reason !== "") context.notify(`Skipped ${file.label}: ${reason}.`);
+  };
+  const onFailure = (failure: Failure) => tally.add(failure);
+  const files = await findFiles(paths, { cwd: io.cwd, signal, exclude, onSkip, onFailure });
+  if (files.length === 0 && tally.failures.length === 0) context.notify("There are no files to send.");
   // The journal is for the team, whatever its key.
-  const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${(await me).teamId}`);
-  const totalBytes = files.reduce((sum, { size }) => sum + size, 0);
-  const progress = context.startProgress(totalBytes);
-  const run: Run = { context, journal, progress, properties: propertiesGiven(options), signal };
-  const queue = files.values();
+  const { teamId } = await me;
+  const roots = paths.map((path) => [properties.folder, storedFolderOf(io.cwd, path)].filter(Boolean).join("/"));
+  const stored = isSync ? await listStored(stowage, roots, signal) : undefined;
+  const journal = new Journal(stateFolder(io.env), `${stowage.url}\n${teamId}`);
+  const progress = context.startProgress(files.reduce((sum, { size }) => sum + size, 0));
+  const run: Run = { context, journal, progress, properties, signal, stored };
+  const toSend = isSync ? [...distinct(files, placeOf, onFailure)] : files;
+  const failedBefore = tally.failures.length;
+  const queue = toSend.values();
+  const sentPaths = new Set<string>();
   const work = async () => {
     for (const file of queue) {
       if (signal.aborted) return;
       try {
-        const sent = await sendFile(run, file);
-        failures.succeed();
-        const problem = await report(run, file, relative(io.cwd, file.path) || file.path, sent, options.wait);
-        if (problem) failures.all.push(problem);
+        const same = await findSame(run, file);
+        if (!same) sentPaths.add(placeOf(file));
+        if (!same && options.dryRun) {
+          context.above(() => context.results.print({ path: file.label, upload: true }, [file.label, "would upload"]));
+          tally.count("to upload");
+          continue;
+        }
+        const sent = same ?? (await sendFile(run, file));
+        if (sent.isSkipped) progress.skip(file.size);
+        const problem = await report(run, file, sent, options.wait);
+        if (problem) tally.failures.push(problem);
+        else tally.count(sent.isSkipped ? "already sent" : "uploaded");
       } catch (error) {
-        if (!signal.aborted) failures.addError(error, file);
+        if (!signal.aborted) tally.addError(error, file);
       }
     }
   };
@@ -116,8 +170,32 @@ async function upload(context: Context, paths: string[], options: UploadCommandO
     progress.close();
     journal.close();
   }
-  if (signal.aborted) throw signal.reason;
-  context.exitCode = failures.exitCode();
+  context.signal.throwIfAborted();
+  if (stored && options.delete && !signal.aborted) {
+    // What can't be read could be what would be deleted.
+    if (tally.failures.length > 0) context.notify("Deleted nothing, because not everything was sent.");
+    else {
+      const surplus = findSurplus(stored, { local: files.map(placeOf), sentPaths, skipped, roots, exclude });
+      if (options.dryRun) {
+        for (const { id, label } of surplus)
+          context.results.print({ id, path: label, delete: true }, [label, "would delete"]);
+        tally.count("to delete", surplus.length);
+      } else tally.count("deleted", await changeAll(context, surplus, { action: "delete" }, "deleted"));
+    }
+  }
+  if (tally.stop.signal.aborted) tally.add(await context.explain(tally.stop.signal.reason));
+  tally.summarize(toSend.length, failedBefore);
+  context.exitCode = tally.exitCode() || context.exitCode;
+}
+
+async function sync(context: Context, paths: string[], options: SyncOptions): Promise<void> {
+  for (const path of paths) {
+    const isFile = (await stat(resolve(context.io.cwd, path)).catch(() => undefined))?.isFile();
+    if (isFile) throw new Failure("usage", `${path} is not a folder. Send files with \`stowage upload\`.`);
+    if (options.delete && !options.folder && storedFolderOf(context.io.cwd, path) === "")
+      throw new Failure("usage", "--delete would apply to all files of the team. Name a folder, or add --folder.");
+  }
+  await send(context, paths, options, true);
 }
 
 async function uploadStdin(context: Context, paths: string[], options: UploadCommandOptions): Promise<void> {
@@ -128,7 +206,7 @@ async function uploadStdin(context: Context, paths: string[], options: UploadCom
     const properties = propertiesOf(propertiesGiven(options), file);
     const { id } = await context.stowage.files.upload(file.path, { name, sha256, properties, signal });
     const sent = { id, sha256, isSkipped: false, notApplied: [] };
-    const problem = await report({ context, signal }, { ...file, path: "-" }, name, sent, wait);
+    const problem = await report({ context, signal }, { ...file, path: "-", label: name }, sent, wait);
     if (problem) context.exitCode = EXIT_CODES[problem.kind];
   });
 }
@@ -138,8 +216,7 @@ type Reporting = Pick<Run, "context" | "signal">;
 /** Prints a file that was sent, and first waits until it is processed if `isWaiting`. @returns why processing failed */
 async function report(
   run: Reporting,
-  { path, size }: LocalFile,
-  shownPath: string,
+  { path, size, label }: LocalFile,
   { id, sha256, isSkipped, notApplied }: Sent,
   isWaiting = false,
 ): Promise<Failure | null> {
@@ -151,7 +228,7 @@ async function report(
     ...(notApplied.length > 0 ? [`not applied: ${notApplied.join(", ")} (${CHANGE_HINT})`] : []),
   ];
   const row = { path, id, size, sha256, skipped: isSkipped, notApplied, failure };
-  context.above(() => context.results.print(row, [id, shownPath, ...remarks]));
+  context.above(() => context.results.print(row, [id, label, ...remarks]));
   return problem;
 }
 
@@ -172,8 +249,9 @@ const withOptions = (command: Command) =>
   command
     .option("--parallel <n>", "number of files at a time", parseParallel, DEFAULT_PARALLEL)
     .option("--folder <folder>", "folder in the service, such as podcast/2026", parseFolder)
-    .option("--tag <tag>", "tag of the files; can be repeated", collect)
+    .option("--tag <tags>", "tags of the files, separated by commas; can be repeated", collectList)
     .option("--metadata <json>", 'your own fields, such as {"season":2}', parseObject)
+    .option("--exclude <pattern>", "leave out names or paths such as *.tmp or drafts/; can be repeated", parsePattern)
     .option("--wait", "wait until each file is processed, and report failures");
 
 export function addUploadCommands(program: Command, define: Define): void {
@@ -187,7 +265,7 @@ export function addUploadCommands(program: Command, define: Define): void {
     ),
     {
       summary: "Upload files and folders; keeps folders, resumes interrupted uploads, and skips finished ones",
-      notes: NOTES,
+      notes: UPLOAD_NOTES,
       examples: [
         "stowage upload interview.mp3",
         "stowage upload recordings/ --folder podcast --tag interview",
@@ -197,14 +275,16 @@ export function addUploadCommands(program: Command, define: Define): void {
     },
     upload,
   );
-  define<UploadCommandOptions>(
-    withOptions(program.command("sync").argument("<folders...>", "folders")),
+  define<SyncOptions>(
+    withOptions(program.command("sync").argument("<folders...>", "folders"))
+      .option("--delete", "delete files of these folders from the service that this machine lacks, and old versions")
+      .option("--dry-run", "show what would be uploaded and deleted"),
     {
-      summary: "Upload what is new or changed in folders since their last upload from this machine",
-      notes: NOTES,
-      examples: ["stowage sync recordings/"],
+      summary: "Upload what the service lacks of folders, or has with other contents",
+      notes: SYNC_NOTES,
+      examples: ["stowage sync recordings/", "stowage sync recordings/ --exclude '*.tmp' --delete --dry-run"],
       isResumable: true,
     },
-    upload,
+    sync,
   );
 }

@@ -12,7 +12,7 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     { summary: "List unfinished uploads, newest first", examples: ["stowage uploads --json | jq -r ._id"] },
     async (context, _, { limit }) => {
       const { uploads } = context.stowage;
-      for await (const upload of limited(limit, uploads.list({}, context))) {
+      for await (const upload of limited(limit, uploads.list({}, context.call))) {
         const { _id, name, offset, size, expiresAt } = upload;
         const stored = `${formatBytes(offset)} of ${formatBytes(size)}`;
         context.results.print(upload, [_id, expiresAt, stored, name], UPLOAD_WIDTHS);
@@ -25,7 +25,7 @@ export function addUnfinishedCommands(program: Command, define: Define): void {
     async (context, ids) => {
       const { uploads } = context.stowage;
       const cancel = (id: string) =>
-        uploads.cancel(id, context).catch((error) => {
+        uploads.cancel(id, context.call).catch((error) => {
           if (!(error instanceof StowageError && error.code === "forbidden")) throw error;
           const message = `${id} has finished uploading. Delete the file with \`stowage rm\`.`;
           throw new Failure("failed", message, { cause: error });

@@ -1,7 +1,10 @@
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { type Command, Option } from "commander";
 import type { Webhook } from "../stowage.ts";
-import { addGroup, type Define, IDS, LIMIT, limited, removeEach } from "./command.ts";
+import { addGroup, choices, type Define, EVENT_TYPES, IDS, LIMIT, limited, parseCount, removeEach } from "./command.ts";
+import { validateUrl } from "./config.ts";
 import type { Context } from "./context.ts";
+import { EXIT_CODES } from "./failures.ts";
+import { type ListenOptions, listen } from "./listening.ts";
 
 const WEBHOOK_WIDTHS = [24, 8, 40];
 const DELIVERY_WIDTHS = [24, 17, 9];
@@ -10,11 +13,8 @@ const DESCRIPTION = ["--description <text>", "what the webhook is for"] as const
 
 type Types = NonNullable<Webhook["types"]>;
 
-function parseTypes(text: string): Types {
-  const types = text.split(",");
-  if (types.includes("")) throw new InvalidArgumentError("It must be event types separated by commas.");
-  return types as Types;
-}
+const typesOption = (description: string) =>
+  choices("--types <list>", `event types, separated by commas${description}`, EVENT_TYPES);
 
 function printWebhook({ results }: Context, webhook: Webhook): void {
   const { _id, status, url, types } = webhook;
@@ -32,17 +32,17 @@ export function addWebhookCommands(program: Command, define: Define): void {
 
 function addSetupCommands(webhooks: Command, define: Define): void {
   define(webhooks.command("ls", { isDefault: true }), { summary: "List webhooks" }, async (context) => {
-    for (const webhook of await context.stowage.webhooks.list(context)) printWebhook(context, webhook);
+    for await (const webhook of context.stowage.webhooks.list(context.call)) printWebhook(context, webhook);
   });
   define<{ types?: Types; description?: string }>(
     webhooks
       .command("create")
       .argument("<url>", "endpoint URL")
-      .option("--types <types>", "event types, separated by commas (default: all)", parseTypes)
+      .addOption(typesOption(" (default: all)"))
       .option(...DESCRIPTION),
     { summary: "Create a webhook and show its signing secret once" },
     async (context, [url = ""], { types = null, description }) => {
-      context.results.printRecord(await context.stowage.webhooks.create({ url, types, description }, context));
+      context.results.printRecord(await context.stowage.webhooks.create({ url, types, description }, context.call));
     },
   );
   define<{ endpoint?: string; types?: Types; description?: string; enable?: boolean; disable?: boolean }>(
@@ -50,22 +50,34 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .command("update")
       .argument(...ID)
       .option("--endpoint <url>", "new endpoint URL")
-      .option("--types <types>", "event types, separated by commas", parseTypes)
+      .addOption(typesOption(""))
       .option(...DESCRIPTION)
       .addOption(new Option("--enable", "resume sending").conflicts("disable"))
       .option("--disable", "stop sending"),
     { summary: "Edit, enable, or disable a webhook" },
     async (context, [id = ""], { endpoint: url, types, description, enable, disable }) => {
       const status = enable ? "enabled" : disable ? "disabled" : undefined;
-      printWebhook(context, await context.stowage.webhooks.update(id, { url, types, description, status }, context));
+      printWebhook(
+        context,
+        await context.stowage.webhooks.update(id, { url, types, description, status }, context.call),
+      );
     },
   );
   define(webhooks.command("rm").argument(...IDS), { summary: "Delete webhooks" }, async (context, ids) => {
-    await removeEach(context, ids, (id) => context.stowage.webhooks.delete(id, context));
+    await removeEach(context, ids, (id) => context.stowage.webhooks.delete(id, context.call));
   });
-  define(webhooks.command("test").argument(...ID), { summary: "Send a test event" }, async (context, [id = ""]) => {
-    context.results.printRecord(await context.stowage.webhooks.test(id, context));
-  });
+  define(
+    webhooks.command("test").argument(...ID),
+    { summary: "Send a test event; exits with 1 if the endpoint fails" },
+    async (context, [id = ""]) => {
+      const attempt = await context.stowage.webhooks.test(id, context.call);
+      context.results.printRecord(attempt);
+      const { httpStatus, error } = attempt;
+      if (httpStatus !== null && httpStatus >= 200 && httpStatus < 300 && error === null) return;
+      context.complain(`The endpoint failed: ${error ?? `it responded ${httpStatus}`}.`);
+      context.exitCode = EXIT_CODES.failed;
+    },
+  );
   define<{ revokeOld?: boolean }>(
     webhooks
       .command("secret")
@@ -73,13 +85,27 @@ function addSetupCommands(webhooks: Command, define: Define): void {
       .option("--revoke-old", "revoke the old secret immediately instead of after 24 hours"),
     { summary: "Rotate the signing secret" },
     async (context, [id = ""], { revokeOld = false }) => {
-      const { signal } = context;
-      context.results.printRecord(await context.stowage.webhooks.rotateSecret(id, { signal, revokeOld }));
+      context.results.printRecord(await context.stowage.webhooks.rotateSecret(id, { revokeOld }, context.call));
     },
   );
 }
 
 function addDeliveryCommands(webhooks: Command, define: Define): void {
+  define<ListenOptions>(
+    webhooks
+      .command("listen")
+      .requiredOption("--forward-to <url>", "endpoint, such as http://localhost:3000/webhooks")
+      .addOption(typesOption(" (default: all)"))
+      .option("--after <id>", "first forward the events after the event with this ID")
+      .option("--limit <n>", "stop after this many events", parseCount),
+    {
+      summary: "Forward new events to an endpoint on this machine",
+      notes:
+        "Follows the event log, which needs no public URL. Messages are signed with a secret that is printed at the start, or with STOWAGE_WEBHOOK_SECRET. An event is sent once, even if the endpoint fails.",
+      examples: ["stowage webhooks listen --forward-to http://localhost:3000/webhooks --types file.completed"],
+    },
+    async (context, _, options) => listen(context, { ...options, forwardTo: validateUrl(options.forwardTo) }),
+  );
   define<{ limit?: number }>(
     webhooks
       .command("deliveries")
@@ -87,7 +113,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .option(...LIMIT),
     { summary: "List deliveries, newest first" },
     async (context, [id = ""], { limit }) => {
-      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, context))) {
+      for await (const delivery of limited(limit, context.stowage.webhooks.deliveries(id, {}, context.call))) {
         const { _id, type, status, attempts } = delivery;
         const count = `${attempts.length} ${attempts.length === 1 ? "attempt" : "attempts"}`;
         context.results.print(delivery, [_id, type, status, count], DELIVERY_WIDTHS);
@@ -98,7 +124,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
     webhooks.command("redeliver").argument("<id>", "ID of the delivery"),
     { summary: "Redeliver one event" },
     async (context, [id = ""]) => {
-      context.results.printRecord(await context.stowage.webhooks.redeliver(id, context));
+      context.results.printRecord(await context.stowage.webhooks.redeliver(id, context.call));
     },
   );
   define<{ after: string; failedOnly?: boolean }>(
@@ -109,8 +135,7 @@ function addDeliveryCommands(webhooks: Command, define: Define): void {
       .option("--failed-only", "only failed deliveries"),
     { summary: "Resend past events" },
     async (context, [id = ""], { after, failedOnly = false }) => {
-      const { signal } = context;
-      context.results.printRecord(await context.stowage.webhooks.replay(id, { after, failedOnly, signal }));
+      context.results.printRecord(await context.stowage.webhooks.replay(id, { after, failedOnly }, context.call));
     },
   );
 }

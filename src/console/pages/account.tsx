@@ -1,19 +1,24 @@
 import { useState } from "preact/hooks";
 import type { Session } from "../../client/stowage.ts";
 import { leave } from "../leaving.tsx";
-import { MissingScopes, ROLE_LABELS, SCOPE_LABELS, SCOPES } from "../parts/access.tsx";
+import { MissingScopes, ROLE_LABELS, SCOPES, scopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { TextField } from "../parts/form.tsx";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
+import { href } from "../router.ts";
 import { can, client, me, session } from "../session.ts";
+import { useList } from "../store.ts";
+
+/** The link for members of a team who sign in with email and password. */
+export const signInUrl = (teamId: string) => location.origin + href("/", { team: teamId });
 
 /** The owner and the scopes of this session, and the other sessions of the team. */
 export function Account() {
@@ -22,25 +27,33 @@ export function Account() {
   const role = me.value?.role;
   if (!team) return null;
   return (
-    <Page title="Your session" call={{ path: "/auth/v1/me" }}>
+    <Page
+      title="Your session"
+      width="record"
+      call={{ path: "/auth/v1/me" }}
+      actions={
+        <>
+          {role && (
+            <button type="button" class="button" onClick={() => setChanging(true)}>
+              Change password
+            </button>
+          )}
+          <button type="button" class="button" onClick={() => leave()}>
+            Sign out
+          </button>
+        </>
+      }
+    >
       <FactCard
         title={team.name}
         facts={{
           "Signed in": role ? `As a user with the role ${ROLE_LABELS[role]}` : "With an API key",
-          "You may": SCOPES.filter(can)
-            .map((scope) => SCOPE_LABELS[scope])
-            .join(", "),
+          Permissions: SCOPES.filter(can).map(scopeLabel).join(", "),
           Expires: <Time at={team.expiresAt} />,
           "Team ID": <Copyable text={team.id} label="team ID" />,
+          "Sign-in link": <Copyable text={signInUrl(team.id)} label="sign-in link" />,
         }}
       />
-      {role && (
-        <p>
-          <button type="button" class="button" onClick={() => setChanging(true)}>
-            Change password
-          </button>
-        </p>
-      )}
       {can("keys:read") ? <Sessions /> : <MissingScopes scopes={["keys:read"]} />}
       {isChanging && <ChangePassword onClose={() => setChanging(false)} />}
     </Page>
@@ -77,11 +90,12 @@ function ChangePassword({ onClose }: { onClose: () => void }) {
 
 /** The sessions of the team, with a button that ends each. */
 function Sessions() {
-  const sessions = useListing((signal) => client.value.sessions.list({ signal }), []);
-  useEvents(({ subject, type }) => subject.kind === "session" || type === "user.logged_in", sessions.reload);
+  const sessions = useList("sessions", (signal) => client.value.sessions.list({}, { signal }), {
+    on: ({ subject, type }) => subject.kind === "session" || type === "user.logged_in",
+  });
   useNames();
   const end = ({ _id }: Session) => {
-    const labels = { title: "End this session?", action: "End session" };
+    const labels = { title: "Sign out this session?", action: "Sign out" };
     if (_id === session.peek()?.team?.keyId)
       return leave({ ...labels, text: "This is your session. You'll be signed out." });
     confirmFirst({
@@ -89,7 +103,7 @@ function Sessions() {
       text: "It stops working immediately, and its unfinished uploads are canceled.",
       onConfirm: async () => {
         await client.value.sessions.delete(_id);
-        announce("Session ended");
+        announce("Session signed out");
         sessions.reload();
       },
     });
@@ -99,30 +113,50 @@ function Sessions() {
       <h2 id="sessions">Sessions</h2>
       <Failure error={sessions.error} onRetry={sessions.reload} />
       {sessions.items && sessions.items.length > 0 && (
-        <Table columns={["User or key", "Started", "Last used", "Expires"]} buttons="Actions">
-          {sessions.items.map((one) => (
-            <tr key={one._id}>
-              <th scope="row">
-                <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} />{" "}
-                {one._id === session.value?.team?.keyId && <span class="badge good">This session</span>}
-              </th>
-              <td data-label="Started">
-                <Time at={one.createdAt} isRelative />
-              </td>
-              <td data-label="Last used">{one.lastUsedAt ? <Time at={one.lastUsedAt} isRelative /> : "–"}</td>
-              <td data-label="Expires">
-                <Time at={one.expiresAt} isRelative />
-              </td>
-              <td class="number">
-                {can("keys:write") && (
-                  <button type="button" class="button small danger" onClick={() => end(one)}>
-                    End<span class="visually-hidden"> session</span>
-                  </button>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
+        <Table
+          label="Sessions"
+          rows={sessions.items}
+          keyOf={({ _id }) => _id}
+          columns={[
+            {
+              id: "name",
+              label: "User or key",
+              width: "minmax(0, 1fr)",
+              cell: (one) => (
+                <>
+                  <NameOf keyId={one.createdBy?.keyId ?? one._id} userId={one.userId} />{" "}
+                  {one._id === session.value?.team?.keyId && <span class="badge good">This session</span>}
+                </>
+              ),
+            },
+            {
+              id: "started",
+              label: "Started",
+              width: "9rem",
+              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+            },
+            {
+              id: "used",
+              label: "Last used",
+              width: "9rem",
+              cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "–"),
+            },
+            {
+              id: "expires",
+              label: "Expires",
+              width: "9rem",
+              cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
+            },
+          ]}
+          menu={(one) =>
+            can("keys:write") && (
+              <Menu
+                label="Actions for this session"
+                items={[{ label: "Sign out", isDangerous: true, onSelect: () => end(one) }]}
+              />
+            )
+          }
+        />
       )}
       <More of={sessions} />
     </section>

@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import type { Delivery } from "../../client/stowage.ts";
+import type { Delivery, Webhook } from "../../client/stowage.ts";
 import { isLive } from "../live.ts";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
@@ -7,35 +7,30 @@ import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, textOf } from "../parts/form.tsx";
 import { countOf, formatCount, formatPercent } from "../parts/format.ts";
-import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { Time } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
-
-export type Attempt = Delivery["attempts"][number];
+import { useData, useList } from "../store.ts";
+import { type Attempt, FailingSince, HealthBadge, healthOf, NextAttempt, resultOf } from "./webhook-health.tsx";
 
 const PAGE_DELIVERIES = 50;
 /** The bounds of the poll delay while a delivery is pending. */
 const MIN_POLL_MILLISECONDS = 2000;
 const MAX_POLL_MILLISECONDS = 30_000;
-const ERRORS: Record<NonNullable<Attempt["error"]>, string> = {
-  timeout: "No response within 15 seconds",
-  connection_failed: "Connection failed",
-  address_refused: "URL not allowed",
-  secret_unreadable: "The signing secret can't be decrypted",
-  webhook_disabled: "Not sent because the webhook was disabled",
-  event_purged: "Not sent because the event has expired",
-};
-const STATUSES = {
-  pending: <span class="badge busy">Pending</span>,
-  succeeded: <span class="badge good">Succeeded</span>,
-  failed: <span class="badge bad">Failed</span>,
-};
+const STATUS_LABELS = { pending: "Retrying", succeeded: "Succeeded", failed: "Failed" };
+const STATUS_CLASSES = { pending: "busy", succeeded: "good", failed: "bad" };
+type Shown = "all" | "failed" | "pending";
+const TABS: Record<Shown, string> = { all: "All", failed: "Failed", pending: "Retrying" };
 
-const resultOf = ({ httpStatus, error }: Attempt) => [httpStatus, error && ERRORS[error]].filter(Boolean).join(" · ");
+const isUntried = ({ status, attempts }: Delivery) => status === "pending" && attempts.length === 0;
+const StatusBadge = ({ delivery }: { delivery: Delivery }) => (
+  <span class={`badge ${STATUS_CLASSES[delivery.status]}`}>
+    {isUntried(delivery) ? "Queued" : STATUS_LABELS[delivery.status]}
+  </span>
+);
 
 /** The time and the result of one attempt. */
 export function AttemptFacts({ attempt }: { attempt: Attempt }) {
@@ -66,13 +61,10 @@ function SuccessRate({ deliveries }: { deliveries: Delivery[] }) {
   );
 }
 
-/** The request of a delivery, from its event. Signatures are not stored. */
+/** The event of a delivery: its resource, and on demand the request. Signatures are not stored. */
 function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attempt | undefined }) {
-  const {
-    value: event,
-    error,
-    reload,
-  } = useLoaded((signal) => client.value.events.get(eventId, { signal }), [eventId]);
+  const loaded = useData(`event ${eventId}`, (signal) => client.value.events.get(eventId, {}, { signal }));
+  const { value: event, error, reload } = loaded;
   if (!event) return <Failure error={error} onRetry={reload} />;
   const { _id: id, type, createdAt: timestamp, teamId, actor, subject, data } = event;
   const headers = {
@@ -82,8 +74,8 @@ function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attem
     "webhook-signature": "(not stored)",
   };
   return (
-    <>
-      <h3>Request</h3>
+    <details>
+      <summary>Request</summary>
       <pre class="json">
         {Object.entries(headers)
           .map(([name, value]) => `${name}: ${value}\n`)
@@ -91,124 +83,204 @@ function DeliveryRequest({ eventId, attempt }: { eventId: string; attempt: Attem
         {"\n"}
         {JSON.stringify({ id, type, timestamp, teamId, actor, subject, data }, null, 2)}
       </pre>
-    </>
+    </details>
   );
 }
 
-/** The delivery log of a webhook, newest first. */
-export function Deliveries({ id }: { id: string }) {
-  const deliveries = useListing(
-    (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES, signal }),
-    [id],
+/** The health of a webhook, and its delivery log, newest first: a list, and the delivery that was chosen from it. */
+export function Deliveries({ webhook }: { webhook: Webhook }) {
+  const { _id: id } = webhook;
+  const deliveries = useList(
+    `deliveries ${id}`,
+    (signal) => client.value.webhooks.deliveries(id, { limit: PAGE_DELIVERIES }, { signal }),
+    { on: () => true },
   );
-  const { items, isLoading, reload } = deliveries;
+  const { items = [], isLoading, reload } = deliveries;
+  const [tab, setTab] = useState<Shown>("all");
+  const [chosenId, setChosenId] = useState<string | null>(null);
   /** The event that the replay dialog starts after, possibly empty; undefined if the dialog is closed. */
   const [replayAfter, setReplayAfter] = useState<string>();
-  useEvents(() => true, reload);
+  const { run, isRunning, error } = useTask();
   useEffect(() => {
-    const pending = items?.filter(({ status }) => status === "pending") ?? [];
+    const pending = items.filter(({ status }) => status === "pending");
     if (isLoading || !isLive.value || pending.length === 0) return;
     const next = Math.min(...pending.map(({ nextAttemptAt }) => Date.parse(nextAttemptAt ?? "") || 0)) - Date.now();
     const wait = Math.min(Math.max(next, MIN_POLL_MILLISECONDS), MAX_POLL_MILLISECONDS);
     const timer = setTimeout(reload, wait);
     return () => clearTimeout(timer);
-  }, [items, isLoading, reload]);
-  return (
-    <section class="stack" aria-labelledby="deliveries">
-      <header class="page-header">
-        <h2 id="deliveries">Deliveries</h2>
-        {can("webhooks:write") && (
-          <button type="button" class="button" onClick={() => setReplayAfter("")}>
-            Replay events
-          </button>
-        )}
-      </header>
-      <SuccessRate deliveries={items ?? []} />
-      <Failure error={deliveries.error} onRetry={reload} />
-      {items?.length === 0 && (
-        <Empty title="No deliveries yet">
-          <p>Each event sent to this endpoint appears here with every attempt and response.</p>
-        </Empty>
-      )}
-      {items && items.length > 0 && (
-        <ul class="card rows">
-          {items.map((delivery) => (
-            <Row key={delivery._id} delivery={delivery} onSent={reload} onReplay={setReplayAfter} />
-          ))}
-        </ul>
-      )}
-      <More of={deliveries} />
-      {replayAfter !== undefined && (
-        <Replay id={id} since={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
-      )}
-    </section>
-  );
-}
-
-interface RowProps {
-  delivery: Delivery;
-  onSent: () => void;
-  onReplay: (eventId: string) => void;
-}
-
-function Row({ delivery, onSent, onReplay }: RowProps) {
-  const { run, isRunning, error } = useTask();
-  const [isOpen, setOpen] = useState(false);
-  const { _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
-  const latest = attempts.at(-1);
-  const redeliver = () =>
+  }, [deliveries.items, isLoading, reload]);
+  const health = healthOf(items);
+  const isFailing = health.state === "failing" && webhook.status === "enabled";
+  const failed = items.filter(({ status }) => status === "failed");
+  const due = items.find(({ status, nextAttemptAt }) => status === "pending" && nextAttemptAt);
+  const resend = (chosen: Delivery[]) =>
     run(async () => {
-      await client.value.webhooks.redeliver(_id);
-      announce("Resend queued");
-      onSent();
+      for (const { _id } of chosen) await client.value.webhooks.redeliver(_id);
+      announce(chosen.length === 1 ? "Resend queued" : `Resend of ${countOf(chosen.length, "event")} queued`);
+      reload();
     });
+  const shown = items.filter(({ status }) => tab === "all" || status === tab);
+  const chosen = shown.find(({ _id }) => _id === chosenId) ?? shown[0];
+  const canResend = can("webhooks:write");
   return (
-    <li>
-      <details onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
-        <summary>
-          {EVENT_LABELS[type] ?? type} {STATUSES[status]}{" "}
-          <span class="quiet">
-            {countOf(attempts.length, "attempt")}
-            {latest && (
-              <>
-                , {resultOf(latest)} <Time at={latest.at} isRelative />
-              </>
-            )}
-            {latest && nextAttemptAt && (
-              <>
-                {" "}
-                · next <Time at={nextAttemptAt} isRelative />
-              </>
-            )}
-          </span>
-        </summary>
-        <div class="stack">
-          {attempts.map((attempt) => (
-            <div key={attempt.at} class="stack">
-              <AttemptFacts attempt={attempt} />
-            </div>
-          ))}
-          {isOpen && can("events:read") && <DeliveryRequest eventId={eventId} attempt={attempts.at(-1)} />}
-          <p class="quiet">
-            Event ID:{" "}
-            <a href={href(`/events/${eventId}`)}>
-              <code>{eventId}</code>
-            </a>
-          </p>
-          <Failure error={error} />
-          {can("webhooks:write") && (
+    <>
+      {isFailing && (
+        <div class="failure" role="status">
+          <FailingSince health={health} />
+          {canResend && (
             <div class="actions">
-              <button type="button" class="button small" aria-disabled={isRunning} onClick={redeliver}>
-                Resend
-              </button>
-              <button type="button" class="button small" onClick={() => onReplay(eventId)}>
-                Replay from here
-              </button>
+              {due && (
+                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend([due])}>
+                  Resend now
+                </button>
+              )}
+              {failed.length > 0 && (
+                <button type="button" class="button" aria-disabled={isRunning} onClick={() => resend(failed)}>
+                  Resend {countOf(failed.length, "failed event")}
+                </button>
+              )}
             </div>
           )}
         </div>
-      </details>
-    </li>
+      )}
+      <section class="stack" aria-labelledby="deliveries">
+        <header class="page-header">
+          <h2 id="deliveries">Deliveries</h2>
+          <HealthBadge webhook={webhook} health={health} />
+          <div class="actions">
+            {canResend && (
+              <button type="button" class="button" onClick={() => setReplayAfter("")}>
+                Replay events
+              </button>
+            )}
+          </div>
+        </header>
+        <SuccessRate deliveries={items} />
+        <Failure error={deliveries.error} onRetry={reload} />
+        <Failure error={error} />
+        {deliveries.items?.length === 0 && (
+          <Empty title="No deliveries yet">
+            <p>Each event sent to this endpoint appears here with every attempt and response.</p>
+          </Empty>
+        )}
+        {items.length > 0 && (
+          <>
+            <fieldset class="segments start">
+              <legend class="visually-hidden">Show</legend>
+              {Object.entries(TABS).map(([value, label]) => (
+                <label key={value}>
+                  <input
+                    type="radio"
+                    name="deliveries"
+                    checked={tab === value}
+                    onChange={() => setTab(value as Shown)}
+                  />
+                  {label}
+                </label>
+              ))}
+            </fieldset>
+            <div class="panes">
+              <ul class="card panes-list" aria-label="Deliveries">
+                {shown.map((delivery) => (
+                  <li key={delivery._id}>
+                    <button
+                      type="button"
+                      aria-current={delivery === chosen}
+                      onClick={() => {
+                        setChosenId(delivery._id);
+                        document.getElementById("delivery")?.scrollIntoView({ block: "nearest" });
+                      }}
+                    >
+                      <Summary delivery={delivery} />
+                    </button>
+                  </li>
+                ))}
+                {shown.length === 0 && <li class="quiet">None of the latest deliveries</li>}
+              </ul>
+              {chosen && (
+                <DeliveryDetails
+                  delivery={chosen}
+                  isRunning={isRunning}
+                  onResend={canResend ? () => resend([chosen]) : undefined}
+                  onReplay={setReplayAfter}
+                />
+              )}
+            </div>
+          </>
+        )}
+        <More of={deliveries} />
+        {replayAfter !== undefined && (
+          <Replay id={id} since={replayAfter} onReplayed={reload} onClose={() => setReplayAfter(undefined)} />
+        )}
+      </section>
+    </>
+  );
+}
+
+function Summary({ delivery }: { delivery: Delivery }) {
+  const { type, attempts, nextAttemptAt } = delivery;
+  const latest = attempts.at(-1);
+  return (
+    <>
+      <span class="panes-title">{EVENT_LABELS[type] ?? type}</span>
+      <StatusBadge delivery={delivery} />
+      <span class="quiet">
+        {latest ? (
+          <>
+            {resultOf(latest)} · {countOf(attempts.length, "attempt")} · <Time at={latest.at} isRelative />
+          </>
+        ) : (
+          "Not sent yet"
+        )}
+        {latest && nextAttemptAt && (
+          <>
+            {" "}
+            · next <NextAttempt at={nextAttemptAt} />
+          </>
+        )}
+      </span>
+    </>
+  );
+}
+
+interface DetailsProps {
+  delivery: Delivery;
+  isRunning: boolean;
+  onResend: (() => void) | undefined;
+  onReplay: (eventId: string) => void;
+}
+
+/** One delivery: what can be done, then the responses, and the request folded. */
+function DeliveryDetails({ delivery, isRunning, onResend, onReplay }: DetailsProps) {
+  const { eventId, type, attempts } = delivery;
+  return (
+    <section id="delivery" class="card stack" aria-label="Delivery">
+      <header class="page-header">
+        <h3>{EVENT_LABELS[type] ?? type}</h3>
+        {onResend && (
+          <div class="actions">
+            <button type="button" class="button" onClick={() => onReplay(eventId)}>
+              Replay from here
+            </button>
+            <button type="button" class="button primary" aria-disabled={isRunning} onClick={onResend}>
+              Resend
+            </button>
+          </div>
+        )}
+      </header>
+      {[...attempts].reverse().map((attempt) => (
+        <div key={attempt.at} class="stack">
+          <AttemptFacts attempt={attempt} />
+        </div>
+      ))}
+      {can("events:read") && <DeliveryRequest key={eventId} eventId={eventId} attempt={attempts.at(-1)} />}
+      <p class="quiet">
+        Event ID:{" "}
+        <a href={href(`/events/${eventId}`)}>
+          <code>{eventId}</code>
+        </a>
+      </p>
+    </section>
   );
 }
 
@@ -244,10 +316,10 @@ function Replay({ id, since, onReplayed, onClose }: ReplayProps) {
         required
         spellcheck={false}
         defaultValue={after}
-        hint="Paste an event ID. Later events are resent with their original message IDs."
+        hint="The ID of an event. Later events are resent with their original message IDs."
       />
       <label>
-        <input type="checkbox" name="failedOnly" /> Failed deliveries only
+        <input type="checkbox" name="failedOnly" defaultChecked /> Failed deliveries only
       </label>
       {count > 0 && <p role="status">{countOf(count, "event")} so far</p>}
     </TaskDialog>

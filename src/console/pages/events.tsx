@@ -1,22 +1,35 @@
 import { useRef, useState } from "preact/hooks";
 import type { Event } from "../../client/stowage.ts";
-import { Actor, EventDetails, Subject, useNames } from "../parts/event.tsx";
+import { Actor, EventDetails, Subject, titleOf, useNames } from "../parts/event.tsx";
 import { EVENT_LABELS, EVENT_TYPES, type EventType } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
-import { SelectField } from "../parts/form.tsx";
+import { Choice, Filters } from "../parts/filters.tsx";
 import { countOf } from "../parts/format.ts";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { Icon, type IconName } from "../parts/icon.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
+import { href, query } from "../router.ts";
 import { client } from "../session.ts";
+import { useEvents, useList } from "../store.ts";
 import { mergeEvents } from "./event-list.ts";
 
 const PAGE_EVENTS = 50;
+const TYPES = Object.fromEntries(EVENT_TYPES.map((type) => [type, EVENT_LABELS[type]]));
+/** Most events of many teams are these, and say least. */
+const SIGN_INS: EventType[] = ["session.created", "user.logged_in"];
+const ICONS: Record<Event["subject"]["kind"], IconName> = {
+  file: "document",
+  link: "link",
+  user: "users",
+  apikey: "key",
+  session: "key",
+  team: "users",
+  webhook: "webhook",
+};
 
-interface Filters {
+interface EventFilters {
   type?: EventType | undefined;
   /** Ids of events. */
   after?: string | undefined;
@@ -25,26 +38,16 @@ interface Filters {
 
 /** The event log of the team, newest first. */
 export function Events() {
-  const { type, after, before }: Filters = Object.fromEntries(query.value);
+  const { type, after, before }: EventFilters = Object.fromEntries(query.value);
   const filters = { type: type || undefined, after: after || undefined, before: before || undefined };
   return (
     <Page title="Events" call={{ path: "/auth/v1/events", query: { ...filters } }}>
-      <form class="filters">
-        <SelectField
-          label="Type"
-          name="type"
-          value={type ?? ""}
-          onChange={(chosen) => navigate(href("/events", { after, before, type: chosen }), { replace: true })}
-        >
-          <option value="">All events</option>
-          {EVENT_TYPES.map((name) => (
-            <option key={name} value={name}>
-              {EVENT_LABELS[name]}
-            </option>
-          ))}
-        </SelectField>
-        {query.value.size > 0 && <a href={href("/events")}>Clear filters</a>}
-      </form>
+      <Filters names={["type", "signins", "after", "before"]}>
+        <Choice name="type" label="Type" all="All events" options={TYPES} />
+        {!type && (
+          <Choice name="signins" label="Sign-ins" all="Without sign-ins" options={{ shown: "With sign-ins" }} />
+        )}
+      </Filters>
       {[after, before].map(
         (id) =>
           id && (
@@ -56,7 +59,7 @@ export function Events() {
             </p>
           ),
       )}
-      <EventLog key={query.value.toString()} {...filters} />
+      <EventLog key={query.value.toString()} {...filters} hasSignIns={query.value.has("signins")} />
     </Page>
   );
 }
@@ -64,19 +67,24 @@ export function Events() {
 const isReading = () => scrollY > 0 || document.querySelector("tbody :focus, tbody [aria-expanded=true]") !== null;
 
 /** New events appear on top. If the user is reading further down, a button announces them instead. */
-function EventLog(filters: Filters) {
+function EventLog({ hasSignIns, ...filters }: EventFilters & { hasSignIns: boolean }) {
   const { type, before } = filters;
-  const list = (signal: AbortSignal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal });
-  const events = useListing(list, [], { rows: type ? PAGE_EVENTS : 0 });
+  const events = useList(
+    `events ${JSON.stringify(filters)}`,
+    (signal) => client.value.events.list({ ...filters, limit: PAGE_EVENTS }, { signal }),
+    { rows: type ? PAGE_EVENTS : 0 },
+  );
   useNames();
   const [, redraw] = useState({});
+  const [open, setOpen] = useState<ReadonlySet<string>>(new Set());
   const newestShown = useRef<string | undefined>(undefined);
   const isComplete = !events.more;
   useEvents(
     (event) => !before && (!type || event.type === type),
     (arrived) => events.change((items) => mergeEvents(items, arrived, isComplete)),
   );
-  const items = events.items ?? [];
+  const isShown = (event: Event) => type || hasSignIns || !SIGN_INS.includes(event.type);
+  const items = (events.items ?? []).filter(isShown);
   const newest = items[0]?._id;
   if (newestShown.current === undefined || !isReading()) newestShown.current = newest;
   const shown = items.filter(({ _id }) => _id <= (newestShown.current ?? ""));
@@ -88,6 +96,33 @@ function EventLog(filters: Filters) {
     document.querySelector("h1")?.focus({ preventScroll: true });
   };
   const isFiltered = type || filters.after || before;
+  const toggle = (id: string) => {
+    const next = new Set(open);
+    if (!next.delete(id)) next.add(id);
+    setOpen(next);
+  };
+  const columns: Column<Event>[] = [
+    {
+      id: "event",
+      label: "Event",
+      width: "minmax(0, 1.8fr)",
+      cell: (event) => (
+        <span class="with-icon">
+          <Icon name={ICONS[event.subject.kind] ?? "activity"} />
+          {titleOf(event)}
+        </span>
+      ),
+    },
+    { id: "resource", label: "Resource", width: "minmax(0, 3.4fr)", cell: (event) => <Subject event={event} /> },
+    { id: "actor", label: "Actor", width: "minmax(0, 2.2fr)", cell: (event) => <Actor event={event} /> },
+    {
+      id: "time",
+      label: "Time",
+      width: "minmax(0, 1.2fr)",
+      card: "bare",
+      cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+    },
+  ];
   return (
     <>
       <Failure error={events.error} onRetry={events.reload} />
@@ -99,62 +134,33 @@ function EventLog(filters: Filters) {
             </button>
           )}
         </div>
-        {events.items?.length === 0 && (
+        {events.items && items.length === 0 && (
           <Empty title={events.more ? "No matches so far" : isFiltered ? "No matching events" : "No events"}>
-            <p>
-              {events.more ? "Older events may match." : "Activity shows up here in real time and is kept for 30 days."}
-            </p>
+            <p>{events.more ? "Older events may match." : "Activity shows up here in real time."}</p>
           </Empty>
         )}
         {shown.length > 0 && (
-          <Table class="events-table" columns={["Event", "Resource", "Actor", "Time"]} buttons="Details">
-            {shown.map((event) => (
-              <Row key={event._id} event={event} />
-            ))}
-          </Table>
+          <Table
+            label="Events"
+            rows={shown}
+            keyOf={({ _id }) => _id}
+            columns={columns}
+            menu={(event) => (
+              <button
+                type="button"
+                class="button ghost chevron"
+                aria-expanded={open.has(event._id)}
+                aria-label={`Details of ${titleOf(event)}`}
+                onClick={() => toggle(event._id)}
+              >
+                <Icon name="chevron" />
+              </button>
+            )}
+            detail={(event) => open.has(event._id) && <EventDetails event={event} />}
+          />
         )}
       </div>
       <More of={events} />
-    </>
-  );
-}
-
-function Row({ event }: { event: Event }) {
-  const [isOpen, setOpen] = useState(false);
-  const { _id, type, createdAt } = event;
-  return (
-    <>
-      <tr>
-        <th scope="row">{EVENT_LABELS[type] ?? type}</th>
-        <td data-label="Resource">
-          <Subject event={event} />
-        </td>
-        <td data-label="Actor">
-          <Actor event={event} />
-        </td>
-        <td data-label="Time">
-          <Time at={createdAt} />
-        </td>
-        <td class="number">
-          <button
-            type="button"
-            class="button small"
-            aria-expanded={isOpen}
-            aria-controls={isOpen ? _id : undefined}
-            aria-label={`Details of ${EVENT_LABELS[type] ?? type}`}
-            onClick={() => setOpen(!isOpen)}
-          >
-            Details
-          </button>
-        </td>
-      </tr>
-      {isOpen && (
-        <tr id={_id}>
-          <td colSpan={5}>
-            <EventDetails event={event} />
-          </td>
-        </tr>
-      )}
     </>
   );
 }

@@ -1,5 +1,6 @@
 import type { StoredFile, Stowage } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
+import { messageOf } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
 import { client, noteFailure } from "../session.ts";
 
@@ -7,48 +8,69 @@ import { client, noteFailure } from "../session.ts";
 
 /** The API accepts as many files in a request. */
 export const MAX_BATCH_FILES = 100;
+/** Browsers may ask before a page saves several files. More than this is a task for the API. */
+export const MAX_DOWNLOADS = 20;
 
 type Change = Parameters<Stowage["files"]["batch"]>[0];
 /** An action with its parameters. */
 type Action = Change extends infer C ? (C extends unknown ? Omit<C, "ids"> : never) : never;
 type Changed = Pick<StoredFile, "_id" | "folder" | "tags">;
 
-/** Applies an action to files, in as many requests as needed. @returns the ids of the files that it could not change */
-async function changeFiles(action: Action, ids: string[]): Promise<Set<string>> {
-  const failed = new Set<string>();
+/**
+ * Applies an action to files, in as many requests as needed, and calls `onDone` with the changed ids of each.
+ * @returns the number of files that couldn't be changed
+ */
+async function changeFiles(action: Action, ids: string[], onDone: (ids: string[]) => void = () => {}): Promise<number> {
+  let failed = 0;
   for (let first = 0; first < ids.length; first += MAX_BATCH_FILES) {
     const batch = { ...action, ids: ids.slice(first, first + MAX_BATCH_FILES) } as Change;
-    for (const { _id, ok } of await client.value.files.batch(batch)) if (!ok) failed.add(_id);
+    const results = await client.value.files.batch(batch);
+    const done = results.filter(({ ok }) => ok).map(({ _id }) => _id);
+    failed += results.length - done.length;
+    onDone(done);
   }
   return failed;
 }
 
 /** Announces a change with a button that undoes it. */
-function announceChange(text: string, failed: number, undo: () => Promise<unknown>): void {
+function announceChange(text: string, undo: () => Promise<unknown>): void {
   const caller = client.peek();
   const undoAndAnnounce = () =>
     undo().then(
       () => announce("Change undone"),
       (error) => {
         noteFailure(error, caller);
-        announce("Couldn't undo the change");
+        announce(`Couldn't undo the change: ${messageOf(error)}`);
       },
     );
-  announce(failed > 0 ? `${text}. ${countOf(failed, "file")} couldn't be changed.` : text, undoAndAnnounce);
+  announce(text, undoAndAnnounce);
 }
 
 const idsOf = (files: Changed[]) => files.map(({ _id }) => _id);
+const notChanged = (failed: number) => (failed > 0 ? `. ${countOf(failed, "file")} couldn't be changed.` : "");
 
+/** Moves files. What was moved before a failure can be undone, too. */
 export async function moveFiles(files: Changed[], folder: string): Promise<void> {
   const moved = files.filter((file) => file.folder !== folder);
-  const failed = await changeFiles({ action: "move", folder }, idsOf(moved));
+  const originOf = new Map(moved.map((file) => [file._id, file.folder]));
   const origins = new Map<string, string[]>();
-  for (const { _id, folder: origin } of moved)
-    if (!failed.has(_id)) origins.set(origin, [...(origins.get(origin) ?? []), _id]);
-  const text = `Moved ${countOf(moved.length - failed.size, "file")} ${folder ? `to ${folder}` : "out of all folders"}`;
-  announceChange(text, failed.size, async () => {
-    for (const [origin, ids] of origins) await changeFiles({ action: "move", folder: origin }, ids);
-  });
+  let [count, failed] = [0, 0];
+  try {
+    failed = await changeFiles({ action: "move", folder }, idsOf(moved), (ids) => {
+      count += ids.length;
+      for (const id of ids) {
+        const origin = originOf.get(id) ?? "";
+        origins.set(origin, [...(origins.get(origin) ?? []), id]);
+      }
+    });
+  } finally {
+    const text = `Moved ${countOf(count, "file")} ${folder ? `to ${folder}` : "out of all folders"}`;
+    const undo = async () => {
+      for (const [origin, ids] of origins) await changeFiles({ action: "move", folder: origin }, ids);
+    };
+    if (count > 0) announceChange(text + notChanged(failed), undo);
+    else if (failed > 0) announce(`Couldn't move ${countOf(failed, "file")}`);
+  }
 }
 
 /** Adds and removes tags. Undo restores the tags of each file. */
@@ -59,15 +81,13 @@ export async function tagFiles(files: Changed[], added: string[], removed: strin
   ].map((change) => ({
     ...change,
     files: files.filter(({ tags }) => tags.includes(change.tag) === (change.action === "untag")),
+    done: [] as string[],
   }));
-  const failed = new Set<string>();
-  for (const { action, tag, files } of changes)
-    for (const id of await changeFiles({ action, tags: [tag] }, idsOf(files))) failed.add(id);
-  announceChange(`Updated the tags of ${countOf(files.length - failed.size, "file")}`, failed.size, async () => {
-    for (const { opposite, tag, files } of changes) {
-      const ids = idsOf(files).filter((id) => !failed.has(id));
-      await changeFiles({ action: opposite, tags: [tag] }, ids);
-    }
+  let failed = 0;
+  for (const { action, tag, files, done } of changes)
+    failed = Math.max(failed, await changeFiles({ action, tags: [tag] }, idsOf(files), (ids) => done.push(...ids)));
+  announceChange(`Updated the tags of ${countOf(files.length - failed, "file")}${notChanged(failed)}`, async () => {
+    for (const { opposite, tag, done } of changes) await changeFiles({ action: opposite, tags: [tag] }, done);
   });
 }
 
@@ -76,4 +96,15 @@ export async function deleteFiles(ids: string[]): Promise<void> {
   const [only] = ids;
   if (ids.length === 1 && only) await client.value.files.delete(only);
   else await changeFiles({ action: "delete" }, ids);
+}
+
+/** Saves files on the reader's device, one after the other. */
+export async function downloadFiles(files: Pick<StoredFile, "_id" | "name">[]): Promise<void> {
+  for (const { _id, name } of files.slice(0, MAX_DOWNLOADS)) {
+    const link = document.createElement("a");
+    link.href = await client.value.files.createSignedUrl(_id);
+    // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
+    link.download = name;
+    link.click();
+  }
 }

@@ -11,17 +11,12 @@ type FileState = Pick<
 /** The fields that the list shows. */
 export type FileRow = FileState & Pick<StoredFile, "name" | "folder" | "tags" | "title" | "artist">;
 
-/** The latest state of files since the list was loaded; null if deleted. */
-export type Updates = Map<string, FileState | null>;
-
-export function applyEvent(updates: Updates, { type, subject, data }: FileEvent): void {
-  updates.set(subject.id, type === "file.deleted" ? null : data);
-}
-
-/** The loaded files with their updates. Other fields, and files that are new to the list, come with its next load. */
-export function mergeRows(loaded: FileRow[], updates: Updates): FileRow[] {
-  return loaded.flatMap((file) => {
-    const update = updates.get(file._id);
+/** The files after events. Other fields, and files that are new to the list, come with its next load. */
+export function applyEvents<Row extends FileRow>(files: Row[], events: FileEvent[]): Row[] {
+  const latest = new Map<string, FileState | null>();
+  for (const { type, subject, data } of events) latest.set(subject.id, type === "file.deleted" ? null : data);
+  return files.flatMap((file) => {
+    const update = latest.get(file._id);
     if (update === null) return [];
     if (!update || update.__v < file.__v) return file;
     const { fileType, status, __v, size, mimeType, durationSeconds } = update;
@@ -42,17 +37,18 @@ const iso = (time: number | undefined) => time && new Date(time).toISOString();
 
 export const SORTS = { name: "name", date: "-createdAt" } as const;
 
-export interface FileList {
+export interface FileView {
   /** The open folder; empty outside all folders. */
   folder: string;
   /** Whether filters select files of the folder and all folders below it. Otherwise the list is the folder's content. */
   isFiltered: boolean;
+  search: string;
   sort: keyof typeof SORTS;
   filters: FileFilters;
 }
 
-/** The list for the query of the URL. Both the first and the last day are included. */
-export function listFrom(query: URLSearchParams): FileList {
+/** The list that the query of the URL selects. Both the first and the last day are included. */
+export function viewFrom(query: URLSearchParams): FileView {
   const folder = query.get("folder") ?? "";
   const from = startOfDay(query.get("from"));
   const given = {
@@ -66,10 +62,19 @@ export function listFrom(query: URLSearchParams): FileList {
   const filters = Object.fromEntries(Object.entries(given).filter(([, value]) => value)) as FileFilters;
   const isFiltered = Object.keys(filters).length > 0;
   const chosen = query.get("sort");
-  // A search by name examines ten times as many files in a request as one by date.
-  const sort = chosen === "name" || chosen === "date" ? chosen : filters.search ? "name" : "date";
+  // The files of a folder often belong together, such as the episodes of a season. A search by name examines ten times as
+  // many files in a request as one by date.
+  const isByName = isFiltered ? filters.search : folder;
+  const sort = chosen === "name" || chosen === "date" ? chosen : isByName ? "name" : "date";
   const place = isFiltered ? folder && { under: folder } : { folder };
-  return { folder, isFiltered, sort, filters: { ...filters, ...place, sort: SORTS[sort] } as FileFilters };
+  const all = { ...filters, ...place, sort: SORTS[sort] } as FileFilters;
+  return { folder, isFiltered, search: filters.search ?? "", sort, filters: all };
+}
+
+/** A name in two parts, the last of which stays visible if the name is too long: its extension. */
+export function splitName(name: string): [string, string] {
+  const dot = name.lastIndexOf(".");
+  return dot > 0 && /^\.\w{1,5}$/.test(name.slice(dot)) ? [name.slice(0, dot), name.slice(dot)] : [name, ""];
 }
 
 /** The folders above a folder and itself, from the top: `a/b` gives `a` and `a/b`. */

@@ -1,148 +1,331 @@
-import { type Signal, useComputed } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { countOf, formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
+import { useComputed } from "@preact/signals";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { setQuery } from "../parts/filters.tsx";
+import { focusRow } from "../parts/focus.ts";
+import { formatBytes, formatDuration } from "../parts/format.ts";
+import { Icon, type IconName } from "../parts/icon.tsx";
+import { Menu, type MenuItem } from "../parts/menu.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { StatusBadge, Time } from "../parts/values.tsx";
 import { href, lastList } from "../router.ts";
 import { can } from "../session.ts";
+import { addShortcuts } from "../shortcuts.ts";
+import { isPlayable, toggle } from "../sound/playback.ts";
 import { PlayButton } from "../sound/player.tsx";
-import { setQuery } from "./file-filters.tsx";
-import type { FileList, FileRow } from "./file-rows.ts";
+import { RowWave } from "../sound/row-wave.tsx";
+import type { FileList } from "./file-list.ts";
+import { type FileRow, type FileView, splitName } from "./file-rows.ts";
 import { folderUrl } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { Tags } from "./tags.tsx";
 
-/** Opens the file of a row on a click anywhere in it. A link that covers its row would make thousands of rows scroll at half the speed. */
-function openRow(event: MouseEvent): void {
-  const target = event.target as Element;
-  if (target.closest("a, button, input") || getSelection()?.type === "Range") return;
-  target.closest("tr")?.querySelector("a")?.dispatchEvent(new MouseEvent("click", event));
-}
-export const openRowsOf = (rows: HTMLElement | null) => rows?.addEventListener("click", openRow);
+const TYPE_ICONS: Record<string, IconName> = { "video file": "video", "image file": "image" };
+const MAX_TAGS = 2;
 
-interface HeadProps {
-  rows: FileRow[];
-  chosen: FileRow[];
-  selected: Signal<Set<string>>;
-  sort: FileList["sort"];
-  /** The actions for the selected files. */
-  actions: ComponentChildren;
-}
+const urlOf = ({ _id }: FileRow) => href(`/files/${_id}`);
+const rowOf = (file: FileRow) => document.querySelector(`a[href="${urlOf(file)}"]`)?.closest("tr");
 
-/** The column headers; while files are selected, the actions for all of them. */
-export function Head({ rows, chosen, selected, sort, actions }: HeadProps) {
-  const isAll = chosen.length === rows.length;
-  const isSome = chosen.length > 0;
-  const sortable = (label: string, name: FileList["sort"]) => (
-    <th scope="col" aria-sort={sort === name ? (name === "date" ? "descending" : "ascending") : undefined}>
-      <button type="button" class="files-sort" onClick={() => setQuery({ sort: name, pages: "" })}>
-        {label}
-        <span aria-hidden="true">{sort === name ? (name === "date" ? " ↓" : " ↑") : ""}</span>
-      </button>
-    </th>
-  );
-  return (
-    <thead>
-      <tr>
-        <th scope="col" class="files-choice">
-          <input
-            type="checkbox"
-            aria-label="Select all"
-            checked={isAll}
-            indeterminate={isSome && !isAll}
-            onChange={() => {
-              selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
-            }}
-          />
-        </th>
-        {isSome ? (
-          <th class="files-selection" scope="col">
-            <span role="status">
-              {formatCount(chosen.length)} of {countOf(rows.length, "file")} selected
-            </span>
-            {actions}
-          </th>
-        ) : (
-          <>
-            {sortable("Name", "name")}
-            <th scope="col" class="number">
-              Duration
-            </th>
-            <th scope="col">Type</th>
-            <th scope="col" class="number">
-              Size
-            </th>
-            {sortable("Uploaded", "date")}
-          </>
-        )}
-      </tr>
-    </thead>
-  );
-}
-
-interface RowProps {
-  file: FileRow;
-  /** The folder of the list. Files of other folders show theirs. */
-  folder: string;
-  selected: Signal<Set<string>>;
-  isRenaming: boolean;
-  onRenamed: () => void;
+interface FileTableProps {
+  list: FileList;
+  renaming: string | undefined;
+  onRename: (file: FileRow) => void;
   onRenameClosed: () => void;
+  menuOf: (file: FileRow) => MenuItem[];
   onDragStart: (event: DragEvent, file: FileRow) => void;
+  /** Whether the selection has any action. */
+  isSelectable: boolean;
 }
 
-/** A file with its title and artist, tags, and folder below its name. */
-export function Row({ file, folder, selected, isRenaming, onRenamed, onRenameClosed, onDragStart }: RowProps) {
-  const { _id, name, title, artist, tags, status, fileType, createdAt, durationSeconds, size, mimeType } = file;
-  const isSelected = useComputed(() => selected.value.has(_id)).value;
-  const isPlayable = /^(audio|video)\//.test(mimeType) && size > 0 && status !== "failed";
-  const toggle = () => {
+/** The list of files. Its rows are one stop of the Tab key: the arrow keys move between them. */
+export function FileTable(props: FileTableProps) {
+  const { list, renaming, onRenameClosed, isSelectable } = props;
+  const { shown, selected, active, tracks } = list;
+  const rows = shown.rows ?? [];
+  const anchor = useRef<string | null>(null);
+  // Rows are drawn again only if they change, so their handlers read the latest properties.
+  const latest = useRef(props);
+  latest.current = props;
+
+  const select = (file: FileRow, isRange: boolean) => {
     const ids = new Set(selected.value);
-    if (!ids.delete(_id)) ids.add(_id);
+    const all = (latest.current.list.shown.rows ?? []).map(({ _id }) => _id);
+    const [from, to] = [all.indexOf(anchor.current ?? ""), all.indexOf(file._id)];
+    if (isRange && from >= 0) {
+      for (const id of all.slice(Math.min(from, to), Math.max(from, to) + 1)) ids.add(id);
+    } else if (!ids.delete(file._id)) ids.add(file._id);
+    anchor.current = file._id;
     selected.value = ids;
   };
-  const isTitleShown = title !== name && title !== name.replace(/\.[^.]+$/, "");
+
+  useEffect(() => {
+    const current = () => latest.current.list.shown.rows?.find(({ _id }) => _id === active.peek());
+    const onCurrent = (work: (file: FileRow) => void) => (event: KeyboardEvent) => {
+      const file = current();
+      if (!file || !rowOf(file)?.contains(document.activeElement)) return false;
+      event.preventDefault();
+      work(file);
+      return true;
+    };
+    const move = (step: number) => (event: KeyboardEvent) => {
+      const all = latest.current.list.shown.rows ?? [];
+      const file = current();
+      const isInside = file !== undefined && rowOf(file)?.contains(document.activeElement);
+      const next = isInside ? all[all.indexOf(file) + step] : (file ?? all[0]);
+      if (!next) return false;
+      event.preventDefault();
+      active.value = next._id;
+      // The row becomes reachable with the next rendering.
+      requestAnimationFrame(() => focusRow(rowOf(next)));
+      return true;
+    };
+    return addShortcuts({
+      ArrowDown: move(1),
+      ArrowUp: move(-1),
+      j: move(1),
+      k: move(-1),
+      x: onCurrent((file) => latest.current.isSelectable && select(file, false)),
+      e: onCurrent((file) => can("files:write") && latest.current.onRename(file)),
+      " ": (event) => {
+        const file = current();
+        if (!file || !isPlayable(file) || document.activeElement !== rowOf(file)?.querySelector("a")) return false;
+        event.preventDefault();
+        toggle(file, latest.current.list.tracks());
+        return true;
+      },
+      Escape: () => {
+        selected.value = new Set();
+      },
+    });
+  }, []);
+
+  useEffect(() => {
+    if (!shown.rows || !lastList.id) return;
+    active.value = lastList.id;
+    document.querySelector<HTMLElement>(`a[href="${href(`/files/${lastList.id}`)}"]`)?.focus();
+    lastList.id = "";
+  });
+
+  const sortable = (label: string, name: FileView["sort"]) => ({
+    head: (
+      <button type="button" class="sort" onClick={() => setQuery({ sort: name })}>
+        {label}
+        {shown.sort === name && <span aria-hidden="true">{name === "date" ? " ↓" : " ↑"}</span>}
+      </button>
+    ),
+    sorted: shown.sort === name ? (name === "date" ? ("descending" as const) : ("ascending" as const)) : undefined,
+  });
+  const columns = useMemo<Column<FileRow>[]>(() => {
+    const cells: Column<FileRow>[] = [
+      {
+        id: "name",
+        label: "Name",
+        width: "minmax(0, 1fr)",
+        isHeader: true,
+        ...sortable("Name", "name"),
+        cell: (file) =>
+          renaming === file._id ? (
+            <Rename file={file} onRenamed={latest.current.list.reload} onClose={onRenameClosed} />
+          ) : (
+            <Name file={file} list={list} />
+          ),
+      },
+      {
+        id: "wave",
+        label: "Waveform",
+        width: "var(--wave, 10.5rem)",
+        head: <span class="visually-hidden">Waveform</span>,
+        card: "hidden",
+        cell: (file) =>
+          can("files:download") &&
+          isPlayable(file) &&
+          file.durationSeconds !== null && <RowWave file={file} tracks={tracks} />,
+      },
+      {
+        id: "duration",
+        label: "Duration",
+        width: "4rem",
+        isNumber: true,
+        card: "bare",
+        cell: ({ durationSeconds }) => durationSeconds !== null && formatDuration(durationSeconds),
+      },
+      {
+        id: "size",
+        label: "Size",
+        width: "4.75rem",
+        isNumber: true,
+        card: "bare",
+        cell: ({ size }) => formatBytes(size),
+      },
+      {
+        id: "uploaded",
+        label: "Uploaded",
+        width: "8.5rem",
+        ...sortable("Uploaded", "date"),
+        card: "bare",
+        cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+      },
+    ];
+    if (isSelectable)
+      cells.unshift({
+        id: "choice",
+        label: "Selected",
+        width: "1rem",
+        card: "bare",
+        head: <SelectAll list={list} />,
+        cell: (file) => <Choice file={file} list={list} onSelect={select} />,
+      });
+    return cells;
+  }, [renaming, shown.sort, shown.folder, shown.search, shown.isFiltered, tracks, isSelectable]);
+
+  return (
+    <Table
+      class="files"
+      label="Files"
+      rows={rows}
+      keyOf={({ _id }) => _id}
+      columns={columns}
+      menu={(file) => (
+        <RowMenu
+          file={file}
+          list={list}
+          items={() => [
+            ...latest.current.menuOf(file),
+            ...(isSelectable ? [{ label: "Select", icon: "check" as const, onSelect: () => select(file, false) }] : []),
+          ]}
+        />
+      )}
+      inputs={[columns]}
+      isBusy={list.isLoading}
+      rowProps={(file) => ({
+        draggable: renaming !== file._id && can("files:write"),
+        onDragStart: (event: DragEvent) => latest.current.onDragStart(event, file),
+        onFocusIn: () => {
+          active.value = file._id;
+        },
+        // A long press on a touch screen.
+        onContextMenu: (event: MouseEvent) => {
+          if ((event as PointerEvent).pointerType !== "touch" || !isSelectable) return;
+          event.preventDefault();
+          select(file, false);
+        },
+        onClick: (event: MouseEvent) => {
+          const target = event.target as Element;
+          if (target.closest("a, button, input, canvas, [popover]") || getSelection()?.type === "Range") return;
+          target.closest("tr")?.querySelector("a")?.dispatchEvent(new MouseEvent("click", event));
+        },
+      })}
+    />
+  );
+}
+
+/** Only the controls of one row are stops of the Tab key. */
+const useTabIndex = ({ _id }: FileRow, { active, shown }: FileList) => {
+  const isFirst = shown.rows?.[0]?._id === _id;
+  return useComputed(() => (active.value === _id || (active.value === null && isFirst) ? 0 : -1)).value;
+};
+
+function SelectAll({ list: { shown, selected, chosen } }: { list: FileList }) {
+  const rows = shown.rows ?? [];
+  const count = useComputed(() => rows.filter(({ _id }) => selected.value.has(_id)).length).value;
+  const isAll = count === rows.length && chosen.length >= 0;
+  return (
+    <input
+      type="checkbox"
+      aria-label="Select all"
+      checked={isAll}
+      indeterminate={count > 0 && !isAll}
+      onChange={() => {
+        selected.value = new Set(isAll ? [] : rows.map(({ _id }) => _id));
+      }}
+    />
+  );
+}
+
+interface ChoiceProps {
+  file: FileRow;
+  list: FileList;
+  onSelect: (file: FileRow, isRange: boolean) => void;
+}
+
+function Choice({ file, list, onSelect }: ChoiceProps) {
+  const isSelected = useComputed(() => list.selected.value.has(file._id)).value;
+  return (
+    <input
+      type="checkbox"
+      aria-label={`Select ${file.name}`}
+      tabIndex={useTabIndex(file, list)}
+      checked={isSelected}
+      onClick={(event) => onSelect(file, event.shiftKey)}
+    />
+  );
+}
+
+function RowMenu({ file, list, items }: { file: FileRow; list: FileList; items: () => MenuItem[] }) {
+  return <Menu label={`Actions for ${file.name}`} tabIndex={useTabIndex(file, list)} items={items} />;
+}
+
+/** A name with the match of the search. */
+function Marked({ text, search }: { text: string; search: string }) {
+  const at = search ? text.toLowerCase().indexOf(search.toLowerCase()) : -1;
+  if (at < 0) return <>{text}</>;
+  return (
+    <>
+      {text.slice(0, at)}
+      <mark>{text.slice(at, at + search.length)}</mark>
+      {text.slice(at + search.length)}
+    </>
+  );
+}
+
+/** The button that plays a file, its name, and in a second line its title and artist, its folder, and its tags. */
+function Name({ file, list }: { file: FileRow; list: FileList }) {
+  const { name, title, artist, tags, status, fileType, folder } = file;
+  const { shown, tracks } = list;
+  const tabIndex = useTabIndex(file, list);
+  const [stem, extension] = splitName(name);
+  const isTitleShown = title !== name && title !== stem;
   const recording = [isTitleShown && title, artist].filter(Boolean).join(" – ");
   return (
-    <tr draggable={!isRenaming && can("files:write")} onDragStart={(event) => onDragStart(event, file)}>
-      <td class="files-choice">
-        <input type="checkbox" aria-label={`Select ${name}`} checked={isSelected} onChange={toggle} />
-      </td>
-      <th scope="row">
-        {can("files:download") &&
-          (isPlayable ? <PlayButton file={file} class="small" /> : <span class="player-slot" />)}
-        {isRenaming ? (
-          <Rename file={file} onRenamed={onRenamed} onClose={onRenameClosed} />
-        ) : (
-          <div class="files-name">
-            <a
-              href={href(`/files/${_id}`)}
-              onClick={() => {
-                lastList.id = _id;
-              }}
-            >
-              <bdi>{name}</bdi>
-            </a>
-            {file.folder !== folder && (
-              <a class="quiet" href={folderUrl(file.folder)}>
-                <bdi>{file.folder || "Files"}</bdi>
-              </a>
-            )}
-            {tags.length > 0 && <Tags tags={tags} />}
-            {recording && (
-              <span class="files-recording quiet">
-                <bdi>{recording}</bdi>
-              </span>
-            )}
-          </div>
-        )}
+    <>
+      {can("files:download") && isPlayable(file) ? (
+        <PlayButton file={file} tracks={tracks} tabIndex={tabIndex} />
+      ) : (
+        <span class="player-slot">
+          <Icon name={TYPE_ICONS[fileType] ?? "document"} />
+        </span>
+      )}
+      <div class="file-name">
+        <a
+          href={urlOf(file)}
+          aria-label={name}
+          title={name}
+          tabIndex={tabIndex}
+          onClick={() => {
+            lastList.id = file._id;
+          }}
+        >
+          <bdi>
+            <span>
+              <Marked text={stem} search={shown.search} />
+            </span>
+            <span>{extension}</span>
+          </bdi>
+        </a>
         {status !== "completed" && <StatusBadge status={status} />}
-      </th>
-      <td class="number">{durationSeconds === null ? "" : formatDuration(durationSeconds)}</td>
-      <td>{TYPE_LABELS[fileType]}</td>
-      <td class="number">{formatBytes(size)}</td>
-      <td>
-        <Time at={createdAt} isRelative />
-      </td>
-    </tr>
+        <div class="file-facts quiet">
+          {recording && (
+            <bdi class="file-recording" title={recording}>
+              {recording}
+            </bdi>
+          )}
+          {folder !== shown.folder && (
+            <a href={folderUrl(folder)} tabIndex={tabIndex}>
+              <bdi>{folder || "Files"}</bdi>
+            </a>
+          )}
+          {tags.length > 0 && <Tags tags={tags} max={MAX_TAGS} tabIndex={tabIndex} />}
+        </div>
+      </div>
+    </>
   );
 }

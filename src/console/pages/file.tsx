@@ -2,22 +2,26 @@ import { useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { Actor, useNames } from "../parts/event.tsx";
-import { EVENT_LABELS } from "../parts/event-types.ts";
+import { Actor, titleOf, useNames } from "../parts/event.tsx";
 import { FactCard, Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatDuration, TYPE_LABELS } from "../parts/format.ts";
-import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
-import { Page } from "../parts/page.tsx";
+import { Page, Skeleton } from "../parts/page.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
 import { Copyable, StatusBadge, Time } from "../parts/values.tsx";
 import { lastList, navigate } from "../router.ts";
 import { can, client } from "../session.ts";
+import { isPlayable } from "../sound/playback.ts";
 import { FilePlayer } from "../sound/player.tsx";
+import { forget, useData, useList } from "../store.ts";
 import { DeleteFiles } from "./delete-files.tsx";
-import { folderUrl, MoveDialog } from "./folders.tsx";
+import { downloadFiles } from "./file-changes.ts";
+import { Metadata } from "./file-metadata.tsx";
+import { Preview } from "./file-preview.tsx";
+import { FileCrumbs, folderUrl, MoveDialog } from "./folders.tsx";
 import { Rename } from "./rename.tsx";
 import { Sharing } from "./sharing.tsx";
 import { TagDialog, Tags } from "./tags.tsx";
@@ -31,97 +35,119 @@ const FAILURES: Record<NonNullable<FileMetadata["failure"]>["code"], string> = {
   bytes_missing: "The stored file is missing. Upload it again.",
   type_not_allowed: "The key that uploaded this file isn't allowed to upload files of this type.",
 };
+const CHANNELS: Record<number, string> = { 1: "Mono", 2: "Stereo" };
+
+type Action = "rename" | "move" | "tag" | "delete";
+
+/** The kind of the file and the encoding of its audio, in one line. */
+function formatOf({ fileType, audio, size }: FileMetadata): string {
+  const parts = audio
+    ? [
+        audio.codec ?? TYPE_LABELS[fileType],
+        audio.bitrate && `${formatCount(Math.round(audio.bitrate / 1000))} kbit/s`,
+        audio.sampleRate && `${formatCount(audio.sampleRate / 1000)} kHz`,
+        audio.channels && (CHANNELS[audio.channels] ?? `${audio.channels} channels`),
+        audio.lossless && "Lossless",
+      ]
+    : [TYPE_LABELS[fileType]];
+  return [...parts, formatBytes(size)].filter(Boolean).join(" · ");
+}
 
 export function FilePage({ id }: { id: string }) {
-  const loaded = useLoaded((signal) => client.value.files.get(id, { signal }), [id]);
+  const loaded = useData(`file ${id}`, (signal) => client.value.files.get(id, { signal }), {
+    on: ({ subject }) => subject.id === id,
+  });
   const { value: file, error, reload } = loaded;
-  useEvents(({ subject }) => subject.id === id, reload);
-  const back = <a href={lastList.url}>← Files</a>;
-  if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={back} />;
+  const [action, setAction] = useState<Action | null>(null);
+  const close = () => setAction(null);
+  const isDeleted = useRef(false);
+  const back = <FileCrumbs folder={file?.folder ?? ""} listUrl={lastList.url} />;
+  if (isMissing(error)) return <Unloaded noun="File" of={loaded} back={<a href={lastList.url}>Back to files</a>} />;
   return (
     <Page
       title={file?.name ?? "File"}
+      heading={action === "rename" && file && <Rename file={file} onRenamed={reload} onClose={close} />}
+      width="record"
       back={back}
-      actions={file && <Actions file={file} onChanged={reload} />}
+      subtitle={file && formatOf(file)}
+      actions={file && <Actions file={file} onAction={setAction} />}
       call={{ path: `/docs/v1/uploads/${id}/metadata` }}
     >
       <Failure error={error} onRetry={reload} />
-      {file ? <Details file={file} /> : !error && <p role="status">Loading…</p>}
+      {file ? <Details file={file} onChanged={reload} /> : !error && <Skeleton rows={4} />}
+      {file && action === "move" && <MoveDialog files={[file]} onMoved={reload} onClose={close} />}
+      {file && action === "tag" && <TagDialog files={[file]} onTagged={reload} onClose={close} />}
+      {file && action === "delete" && (
+        <DeleteFiles
+          files={[file]}
+          onDeleted={() => {
+            isDeleted.current = true;
+            lastList.id = "";
+            forget("files ");
+          }}
+          onClose={() => (isDeleted.current ? navigate(lastList.url) : close())}
+        />
+      )}
     </Page>
   );
 }
 
-function Actions({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
+function Actions({ file, onAction }: { file: FileMetadata; onAction: (action: Action) => void }) {
   const { run, isRunning, error } = useTask();
-  const [dialog, setDialog] = useState<"rename" | "move" | "tag" | "delete" | null>(null);
-  const close = () => setDialog(null);
-  const isDeleted = useRef(false);
   const isSettled = file.status === "completed" || file.status === "failed";
-  const download = () =>
-    run(async () => {
-      const link = document.createElement("a");
-      link.href = await client.value.files.createSignedUrl(file._id);
-      // The file is stored as an attachment with its name. The attribute keeps this page open if it is not.
-      link.download = file.name;
-      link.click();
-    });
   const reprocess = () =>
     run(async () => {
       await client.value.files.reprocess(file._id);
       announce("Reprocessing started");
     });
+  const copyId = () =>
+    navigator.clipboard.writeText(file._id).then(
+      () => announce("Copied ID"),
+      () => announce("Couldn't copy the ID"),
+    );
+  const canWrite = can("files:write");
   return (
     <>
       {can("files:download") && (
-        <button type="button" class="button primary" aria-disabled={isRunning} onClick={download}>
+        <button
+          type="button"
+          class="button primary"
+          aria-disabled={isRunning}
+          onClick={() => run(() => downloadFiles([file]))}
+        >
           Download
         </button>
       )}
-      {can("files:write") && (
-        <>
-          {(["rename", "move", "tag"] as const).map((name) => (
-            <button key={name} type="button" class="button" onClick={() => setDialog(name)}>
-              {ORGANIZE_LABELS[name]}
-            </button>
-          ))}
-          <button
-            type="button"
-            class="button"
-            aria-disabled={isRunning || !isSettled}
-            onClick={() => isSettled && reprocess()}
-          >
-            Reprocess
-          </button>
-        </>
-      )}
-      {can("files:delete") && (
-        <button type="button" class="button danger" onClick={() => setDialog("delete")}>
-          Delete file
-        </button>
-      )}
+      <Menu
+        label="Actions for this file"
+        items={[
+          canWrite && { label: "Rename", icon: "edit", onSelect: () => onAction("rename") },
+          canWrite && { label: "Move", icon: "move", onSelect: () => onAction("move") },
+          canWrite && { label: "Edit tags", icon: "tag", onSelect: () => onAction("tag") },
+          canWrite && {
+            label: "Reprocess",
+            icon: "refresh",
+            isDisabled: isRunning || !isSettled,
+            onSelect: () => void reprocess(),
+          },
+          { label: "Copy ID", icon: "copy", onSelect: () => void copyId() },
+          can("files:delete") && {
+            label: "Delete",
+            icon: "trash",
+            isDangerous: true,
+            onSelect: () => onAction("delete"),
+          },
+        ]}
+      />
       <Failure error={error} />
-      {dialog === "rename" && <Rename file={file} onRenamed={onChanged} onClose={close} />}
-      {dialog === "move" && <MoveDialog files={[file]} folders={[]} onMoved={onChanged} onClose={close} />}
-      {dialog === "tag" && <TagDialog files={[file]} onTagged={onChanged} onClose={close} />}
-      {dialog === "delete" && (
-        <DeleteFiles
-          files={[file]}
-          onDeleted={() => {
-            isDeleted.current = true;
-          }}
-          onClose={() => (isDeleted.current ? navigate(lastList.url) : close())}
-        />
-      )}
     </>
   );
 }
 
-const ORGANIZE_LABELS = { rename: "Rename", move: "Move", tag: "Tags" };
-const channelsLabel = (channels: number) => ({ 1: "Mono", 2: "Stereo" })[channels] ?? formatCount(channels);
-
-function Details({ file }: { file: FileMetadata }) {
+function Details({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
   const { audio, failure, processedAt, sha256, size } = file;
-  const isPlayable = /^(audio|video)\//.test(file.mimeType) && size > 0 && !failure;
+  const canOpen = can("files:download");
+  const isVideo = file.mimeType.startsWith("video/");
   return (
     <>
       {failure && (
@@ -133,54 +159,29 @@ function Details({ file }: { file: FileMetadata }) {
         </div>
       )}
       <MissingScopes scopes={["files:download", "files:write", "files:delete"]} />
-      {isPlayable && can("files:download") && <FilePlayer file={file} />}
-      <div class="columns file-columns">
+      {canOpen && !failure && (isVideo || !isPlayable(file) ? <Preview file={file} /> : <FilePlayer file={file} />)}
+      <div class="file-columns">
         <div class="stack">
           <FactCard
-            title="File"
+            title="Details"
             facts={{
               Status: (
                 <span role="status">
                   <StatusBadge status={file.status} />
                 </span>
               ),
-              Type: TYPE_LABELS[file.fileType],
-              Size: formatBytes(size),
+              Duration: audio?.durationSeconds != null && formatDuration(audio.durationSeconds),
               Folder: file.folder && (
                 <a href={folderUrl(file.folder)}>
                   <bdi>{file.folder}</bdi>
                 </a>
               ),
               Tags: file.tags.length > 0 && <Tags tags={file.tags} />,
-              Reference: file.reference && <bdi>{file.reference}</bdi>,
               Uploaded: <Time at={file.createdAt} />,
+              ...(audio && Object.keys(audio.tags).length > 0 && { "Audio tags": <AudioTags tags={audio.tags} /> }),
             }}
           />
-        </div>
-        <div class="stack">
-          {can("files:download") && <Sharing file={file} />}
-          {can("events:read") && <Activity id={file._id} />}
-        </div>
-        <div class="stack">
-          {audio && (
-            <FactCard
-              title="Audio"
-              facts={{
-                Duration: audio.durationSeconds !== null && formatDuration(audio.durationSeconds),
-                Codec: audio.codec,
-                "Sample rate": audio.sampleRate && `${formatCount(audio.sampleRate / 1000)} kHz`,
-                Channels: audio.channels && channelsLabel(audio.channels),
-                "Bit rate": audio.bitrate && `${formatCount(Math.round(audio.bitrate / 1000))} kbit/s`,
-                Lossless: audio.lossless === null ? null : audio.lossless ? "Yes" : "No",
-              }}
-            />
-          )}
-          {audio && Object.keys(audio.tags).length > 0 && (
-            <section class="card stack">
-              <h2>Audio tags</h2>
-              <AudioTags tags={audio.tags} />
-            </section>
-          )}
+          <Metadata file={file} onChanged={onChanged} />
           <details class="card">
             <summary>Technical details</summary>
             <Facts
@@ -188,6 +189,7 @@ function Details({ file }: { file: FileMetadata }) {
                 ID: <Copyable text={file._id} label="ID" />,
                 "Uploaded as": file.originalName === file.name ? null : <bdi>{file.originalName}</bdi>,
                 "Media type": <code>{file.mimeType}</code>,
+                Codec: audio?.codec,
                 Container: audio?.container,
                 Bytes: formatCount(size),
                 "SHA-256": sha256 && <Copyable text={sha256} label="SHA-256" />,
@@ -199,6 +201,10 @@ function Details({ file }: { file: FileMetadata }) {
             />
           </details>
         </div>
+        <div class="stack">
+          {canOpen && <Sharing file={file} />}
+          {can("events:read") && <Activity id={file._id} />}
+        </div>
       </div>
     </>
   );
@@ -206,8 +212,9 @@ function Details({ file }: { file: FileMetadata }) {
 
 /** The events of a file, newest first. A request reads about 500 events of the team, so older ones load on demand. */
 function Activity({ id }: { id: string }) {
-  const events = useListing((signal) => client.value.events.list({ subject: id }, { signal }), [id]);
-  useEvents(({ subject }) => subject.id === id, events.reload);
+  const events = useList(`activity ${id}`, (signal) => client.value.events.list({ subject: id }, { signal }), {
+    on: ({ subject }) => subject.id === id,
+  });
   useNames();
   const items = events.items ?? [];
   const isComplete = items.some(({ type }) => type === "file.uploaded");
@@ -218,7 +225,7 @@ function Activity({ id }: { id: string }) {
       <ul class="activity">
         {items.map((event) => (
           <li key={event._id}>
-            {EVENT_LABELS[event.type] ?? event.type}{" "}
+            {titleOf(event)}{" "}
             <span class="quiet">
               by <Actor event={event} /> · <Time at={event.createdAt} isRelative />
             </span>

@@ -1,211 +1,262 @@
-import { useSignal } from "@preact/signals";
-import { useCallback, useEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
-import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { useEffect, useState } from "preact/hooks";
 import { MissingScopes } from "../parts/access.tsx";
+import { announce } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
+import { Choice, ClearFilters, DateFilter, Filters, SearchField, setQuery } from "../parts/filters.tsx";
 import { focusRow } from "../parts/focus.ts";
-import { countOf } from "../parts/format.ts";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { countOf, formatBytes, formatHours, STATUS_LABELS, TYPE_LABELS } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
+import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { href, lastList, query } from "../router.ts";
-import { can, client } from "../session.ts";
+import { useTask } from "../parts/task.ts";
+import { href, query } from "../router.ts";
+import { can } from "../session.ts";
+import { addShortcuts } from "../shortcuts.ts";
 import { UploadFilesButton, UploadFolderButton } from "../uploads/drop-zone.tsx";
 import { DeleteFiles } from "./delete-files.tsx";
-import { ClearFilters, Filters, setQuery } from "./file-filters.tsx";
-import { applyEvent, type FileRow, listFrom, mergeRows, pathOf, type Updates } from "./file-rows.ts";
-import { Head, openRowsOf, Row } from "./file-table.tsx";
-import { Breadcrumbs, FolderList, MoveDialog, NewFolder, startDrag } from "./folders.tsx";
-import { rememberTags, TagDialog } from "./tags.tsx";
+import { downloadFiles, MAX_DOWNLOADS } from "./file-changes.ts";
+import { type FileList, useFileList } from "./file-list.ts";
+import { type FileRow, pathOf } from "./file-rows.ts";
+import { FileTable } from "./file-table.tsx";
+import { FolderList, FolderPath, folderActions, MoveDialog, NewFolder, startDrag } from "./folders.tsx";
+import { rememberTags, TagDialog, tagChoices } from "./tags.tsx";
 
-const PAGE_FILES = 100;
-/** The most pages that a link or "back" loads. More rows at once freeze the tab. */
-const MAX_FIRST_PAGES = 5;
-/** Events omit the names and folders of files, so the list is loaded again, but not for each of many uploads. */
-const RELOAD_MILLISECONDS = 1500;
+const FILTERS = ["type", "status", "from", "until", "tag"];
 
 type Action = "move" | "tag" | "rename" | "delete" | "folder";
 
-/** Calls `reload` soon, once for all calls until then. */
-function useDelayed(reload: () => void): () => void {
-  const timer = useRef(0);
-  useEffect(() => () => clearTimeout(timer.current), []);
-  return useCallback(() => {
-    timer.current ||= window.setTimeout(() => {
-      timer.current = 0;
-      reload();
-    }, RELOAD_MILLISECONDS);
-  }, [reload]);
-}
+const secondsOf = (files: FileRow[]) => files.reduce((sum, { durationSeconds }) => sum + (durationSeconds ?? 0), 0);
+const bytesOf = (files: FileRow[]) => files.reduce((sum, { size }) => sum + size, 0);
+/** Their count, duration, and size in one line. */
+const describeFiles = (files: FileRow[], count: string) =>
+  [count, secondsOf(files) > 0 && formatHours(secondsOf(files)), formatBytes(bytesOf(files))]
+    .filter(Boolean)
+    .join(" · ");
 
 export function Files() {
-  const { folder, isFiltered, sort, filters } = listFrom(query.value);
-  const pages = Number(query.value.get("pages")) || 1;
-  const key = JSON.stringify(filters);
-  const { error, reload, ...files } = useListing(
-    (signal) => client.value.files.list({ ...filters, limit: PAGE_FILES }, { signal }),
-    [key],
-    { pages: Math.min(Math.max(pages, 1), MAX_FIRST_PAGES), rows: isFiltered ? PAGE_FILES : 0 },
-  );
-  const folders = useListing(
-    (signal) => client.value.files.folders({ ...(folder && { under: folder }), signal }),
-    [folder],
-  );
-  const isLoading = files.isLoading || folders.isLoading;
-  const latest = { folder, items: files.items, more: files.more, folders: folders.items };
-  const shown = useRef(latest);
-  // A folder opens once its files and folders are loaded: if they changed one by one, rows would move under the pointer.
-  if (!isLoading || (shown.current.folder === folder && shown.current.items)) shown.current = latest;
-  const { items, more } = shown.current;
-  const updates = useRef<Updates>(new Map()).current;
-  const [round, refresh] = useReducer((before: number) => before + 1, 0);
-  const reloadAll = useCallback(() => {
-    reload();
-    folders.reload();
-  }, [reload, folders.reload]);
-  const reloadSoon = useDelayed(reloadAll);
-  useEvents(isFileEvent, (events) => {
-    for (const event of events as FileEvent[]) applyEvent(updates, event);
-    refresh(0);
-    if (events.some(({ type }) => type !== "file.deleted")) reloadSoon();
-  });
-  const rows = useMemo(() => items && mergeRows(items, updates), [items, round]);
-  useMemo(() => rows && rememberTags(rows), [rows]);
-  const selected = useSignal(new Set<string>());
-  const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
+  const list = useFileList();
+  const { view, shown, chosen, reload } = list;
+  const { folder } = view;
+  const { rows, more } = shown;
   const [action, setAction] = useState<{ type: Action; files: FileRow[] } | null>(null);
   const close = () => setAction(null);
+  const act = (type: Action, files: FileRow[]) => setAction({ type, files });
+  const { run, error } = useTask();
   useEffect(() => {
-    lastList.url = location.pathname + location.search;
-    if (!rows || !lastList.id) return;
-    document.querySelector<HTMLElement>(`a[href="${href(`/files/${lastList.id}`)}"]`)?.focus();
-    lastList.id = "";
-  });
-  // While the list for new filters loads, the previous one stays.
-  const wasFiltered = useMemo(() => isFiltered, [items]);
+    if (rows) rememberTags(rows);
+  }, [rows]);
+  useEffect(() => addShortcuts({ u: () => document.querySelector<HTMLElement>("[data-upload]")?.click() }), []);
+  const search = view.search.toLowerCase();
+  const childFolders = shown.folders.filter(
+    (path) => !shown.isFiltered || (search && path.slice(folder.length).toLowerCase().includes(search)),
+  );
+  const isEmpty = rows?.length === 0 && childFolders.length === 0;
+  const actionsOf = (files: FileRow[]): MenuItem[] => [
+    ...(can("files:download")
+      ? [{ label: "Download", icon: "download" as const, onSelect: () => void run(() => downloadFiles(files)) }]
+      : []),
+    ...(can("files:write")
+      ? [
+          ...(files.length === 1
+            ? [{ label: "Rename", icon: "edit" as const, onSelect: () => act("rename", files) }]
+            : []),
+          { label: "Move", icon: "move" as const, onSelect: () => act("move", files) },
+          { label: "Edit tags", icon: "tag" as const, onSelect: () => act("tag", files) },
+        ]
+      : []),
+    ...(can("files:delete")
+      ? [{ label: "Delete", icon: "trash" as const, isDangerous: true, onSelect: () => act("delete", files) }]
+      : []),
+  ];
   const showMore = async () => {
     const url = location.href;
     await more?.();
-    if (location.href === url) setQuery({ pages: String(pages + 1) });
+    if (location.href === url) setQuery({ pages: String(list.pages + 1) });
   };
-  const act = (type: Action) => () => setAction({ type, files: chosen });
-  const dialog = { files: action?.files ?? [], onClose: close };
-  const childFolders = isFiltered ? [] : (shown.current.folders ?? []);
-  const count = rows && wasFiltered ? `${more ? "First " : ""}${countOf(rows.length, "file")}` : undefined;
-  const isEmpty = rows?.length === 0 && childFolders.length === 0;
+  const count = rows && countOf(rows.length, "file");
   return (
     <Page
       title={pathOf(folder).at(-1)?.name ?? "Files"}
-      back={folder && <Breadcrumbs folder={folder} onMoved={reloadAll} />}
-      call={{ path: "/docs/v1/uploads", query: { ...filters } }}
-      actions={
-        can("files:upload") && (
-          <>
-            <UploadFilesButton />
-            <UploadFolderButton />
-            <button type="button" class="button" onClick={act("folder")}>
-              New folder
-            </button>
-          </>
-        )
-      }
+      back={folder && <FolderPath folder={folder} onMoved={reload} />}
+      subtitle={folder && rows && rows.length > 0 && !more && !shown.isFiltered && describeFiles(rows, count ?? "")}
+      call={{ path: "/docs/v1/uploads", query: { ...view.filters } }}
+      actions={<PageActions folder={folder} onNewFolder={() => act("folder", [])} />}
     >
       <MissingScopes scopes={["files:upload", "files:write", "files:delete"]} />
-      {(isFiltered || wasFiltered || !isEmpty) && <Filters isFiltered={isFiltered} count={count} />}
-      <Failure error={error ?? folders.error} onRetry={reloadAll} />
-      {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reloadAll} />}
-      {folders.more && !isFiltered && <More of={folders} label="Load more folders" />}
+      {(view.isFiltered || shown.isFiltered || !isEmpty) && (
+        <Filters
+          names={[...FILTERS, "search"]}
+          kept={{ folder }}
+          search={<SearchField name="search" label="Search files" />}
+          status={shown.isFiltered && count && (more ? `First ${count}` : count)}
+        >
+          <Choice name="type" label="Type" all="All types" options={TYPE_LABELS} />
+          <Choice name="status" label="Status" all="All statuses" options={STATUS_LABELS} />
+          <DateFilter />
+          <TagChoice />
+          <span class="narrow-only">
+            <Choice name="sort" label="Sort" all="Default order" options={{ date: "Newest first", name: "By name" }} />
+          </span>
+        </Filters>
+      )}
+      <Failure error={list.error} onRetry={reload} />
+      <Failure error={error} />
+      {childFolders.length > 0 && <FolderList folders={childFolders} onMoved={reload} />}
+      {list.moreFolders.more && !shown.isFiltered && <More of={list.moreFolders} label="Load more folders" />}
       {rows && rows.length > 0 ? (
-        <table class="files" aria-busy={isLoading}>
-          <Head
-            rows={rows}
-            chosen={chosen}
-            selected={selected}
-            sort={sort}
-            actions={
-              <>
-                {can("files:write") && (
-                  <>
-                    <button type="button" class="button small" onClick={act("move")}>
-                      Move
-                    </button>
-                    <button type="button" class="button small" onClick={act("tag")}>
-                      Tags
-                    </button>
-                    {chosen.length === 1 && (
-                      <button type="button" class="button small" onClick={act("rename")}>
-                        Rename
-                      </button>
-                    )}
-                  </>
-                )}
-                {can("files:delete") && (
-                  <button type="button" class="button danger small" onClick={act("delete")}>
-                    Delete {countOf(chosen.length, "file")}
-                  </button>
-                )}
-              </>
-            }
-          />
-          <tbody ref={openRowsOf}>
-            {rows.map((file) => (
-              <Row
-                key={file._id}
-                file={file}
-                folder={folder}
-                selected={selected}
-                isRenaming={action?.type === "rename" && action.files[0]?._id === file._id}
-                onRenamed={reload}
-                onRenameClosed={() => {
-                  close();
-                  const id = file._id;
-                  setTimeout(() =>
-                    focusRow(document.querySelector(`a[href="${href(`/files/${id}`)}"]`)?.closest("tr")),
-                  );
-                }}
-                onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
-              />
-            ))}
-          </tbody>
-        </table>
+        <FileTable
+          list={list}
+          isSelectable={actionsOf([]).length > 0}
+          renaming={action?.type === "rename" ? action.files[0]?._id : undefined}
+          onRename={(file) => act("rename", [file])}
+          onRenameClosed={() => {
+            const id = action?.files[0]?._id;
+            close();
+            setTimeout(() => focusRow(document.querySelector(`a[href="${href(`/files/${id}`)}"]`)?.closest("tr")));
+          }}
+          menuOf={(file) => actionsOf([file])}
+          onDragStart={(event, dragged) => startDrag(event, dragged, chosen)}
+        />
       ) : (
-        rows && !more && (wasFiltered || isEmpty) && <NoFiles isFiltered={wasFiltered} folder={folder} />
+        rows && !more && (shown.isFiltered || isEmpty) && <NoFiles list={list} />
       )}
       {rows?.length === 0 && more && <p class="quiet">No matches so far. Keep searching?</p>}
       <More
-        of={{ items: rows, isLoading, more: more && showMore }}
+        of={{ items: rows, isLoading: list.isLoading, more: more && showMore }}
         label={rows?.length ? "Load more" : "Search more"}
       />
+      {chosen.length > 0 && <SelectionBar list={list} actions={actionsOf(chosen)} />}
       {action?.type === "folder" && <NewFolder parent={folder} onClose={close} />}
-      {action?.type === "move" && <MoveDialog {...dialog} folders={childFolders} onMoved={reloadAll} />}
-      {action?.type === "tag" && <TagDialog {...dialog} onTagged={reload} />}
-      {action?.type === "delete" && (
-        <DeleteFiles
-          {...dialog}
-          onDeleted={(ids) => {
-            for (const id of ids) updates.set(id, null);
-            refresh(0);
-          }}
-        />
-      )}
+      {action?.type === "move" && <MoveDialog files={action.files} onMoved={reload} onClose={close} />}
+      {action?.type === "tag" && <TagDialog files={action.files} onTagged={reload} onClose={close} />}
+      {action?.type === "delete" && <DeleteFiles files={action.files} onDeleted={list.remove} onClose={close} />}
     </Page>
   );
 }
 
-function NoFiles({ isFiltered, folder }: { isFiltered: boolean; folder: string }) {
-  return isFiltered ? (
-    <Empty title="No matching files">
-      <p>Try a different search or clear the filters.</p>
-      <ClearFilters />
-    </Empty>
-  ) : (
+function TagChoice() {
+  const tags = tagChoices(query.value.get("tag") ?? "");
+  return Object.keys(tags).length > 0 ? <Choice name="tag" label="Tag" all="All tags" options={tags} /> : null;
+}
+
+/** The ways to add something; on a phone behind one button. */
+function PageActions({ folder, onNewFolder }: { folder: string; onNewFolder: () => void }) {
+  const click = (name: string) => document.querySelector<HTMLElement>(`[data-upload="${name}"]`)?.click();
+  const more = folder ? folderActions(folder).filter(({ label }) => label !== "Open") : [];
+  return (
+    <>
+      {more.length > 0 && <Menu label="Actions for this folder" items={more} />}
+      {can("files:upload") && (
+        <>
+          <div class="actions wide-only">
+            <button type="button" class="button" onClick={onNewFolder}>
+              New folder
+            </button>
+            <UploadFolderButton />
+            <UploadFilesButton />
+          </div>
+          <div class="narrow-only">
+            <Menu
+              label="Add"
+              class="primary"
+              button={<Icon name="plus" size={20} />}
+              items={[
+                { label: "Upload files", icon: "upload", onSelect: () => click("files") },
+                { label: "Upload folder", icon: "folder", onSelect: () => click("folder") },
+                { label: "New folder", icon: "folder-plus", onSelect: onNewFolder },
+              ]}
+            />
+          </div>
+        </>
+      )}
+    </>
+  );
+}
+
+/** The actions for the selected files, at the bottom of the window. */
+function SelectionBar({ list, actions }: { list: FileList; actions: MenuItem[] }) {
+  const { chosen, selected } = list;
+  return (
+    <section class="selection-bar" aria-label="Selected files">
+      <p role="status">{describeFiles(chosen, `${countOf(chosen.length, "file")} selected`)}</p>
+      {actions.map(({ label, icon, isDangerous, onSelect }) => {
+        const isTooMany = label === "Download" && chosen.length > MAX_DOWNLOADS;
+        return (
+          <button
+            key={label}
+            type="button"
+            class={`button ${isDangerous ? "danger" : ""}`}
+            onClick={() =>
+              isTooMany ? announce(`Select at most ${MAX_DOWNLOADS} files to download them at once.`) : onSelect()
+            }
+          >
+            {icon && <Icon name={icon} />}
+            <span>{isDangerous ? `Delete ${countOf(chosen.length, "file")}` : label}</span>
+          </button>
+        );
+      })}
+      <button
+        type="button"
+        class="button ghost"
+        aria-label="Clear selection"
+        onClick={() => {
+          selected.value = new Set();
+        }}
+      >
+        <Icon name="close" />
+      </button>
+    </section>
+  );
+}
+
+function NoFiles({ list: { shown } }: { list: FileList }) {
+  const { isFiltered, folder, search } = shown;
+  if (isFiltered)
+    return (
+      <Empty title={search ? `Nothing named “${search}”` : "No matching files"}>
+        <p>Try a different search or clear the filters.</p>
+        <p class="actions">
+          {folder && search && (
+            <a class="button" href={href("/files", { search })}>
+              Search all files
+            </a>
+          )}
+          <ClearFilters kept={{ folder }} />
+        </p>
+      </Empty>
+    );
+  return (
     <Empty title={folder ? "This folder is empty" : "No files yet"}>
       {can("files:upload") && (
         <>
-          <p>Drag files here, or choose them.</p>
+          <p class="wide-only">Drop recordings or folders anywhere on this page.</p>
           <UploadFilesButton />
+          <p class="quiet">Any audio or other file, up to 5 GB each. Interrupted uploads resume by themselves.</p>
+          {!folder && <FirstSteps />}
         </>
       )}
     </Empty>
   );
 }
+
+/** The next steps of a new team, besides uploading here. */
+const FirstSteps = () => (
+  <ul class="first-steps">
+    <li>
+      <a href="/reference" target="_blank" rel="noreferrer">
+        Upload from your code
+      </a>
+    </li>
+    {can("keys:write") && (
+      <li>
+        <a href={href("/keys")}>Create a key</a>
+      </li>
+    )}
+    {can("webhooks:write") && (
+      <li>
+        <a href={href("/webhooks")}>Add a webhook</a>
+      </li>
+    )}
+  </ul>
+);

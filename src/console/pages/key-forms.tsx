@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { SCOPE_LABELS, SCOPES } from "../parts/access.tsx";
+import { SCOPES, scopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { TaskDialog } from "../parts/dialog.tsx";
 import { SelectField, TextField, textOf } from "../parts/form.tsx";
@@ -27,11 +27,11 @@ const PRESETS: Record<"files" | "read", Scope[]> = {
   read: ["files:read", "files:download"],
 };
 const TYPES = {
-  full: "Secret: full access",
-  files: "Secret: all actions on files",
-  read: "Secret: view and download files",
-  custom: "Secret: choose permissions",
-  public: "Public: upload only",
+  full: "Secret – full access",
+  files: "Secret – all actions on files",
+  read: "Secret – view and download files",
+  custom: "Secret – choose permissions",
+  public: "Public – upload only",
 };
 
 /** Describes the scopes and limits of a key in a few words. */
@@ -43,24 +43,24 @@ export function accessOf({ isPublic, scopes, limits }: ApiKey): string {
       maxFileBytes && `${formatBytes(maxFileBytes)} each`,
       fileTypes?.map((type) => TYPE_LABELS[type]).join(" or "),
     ].filter(Boolean);
-    return ["Public", ...(parts.length > 0 ? [parts.join(", ")] : [])].join(": ");
+    return parts.length > 0 ? `Upload only: ${parts.join(", ")}` : "Upload only";
   }
   if (scopes.length === SCOPES.length) return "Full access";
   const isSame = (preset: Scope[]) => preset.length === scopes.length && preset.every((one) => scopes.includes(one));
   if (isSame(PRESETS.files)) return "All actions on files";
   if (isSame(PRESETS.read)) return "View and download files";
-  return scopes.map((scope) => SCOPE_LABELS[scope]).join(", ");
+  return scopes.length === 1 ? scopeLabel(scopes[0] as Scope) : `${scopes.length} permissions`;
 }
 
 /** A box for each scope. */
 function ScopeBoxes({ scopes, checked }: { scopes: Scope[]; checked: Scope[] }) {
   return (
     <fieldset class="choices">
-      <legend>The key may</legend>
+      <legend>Permissions</legend>
       {scopes.map((scope) => (
         <label key={scope}>
           <input type="checkbox" name="scopes" value={scope} defaultChecked={checked.includes(scope)} />{" "}
-          {SCOPE_LABELS[scope]}
+          {scopeLabel(scope)}
         </label>
       ))}
     </fieldset>
@@ -76,17 +76,17 @@ function chosenScopes(form: HTMLFormElement): Scope[] {
 function LimitFields() {
   return (
     <>
-      <TextField label="Most files" name="maxFiles" type="number" min={1} hint="Leave blank for no limit." />
+      <TextField label="Maximum files" name="maxFiles" type="number" min={1} hint="Leave blank for no limit." />
       <TextField
         label="Largest file in MB"
         name="maxFileBytes"
         type="number"
         min={0}
         step="any"
-        hint="Leave blank for the limit of the service."
+        hint="Default: 5,000 MB."
       />
       <fieldset class="choices">
-        <legend>File types (none for all)</legend>
+        <legend>File types (all if none is selected)</legend>
         {Object.entries(TYPE_LABELS).map(([type, label]) => (
           <label key={type}>
             <input type="checkbox" name="fileTypes" value={type} /> {label}
@@ -137,7 +137,7 @@ export function NewKey({ teamId, isOperator, onCreated, onClose }: NewKeyProps) 
   };
   if (created) {
     return (
-      <Secret title={`Key “${created.name}”`} noun="key" secret={created.key} onClose={onClose}>
+      <Secret title={`Key “${created.name}”`} noun="key" secret={created.key} apiKey={created} onClose={onClose}>
         {isOperator && (
           <p>
             Team ID: <code>{created.teamId}</code>

@@ -1,97 +1,62 @@
 import { useState } from "preact/hooks";
 import type { ApiKey } from "../../client/stowage.ts";
-import { MissingScopes } from "../parts/access.tsx";
+import { MissingScopes, scopeLabel } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, TextField, textOf } from "../parts/form.tsx";
+import { Filters, SearchField } from "../parts/filters.tsx";
 import { mask } from "../parts/format.ts";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
-import { Table } from "../parts/table.tsx";
+import { type Column, Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
+import { href, query } from "../router.ts";
 import { can, client, session } from "../session.ts";
+import { useList } from "../store.ts";
 import { accessOf, EditKey, NewKey, RotateKey } from "./key-forms.tsx";
 
-type Dialog = { type: "create" } | { type: "edit" | "rotate"; apiKey: ApiKey };
+const SOON_MILLISECONDS = 7 * 86_400_000;
 
 /** The team's keys. The operator sees the keys of all teams, or of the team in the URL. */
 export function Keys() {
   const isOperator = session.value?.team === null;
   const teamId = (isOperator && query.value.get("team")) || undefined;
-  const keys = useListing((signal) => client.value.keys.list({ teamId }, { signal }), [teamId]);
-  const [dialog, setDialog] = useState<Dialog | null>(null);
-  const close = () => setDialog(null);
-  useEvents(({ subject }) => subject.kind === "apikey", keys.reload);
-  useNames();
+  const [isCreating, setCreating] = useState(false);
   const create = can("keys:write") && (
-    <button type="button" class="button primary" onClick={() => setDialog({ type: "create" })}>
+    <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create key
     </button>
   );
   return (
     <Page title="Keys" actions={create} call={{ path: "/auth/v1/apikeys", query: { teamId } }}>
       <MissingScopes scopes={["keys:write"]} />
-      {isOperator && (
-        <FilterForm
-          values={[teamId]}
-          onFilter={(form) => navigate(href("/keys", { team: textOf(form, "team") }), { replace: true })}
-        >
-          <TextField label="Team ID" name="team" type="search" defaultValue={teamId ?? ""} spellcheck={false} />
-          <button type="submit" class="button">
-            Filter
-          </button>
-          {teamId && <a href={href("/keys")}>Clear filter</a>}
-        </FilterForm>
-      )}
-      <Failure error={keys.error} onRetry={keys.reload} />
-      {keys.items?.length === 0 && (
-        <Empty title="No keys">
-          <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
-          {create}
-        </Empty>
-      )}
-      {keys.items && keys.items.length > 0 && (
-        <Table
-          columns={[
-            isOperator ? "Name and team" : "Name",
-            "Access",
-            "Key",
-            ...(isOperator ? [] : ["Created by"]),
-            "Last used",
-            "Expires",
-          ]}
-          buttons="Actions"
-        >
-          {keys.items.map((key) => (
-            <Row key={key.id} apiKey={key} isOperator={isOperator} onDialog={setDialog} onRevoked={keys.reload} />
-          ))}
-        </Table>
-      )}
-      <More of={keys} />
-      {dialog?.type === "create" && (
-        <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />
-      )}
-      {dialog?.type === "edit" && <EditKey apiKey={dialog.apiKey} onChanged={keys.reload} onClose={close} />}
-      {dialog?.type === "rotate" && <RotateKey apiKey={dialog.apiKey} onChanged={keys.reload} onClose={close} />}
+      {isOperator && <Filters names={["team"]} search={<SearchField name="team" label="Team ID" />} />}
+      <KeyList teamId={teamId} isCreating={isCreating} onCreate={setCreating} />
     </Page>
   );
 }
 
-interface RowProps {
-  apiKey: ApiKey;
-  isOperator: boolean;
-  onDialog: (dialog: Dialog) => void;
-  onRevoked: () => void;
+interface KeyListProps {
+  teamId: string | undefined;
+  isCreating: boolean;
+  onCreate: (isCreating: boolean) => void;
 }
 
-function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
-  const { id, name, key, teamId, createdAt, createdBy, lastUsedAt, expiresAt } = apiKey;
-  const isExpired = Date.parse(expiresAt) <= Date.now();
-  const revoke = () =>
+/** The keys of a team with their actions, and the form for a new one. */
+export function KeyList({ teamId, isCreating, onCreate }: KeyListProps) {
+  const isOperator = session.value?.team === null;
+  const keys = useList(`keys ${teamId}`, (signal) => client.value.keys.list({ teamId }, { signal }), {
+    on: ({ subject }) => subject.kind === "apikey",
+  });
+  const [changed, setChanged] = useState<{ type: "edit" | "rotate"; apiKey: ApiKey } | null>(null);
+  useNames();
+  const close = () => {
+    setChanged(null);
+    onCreate(false);
+  };
+  const revoke = ({ id, name }: ApiKey) =>
     confirmFirst({
       title: `Revoke “${name}”?`,
       text: "Apps and sessions using this key stop working immediately, and their unfinished uploads are canceled. This can't be undone.",
@@ -99,56 +64,111 @@ function Row({ apiKey, isOperator, onDialog, onRevoked }: RowProps) {
       onConfirm: async () => {
         await client.value.keys.delete(id);
         announce(`Revoked “${name}”`);
-        onRevoked();
+        keys.reload();
       },
     });
   return (
-    <tr>
-      <th scope="row">
-        <bdi>{name}</bdi>
-        {isOperator && (
-          <p class="quiet">
-            <a href={href("/keys", { team: teamId })}>
-              <code>{teamId}</code>
-            </a>
-          </p>
-        )}
-      </th>
-      <td data-label="Access">{accessOf(apiKey)}</td>
-      <td data-label="Key">
-        <code>{mask(key)}</code>
-      </td>
-      {!isOperator && (
-        <td data-label="Created by">
-          <span>
-            {createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>} <Time at={createdAt} isRelative />
-          </span>
-        </td>
+    <>
+      <Failure error={keys.error} onRetry={keys.reload} />
+      {keys.items?.length === 0 && (
+        <Empty title="No keys">
+          <p>Secret keys act for your team. Public keys can only upload and are safe in browser code.</p>
+        </Empty>
       )}
-      <td data-label="Last used">{lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "Never"}</td>
-      <td data-label="Expires">
-        {isExpired ? <span class="badge bad">Expired</span> : <Time at={expiresAt} isRelative />}
-      </td>
-      <td class="number">
-        {can("keys:write") && (
-          <div class="actions">
-            {(["edit", "rotate"] as const).map((type) => (
-              <button
-                key={type}
-                type="button"
-                class="button small"
-                onClick={() => onDialog({ type, apiKey })}
-                aria-label={`${type === "edit" ? "Edit" : "Rotate"} ${name}`}
-              >
-                {type === "edit" ? "Edit" : "Rotate"}
-              </button>
-            ))}
-            <button type="button" class="button small danger" onClick={revoke} aria-label={`Revoke ${name}`}>
-              Revoke
-            </button>
-          </div>
-        )}
-      </td>
-    </tr>
+      {keys.items && keys.items.length > 0 && (
+        <Table
+          label="Keys"
+          rows={keys.items}
+          keyOf={({ id }) => id}
+          columns={columnsFor(isOperator, teamId)}
+          menu={(apiKey) =>
+            can("keys:write") && (
+              <Menu
+                label={`Actions for ${apiKey.name}`}
+                items={[
+                  { label: "Edit", icon: "edit", onSelect: () => setChanged({ type: "edit", apiKey }) },
+                  { label: "Rotate", icon: "refresh", onSelect: () => setChanged({ type: "rotate", apiKey }) },
+                  { label: "Revoke", icon: "trash", isDangerous: true, onSelect: () => revoke(apiKey) },
+                ]}
+              />
+            )
+          }
+        />
+      )}
+      <More of={keys} />
+      {isCreating && <NewKey teamId={teamId} isOperator={isOperator} onCreated={keys.reload} onClose={close} />}
+      {changed?.type === "edit" && <EditKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
+      {changed?.type === "rotate" && <RotateKey apiKey={changed.apiKey} onChanged={keys.reload} onClose={close} />}
+    </>
   );
 }
+
+function Expiry({ at }: { at: string }) {
+  const left = Date.parse(at) - Date.now();
+  if (left <= 0) return <span class="badge bad">Expired</span>;
+  return (
+    <span class={left < SOON_MILLISECONDS ? "soon" : ""}>
+      <Time at={at} isRelative />
+    </span>
+  );
+}
+
+const columnsFor = (isOperator: boolean, teamId: string | undefined): Column<ApiKey>[] => [
+  {
+    id: "name",
+    label: isOperator && !teamId ? "Name and team" : "Name",
+    width: "minmax(0, 2.6fr)",
+    cell: ({ name, key, teamId: owner }) => (
+      <div class="two-lines">
+        <bdi title={name}>{name}</bdi>
+        <span class="quiet">
+          <code>{mask(key)}</code>
+          {isOperator && !teamId && (
+            <>
+              {" · "}
+              <a href={href(`/teams/${owner}`)}>
+                <code>{owner}</code>
+              </a>
+            </>
+          )}
+        </span>
+      </div>
+    ),
+  },
+  {
+    id: "access",
+    label: "Access",
+    width: "minmax(0, 2.2fr)",
+    cell: (key) => (
+      <div class="two-lines" title={key.scopes.map(scopeLabel).join(", ")}>
+        <span>{accessOf(key)}</span>
+        <span class={`badge ${key.isPublic ? "busy" : ""}`}>{key.isPublic ? "Public" : "Secret"}</span>
+      </div>
+    ),
+  },
+  {
+    id: "created",
+    label: "Created",
+    width: "minmax(0, 2.2fr)",
+    cell: ({ createdBy, createdAt }) => (
+      <div class="two-lines">
+        {isOperator ? null : createdBy ? <NameOf {...createdBy} /> : <bdi>Operator</bdi>}
+        <span class="quiet">
+          <Time at={createdAt} isRelative />
+        </span>
+      </div>
+    ),
+  },
+  {
+    id: "used",
+    label: "Last used",
+    width: "minmax(6.5rem, 1.1fr)",
+    cell: ({ lastUsedAt }) => (lastUsedAt ? <Time at={lastUsedAt} isRelative /> : "Never"),
+  },
+  {
+    id: "expires",
+    label: "Expires",
+    width: "minmax(6.5rem, 1.1fr)",
+    cell: ({ expiresAt }) => <Expiry at={expiresAt} />,
+  },
+];

@@ -39,10 +39,10 @@ export function Rename({ file: { _id, name }, onRenamed, onClose }: RenameProps)
         onSubmit={save}
         end={
           <>
-            <button type="submit" class="button small" aria-disabled={isRunning}>
+            <button type="submit" class="button" aria-disabled={isRunning}>
               Save
             </button>
-            <button type="button" class="button small" onClick={onClose}>
+            <button type="button" class="button ghost" onClick={onClose}>
               Cancel
             </button>
           </>

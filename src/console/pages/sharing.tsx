@@ -5,10 +5,11 @@ import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Form, SelectField, TextField, textOf } from "../parts/form.tsx";
-import { useLoaded } from "../parts/loading.ts";
+import { Menu } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
 import { Copyable, Time } from "../parts/values.tsx";
 import { client } from "../session.ts";
+import { useData } from "../store.ts";
 
 /** In seconds, and for a link with "" for never. */
 const LIFETIMES = {
@@ -43,7 +44,7 @@ const options = (labels: Record<string, string>) =>
 /** Creates, lists, and revokes the links of a file, and creates signed URLs. */
 export function Sharing({ file }: { file: FileMetadata }) {
   const { _id: id } = file;
-  const links = useLoaded((signal) => client.value.links.list(id, { signal }), [id]);
+  const links = useData(`links ${id}`, (signal) => client.value.links.list(id, { signal }).toArray());
   const [created, setCreated] = useState<Created | null>(null);
   return (
     <section class="card stack" aria-labelledby="sharing">
@@ -108,7 +109,7 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
       onSubmit={create}
       end={
         <>
-          <button type="submit" class="button" aria-disabled={isRunning}>
+          <button type="submit" class="button start" aria-disabled={isRunning}>
             {isLink ? "Create link" : "Create URL"}
           </button>
           {created && (
@@ -150,7 +151,7 @@ function NewUrl({ file, created, onCreated }: NewUrlProps) {
       )}
       {isLink && file.mimeType.startsWith("audio/") && (
         <SelectField label="Opens as" name="disposition">
-          {options({ attachment: "Download", inline: "Player in the browser" })}
+          {options({ inline: "Player in the browser", attachment: "Download" })}
         </SelectField>
       )}
     </Form>
@@ -165,7 +166,7 @@ function Links({ links, onRevoked }: { links: Link[]; onRevoked: (id: string) =>
       text: "The link stops working immediately. This can't be undone.",
       action: "Revoke link",
       onConfirm: async () => {
-        await client.value.links.revoke(id);
+        await client.value.links.delete(id);
         announce("Link revoked");
         onRevoked(id);
       },
@@ -192,9 +193,10 @@ function Links({ links, onRevoked }: { links: Link[]; onRevoked: (id: string) =>
               Created <Time at={createdAt} isRelative /> by <NameOf {...createdBy} />
             </p>
           </div>
-          <button type="button" class="button small danger" onClick={() => revoke(_id)}>
-            Revoke<span class="visually-hidden"> link</span>
-          </button>
+          <Menu
+            label="Actions for this link"
+            items={[{ label: "Revoke link", icon: "trash", isDangerous: true, onSelect: () => revoke(_id) }]}
+          />
         </li>
       ))}
     </ul>

@@ -16,16 +16,37 @@ export function rememberTags(files: Pick<FileRow, "tags">[]): void {
   if (found.length > 0) knownTags.value = new Set([...found, ...knownTags.peek()]);
 }
 
+/** The tags that this tab has seen, with the one of the URL, by name. */
+export const tagChoices = (chosen: string): Record<string, string> =>
+  Object.fromEntries(
+    [...new Set([chosen, ...knownTags.value])]
+      .filter(Boolean)
+      .sort()
+      .map((tag) => [tag, tag]),
+  );
+
+interface TagsProps {
+  tags: string[];
+  /** How many to show. The others are counted. */
+  max?: number;
+  tabIndex?: number;
+}
+
 /** The tags of a file. Each leads to all files with it. */
-export const Tags = ({ tags }: { tags: string[] }) => (
+export const Tags = ({ tags, max = tags.length, tabIndex = 0 }: TagsProps) => (
   <ul class="tags" aria-label="Tags">
-    {tags.map((tag) => (
+    {tags.slice(0, max).map((tag) => (
       <li key={tag}>
-        <a class="badge" href={href("/files", { tag })}>
+        <a class="badge" href={href("/files", { tag })} title={tag} tabIndex={tabIndex}>
           <bdi>{tag}</bdi>
         </a>
       </li>
     ))}
+    {tags.length > max && (
+      <li class="badge" title={tags.slice(max).join(", ")}>
+        +{tags.length - max}
+      </li>
+    )}
   </ul>
 );
 

@@ -3,16 +3,18 @@ import type { ApiKey, Team } from "../../client/stowage.ts";
 import { announce } from "../parts/announce.tsx";
 import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, SelectField, TextField, textOf } from "../parts/form.tsx";
+import { Choice, Filters, SearchField } from "../parts/filters.tsx";
+import { TextField, textOf } from "../parts/form.tsx";
 import { formatBytes, formatCount } from "../parts/format.ts";
-import { useListing } from "../parts/loading.ts";
+import { Menu, type MenuItem } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { Table } from "../parts/table.tsx";
 import { Copyable, Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
+import { href, query } from "../router.ts";
 import { client } from "../session.ts";
+import { useList } from "../store.ts";
 import { UserError } from "../user-error.ts";
 
 const GIGABYTE = 1_000_000_000;
@@ -23,16 +25,34 @@ const STATUSES: Record<Team["status"], { label: string; badge: string }> = {
 };
 type Status = keyof typeof STATUSES;
 
+export const TeamStatus = ({ status }: Pick<Team, "status">) => (
+  <span class={`badge ${STATUSES[status].badge}`}>{STATUSES[status].label}</span>
+);
+
+/** How much of a limit is used; the limit of the service applies to teams without their own. */
+export const Used = ({
+  used,
+  limit,
+  format,
+}: {
+  used: number;
+  limit: number | null;
+  format: (n: number) => string;
+}) => (
+  <span class="used">
+    {limit === null ? format(used) : `${format(used)} of ${format(limit)}`}
+    {limit !== null && <meter min={0} max={limit} high={limit * 0.9} value={used} aria-hidden="true" />}
+  </span>
+);
+
 /** The teams of the service, for the operator. */
 export function Teams() {
   const name = query.value.get("name") || undefined;
   const status = (query.value.get("status") as Status | null) || undefined;
-  const teams = useListing((signal) => client.value.teams.list({ name, status }, { signal }), [name, status]);
+  const teams = useList(`teams ${name} ${status}`, (signal) => client.value.teams.list({ name, status }, { signal }));
   /** The team in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<Team | null | undefined>();
   const [created, setCreated] = useState<ApiKey | null>(null);
-  const filter = (filters: Record<string, string | undefined>) =>
-    navigate(href("/teams", { name, status, ...filters }), { replace: true });
   const create = (
     <button type="button" class="button primary" onClick={() => setEdited(null)}>
       Create team
@@ -40,26 +60,14 @@ export function Teams() {
   );
   return (
     <Page title="Teams" actions={create} call={{ path: "/auth/v1/teams", query: { name, status } }}>
-      <FilterForm values={[name, status]} onFilter={(form) => filter({ name: textOf(form, "name") })}>
-        <TextField label="Name starts with" name="name" type="search" defaultValue={name ?? ""} />
-        <SelectField
-          label="Status"
+      <Filters names={["name", "status"]} search={<SearchField name="name" label="Name starts with" />}>
+        <Choice
           name="status"
-          value={status ?? ""}
-          onChange={(chosen) => filter({ status: chosen })}
-        >
-          <option value="">All statuses</option>
-          {Object.entries(STATUSES).map(([value, { label }]) => (
-            <option key={value} value={value}>
-              {label}
-            </option>
-          ))}
-        </SelectField>
-        <button type="submit" class="button">
-          Filter
-        </button>
-        {(name || status) && <a href={href("/teams")}>Clear filters</a>}
-      </FilterForm>
+          label="Status"
+          all="All statuses"
+          options={Object.fromEntries(Object.entries(STATUSES).map(([value, { label }]) => [value, label]))}
+        />
+      </Filters>
       <Failure error={teams.error} onRetry={teams.reload} />
       {teams.items?.length === 0 && (
         <Empty title={name || status ? "No matching teams" : "No teams yet"}>
@@ -67,11 +75,53 @@ export function Teams() {
         </Empty>
       )}
       {teams.items && teams.items.length > 0 && (
-        <Table columns={["Name", "Status", "Storage", "Files", "Created"]} buttons="Actions">
-          {teams.items.map((team) => (
-            <Row key={team._id} team={team} onEdit={() => setEdited(team)} onChanged={teams.reload} />
-          ))}
-        </Table>
+        <Table
+          label="Teams"
+          rows={teams.items}
+          keyOf={({ _id }) => _id}
+          columns={[
+            {
+              id: "name",
+              label: "Name",
+              width: "minmax(0, 3fr)",
+              cell: ({ _id, name }) => (
+                <a href={href(`/teams/${_id}`)} title={name}>
+                  <bdi>{name}</bdi>
+                </a>
+              ),
+            },
+            { id: "status", label: "Status", width: "minmax(0, 1.2fr)", cell: (team) => <TeamStatus {...team} /> },
+            {
+              id: "storage",
+              label: "Storage",
+              width: "minmax(0, 2fr)",
+              cell: ({ usage, maxBytes }) => <Used used={usage.bytes} limit={maxBytes} format={formatBytes} />,
+            },
+            {
+              id: "files",
+              label: "Files",
+              width: "minmax(0, 1.4fr)",
+              cell: ({ usage, maxFiles }) => <Used used={usage.files} limit={maxFiles} format={formatCount} />,
+            },
+            {
+              id: "created",
+              label: "Created",
+              width: "minmax(0, 1.2fr)",
+              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+            },
+          ]}
+          menu={(team) =>
+            team.status !== "deleting" && (
+              <Menu
+                label={`Actions for ${team.name}`}
+                items={[
+                  { label: "Edit", icon: "edit", onSelect: () => setEdited(team) },
+                  ...teamActions(team, teams.reload),
+                ]}
+              />
+            )
+          }
+        />
       )}
       <More of={teams} />
       {edited !== undefined && (
@@ -90,6 +140,7 @@ export function Teams() {
           title={`First key of “${created.name}”`}
           noun="key"
           secret={created.key}
+          apiKey={created}
           onClose={() => setCreated(null)}
         >
           <p>
@@ -101,11 +152,8 @@ export function Teams() {
   );
 }
 
-const ofLimit = (used: number, limit: number | null, format: (value: number) => string) =>
-  limit === null ? format(used) : `${format(used)} of ${format(limit)}`;
-
-function Row({ team, onEdit, onChanged }: { team: Team; onEdit: () => void; onChanged: () => void }) {
-  const { _id, name, status, maxBytes, maxFiles, usage, createdAt } = team;
+/** Suspends, resumes, or deletes a team, after a confirmation. */
+export function teamActions({ _id, name, status }: Team, onChanged: () => void): MenuItem[] {
   const isSuspended = status === "suspended";
   const toggle = () =>
     confirmFirst({
@@ -138,44 +186,10 @@ function Row({ team, onEdit, onChanged }: { team: Team; onEdit: () => void; onCh
         onChanged();
       },
     });
-  const actions = { [isSuspended ? "Resume" : "Suspend"]: toggle, Delete: remove };
-  return (
-    <tr>
-      <th scope="row">
-        <a href={href("/keys", { team: _id })}>
-          <bdi>{name}</bdi>
-        </a>
-      </th>
-      <td data-label="Status">
-        <span class={`badge ${STATUSES[status].badge}`}>{STATUSES[status].label}</span>
-      </td>
-      <td data-label="Storage">{ofLimit(usage.bytes, maxBytes, formatBytes)}</td>
-      <td data-label="Files">{ofLimit(usage.files, maxFiles, formatCount)}</td>
-      <td data-label="Created">
-        <Time at={createdAt} />
-      </td>
-      <td class="number">
-        {status !== "deleting" && (
-          <div class="actions">
-            <button type="button" class="button small" onClick={onEdit} aria-label={`Edit ${name}`}>
-              Edit
-            </button>
-            {Object.entries(actions).map(([label, act]) => (
-              <button
-                key={label}
-                type="button"
-                class={`button small ${label === "Resume" ? "" : "danger"}`}
-                onClick={act}
-                aria-label={`${label} ${name}`}
-              >
-                {label}
-              </button>
-            ))}
-          </div>
-        )}
-      </td>
-    </tr>
-  );
+  return [
+    { label: isSuspended ? "Resume" : "Suspend", onSelect: toggle },
+    { label: "Delete", icon: "trash", isDangerous: true, onSelect: remove },
+  ];
 }
 
 interface TeamFormProps {
@@ -185,7 +199,7 @@ interface TeamFormProps {
   onClose: () => void;
 }
 
-function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
+export function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
   const save = async (form: HTMLFormElement) => {
     const [name, gigabytes, files] = [textOf(form, "name"), textOf(form, "maxBytes"), textOf(form, "maxFiles")];
     const limits = {
@@ -212,7 +226,7 @@ function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
         min={0}
         step="any"
         defaultValue={team?.maxBytes == null ? "" : String(team.maxBytes / GIGABYTE)}
-        hint="Leave blank for the limit of the service."
+        hint="Leave blank for the default of the service."
       />
       <TextField
         label="File limit"
@@ -220,7 +234,7 @@ function TeamForm({ team, onSaved, onClose }: TeamFormProps) {
         type="number"
         min={0}
         defaultValue={team?.maxFiles == null ? "" : String(team.maxFiles)}
-        hint="Leave blank for the limit of the service."
+        hint="Leave blank for the default of the service."
       />
     </TaskDialog>
   );

@@ -1,16 +1,16 @@
 import { useId } from "preact/hooks";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
 import { Failure } from "../parts/failure.tsx";
-import { countOf, formatBytes } from "../parts/format.ts";
-import { useEvents, useLoaded } from "../parts/loading.ts";
+import { countOf, formatBytes, LOCALE } from "../parts/format.ts";
 import { client } from "../session.ts";
+import { useData, useEvents } from "../store.ts";
 import { CHART_DAYS, type Day, dailyTotals, type Sized } from "./daily-totals.ts";
 
 /** The event log is read page by page, so a busy team's chart covers its latest 1,000 uploads. */
 const MAX_PAGES = 10;
 const PAGE_EVENTS = 100;
 /** The shape of the chart, in its own units. */
-const [BAR_WIDTH, GAP, HEIGHT] = [8, 2, 60];
+const [BAR_WIDTH, GAP, HEIGHT] = [6, 4, 60];
 
 interface Uploads {
   uploads: Sized[];
@@ -19,7 +19,7 @@ interface Uploads {
 }
 
 /** Without the year, so that the labels of the chart fit on a phone. */
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
+const day = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric" });
 const toSized = ({ _id, createdAt, data }: FileEvent): Sized => ({ _id, createdAt, size: data.size });
 const isUpload = (event: Parameters<typeof isFileEvent>[0]): event is FileEvent =>
   isFileEvent(event) && event.type === "file.uploaded";
@@ -40,7 +40,7 @@ async function readUploads(signal: AbortSignal): Promise<Uploads> {
 /** The bytes of the uploads of each of the last 30 days, including files that were deleted since. */
 export function UsageChart() {
   const id = useId();
-  const { value, error, reload, change } = useLoaded(readUploads, []);
+  const { value, error, reload, change } = useData("usage-chart", readUploads);
   useEvents(isUpload, (events) =>
     change(({ uploads, since }) => {
       // The request may already have returned them.
@@ -85,7 +85,7 @@ function Bars({ days }: { days: Day[] }) {
       >
         {days.map(({ start, count, bytes }, place) => {
           // A day with uploads is visible even next to a much busier one.
-          const height = bytes > 0 ? Math.max(2, (bytes / highest) * HEIGHT) : 0.5;
+          const height = bytes > 0 ? Math.max(2, (bytes / highest) * HEIGHT) : 0;
           return (
             <rect key={place} x={place * (BAR_WIDTH + GAP)} y={HEIGHT - height} width={BAR_WIDTH} height={height}>
               <title>{`${day.format(start)}: ${countOf(count, "file")}, ${formatBytes(bytes)}`}</title>

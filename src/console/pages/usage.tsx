@@ -5,12 +5,13 @@ import { confirmFirst } from "../parts/dialog.tsx";
 import { NameOf, useNames } from "../parts/event.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatCount, formatPercent } from "../parts/format.ts";
-import { useEvents, useListing, useLoaded } from "../parts/loading.ts";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
 import { Time } from "../parts/values.tsx";
 import { can, client } from "../session.ts";
+import { useData, useList } from "../store.ts";
 import { revision, unfinishedUploads } from "../uploads/upload.ts";
 import { UsageChart } from "./usage-chart.tsx";
 
@@ -18,11 +19,17 @@ import { UsageChart } from "./usage-chart.tsx";
 const MAX_UNFINISHED = 100;
 
 export function Usage() {
-  const { value: usage, error, reload } = useLoaded((signal) => client.value.usage({ signal }), []);
-  useEvents(({ subject }) => subject.kind === "file", reload);
+  const loaded = useData("usage", (signal) => client.value.usage({ signal }), {
+    on: ({ subject }) => subject.kind === "file",
+  });
+  const { value: usage, error, reload } = loaded;
   return (
-    <Page title="Usage" call={{ path: "/docs/v1/usage" }}>
-      <p class="quiet">Your team's storage. Unfinished uploads count toward the limit.</p>
+    <Page
+      title="Usage"
+      width="record"
+      subtitle="Unfinished uploads count toward the limits."
+      call={{ path: "/docs/v1/usage" }}
+    >
       <Failure error={error} onRetry={reload} />
       {usage && (
         <div class="columns">
@@ -50,16 +57,20 @@ function Bar({ label, used, limit, format }: BarProps) {
       <h2 id={id}>{label}</h2>
       <meter aria-labelledby={id} min={0} max={limit} high={limit * 0.9} value={used} />
       <p>
-        {format(used)} of {format(limit)} used ({formatPercent(used, limit)})
+        <strong>{format(used)}</strong>{" "}
+        <span class="quiet">
+          of {format(limit)} used ({formatPercent(used, limit)})
+        </span>
       </p>
     </section>
   );
 }
 
-/** The team's unfinished uploads, except those of this tab: their card cancels them, and would otherwise restart them. */
+/** The team's unfinished uploads, except those of this tab, which are canceled in their card. */
 function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
-  const uploads = useListing((signal) => client.value.uploads.list({ limit: MAX_UNFINISHED }, { signal }), []);
-  useEvents(({ subject }) => subject.kind === "file" || subject.kind === "apikey", uploads.reload);
+  const uploads = useList("unfinished", (signal) => client.value.uploads.list({ limit: MAX_UNFINISHED }, { signal }), {
+    on: ({ subject }) => subject.kind === "file" || subject.kind === "apikey",
+  });
   useNames();
   revision.value;
   const own = unfinishedUploads();
@@ -88,39 +99,51 @@ function UnfinishedUploads({ onCanceled }: { onCanceled: () => void }) {
       {others && others.length > 0 && (
         <>
           <h2>Unfinished uploads</h2>
-          <Table columns={["Name", "Stored", "Key", "Started", "Expires"]} buttons="Actions">
-            {others.map((upload) => (
-              <tr key={upload._id}>
-                <th scope="row">
-                  <bdi>{upload.name}</bdi>
-                </th>
-                <td data-label="Stored">
-                  {formatBytes(upload.offset)} of {formatBytes(upload.size)}
-                </td>
-                <td data-label="Key">
-                  <NameOf keyId={upload.keyId} userId={null} />
-                </td>
-                <td data-label="Started">
-                  <Time at={upload.createdAt} isRelative />
-                </td>
-                <td data-label="Expires">
-                  <Time at={upload.expiresAt} isRelative />
-                </td>
-                <td class="number">
-                  {can("files:delete") && (
-                    <button
-                      type="button"
-                      class="button small danger"
-                      onClick={() => cancel(upload)}
-                      aria-label={`Cancel ${upload.name}`}
-                    >
-                      Cancel
-                    </button>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </Table>
+          <Table
+            label="Unfinished uploads"
+            rows={others}
+            keyOf={({ _id }) => _id}
+            columns={[
+              {
+                id: "name",
+                label: "Name",
+                width: "minmax(0, 3fr)",
+                cell: ({ name }) => <bdi title={name}>{name}</bdi>,
+              },
+              {
+                id: "stored",
+                label: "Stored",
+                width: "minmax(0, 2fr)",
+                cell: ({ offset, size }) => `${formatBytes(offset)} of ${formatBytes(size)}`,
+              },
+              {
+                id: "key",
+                label: "Key",
+                width: "minmax(0, 2fr)",
+                cell: ({ keyId }) => <NameOf keyId={keyId} userId={null} />,
+              },
+              {
+                id: "started",
+                label: "Started",
+                width: "minmax(0, 1.5fr)",
+                cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+              },
+              {
+                id: "expires",
+                label: "Expires",
+                width: "minmax(0, 1.5fr)",
+                cell: ({ expiresAt }) => <Time at={expiresAt} isRelative />,
+              },
+            ]}
+            menu={(upload) =>
+              can("files:delete") && (
+                <Menu
+                  label={`Actions for ${upload.name}`}
+                  items={[{ label: "Cancel upload", icon: "close", isDangerous: true, onSelect: () => cancel(upload) }]}
+                />
+              )
+            }
+          />
         </>
       )}
       <More of={uploads} />

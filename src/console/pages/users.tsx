@@ -2,32 +2,64 @@ import { useState } from "preact/hooks";
 import type { User } from "../../client/stowage.ts";
 import { MissingScopes, ROLE_LABELS, type Role } from "../parts/access.tsx";
 import { announce } from "../parts/announce.tsx";
-import { confirmFirst, TaskDialog } from "../parts/dialog.tsx";
+import { confirmFirst, Dialog, TaskDialog } from "../parts/dialog.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { FilterForm, SelectField, TextField, textOf } from "../parts/form.tsx";
-import { useEvents, useListing } from "../parts/loading.ts";
+import { Filters, SearchField } from "../parts/filters.tsx";
+import { SelectField, TextField, textOf } from "../parts/form.tsx";
+import { Menu } from "../parts/menu.tsx";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Table } from "../parts/table.tsx";
-import { Time } from "../parts/values.tsx";
-import { href, navigate, query } from "../router.ts";
-import { can, client } from "../session.ts";
+import { CopyButton, Time } from "../parts/values.tsx";
+import { query } from "../router.ts";
+import { can, client, session } from "../session.ts";
+import { useList } from "../store.ts";
+import { signInUrl } from "./account.tsx";
 
 const ROLES: Record<Role, string> = {
-  admin: "Admin: everything, including users and keys",
-  member: "Member: all actions on files, and events",
-  viewer: "Viewer: view and download files, and view events",
+  admin: "Admin – everything, including users and keys",
+  member: "Member – all actions on files, and events",
+  viewer: "Viewer – view and download files, and view events",
 };
+/** Without characters that look alike. */
+const PASSWORD_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789";
+const PASSWORD_GROUPS = 4;
 
-const nameOf = ({ firstName, lastName, email }: User): string => `${firstName} ${lastName}`.trim() || email;
+export const nameOf = ({ firstName, lastName, email }: Pick<User, "firstName" | "lastName" | "email">): string =>
+  `${firstName} ${lastName}`.trim() || email;
+
+/** A random password of four groups of five letters, about 100 bits. */
+function newPassword(): string {
+  const letters = crypto.getRandomValues(new Uint8Array(PASSWORD_GROUPS * 5));
+  const text = [...letters].map((letter) => PASSWORD_LETTERS[letter % PASSWORD_LETTERS.length]).join("");
+  return (text.match(/.{5}/g) ?? []).join("-");
+}
+
+interface Invited extends Pick<User, "firstName" | "lastName" | "email"> {
+  /** Null if the user has one already. */
+  password: string | null;
+}
 
 export function Users() {
-  const name = query.value.get("name") || undefined;
-  const email = query.value.get("email") || undefined;
-  const users = useListing((signal) => client.value.users.list({ name, email }, { signal }), [name, email]);
+  const search = query.value.get("search") ?? "";
+  // The API finds whole emails, and the start of names. If all users are loaded, every part of both is found.
+  const all = useList("users", (signal) => client.value.users.list({}, { signal }), {
+    on: ({ subject }) => subject.kind === "user",
+  });
+  const isComplete = all.items !== undefined && !all.more;
+  const filters = !search || isComplete ? null : search.includes("@") ? { email: search } : { name: search };
+  const found = useList(
+    `users ${JSON.stringify(filters)}`,
+    filters && ((signal) => client.value.users.list(filters, { signal })),
+  );
+  const users = filters ? found : all;
+  const wanted = search.toLowerCase();
+  const items = users.items?.filter(
+    (user) => filters || `${nameOf(user)} ${user.email}`.toLowerCase().includes(wanted),
+  );
   /** The user in the dialog: null for a new one, undefined if the dialog is closed. */
   const [edited, setEdited] = useState<User | null | undefined>();
-  useEvents(({ subject }) => subject.kind === "user", users.reload);
+  const [invited, setInvited] = useState<Invited | null>(null);
   const remove = (user: User) =>
     confirmFirst({
       title: `Delete ${nameOf(user)}?`,
@@ -49,29 +81,20 @@ export function Users() {
         users.reload();
       },
     });
-  const filter = (form: HTMLFormElement) =>
-    navigate(href("/users", { name: textOf(form, "name"), email: textOf(form, "email") }), { replace: true });
   const create = can("users:write") && (
     <button type="button" class="button primary" onClick={() => setEdited(null)}>
       Create user
     </button>
   );
   return (
-    <Page title="Users" actions={create} call={{ path: "/auth/v1/users", query: { name, email } }}>
+    <Page title="Users" actions={create} call={{ path: "/auth/v1/users" }}>
       <MissingScopes scopes={["users:write"]} />
-      <FilterForm values={[name, email]} onFilter={filter}>
-        <TextField label="Name starts with" name="name" type="search" defaultValue={name ?? ""} />
-        <TextField label="Email" name="email" type="search" defaultValue={email ?? ""} />
-        <button type="submit" class="button">
-          Filter
-        </button>
-        {(name || email) && <a href={href("/users")}>Clear filters</a>}
-      </FilterForm>
+      <Filters names={["search"]} search={<SearchField name="search" label="Search users" />} />
       <Failure error={users.error} onRetry={users.reload} />
-      {users.items?.length === 0 &&
-        (name || email ? (
+      {items?.length === 0 &&
+        (search ? (
           <Empty title="No matching users">
-            <p>Enter a full email address, or the start of a name.</p>
+            <p>{filters && "Enter a full email address, or the start of a name."}</p>
           </Empty>
         ) : (
           <Empty title="No users yet">
@@ -79,73 +102,85 @@ export function Users() {
             {create}
           </Empty>
         ))}
-      {users.items && users.items.length > 0 && (
-        <Table columns={["Name", "Email", "Role", "Created"]} buttons="Actions">
-          {users.items.map((user) => (
-            <tr key={user._id}>
-              <th scope="row">
-                <bdi>{nameOf(user)}</bdi>
-              </th>
-              <td data-label="Email">
-                <bdi>{user.email}</bdi>
-              </td>
-              <td data-label="Role">{ROLE_LABELS[user.role]}</td>
-              <td data-label="Created">
-                <Time at={user.createdAt} />
-              </td>
-              <td class="number">
-                {can("users:write") && (
-                  <div class="actions">
-                    <button
-                      type="button"
-                      class="button small"
-                      onClick={() => setEdited(user)}
-                      aria-label={`Edit ${nameOf(user)}`}
-                    >
-                      Edit
-                    </button>
-                    <button
-                      type="button"
-                      class="button small danger"
-                      onClick={() => remove(user)}
-                      aria-label={`Delete ${nameOf(user)}`}
-                    >
-                      Delete
-                    </button>
-                  </div>
-                )}
-              </td>
-            </tr>
-          ))}
-        </Table>
+      {items && items.length > 0 && (
+        <Table
+          label="Users"
+          rows={items}
+          keyOf={({ _id }) => _id}
+          columns={[
+            {
+              id: "name",
+              label: "Name",
+              width: "minmax(0, 2fr)",
+              cell: (user) => <bdi title={nameOf(user)}>{nameOf(user)}</bdi>,
+            },
+            {
+              id: "email",
+              label: "Email",
+              width: "minmax(0, 3fr)",
+              cell: ({ email }) => <bdi title={email}>{email}</bdi>,
+            },
+            { id: "role", label: "Role", width: "minmax(0, 1fr)", cell: ({ role }) => ROLE_LABELS[role] },
+            {
+              id: "created",
+              label: "Created",
+              width: "minmax(0, 1fr)",
+              cell: ({ createdAt }) => <Time at={createdAt} isRelative />,
+            },
+          ]}
+          menu={(user) =>
+            can("users:write") && (
+              <Menu
+                label={`Actions for ${nameOf(user)}`}
+                items={[
+                  { label: "Edit", icon: "edit", onSelect: () => setEdited(user) },
+                  { label: "Invite", icon: "link", onSelect: () => setInvited({ ...user, password: null }) },
+                  { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(user) },
+                ]}
+              />
+            )
+          }
+        />
       )}
       <More of={users} />
-      {edited !== undefined && <UserForm user={edited} onSaved={users.reload} onClose={() => setEdited(undefined)} />}
+      {edited !== undefined && (
+        <UserForm
+          user={edited}
+          onSaved={(created) => {
+            users.reload();
+            setEdited(undefined);
+            setInvited(created);
+          }}
+          onClose={() => setEdited(undefined)}
+        />
+      )}
+      {invited && <Invitation user={invited} onClose={() => setInvited(null)} />}
     </Page>
   );
 }
 
 interface UserFormProps {
   user: User | null;
-  onSaved: () => void;
+  /** Called with a new user, or null after an edit. */
+  onSaved: (created: Invited | null) => void;
   onClose: () => void;
 }
 
 /** Creates or edits a user. Never overwrites another person's edit. */
 function UserForm({ user, onSaved, onClose }: UserFormProps) {
+  const [password, setPassword] = useState("");
   const save = async (form: HTMLFormElement) => {
     const [firstName, lastName, email] = [textOf(form, "firstName"), textOf(form, "lastName"), textOf(form, "email")];
     const role = textOf(form, "role") as Role;
-    const password = String(new FormData(form).get("password"));
     if (user) {
       const changes = { firstName, lastName, email, role, ...(password && { password }) };
       await client.value.users.update(user._id, changes, { version: user.__v });
+      announce("User updated");
     } else {
       await client.value.users.create({ firstName, lastName, email, password, role });
+      announce(`Created ${email}`);
     }
-    announce(user ? "User updated" : `Created ${email}`);
-    onSaved();
-    onClose();
+    onSaved(user ? null : { firstName, lastName, email, password });
   };
   return (
     <TaskDialog
@@ -159,19 +194,53 @@ function UserForm({ user, onSaved, onClose }: UserFormProps) {
       <TextField label="Email" name="email" type="email" defaultValue={user?.email ?? ""} required />
       <SelectField label="Role" name="role">
         {Object.entries(ROLES).map(([role, text]) => (
-          <option key={role} value={role} selected={role === (user?.role ?? "member")}>
+          <option key={role} value={role} selected={role === (user?.role ?? "viewer")}>
             {text}
           </option>
         ))}
       </SelectField>
-      <TextField
-        label={user ? "New password" : "Password"}
-        name="password"
-        type="password"
-        autocomplete="new-password"
-        required={!user}
-        hint={user ? "Leave blank to keep the current password." : "At least 8 characters."}
-      />
+      <div class="stack">
+        <TextField
+          label={user ? "New password" : "Password"}
+          name="password"
+          type="text"
+          autocomplete="off"
+          spellcheck={false}
+          required={!user}
+          value={password}
+          onInput={({ currentTarget }) => setPassword(currentTarget.value)}
+          hint={user ? "Leave blank to keep the current password." : "At least 8 characters."}
+        />
+        <button type="button" class="button start" onClick={() => setPassword(newPassword())}>
+          Generate password
+        </button>
+      </div>
     </TaskDialog>
+  );
+}
+
+/** Everything that a new user needs to sign in, to copy into a message. */
+function Invitation({ user: { email, password, ...names }, onClose }: { user: Invited; onClose: () => void }) {
+  const url = signInUrl(session.value?.team?.id ?? "");
+  const text = [`Sign in: ${url}`, `Email: ${email}`, password && `Password: ${password}`].filter(Boolean).join("\n");
+  return (
+    <Dialog title={`Invite ${nameOf({ ...names, email })}`} onClose={onClose}>
+      <div class="stack">
+        <p>
+          {password
+            ? "Send this to them. You won't be able to see the password again."
+            : "Send this to them. They sign in with their password. To set a new one, edit the user."}
+        </p>
+        <pre class="json">{text}</pre>
+        <div class="actions">
+          <button type="button" class="button" onClick={onClose}>
+            Done
+          </button>
+          <CopyButton text={text} label="invitation" class="primary">
+            Copy invitation
+          </CopyButton>
+        </div>
+      </div>
+    </Dialog>
   );
 }

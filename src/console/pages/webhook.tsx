@@ -5,8 +5,8 @@ import { announce } from "../parts/announce.tsx";
 import { confirmFirst } from "../parts/dialog.tsx";
 import { FactCard } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
-import { useEvents, useLoaded } from "../parts/loading.ts";
-import { Page } from "../parts/page.tsx";
+import { Menu } from "../parts/menu.tsx";
+import { Breadcrumbs, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { useTask } from "../parts/task.ts";
 import { isMissing, Unloaded } from "../parts/unloaded.tsx";
@@ -14,28 +14,76 @@ import { Copyable, Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href, navigate } from "../router.ts";
 import { can, client } from "../session.ts";
-import { type Attempt, AttemptFacts, Deliveries } from "./deliveries.tsx";
-import { eventsOf, WebhookStatus } from "./webhooks.tsx";
+import { useData } from "../store.ts";
+import { AttemptFacts, Deliveries } from "./deliveries.tsx";
+import type { Attempt } from "./webhook-health.tsx";
+import { eventsOf, nameOf } from "./webhooks.tsx";
 
 /** A webhook with its deliveries. */
 export function WebhookPage({ id }: { id: string }) {
-  const loaded = useLoaded((signal) => client.value.webhooks.get(id, { signal }), [id]);
+  const loaded = useData(`webhook ${id}`, (signal) => client.value.webhooks.get(id, { signal }), {
+    on: ({ subject }) => subject.id === id,
+  });
   const { value: webhook, error, reload } = loaded;
   const [secret, setSecret] = useState<string | null>(null);
-  useEvents(({ subject }) => subject.id === id, reload);
-  const back = <a href={href("/webhooks")}>← Webhooks</a>;
-  if (!webhook || isMissing(error)) return <Unloaded noun="Webhook" of={loaded} back={back} />;
-  const { url, description, createdAt } = webhook;
+  const { run, isRunning, error: failure } = useTask();
+  const [response, setResponse] = useState<Attempt | null>(null);
+  const [isEditing, setEditing] = useState(false);
+  const list = { href: href("/webhooks"), label: "Webhooks" };
+  if (!webhook || isMissing(error))
+    return <Unloaded noun="Webhook" of={loaded} back={<a href={list.href}>Back to webhooks</a>} />;
+  const { url, createdAt, status } = webhook;
+  const { webhooks } = client.value;
+  const isEnabled = status === "enabled";
+  const test = () =>
+    run(async () => {
+      setResponse(null);
+      setResponse(await webhooks.test(id));
+    });
+  const toggle = () =>
+    run(async () => {
+      await webhooks.update(id, { status: isEnabled ? "disabled" : "enabled" });
+      announce(isEnabled ? "Webhook disabled" : "Webhook enabled");
+      reload();
+    });
   return (
     <Page
-      title={description || new URL(url).host}
-      back={back}
-      actions={<WebhookStatus webhook={webhook} />}
+      title={nameOf(webhook)}
+      width="record"
+      back={<Breadcrumbs links={[list]} />}
+      subtitle={<bdi>{url}</bdi>}
       call={{ path: `/auth/v1/webhooks/${id}/deliveries` }}
+      actions={
+        can("webhooks:write") && (
+          <>
+            <button type="button" class="button" aria-disabled={isRunning} onClick={test}>
+              Send test event
+            </button>
+            <Menu
+              label="Actions for this webhook"
+              items={[
+                { label: "Edit", icon: "edit", onSelect: () => setEditing(true) },
+                { label: "Rotate secret", icon: "refresh", onSelect: () => rotateSecret(id, setSecret) },
+                { label: isEnabled ? "Disable" : "Enable", onSelect: () => void toggle() },
+                { label: "Delete", icon: "trash", isDangerous: true, onSelect: () => remove(webhook) },
+              ]}
+            />
+          </>
+        )
+      }
     >
       <Failure error={error} onRetry={reload} />
+      <Failure error={failure} />
       <MissingScopes scopes={["webhooks:write"]} />
-      {can("webhooks:write") && <Actions webhook={webhook} onChanged={reload} onSecret={setSecret} />}
+      <div role="status" class="result">
+        {response && (
+          <div class="card stack">
+            <h2>Test response</h2>
+            <AttemptFacts attempt={response} />
+          </div>
+        )}
+      </div>
+      <Deliveries webhook={webhook} />
       <FactCard
         title="Webhook"
         facts={{
@@ -45,7 +93,18 @@ export function WebhookPage({ id }: { id: string }) {
           ID: <Copyable text={id} label="ID" />,
         }}
       />
-      <Deliveries id={id} />
+      {isEditing && (
+        <WebhookForm
+          webhook={webhook}
+          onSave={async (changes) => {
+            await webhooks.update(id, changes);
+            setEditing(false);
+            announce("Webhook updated");
+            reload();
+          }}
+          onClose={() => setEditing(false)}
+        />
+      )}
       {secret && (
         <Secret title="New signing secret" noun="secret" secret={secret} onClose={() => setSecret(null)}>
           <p>Use this signing secret to verify that requests come from Stowage. Update your server now.</p>
@@ -55,106 +114,35 @@ export function WebhookPage({ id }: { id: string }) {
   );
 }
 
-interface ActionsProps {
-  webhook: Webhook;
-  onChanged: () => void;
-  onSecret: (secret: string) => void;
+function rotateSecret(id: string, onSecret: (secret: string) => void): void {
+  confirmFirst({
+    title: "Rotate signing secret?",
+    text: (
+      <>
+        <p>Both secrets stay valid for 24 hours so you can update your server.</p>
+        <label>
+          <input type="checkbox" name="revokeOld" /> Revoke the old secret immediately
+        </label>
+      </>
+    ),
+    action: "Rotate secret",
+    isDangerous: false,
+    onConfirm: async (form) => {
+      const revokeOld = new FormData(form).has("revokeOld");
+      onSecret((await client.value.webhooks.rotateSecret(id, { revokeOld })).secret);
+    },
+  });
 }
 
-function Actions({ webhook, onChanged, onSecret }: ActionsProps) {
-  const { run, isRunning, error } = useTask();
-  const [response, setResponse] = useState<Attempt | null>(null);
-  const [isEditing, setEditing] = useState(false);
-  const { _id, url, status } = webhook;
-  const { webhooks } = client.value;
-  const isEnabled = status === "enabled";
-  const test = () =>
-    run(async () => {
-      setResponse(null);
-      setResponse(await webhooks.test(_id));
-    });
-  const toggle = () =>
-    run(async () => {
-      await webhooks.update(_id, { status: isEnabled ? "disabled" : "enabled" });
-      announce(isEnabled ? "Webhook disabled" : "Webhook enabled");
-      onChanged();
-    });
-  const rotate = () => {
-    let revokeOld = false;
-    confirmFirst({
-      title: "Rotate signing secret?",
-      text: (
-        <>
-          <p>Both secrets stay valid for 24 hours so you can update your server.</p>
-          <label>
-            <input
-              type="checkbox"
-              onChange={(event) => {
-                revokeOld = event.currentTarget.checked;
-              }}
-            />{" "}
-            Revoke the old secret immediately
-          </label>
-        </>
-      ),
-      action: "Rotate secret",
-      isDangerous: false,
-      onConfirm: async () => onSecret((await webhooks.rotateSecret(_id, { revokeOld })).secret),
-    });
-  };
-  const remove = () =>
-    confirmFirst({
-      title: "Delete this webhook?",
-      text: `${url} will stop receiving events, and its delivery log will be deleted.`,
-      action: "Delete webhook",
-      onConfirm: async () => {
-        await webhooks.delete(_id);
-        announce("Webhook deleted");
-        navigate(href("/webhooks"));
-      },
-    });
-  return (
-    <>
-      <Failure error={error} />
-      <div>
-        <div class="actions">
-          <button type="button" class="button primary" aria-disabled={isRunning} onClick={test}>
-            Send test event
-          </button>
-          <button type="button" class="button" onClick={() => setEditing(true)}>
-            Edit
-          </button>
-          <button type="button" class="button" aria-disabled={isRunning} onClick={toggle}>
-            {isEnabled ? "Disable" : "Enable"}
-          </button>
-          <button type="button" class="button" onClick={rotate}>
-            Rotate secret
-          </button>
-          <button type="button" class="button danger" onClick={remove}>
-            Delete
-          </button>
-        </div>
-        <div role="status" class="result">
-          {response && (
-            <div class="card stack">
-              <h2>Test response</h2>
-              <AttemptFacts attempt={response} />
-            </div>
-          )}
-        </div>
-      </div>
-      {isEditing && (
-        <WebhookForm
-          webhook={webhook}
-          onSave={async (changes) => {
-            await webhooks.update(_id, changes);
-            setEditing(false);
-            announce("Webhook updated");
-            onChanged();
-          }}
-          onClose={() => setEditing(false)}
-        />
-      )}
-    </>
-  );
+function remove({ _id, url }: Webhook): void {
+  confirmFirst({
+    title: "Delete this webhook?",
+    text: `${url} will stop receiving events, and its delivery log will be deleted.`,
+    action: "Delete webhook",
+    onConfirm: async () => {
+      await client.value.webhooks.delete(_id);
+      announce("Webhook deleted");
+      navigate(href("/webhooks"));
+    },
+  });
 }

@@ -1,37 +1,49 @@
 import { useState } from "preact/hooks";
-import type { Webhook } from "../../client/stowage.ts";
+import type { Delivery, Webhook } from "../../client/stowage.ts";
 import { MissingScopes } from "../parts/access.tsx";
 import { EVENT_LABELS } from "../parts/event-types.ts";
 import { Failure } from "../parts/failure.tsx";
-import { useEvents, useLoaded } from "../parts/loading.ts";
 import { More } from "../parts/more.tsx";
 import { Empty, Page } from "../parts/page.tsx";
 import { Secret } from "../parts/secret.tsx";
 import { Table } from "../parts/table.tsx";
-import { Time } from "../parts/values.tsx";
 import { WebhookForm } from "../parts/webhook-form.tsx";
 import { href } from "../router.ts";
 import { can, client } from "../session.ts";
+import { useData } from "../store.ts";
+import { DeliveryBars, HealthBadge, healthOf } from "./webhook-health.tsx";
 
-const REASONS = {
-  requested: "Disabled",
-  gone: "Disabled: endpoint returned 410 Gone",
-  failing: "Disabled: failing for 5 days",
-};
-
-export function WebhookStatus({ webhook: { status, disabledReason } }: { webhook: Webhook }) {
-  if (status === "enabled") return <span class="badge good">Enabled</span>;
-  return <span class="badge bad">{REASONS[disabledReason ?? "requested"]}</span>;
-}
+/** Enough deliveries to judge an endpoint. */
+const JUDGED_DELIVERIES = 24;
 
 export const eventsOf = ({ types }: Webhook): string =>
   types?.map((type) => EVENT_LABELS[type]).join(", ") ?? "All events";
 
+export const nameOf = ({ description, url }: Webhook): string => description || new URL(url).host;
+
+/** The latest deliveries of each enabled webhook, of which a team has at most ten. */
+async function readDeliveries(webhooks: Webhook[], signal: AbortSignal): Promise<Map<string, Delivery[]>> {
+  const enabled = webhooks.filter(({ status }) => status === "enabled");
+  const read = enabled.map(async ({ _id }) => {
+    const { items } = await client.value.webhooks.deliveries(_id, { limit: JUDGED_DELIVERIES }, { signal }).page();
+    return [_id, items] as const;
+  });
+  return new Map(await Promise.all(read));
+}
+
 export function Webhooks() {
-  const webhooks = useLoaded((signal) => client.value.webhooks.list({ signal }), []);
+  const webhooks = useData(
+    "webhooks",
+    async (signal) => {
+      const list = await client.value.webhooks.list({ signal }).toArray();
+      return { list, deliveries: await readDeliveries(list, signal) };
+    },
+    { on: ({ subject }) => subject.kind === "webhook" },
+  );
   const [isCreating, setCreating] = useState(false);
   const [secret, setSecret] = useState<string | null>(null);
-  useEvents(({ subject }) => subject.kind === "webhook", webhooks.reload);
+  const list = webhooks.value?.list;
+  const deliveriesOf = ({ _id }: Webhook) => webhooks.value?.deliveries.get(_id) ?? [];
   const create = can("webhooks:write") && (
     <button type="button" class="button primary" onClick={() => setCreating(true)}>
       Create webhook
@@ -41,39 +53,60 @@ export function Webhooks() {
     <Page title="Webhooks" actions={create} call={{ path: "/auth/v1/webhooks" }}>
       <MissingScopes scopes={["webhooks:write"]} />
       <Failure error={webhooks.error} onRetry={webhooks.reload} />
-      {webhooks.value?.length === 0 && (
+      {list?.length === 0 && (
         <Empty title="No webhooks yet">
           <p>
             Webhooks send a signed request to your server whenever something happens, such as a file finishing
             processing.
           </p>
-          {create}
         </Empty>
       )}
-      {webhooks.value && webhooks.value.length > 0 && (
-        <Table columns={["Endpoint URL", "Events", "Status", "Created"]}>
-          {webhooks.value.map((webhook) => (
-            <tr key={webhook._id}>
-              <th scope="row">
-                <a href={href(`/webhooks/${webhook._id}`)}>{webhook.url}</a>
-                {webhook.description && (
-                  <p class="quiet">
-                    <bdi>{webhook.description}</bdi>
-                  </p>
-                )}
-              </th>
-              <td data-label="Events">{eventsOf(webhook)}</td>
-              <td data-label="Status">
-                <WebhookStatus webhook={webhook} />
-              </td>
-              <td data-label="Created">
-                <Time at={webhook.createdAt} />
-              </td>
-            </tr>
-          ))}
-        </Table>
+      {list && list.length > 0 && (
+        <Table
+          label="Webhooks"
+          rows={list}
+          keyOf={({ _id }) => _id}
+          columns={[
+            {
+              id: "endpoint",
+              label: "Endpoint",
+              width: "minmax(0, 3.4fr)",
+              cell: (webhook) => (
+                <div class="two-lines">
+                  <a href={href(`/webhooks/${webhook._id}`)} title={webhook.url}>
+                    <bdi>{nameOf(webhook)}</bdi>
+                  </a>
+                  <bdi class="quiet" title={webhook.url}>
+                    {webhook.url}
+                  </bdi>
+                </div>
+              ),
+            },
+            {
+              id: "events",
+              label: "Events",
+              width: "minmax(0, 2fr)",
+              cell: (webhook) => <span title={eventsOf(webhook)}>{eventsOf(webhook)}</span>,
+            },
+            {
+              id: "latest",
+              label: "Latest deliveries",
+              width: "7.5rem",
+              card: "bare",
+              cell: (webhook) =>
+                deliveriesOf(webhook).length > 0 && <DeliveryBars deliveries={deliveriesOf(webhook)} />,
+            },
+            {
+              id: "health",
+              label: "Health",
+              width: "minmax(5.5rem, 1fr)",
+              card: "bare",
+              cell: (webhook) => <HealthBadge webhook={webhook} health={healthOf(deliveriesOf(webhook))} />,
+            },
+          ]}
+        />
       )}
-      <More of={{ items: webhooks.value, isLoading: webhooks.isLoading }} />
+      <More of={{ items: list, isLoading: webhooks.isLoading }} />
       {isCreating && (
         <WebhookForm
           onSave={async (fields) => {

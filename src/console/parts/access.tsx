@@ -15,6 +15,8 @@ export const SCOPE_LABELS: Record<Scope, string> = {
   "webhooks:read": "view webhooks",
   "webhooks:write": "manage webhooks",
 };
+/** The action as a separate label, such as "View files". */
+export const scopeLabel = (scope: Scope): string => SCOPE_LABELS[scope].replace(/^./, (letter) => letter.toUpperCase());
 export const SCOPES = Object.keys(SCOPE_LABELS) as Scope[];
 
 export const ROLE_LABELS = { admin: "Admin", member: "Member", viewer: "Viewer" };

@@ -1,4 +1,5 @@
 import { signal } from "@preact/signals";
+import { Icon } from "./icon.tsx";
 
 interface Announcement {
   id: number;
@@ -10,6 +11,8 @@ const SHOWN_MILLISECONDS = 6000;
 /** Time to read the result, and to reach the button by keyboard. */
 const UNDO_MILLISECONDS = 30_000;
 const announcements = signal<Announcement[]>([]);
+/** How many modal dialogs are open. Everything outside them is inert, and screen readers ignore it. */
+export const openDialogs = signal(0);
 let latestId = 0;
 
 const dismiss = (id: number) => {
@@ -26,27 +29,35 @@ export function announce(text: string, undo?: () => void): void {
   setTimeout(() => dismiss(id), undo ? UNDO_MILLISECONDS : SHOWN_MILLISECONDS);
 }
 
-/** The live region for announcements. It exists from the start, because screen readers ignore new regions. */
-export function Announcements() {
+/**
+ * The live region for announcements: one on the page, and one in each dialog, used while it is open. They exist before
+ * their content, because screen readers ignore new regions.
+ */
+export function Announcements({ inDialog = false }: { inDialog?: boolean }) {
+  const isUsed = inDialog === openDialogs.value > 0;
   return (
     <div class="announcements" role="status">
-      {announcements.value.map(({ id, text, undo }) => (
-        <p key={id}>
-          {text}
-          {undo && (
-            <button
-              type="button"
-              class="button small"
-              onClick={() => {
-                dismiss(id);
-                undo();
-              }}
-            >
-              Undo
+      {isUsed &&
+        announcements.value.map(({ id, text, undo }) => (
+          <p key={id} data-undo={undo !== undefined}>
+            <span>{text}</span>
+            {undo && (
+              <button
+                type="button"
+                class="button"
+                onClick={() => {
+                  dismiss(id);
+                  undo();
+                }}
+              >
+                Undo
+              </button>
+            )}
+            <button type="button" class="button ghost" aria-label="Dismiss" onClick={() => dismiss(id)}>
+              <Icon name="close" />
             </button>
-          )}
-        </p>
-      ))}
+          </p>
+        ))}
     </div>
   );
 }

@@ -1,3 +1,4 @@
+import { Icon } from "./icon.tsx";
 import { CopyButton } from "./values.tsx";
 
 export interface Call {
@@ -7,15 +8,17 @@ export interface Call {
 }
 
 /** The command for a request of this page. It reads the key from the environment, so that it can be shared. */
-function curlFor({ path, query = {} }: Call, origin: string): string {
+export function curlFor({ path, query = {} }: Call, origin: string): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   const search = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
-  return `curl -H "Authorization: Bearer $STOWAGE_KEY" '${origin}${path}${search && `?${search}`}'`;
+  // The path may come from a link that somebody else made, and a quote in it would end the argument.
+  const url = `${origin}${path}${search && `?${search}`}`.replaceAll("'", "%27");
+  return `curl -H "Authorization: Bearer $STOWAGE_KEY" '${url}'`;
 }
 
 /** Copies the request that this page shows, for a terminal. */
 export const CopyCurl = ({ call }: { call: Call }) => (
-  <CopyButton text={curlFor(call, location.origin)} label="curl command">
-    Copy as curl
+  <CopyButton text={curlFor(call, location.origin)} label="curl command" title="Copy as curl">
+    <Icon name="code" />
   </CopyButton>
 );

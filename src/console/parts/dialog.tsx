@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
 import { path } from "../router.ts";
 import { isExpired, session } from "../session.ts";
+import { Announcements, openDialogs } from "./announce.tsx";
 import { Form } from "./form.tsx";
 import { useTask } from "./task.ts";
 
@@ -11,12 +12,13 @@ const origins = new WeakMap<Element, Element>();
 
 interface DialogProps {
   title: string;
+  class?: string;
   onClose: () => void;
   children: ComponentChildren;
 }
 
 /** A modal dialog. Escape and its buttons close it, and the focus returns to its origin. */
-export function Dialog({ title, onClose, children }: DialogProps) {
+export function Dialog({ title, class: className = "", onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
   // A layout effect, because after the paint the focused element may be gone.
@@ -28,8 +30,10 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     if (outer) origin = origins.get(outer) ?? origin;
     origins.set(dialog, origin);
     dialog.showModal();
+    openDialogs.value++;
     return () => {
       dialog.close();
+      openDialogs.value--;
       // After this update, the origin may no longer be on the page.
       queueMicrotask(() => {
         const next = origin.isConnected && origin !== document.body ? origin : document.querySelector("h1");
@@ -44,7 +48,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
   return (
     <dialog
       ref={element}
-      class="dialog"
+      class={`dialog ${className}`}
       aria-labelledby={titleId}
       // Browsers close a dialog at the second Escape even if the first was prevented, so Escape must not reach them.
       onCancel={close}
@@ -52,6 +56,7 @@ export function Dialog({ title, onClose, children }: DialogProps) {
     >
       <h2 id={titleId}>{title}</h2>
       {children}
+      <Announcements inDialog />
     </dialog>
   );
 }

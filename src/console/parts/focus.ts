@@ -1,5 +1,3 @@
-import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-
 /** Focuses the link of a row, or its first control; the page's heading if there is no row. */
 export function focusRow(row: Element | null | undefined): void {
   const target = row?.querySelector<HTMLElement>("a") ?? row?.querySelector<HTMLElement>("button, input");
@@ -7,26 +5,21 @@ export function focusRow(row: Element | null | undefined): void {
 }
 
 /** Keeps the focus on the page if the focused element is removed: it moves to the row that took its row's place. */
-export function useFocusRecovery(): void {
-  const last = useRef<Element | null>(null);
-  const place = useRef<{ rows: Element; index: number } | null>(null);
-  useEffect(() => {
-    const note = ({ target }: FocusEvent) => {
-      last.current = target as Element;
-      notePlace();
-    };
-    document.addEventListener("focusin", note);
-    return () => document.removeEventListener("focusin", note);
-  }, []);
+export function followFocus(page: Element): void {
+  let last: Element | null = null;
+  let place: { rows: Element; index: number } | null = null;
   const notePlace = () => {
-    const row = last.current?.closest("tr");
+    const row = last?.closest("tr");
     const rows = row?.parentElement;
-    place.current = row && rows ? { rows, index: [...rows.children].indexOf(row) } : null;
+    place = row && rows ? { rows, index: [...rows.children].indexOf(row) } : null;
   };
-  useLayoutEffect(() => {
-    if (last.current?.isConnected) return notePlace();
-    if (!last.current || document.activeElement !== document.body) return;
-    const rows = place.current?.rows;
-    focusRow(rows?.isConnected ? (rows.children[place.current?.index ?? 0] ?? rows.lastElementChild) : null);
+  document.addEventListener("focusin", ({ target }) => {
+    last = target as Element;
+    notePlace();
   });
+  new MutationObserver(() => {
+    if (last?.isConnected) return notePlace();
+    if (!last || document.activeElement !== document.body) return;
+    focusRow(place?.rows.isConnected ? (place.rows.children[place.index] ?? place.rows.lastElementChild) : null);
+  }).observe(page, { childList: true, subtree: true });
 }

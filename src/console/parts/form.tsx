@@ -1,5 +1,5 @@
 import { type ComponentChildren, type ComponentProps, createContext } from "preact";
-import { type Inputs, useContext, useEffect, useId, useRef } from "preact/hooks";
+import { useContext, useEffect, useId, useRef } from "preact/hooks";
 import { Failure, fieldErrors } from "./failure.tsx";
 
 /** The text of a form's field, trimmed. */
@@ -112,24 +112,5 @@ export function SelectField({
     <select {...attributes} value={value} onChange={(event) => onChange?.(event.currentTarget.value)}>
       {children}
     </select>,
-  );
-}
-
-/** The filters of a list. They show the values of the URL and reset when it changes. */
-export function FilterForm({
-  values,
-  onFilter,
-  children,
-}: {
-  values: Inputs;
-  onFilter: (form: HTMLFormElement) => void;
-  children: ComponentChildren;
-}) {
-  const form = useRef<HTMLFormElement>(null);
-  useEffect(() => form.current?.reset(), values);
-  return (
-    <form ref={form} class="filters" onSubmit={submitHandler(onFilter)}>
-      {children}
-    </form>
   );
 }

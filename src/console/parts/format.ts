@@ -1,9 +1,11 @@
 import type { StoredFile } from "../../client/stowage.ts";
 
-/* Numbers, durations, and dates in the reader's language, and the words for values of the API. */
+/* Numbers, durations, and dates, and the words for values of the API. */
 
-const integer = new Intl.NumberFormat();
-const oneDecimal = new Intl.NumberFormat(undefined, { maximumFractionDigits: 1 });
+/** The texts are English, so numbers and dates are, too, in the reader's variety of it. */
+export const LOCALE = navigator.languages.find((language) => /^en(-[A-Z]{2})?$/.test(language)) ?? "en";
+const integer = new Intl.NumberFormat(LOCALE);
+const oneDecimal = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 1 });
 const BYTE_UNITS = ["B", "kB", "MB", "GB", "TB"];
 
 /** A status that the API gains does not compile until it has a label. */
@@ -61,12 +63,32 @@ export function formatPercent(part: number, whole: number): string {
   return percent === 0 && part > 0 ? "<1%" : `${percent}%`;
 }
 
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
-const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+/** A long duration in words, such as "4 h 12 min" or "16 min". */
+export function formatHours(seconds: number): string {
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  const hours = Math.floor(minutes / 60);
+  return [hours > 0 && `${formatCount(hours)} h`, minutes % 60 > 0 && `${minutes % 60} min`].filter(Boolean).join(" ");
+}
+
+const relative = new Intl.RelativeTimeFormat(LOCALE, { numeric: "auto" });
+const dayOfYear = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric" });
+const date = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium" });
+const dateTime = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short" });
+const exact = new Intl.DateTimeFormat(LOCALE, { dateStyle: "full", timeStyle: "long" });
 const DAY_SECONDS = 86_400;
 const RELATIVE_DAYS = 7;
 
-/** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its date if that is more than a week. */
+/** A moment to the minute. */
+export const formatMoment = (at: Date): string => dateTime.format(at);
+/** A moment to the second, with its time zone. */
+export const formatExact = (at: Date): string => exact.format(at);
+
+/** A day, such as "Nov 23", with its year if that is not the present one. */
+export const formatDay = (at: Date, now: number): string =>
+  (at.getFullYear() === new Date(now).getFullYear() ? dayOfYear : date).format(at);
+
+/** The distance of a moment, such as "2 hours ago" or "in 4 minutes"; its day if that is more than a week. */
 export function formatAge(at: Date, now: number): string {
   const seconds = (at.getTime() - now) / 1000;
   const age = Math.abs(seconds);
@@ -75,8 +97,9 @@ export function formatAge(at: Date, now: number): string {
   if (age < 3600) return relative.format(Math.round(seconds / 60), "minute");
   if (age < DAY_SECONDS) return relative.format(Math.round(seconds / 3600), "hour");
   if (age < RELATIVE_DAYS * DAY_SECONDS) return relative.format(Math.round(seconds / DAY_SECONDS), "day");
-  return date.format(at);
+  return formatDay(at, now);
 }
 
-/** A secret as lists show it: enough to recognize it. */
-export const mask = (secret: string): string => `${secret.slice(0, 12)}…${secret.slice(-4)}`;
+/** A secret as lists show it: enough to recognize it. The API may have masked it already. */
+export const mask = (secret: string): string =>
+  secret.includes("…") ? secret : `${secret.slice(0, 12)}…${secret.slice(-4)}`;

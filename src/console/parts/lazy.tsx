@@ -1,14 +1,15 @@
 import type { ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Failure } from "./failure.tsx";
+import { Skeleton } from "./page.tsx";
 
 /** The lazy pages are loaded early, because after a deployment the server may no longer have their scripts. */
 const PRELOAD_DELAY_MILLISECONDS = 1000;
 
 const loaders: (() => Promise<unknown>)[] = [];
 
-/** A page whose script is loaded when the page is first shown, so that the first page loads fast. */
-export function lazyPage<Name extends string>(
+/** A component whose script is loaded when it is first shown, so that the first page loads fast. */
+export function lazy<Name extends string>(
   load: () => Promise<Record<Name, ComponentType<{ id: string }>>>,
   name: Name,
 ): ComponentType<{ id: string }> {
@@ -17,7 +18,7 @@ export function lazyPage<Name extends string>(
     Loaded ??= (await load())[name];
   };
   loaders.push(loadPage);
-  return function LazyPage(props) {
+  return function Lazy(props) {
     const [error, setError] = useState<unknown>(null);
     const [, redraw] = useState({});
     useEffect(() => {
@@ -25,7 +26,7 @@ export function lazyPage<Name extends string>(
     }, []);
     if (Loaded) return <Loaded {...props} />;
     // Browsers keep the failure of an import, so only a reload helps.
-    return error ? <Failure error={error} onRetry={() => location.reload()} /> : <p role="status">Loading…</p>;
+    return error ? <Failure error={error} onRetry={() => location.reload()} /> : <Skeleton />;
   };
 }
 

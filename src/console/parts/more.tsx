@@ -1,6 +1,7 @@
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Failure } from "./failure.tsx";
 import { focusRow } from "./focus.ts";
+import { Skeleton } from "./page.tsx";
 import { useTask } from "./task.ts";
 
 interface MoreProps {
@@ -8,32 +9,37 @@ interface MoreProps {
   label?: string;
 }
 
-/** The button that loads the next page of a list. Shows a status until the first page has loaded. */
+/** The rows of the list that is above an element. */
+function rowsAbove(element: Element | null): NodeListOf<Element> | [] {
+  const list = element?.previousElementSibling;
+  return list?.querySelectorAll(list.querySelector("tbody") ? "tbody tr" : "li") ?? [];
+}
+
+/** The button that loads the next page of the list above it. Shows a skeleton until the first page has loaded. */
 export function More({ of, label = "Load more" }: MoreProps) {
   const { run, isRunning, error } = useTask();
   const { items, isLoading, more } = of;
+  const place = useRef<HTMLDivElement>(null);
   const rowsBefore = useRef(0);
   useLayoutEffect(() => {
     // The button disappears with the last page: the focus moves to the first row of that page.
     if (!more && rowsBefore.current > 0 && document.activeElement === document.body)
-      focusRow(document.querySelectorAll("tbody tr")[rowsBefore.current]);
+      focusRow(rowsAbove(place.current)[rowsBefore.current]);
     if (!more) rowsBefore.current = 0;
   });
-  if (items === undefined) return isLoading ? <p role="status">Loading…</p> : null;
+  if (items === undefined) return isLoading ? <Skeleton /> : null;
   const loadMore = () => {
-    rowsBefore.current = document.querySelectorAll("tbody tr").length;
+    rowsBefore.current = rowsAbove(place.current).length;
     return run(async () => more?.());
   };
   return (
-    <>
+    <div ref={place} class="more">
       <Failure error={error} />
       {more && (
-        <p>
-          <button type="button" class="button" aria-disabled={isRunning} onClick={loadMore}>
-            {label}
-          </button>
-        </p>
+        <button type="button" class="button" aria-disabled={isRunning} onClick={loadMore}>
+          {label}
+        </button>
       )}
-    </>
+    </div>
   );
 }

@@ -1,50 +1,82 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type Call, CopyCurl } from "./curl.tsx";
-import { useFocusRecovery } from "./focus.ts";
 
 let isFirst = true;
 
 interface PageProps {
   title: string;
-  /** A link to the list, above the title. */
+  /** Stands in place of the title while it is edited. */
+  heading?: ComponentChildren;
+  /** The way to this page, above the title. */
   back?: ComponentChildren;
+  /** Facts in one line below the title. */
+  subtitle?: ComponentChildren;
   actions?: ComponentChildren;
   /** The request behind the page, to copy as a curl command. */
   call?: Call | undefined;
+  /** Lists use the width of the window, records a column that can be read. */
+  width?: "list" | "record";
   children: ComponentChildren;
 }
 
 /** A page of the console. After navigation its heading has the focus, so screen readers announce it. */
-export function Page({ title, back, actions, call, children }: PageProps) {
+export function Page({ title, heading: edited, back, subtitle, actions, call, width = "list", children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} – Stowage`;
   }, [title]);
   useEffect(() => {
-    // The first page keeps the browser's own starting point.
-    if (!isFirst) heading.current?.focus();
+    // The first page keeps the browser's own starting point, and a list the row that the user came from.
+    const isInside = heading.current?.closest(".page")?.contains(document.activeElement);
+    if (!isFirst && !isInside) heading.current?.focus();
     isFirst = false;
   }, []);
-  useFocusRecovery();
   return (
-    <>
-      {back && <p class="page-back">{back}</p>}
+    <div class="page" data-width={width}>
+      {back}
       <header class="page-header">
-        <h1 ref={heading} dir="auto" tabIndex={-1}>
-          {title}
-        </h1>
-        {actions && <div class="actions">{actions}</div>}
+        <div class="page-title">
+          <h1 ref={heading} dir="auto" tabIndex={-1} class={edited ? "visually-hidden" : ""}>
+            {title}
+          </h1>
+          {edited}
+          {subtitle && <p class="quiet">{subtitle}</p>}
+        </div>
+        <div class="actions">
+          {call && (
+            <span class="wide-only">
+              <CopyCurl call={call} />
+            </span>
+          )}
+          {actions}
+        </div>
       </header>
       {children}
-      {call && (
-        <p>
-          <CopyCurl call={call} />
-        </p>
-      )}
-    </>
+    </div>
   );
 }
+
+interface CrumbsProps {
+  label?: string;
+  /** The pages above this one, from the top. */
+  links: { href: string; label: string; props?: object }[];
+}
+
+/** The way from the top to the page. */
+export const Breadcrumbs = ({ label = "Breadcrumbs", links }: CrumbsProps) => (
+  <nav class="breadcrumbs" aria-label={label}>
+    <ol>
+      {links.map(({ href, label, props }) => (
+        <li key={href}>
+          <a href={href} {...props}>
+            <bdi>{label}</bdi>
+          </a>
+        </li>
+      ))}
+    </ol>
+  </nav>
+);
 
 /** The state of an empty list: why it is empty, and the next step. */
 export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
@@ -55,3 +87,13 @@ export function Empty({ title, children }: { title: string; children?: Component
     </div>
   );
 }
+
+/** Stands where rows will be. It appears only if loading takes longer than a moment. */
+export const Skeleton = ({ rows = 8 }: { rows?: number }) => (
+  <div class="skeleton" role="status">
+    <span class="visually-hidden">Loading…</span>
+    {Array.from({ length: rows }, (_, row) => (
+      <span key={row} />
+    ))}
+  </div>
+);

@@ -1,4 +1,7 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import type { ApiKey } from "../../client/stowage.ts";
+import { Connect } from "./connect.tsx";
 import { Dialog } from "./dialog.tsx";
 import { CopyButton } from "./values.tsx";
 
@@ -7,22 +10,28 @@ interface SecretProps {
   /** Names the secret in sentences: "key". */
   noun: string;
   secret: string;
+  /** If the secret is a key: shows how to use it. */
+  apiKey?: Pick<ApiKey, "key" | "isPublic">;
   onClose: () => void;
   children?: ComponentChildren;
 }
 
 /** Shows a secret that can't be shown again. */
-export function Secret({ title, noun, secret, onClose, children }: SecretProps) {
+export function Secret({ title, noun, secret, apiKey, onClose, children }: SecretProps) {
+  const [isCopied, setCopied] = useState(false);
+  const onCopied = () => setCopied(true);
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title} class={apiKey ? "wide" : ""} onClose={onClose}>
       <div class="stack">
         <p>Copy this {noun} now. You won't be able to see it again.</p>
         <p class="secret">
-          <code>{secret}</code> <CopyButton text={secret} label={noun} />
+          <code>{secret}</code>
+          <CopyButton text={secret} label={noun} class={isCopied ? "" : "primary"} onCopied={onCopied} />
         </p>
         {children}
+        {apiKey && <Connect apiKey={apiKey} onCopied={onCopied} />}
         <div class="actions">
-          <button type="button" class="button primary" onClick={onClose}>
+          <button type="button" class={`button ${isCopied ? "primary" : ""}`} onClick={onClose}>
             Done
           </button>
         </div>

@@ -1,7 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { StowageError } from "../../client/stowage.ts";
 import { Failure } from "./failure.tsx";
-import { Empty, Page } from "./page.tsx";
+import { Empty, Page, Skeleton } from "./page.tsx";
 
 interface UnloadedProps {
   /** The kind of record: "Webhook". */
@@ -17,14 +17,14 @@ export const isMissing = (error: unknown): boolean => error instanceof StowageEr
 export function Unloaded({ noun, of: { error, reload }, back }: UnloadedProps) {
   if (!isMissing(error)) {
     return (
-      <Page title={noun}>
+      <Page title={noun} width="record">
         <Failure error={error} onRetry={reload} />
-        {!error && <p role="status">Loading…</p>}
+        {!error && <Skeleton rows={4} />}
       </Page>
     );
   }
   return (
-    <Page title={`${noun} not found`}>
+    <Page title={`${noun} not found`} width="record">
       <Empty title="Nothing here">
         <p>It may have been deleted.</p>
         <p>{back}</p>

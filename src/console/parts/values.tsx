@@ -1,11 +1,10 @@
+import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { StoredFile } from "../../client/stowage.ts";
 import { announce } from "./announce.tsx";
-import { formatAge, STATUS_LABELS } from "./format.ts";
-
-const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+import { formatAge, formatExact, formatMoment, STATUS_LABELS } from "./format.ts";
+import { Icon } from "./icon.tsx";
 
 const STATUS_CLASSES: Record<StoredFile["status"], string> = {
   pending: "busy",
@@ -18,48 +17,73 @@ export const StatusBadge = ({ status }: Pick<StoredFile, "status">) => (
   <span class={`badge ${STATUS_CLASSES[status]}`}>{STATUS_LABELS[status]}</span>
 );
 
-/** A moment in the reader's time zone and language; with `isRelative`, how long ago it was. */
+const TICK_MILLISECONDS = 20_000;
+const now = signal(Date.now());
+setInterval(() => {
+  now.value = Date.now();
+}, TICK_MILLISECONDS);
+
+/** A moment in the reader's time zone; with `isRelative`, how long ago it was. */
 export function Time({ at, isRelative = false }: { at: string; isRelative?: boolean }) {
   const date = new Date(at);
   return (
-    <time dateTime={at} title={exact.format(date)}>
-      {isRelative ? formatAge(date, Date.now()) : dateTime.format(date)}
+    <time dateTime={at} title={formatExact(date)}>
+      {isRelative ? formatAge(date, Math.max(now.value, Date.now())) : formatMoment(date)}
     </time>
   );
 }
 
 /** Text with a button that copies it. */
 export const Copyable = ({ text, label }: { text: string; label: string }) => (
-  <>
+  <span class="copyable">
     <code>{text}</code> <CopyButton text={text} label={label} />
-  </>
+  </span>
 );
+
+const COPIED_MILLISECONDS = 1500;
 
 interface CopyButtonProps {
   text: string;
-  /** Names the text in the announcement and, without children, to screen readers: "Copy key". */
+  /** Names the text in the announcement and, without a title, to screen readers: "Copy key". */
   label: string;
+  title?: string;
+  class?: string;
+  onCopied?: () => void;
   children?: ComponentChildren;
 }
 
-/** A button that copies `text`. */
-export function CopyButton({ text, label, children }: CopyButtonProps) {
-  const [hasFailed, setFailed] = useState(false);
+/** A button that copies `text`. By default it is an icon. */
+export function CopyButton({ text, label, title, class: className = "ghost", onCopied, children }: CopyButtonProps) {
+  const [state, setState] = useState<"copied" | "failed" | null>(null);
+  useEffect(() => {
+    if (state !== "copied") return;
+    const timer = setTimeout(() => setState(null), COPIED_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [state]);
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);
       announce(`Copied ${label}`);
-      setFailed(false);
+      setState("copied");
+      onCopied?.();
     } catch {
-      setFailed(true);
+      setState("failed");
     }
   };
+  const name = title ?? `Copy ${label}`;
+  const isText = typeof children === "string";
   return (
     <>
-      <button type="button" class="button small" onClick={copy} aria-label={children ? undefined : `Copy ${label}`}>
-        {children ?? "Copy"}
+      <button
+        type="button"
+        class={`button ${className}`}
+        onClick={copy}
+        aria-label={isText ? undefined : name}
+        title={isText ? undefined : name}
+      >
+        {isText ? children : state === "copied" ? <Icon name="check" /> : (children ?? <Icon name="copy" />)}
       </button>
-      {hasFailed && <span role="alert">Couldn't copy. Select the text and copy it manually.</span>}
+      {state === "failed" && <span role="alert">Couldn't copy. Select the text and copy it manually.</span>}
     </>
   );
 }

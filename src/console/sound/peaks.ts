@@ -51,14 +51,22 @@ const sliceUp = (file: Blob): Blob[] =>
 
 async function decodeAll(slices: Blob[]): Promise<number[][]> {
   const decoded: { length: number; channels: number[][] }[] = [];
-  for (const slice of slices) {
-    const sound = await new OfflineAudioContext(1, 1, DECODING_HERTZ).decodeAudioData(await slice.arrayBuffer());
+  for (const [place, slice] of slices.entries()) {
+    const context = new OfflineAudioContext(1, 1, DECODING_HERTZ);
+    const sound = await context.decodeAudioData(await slice.arrayBuffer()).catch((error) => {
+      // The first slice may be all cover, and the last one all tags.
+      const isOuter = place === 0 || place === slices.length - 1;
+      if (slices.length === 1 || !isOuter) throw error;
+      return null;
+    });
+    if (!sound) continue;
     const count = Math.max(MIN_PEAKS, Math.min(PEAKS, sound.length));
     const channels = Array.from({ length: Math.min(MAX_CHANNELS, sound.numberOfChannels) }, (_, channel) =>
       findPeaks(sound.getChannelData(channel), count),
     );
     decoded.push({ length: sound.length, channels });
   }
+  if (decoded.length === 0) throw new Error("No slice has audio.");
   return joinPeaks(decoded, PEAKS);
 }
 

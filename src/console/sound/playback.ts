@@ -1,21 +1,32 @@
-import { effect, signal } from "@preact/signals";
-import type { StoredFile } from "../../client/stowage.ts";
+import { effect, type Signal, signal } from "@preact/signals";
+import { type StoredFile, StowageError } from "../../client/stowage.ts";
 import { client, noteFailure, session } from "../session.ts";
+import { addShortcuts } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
+import { loadWaveform, silencesOf, waveforms } from "./waveforms.ts";
 
 /*
- * The one player of the console. It belongs to no page, so a file keeps playing while the user browses.
+ * The one player of the console. It belongs to no page, so files keep playing, one after the other, while the user browses.
  */
 
-export type Track = Pick<StoredFile, "_id" | "name" | "mimeType" | "durationSeconds">;
+export type Track = Pick<StoredFile, "_id" | "name" | "folder" | "mimeType" | "durationSeconds" | "artist">;
 
 /** Signed URLs expire after an hour. One that is about to expire is not used for a new request. */
 const URL_REUSE_MILLISECONDS = 50 * 60_000;
 /** A second failure within this distance has another cause than an expired URL. */
 const SAME_PLACE_SECONDS = 1;
+/** After this time, "previous" starts the same file again. */
+const RESTART_SECONDS = 3;
+export const SPEEDS = [0.8, 1, 1.2, 1.5, 1.8, 2, 2.5];
+
+/** Whether browsers may be able to play a file. */
+export const isPlayable = ({ mimeType, size, status }: Pick<StoredFile, "mimeType" | "size" | "status">): boolean =>
+  /^(audio|video)\//.test(mimeType) && size > 0 && status !== "failed";
 
 /** The file in the player; null if it is closed. */
 export const track = signal<Track | null>(null);
+/** The files to play one after the other: the list from which the present one was started. */
+export const playlist = signal<Track[]>([]);
 /** The file of the open page, which the space bar plays. */
 export const pageTrack = signal<Track | null>(null);
 /** Whether the user wants it to play, even while it loads. */
@@ -25,14 +36,35 @@ export const position = signal(0);
 /** In seconds; 0 if unknown. */
 export const duration = signal(0);
 export const isMuted = signal(false);
-export const speed = signal(1);
 export const problem = signal<unknown>(null);
+
+/** A setting that outlives the page. */
+function setting<T>(name: string, initial: T): Signal<T> {
+  const key = `stowage.${name}`;
+  const read = () => {
+    try {
+      return JSON.parse(localStorage.getItem(key) ?? "") as T;
+    } catch {
+      return initial;
+    }
+  };
+  const value = signal(read());
+  effect(() => {
+    if (value.value !== read()) localStorage.setItem(key, JSON.stringify(value.value));
+  });
+  return value;
+}
+
+export const speed = setting("speed", 1);
+/** From 0 to 1. */
+export const volume = setting("volume", 1);
+export const skipsSilence = setting("skip-silence", false);
 
 const audio = new Audio();
 audio.preload = "metadata";
 let signed: { fileId: string; url: string; at: number } | undefined;
-/** Where playback starts once the new source is ready; null if the source is ready. */
-let startAt: number | null = null;
+/** Whether the element has the source of the file: no, soon, or yes. */
+let phase: "empty" | "loading" | "ready" = "empty";
 /** Where the signed URL was renewed last. */
 let renewedAt: number | null = null;
 let loads = 0;
@@ -44,12 +76,19 @@ export async function signedUrl(fileId: string): Promise<string> {
   return signed.url;
 }
 
-async function load(at: number): Promise<void> {
+/** Starts the element. Browsers may refuse that if the user's last action is too long ago. */
+function start(): void {
+  audio.play().catch((error) => {
+    if (error instanceof DOMException && error.name === "NotAllowedError") isPlaying.value = false;
+  });
+}
+
+async function load(): Promise<void> {
   const file = track.peek();
   if (!file) return;
   const round = ++loads;
   const caller = client.peek();
-  startAt = at;
+  phase = "loading";
   problem.value = null;
   try {
     const url = await signedUrl(file._id);
@@ -59,42 +98,76 @@ async function load(at: number): Promise<void> {
   } catch (error) {
     if (round !== loads) return;
     noteFailure(error, caller);
-    isPlaying.value = false;
-    problem.value = error;
+    fail(error instanceof StowageError ? error : new UserError(explain(file)));
   }
+}
+
+function fail(error: unknown): void {
+  phase = "empty";
+  isPlaying.value = false;
+  problem.value = error;
+}
+
+function empty(): void {
+  loads++;
+  phase = "empty";
+  audio.pause();
+  audio.removeAttribute("src");
+  isPlaying.value = false;
+  problem.value = null;
+  renewedAt = null;
 }
 
 /** Opens a file in the player. Its bytes are requested once it is played. */
 function open(file: Track): void {
-  loads++;
-  audio.pause();
-  audio.removeAttribute("src");
+  empty();
   track.value = file;
   position.value = 0;
   duration.value = file.durationSeconds ?? 0;
-  isPlaying.value = false;
-  problem.value = null;
-  startAt = null;
-  renewedAt = null;
 }
 
 const isOpen = (file: Track) => track.peek()?._id === file._id;
 
-/** Plays a file, or pauses it. */
-export function toggle(file: Track): void {
+/** Plays a file, or pauses it. @param from the list that is played on after it */
+export function toggle(file: Track, from?: Track[]): void {
+  if (from) playlist.value = from;
   if (!isOpen(file)) open(file);
   isPlaying.value = !isPlaying.peek();
   if (!isPlaying.peek()) audio.pause();
-  else if (!audio.src || problem.peek()) retry();
+  else if (phase === "empty") retry();
   // Otherwise it starts, or not, once its source is ready.
-  else if (startAt === null) void audio.play().catch(() => {});
+  else if (phase === "ready") start();
 }
 
 export function seek(file: Track, seconds: number): void {
   if (!isOpen(file)) open(file);
-  position.value = Math.min(Math.max(seconds, 0), duration.peek());
-  if (audio.src && startAt === null) audio.currentTime = position.peek();
-  else if (audio.src) startAt = position.peek();
+  position.value = Math.min(Math.max(seconds, 0), duration.peek() || seconds);
+  if (phase === "ready") audio.currentTime = position.peek();
+}
+
+/** Plays a file from a moment. */
+export function playFrom(file: Track, seconds: number, from: Track[]): void {
+  seek(file, seconds);
+  playlist.value = from;
+  if (!isPlaying.peek()) toggle(file);
+}
+
+export function skip(seconds: number): void {
+  const file = track.peek();
+  if (file) seek(file, position.peek() + seconds);
+}
+
+/** The file after the present one in its list, or before it. */
+export function neighbor(step: 1 | -1): Track | undefined {
+  const place = playlist.value.findIndex(({ _id }) => _id === track.value?._id);
+  return place < 0 ? undefined : playlist.value[place + step];
+}
+
+export function playNext(step: 1 | -1 = 1): void {
+  const current = track.peek();
+  const next = neighbor(step);
+  if (step < 0 && current && (!next || position.peek() > RESTART_SECONDS)) seek(current, 0);
+  else if (next) toggle(next);
 }
 
 /** Loads the file again after a failure, and plays it from where it was. */
@@ -102,21 +175,18 @@ export function retry(): void {
   renewedAt = null;
   if (problem.peek()) signed = undefined;
   isPlaying.value = true;
-  void load(position.peek());
+  void load();
 }
 
 export function close(): void {
-  loads++;
-  audio.pause();
-  audio.removeAttribute("src");
+  empty();
   signed = undefined;
   track.value = null;
-  isPlaying.value = false;
-  problem.value = null;
 }
 
-export function setVolume(volume: number): void {
-  audio.volume = volume;
+export function changeSpeed(step: 1 | -1): void {
+  const place = SPEEDS.findIndex((value) => value >= speed.peek());
+  speed.value = SPEEDS[Math.min(Math.max(place + step, 0), SPEEDS.length - 1)] ?? 1;
 }
 
 function explain({ mimeType }: Track): string {
@@ -126,27 +196,32 @@ function explain({ mimeType }: Track): string {
     : `This browser can't play ${mimeType}. Download the file to listen.`;
 }
 
-audio.addEventListener("loadedmetadata", () => {
-  updateDuration();
-  const at = startAt;
-  startAt = null;
-  if (at) audio.currentTime = at;
-  audio.playbackRate = speed.peek();
-  if (isPlaying.peek()) void audio.play().catch(() => {});
-});
 /** Browsers do not know the duration of a live recording. Its metadata may. */
 function updateDuration(): void {
   duration.value = Number.isFinite(audio.duration) ? audio.duration : (track.peek()?.durationSeconds ?? 0);
 }
-audio.addEventListener("durationchange", () => audio.src && updateDuration());
-audio.addEventListener("timeupdate", () => {
-  if (startAt === null && audio.src) position.value = audio.currentTime;
+
+audio.addEventListener("durationchange", () => phase === "ready" && updateDuration());
+audio.addEventListener("loadedmetadata", () => {
+  updateDuration();
+  phase = "ready";
+  if (position.peek() > 0) audio.currentTime = position.peek();
+  audio.playbackRate = speed.peek();
+  if (isPlaying.peek()) start();
 });
+audio.addEventListener("timeupdate", () => {
+  if (phase === "ready") position.value = audio.currentTime;
+});
+audio.addEventListener("ended", () => {
+  isPlaying.value = false;
+  if (neighbor(1)) playNext();
+});
+// Keys of the system pause and play the element, too.
 audio.addEventListener("play", () => {
   isPlaying.value = true;
 });
 audio.addEventListener("pause", () => {
-  if (startAt === null) isPlaying.value = false;
+  if (phase === "ready") isPlaying.value = false;
 });
 audio.addEventListener("error", () => {
   const file = track.peek();
@@ -154,45 +229,88 @@ audio.addEventListener("error", () => {
   // An expired URL is replaced. If the new one fails at the same place, the reason is another.
   const at = position.peek();
   const isNew = renewedAt === null || Math.abs(renewedAt - at) >= SAME_PLACE_SECONDS;
-  if (isNew) {
-    renewedAt = at;
-    signed = undefined;
-    void load(at);
-    return;
-  }
-  startAt = null;
-  isPlaying.value = false;
-  problem.value = new UserError(explain(file));
+  if (!isNew) return fail(new UserError(explain(file)));
+  renewedAt = at;
+  signed = undefined;
+  void load();
 });
+
+/** Shows the file on the lock screen, and follows the keys of headsets. */
+function followSystem(): void {
+  const { mediaSession } = navigator;
+  if (!mediaSession) return;
+  effect(() => {
+    const file = track.value;
+    mediaSession.metadata = file && new MediaMetadata({ title: file.name, artist: file.artist ?? "" });
+  });
+  const actions: Partial<Record<MediaSessionAction, MediaSessionActionHandler>> = {
+    nexttrack: () => playNext(),
+    previoustrack: () => playNext(-1),
+    seekbackward: () => skip(-15),
+    seekforward: () => skip(30),
+    seekto: ({ seekTime = 0 }) => skip(seekTime - position.peek()),
+  };
+  for (const [action, handler] of Object.entries(actions))
+    mediaSession.setActionHandler(action as MediaSessionAction, handler);
+}
 
 const CONTROLS = "input, button, select, textarea, a[href], summary, dialog, [contenteditable]";
 
-/** Connects the player to the page and to the space bar. */
+/** Connects the player to the page, the keyboard, and the system. */
 export function startPlayback(): void {
   document.body.append(audio);
+  followSystem();
   effect(() => {
     if (!session.value) close();
   });
   effect(() => {
     audio.muted = isMuted.value;
+    audio.volume = volume.value;
     audio.playbackRate = speed.value;
+  });
+  effect(() => {
+    if (skipsSilence.value && track.value) void loadWaveform(track.value._id);
   });
   effect(() => {
     if (!isPlaying.value) return;
     let frame = 0;
     const follow = () => {
-      if (startAt === null) position.value = audio.currentTime;
+      if (phase === "ready") {
+        const channels = skipsSilence.peek() && waveforms.get(track.peek()?._id ?? "")?.peek();
+        const silence =
+          channels &&
+          silencesOf(channels, duration.peek()).find(([from, to]) => {
+            return audio.currentTime > from && audio.currentTime < to - 0.1;
+          });
+        if (silence) audio.currentTime = silence[1];
+        position.value = audio.currentTime;
+      }
       frame = requestAnimationFrame(follow);
     };
     frame = requestAnimationFrame(follow);
     return () => cancelAnimationFrame(frame);
   });
-  document.addEventListener("keydown", (event) => {
-    const file = pageTrack.peek() ?? track.peek();
-    if (event.key !== " " || !file || event.defaultPrevented || event.repeat) return;
-    if (event.ctrlKey || event.altKey || event.metaKey) return;
-    if (event.target instanceof Element && event.target.closest(CONTROLS)) return;
+  const step = (sign: 1 | -1) => (event: KeyboardEvent) => {
+    if (!track.peek()) return;
     event.preventDefault();
-    toggle(file);
+    skip(sign * (event.shiftKey ? 30 : 5));
+  };
+  addShortcuts({
+    " ": (event) => {
+      const file = pageTrack.peek() ?? track.peek();
+      if (!file || event.repeat) return;
+      if (event.target instanceof Element && event.target.closest(CONTROLS)) return;
+      event.preventDefault();
+      toggle(file);
+    },
+    ArrowLeft: step(-1),
+    ArrowRight: step(1),
+    n: () => playNext(),
+    p: () => playNext(-1),
+    "<": () => changeSpeed(-1),
+    ">": () => changeSpeed(1),
+    m: () => {
+      isMuted.value = !isMuted.peek();
+    },
   });
 }

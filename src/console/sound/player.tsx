@@ -1,10 +1,15 @@
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { effect, useComputed, useSignal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
 import type { FileMetadata } from "../../client/stowage.ts";
+import { announce } from "../parts/announce.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { formatBytes, formatDuration } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
+import { Popover } from "../parts/menu.tsx";
 import { useTask } from "../parts/task.ts";
-import { href } from "../router.ts";
+import { href, query } from "../router.ts";
 import { can, client, noteFailure } from "../session.ts";
+import { addShortcuts } from "../shortcuts.ts";
 import { UserError } from "../user-error.ts";
 import { measurability, measurePeaks } from "./peaks.ts";
 import {
@@ -12,89 +17,122 @@ import {
   duration,
   isMuted,
   isPlaying,
+  neighbor,
   pageTrack,
+  playNext,
   position,
   problem,
   retry,
+  SPEEDS,
   seek,
-  setVolume,
   signedUrl,
+  skip,
+  skipsSilence,
   speed,
   type Track,
   toggle,
   track,
+  volume,
 } from "./playback.ts";
-import { drawWaveform, storedWaveform } from "./waveform.ts";
+import { drawWaveform, followCanvas, loadWaveform, rememberWaveform, waveformOf } from "./waveforms.ts";
 
-const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
+const [BACK_SECONDS, FORWARD_SECONDS] = [15, 30];
 const STEP_SECONDS = 5;
 const PAGE_SECONDS = 30;
+/** Before the end of a file, the player names the next one. */
+const UP_NEXT_SECONDS = 5;
 
-/** Where a file is in the player; its start if another one is there. */
+/** The state of a file in the player, at its start if another one is there. Changes once a second. */
 function usePlace(file: Track) {
-  const isCurrent = track.value?._id === file._id;
-  return {
-    isCurrent,
-    isActive: isCurrent && isPlaying.value,
-    seconds: isCurrent ? position.value : 0,
-    total: (isCurrent && duration.value) || (file.durationSeconds ?? 0),
-  };
+  const isCurrent = useComputed(() => track.value?._id === file._id).value;
+  const isActive = useComputed(() => isPlaying.value && track.value?._id === file._id).value;
+  const total = useComputed(() => (track.value?._id === file._id && duration.value) || (file.durationSeconds ?? 0));
+  const seconds = useComputed(() => (track.value?._id === file._id ? Math.floor(position.value) : 0));
+  return { isCurrent, isActive, total: total.value, seconds: seconds.value };
+}
+
+interface PlayButtonProps {
+  file: Track;
+  class?: string;
+  /** The list to play on. */
+  tracks?: () => Track[];
+  tabIndex?: number;
 }
 
 /** Starts or pauses a file. */
-export function PlayButton({ file, class: className = "" }: { file: Track; class?: string }) {
-  const { isActive } = usePlace(file);
+export function PlayButton({ file, class: className = "", tracks, tabIndex = 0 }: PlayButtonProps) {
+  const { isActive, isCurrent } = usePlace(file);
   return (
     <button
       type="button"
       class={`button player-play ${className}`}
       aria-label={`${isActive ? "Pause" : "Play"} ${file.name}`}
+      tabIndex={tabIndex}
       data-playing={isActive}
-      onClick={() => toggle(file)}
+      data-current={isCurrent}
+      onClick={() => toggle(file, tracks?.())}
     />
   );
 }
 
+/** The time to a URL that starts there: `?t=83`. */
+const momentUrl = (file: Track) =>
+  location.origin + href(`/files/${file._id}`, { t: String(Math.floor(position.peek())) });
+
+async function copyMoment(file: Track): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(momentUrl(file));
+    announce(`Copied link to ${formatDuration(Math.floor(position.peek()))}`);
+  } catch {
+    announce("Couldn't copy the link");
+  }
+}
+
 /** A slider over the duration of a file, drawn as its waveform. Hovering shows the time under the pointer. */
-function SeekBar({ file, channels }: { file: Track; channels: number[][] | null }) {
+function SeekBar({ file, channels }: { file: Track; channels: number[][] | null | undefined }) {
   const canvas = useRef<HTMLCanvasElement>(null);
-  const { seconds, total } = usePlace(file);
+  const { seconds, total, isCurrent } = usePlace(file);
   const [hovered, setHovered] = useState<number | null>(null);
-  const played = total > 0 ? seconds / total : 0;
-  const draw = () => canvas.current && drawWaveform(canvas.current, channels, played);
-  const latestDraw = useRef(draw);
-  latestDraw.current = draw;
-  useLayoutEffect(() => {
-    const redraw = () => latestDraw.current();
-    const resizing = new ResizeObserver(redraw);
-    if (canvas.current) resizing.observe(canvas.current);
-    const theme = matchMedia("(prefers-color-scheme: dark)");
-    theme.addEventListener("change", redraw);
+  useEffect(() => {
+    const element = canvas.current;
+    if (!element) return;
+    let drawn = -1;
+    const playedNow = () => (isCurrent && total > 0 ? position.peek() / total : 0);
+    const redraw = () => drawWaveform(element, channels, playedNow());
+    redraw();
+    const unfollow = followCanvas(element, redraw);
+    const stop = effect(() => {
+      position.value;
+      const pixel = Math.round(playedNow() * element.clientWidth);
+      if (pixel !== drawn) redraw();
+      drawn = pixel;
+    });
     return () => {
-      resizing.disconnect();
-      theme.removeEventListener("change", redraw);
+      stop();
+      unfollow();
     };
-  }, []);
-  const playedPixels = Math.round(played * (canvas.current?.clientWidth ?? 0));
-  useEffect(() => latestDraw.current() ?? undefined, [channels, total, playedPixels]);
+  }, [file._id, channels, total, isCurrent]);
   const shareAt = (event: PointerEvent) => {
     const { left, width } = (event.currentTarget as HTMLElement).getBoundingClientRect();
     return Math.min(1, Math.max(0, (event.clientX - left) / width));
   };
   const onKeyDown = (event: KeyboardEvent) => {
+    const now = isCurrent ? position.peek() : 0;
+    const step = event.shiftKey ? PAGE_SECONDS : STEP_SECONDS;
     const to = {
-      ArrowLeft: seconds - STEP_SECONDS,
-      ArrowDown: seconds - STEP_SECONDS,
-      ArrowRight: seconds + STEP_SECONDS,
-      ArrowUp: seconds + STEP_SECONDS,
-      PageDown: seconds - PAGE_SECONDS,
-      PageUp: seconds + PAGE_SECONDS,
+      ArrowLeft: now - step,
+      ArrowDown: now - step,
+      ArrowRight: now + step,
+      ArrowUp: now + step,
+      PageDown: now - PAGE_SECONDS,
+      PageUp: now + PAGE_SECONDS,
       Home: 0,
       End: total,
     }[event.key];
-    if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === " ") toggle(file);
+    else if (to === undefined || event.altKey || event.ctrlKey || event.metaKey) return;
+    else seek(file, to);
     event.preventDefault();
-    seek(file, to);
   };
   const onPointer = (event: PointerEvent) => {
     const bar = event.currentTarget as HTMLElement;
@@ -110,8 +148,8 @@ function SeekBar({ file, channels }: { file: Track; channels: number[][] | null 
       aria-label="Position"
       aria-valuemin={0}
       aria-valuemax={Math.floor(total)}
-      aria-valuenow={Math.floor(seconds)}
-      aria-valuetext={timesOf(seconds, total, " of ")}
+      aria-valuenow={seconds}
+      aria-valuetext={`${formatDuration(seconds)} of ${formatDuration(total)}`}
       onKeyDown={onKeyDown}
       onPointerDown={onPointer}
       onPointerMove={onPointer}
@@ -127,52 +165,134 @@ function SeekBar({ file, channels }: { file: Track; channels: number[][] | null 
   );
 }
 
-const timesOf = (seconds: number, total: number, separator: string) =>
-  formatDuration(Math.floor(seconds)) + separator + formatDuration(total);
+interface IconButtonProps {
+  label: string;
+  icon: Parameters<typeof Icon>[0]["name"];
+  isDisabled?: boolean;
+  isPressed?: boolean;
+  class?: string;
+  onClick: () => void;
+}
 
-function Settings() {
+const IconButton = ({
+  label,
+  icon,
+  isDisabled = false,
+  isPressed,
+  class: className = "",
+  onClick,
+}: IconButtonProps) => (
+  <button
+    type="button"
+    class={`button ghost ${className}`}
+    aria-label={label}
+    title={label}
+    aria-disabled={isDisabled}
+    aria-pressed={isPressed}
+    onClick={() => !isDisabled && onClick()}
+  >
+    <Icon name={icon} size={18} />
+  </button>
+);
+
+function SkipButton({ seconds }: { seconds: number }) {
+  const label = `${seconds < 0 ? "Back" : "Forward"} ${Math.abs(seconds)} seconds`;
   return (
-    <>
-      <button
-        type="button"
-        class="button small"
-        aria-pressed={isMuted.value}
-        onClick={() => {
-          isMuted.value = !isMuted.value;
-        }}
+    <button
+      type="button"
+      class="button ghost number player-far"
+      aria-label={label}
+      title={label}
+      onClick={() => skip(seconds)}
+    >
+      {seconds < 0 ? "−" : "+"}
+      {Math.abs(seconds)}
+    </button>
+  );
+}
+
+/** Speed, volume, and a link to the present moment. */
+function Settings({ file }: { file: Track }) {
+  return (
+    <div class="player-settings">
+      <Popover button={`${speed.value}×`} label={`Speed: ${speed.value}×`} class="ghost number">
+        {() => (
+          <div class="stack">
+            <label class="field">
+              <span>Speed</span>
+              <select
+                value={speed.value}
+                onChange={({ currentTarget: { value } }) => {
+                  speed.value = Number(value);
+                }}
+              >
+                {SPEEDS.map((value) => (
+                  <option key={value} value={value}>
+                    {value}×
+                  </option>
+                ))}
+              </select>
+            </label>
+            <label>
+              <input
+                type="checkbox"
+                checked={skipsSilence.value}
+                onChange={({ currentTarget }) => {
+                  skipsSilence.value = currentTarget.checked;
+                }}
+              />{" "}
+              Skip silence
+            </label>
+          </div>
+        )}
+      </Popover>
+      <Popover
+        button={<Icon name={isMuted.value || volume.value === 0 ? "muted" : "volume"} size={18} />}
+        label="Volume"
+        class="ghost"
       >
-        Mute
-      </button>
-      <label>
-        Volume
-        <input
-          type="range"
-          min="0"
-          max="100"
-          defaultValue="100"
-          onInput={({ currentTarget: { valueAsNumber } }) => setVolume(valueAsNumber / 100)}
-        />
-      </label>
-      <label>
-        Speed
-        <select
-          value={speed.value}
-          onChange={({ currentTarget: { value } }) => {
-            speed.value = Number(value);
-          }}
-        >
-          {SPEEDS.map((value) => (
-            <option key={value} value={value}>
-              {value}×
-            </option>
-          ))}
-        </select>
-      </label>
-    </>
+        {() => (
+          <div class="stack">
+            <label class="field">
+              <span>Volume</span>
+              <input
+                type="range"
+                min="0"
+                max="100"
+                value={Math.round(volume.value * 100)}
+                onInput={({ currentTarget: { valueAsNumber } }) => {
+                  volume.value = valueAsNumber / 100;
+                }}
+              />
+            </label>
+            <label>
+              <input
+                type="checkbox"
+                checked={isMuted.value}
+                onChange={({ currentTarget }) => {
+                  isMuted.value = currentTarget.checked;
+                }}
+              />{" "}
+              Mute
+            </label>
+          </div>
+        )}
+      </Popover>
+      <IconButton label="Copy link to this moment" icon="link" onClick={() => copyMoment(file)} />
+    </div>
   );
 }
 
 const PlaybackFailure = () => <Failure error={problem.value} onRetry={retry} />;
+
+const Times = ({ file }: { file: Track }) => {
+  const { seconds, total } = usePlace(file);
+  return (
+    <p class="number player-times">
+      {formatDuration(seconds)} / {formatDuration(total)}
+    </p>
+  );
+};
 
 /** The player at the bottom of every page while a file is open in it, except on the page of that file. */
 export function PlayerBar() {
@@ -182,60 +302,107 @@ export function PlayerBar() {
 }
 
 function OpenPlayerBar({ file }: { file: Track }) {
+  const isOpen = useSignal(false);
+  const channels = waveformOf(file._id).value;
   const { seconds, total } = usePlace(file);
+  const next = neighbor(1);
+  useEffect(() => void loadWaveform(file._id), [file._id]);
+  useEffect(() => addShortcuts({ c: () => void copyMoment(file) }), [file._id]);
+  const isEnding = next && total - seconds <= UP_NEXT_SECONDS && seconds > 0;
   return (
-    <section class="player player-bar" aria-label="Player">
-      <PlayButton file={file} class="primary" />
-      <a class="player-name" href={href(`/files/${file._id}`)}>
-        <bdi>{file.name}</bdi>
-      </a>
-      <SeekBar file={file} channels={null} />
-      <p class="number">{timesOf(seconds, total, " / ")}</p>
-      <button type="button" class="button small" onClick={close}>
-        Close
-      </button>
+    <section class="player-bar" aria-label="Player" data-open={isOpen.value}>
+      <div class="player-controls">
+        <IconButton label="Previous file" icon="previous" onClick={() => playNext(-1)} />
+        <SkipButton seconds={-BACK_SECONDS} />
+        <PlayButton file={file} class="primary" />
+        <SkipButton seconds={FORWARD_SECONDS} />
+        <IconButton label="Next file" icon="next" isDisabled={!next} onClick={() => playNext()} />
+      </div>
+      <div class="player-name">
+        <a href={href(`/files/${file._id}`)} title={file.name}>
+          <bdi>{file.name}</bdi>
+        </a>
+        <span class="quiet">
+          <bdi>{isEnding ? `Up next: ${next.name}` : file.folder || file.artist || ""}</bdi>
+        </span>
+      </div>
+      <SeekBar file={file} channels={channels} />
+      <Times file={file} />
+      <Settings file={file} />
+      <IconButton
+        label="All player controls"
+        icon="chevron"
+        class="player-expand"
+        isPressed={isOpen.value}
+        onClick={() => {
+          isOpen.value = !isOpen.value;
+        }}
+      />
+      <IconButton label="Close" icon="close" onClick={close} />
       <PlaybackFailure />
     </section>
   );
 }
 
+/** The moment that the URL asks for: `?t=83` or `?t=1:23`. */
+function linkedSeconds(): number {
+  const parts = (query.peek().get("t") ?? "").split(":").map(Number);
+  const seconds = parts.reduce((sum, part) => sum * 60 + part, 0);
+  return Number.isFinite(seconds) ? seconds : 0;
+}
+
 /** The player on the page of a file: its waveform, and all settings. */
 export function FilePlayer({ file }: { file: FileMetadata }) {
-  const { seconds, total, isCurrent } = usePlace(file);
+  const { isCurrent } = usePlace(file);
   const { channels, note } = useWaveform(file);
   useEffect(() => {
     pageTrack.value = file;
+    const seconds = linkedSeconds();
+    if (seconds > 0) seek(file, seconds);
+    const remove = addShortcuts({ c: () => void copyMoment(file) });
     return () => {
+      remove();
       pageTrack.value = null;
     };
   }, [file._id]);
   return (
     <section class="card player" aria-label="Player">
       <SeekBar file={file} channels={channels} />
-      <PlayButton file={file} class="primary" />
-      <p class="number">{timesOf(seconds, total, " / ")}</p>
-      <Settings />
+      <Ruler seconds={file.durationSeconds ?? 0} />
+      <div class="player-controls">
+        <PlayButton file={file} class="primary" />
+        <SkipButton seconds={-BACK_SECONDS} />
+        <SkipButton seconds={FORWARD_SECONDS} />
+        <Times file={file} />
+      </div>
       {note}
+      <Settings file={file} />
       {isCurrent && <PlaybackFailure />}
     </section>
   );
 }
 
+/** The times below a waveform, at every quarter. */
+const Ruler = ({ seconds }: { seconds: number }) => (
+  <div class="player-ruler quiet" aria-hidden="true">
+    {[0, 1, 2, 3, 4].map((quarter) => (
+      <span key={quarter}>{formatDuration((seconds * quarter) / 4)}</span>
+    ))}
+  </div>
+);
+
 /** The stored waveform of a file. If there is none, measures it, or says why that is not possible. */
 function useWaveform(file: FileMetadata) {
   const { _id, audio, mimeType, size } = file;
-  const [channels, setChannels] = useState<number[][] | null>(null);
+  const channels = waveformOf(_id).value;
   const [isUndecodable, setUndecodable] = useState(false);
   const { run, isRunning, error } = useTask();
-  const isStored = file.hasWaveform || storedWaveform.value === _id;
   useEffect(() => {
-    if (!isStored || channels) return;
-    const stop = new AbortController();
-    // Without it, the plain bar works too.
-    client.value.files.waveform(_id, stop).then(setChannels, () => {});
-    return () => stop.abort();
-  }, [_id, isStored]);
-  const measurable = !isStored && audio && measurability({ ...audio, mimeType }, size);
+    if (file.hasWaveform) void loadWaveform(_id);
+  }, [_id, file.hasWaveform]);
+  // Only who may store the result measures it: otherwise each visit would download the file.
+  const measurable = !file.hasWaveform && !channels && audio && measurability({ ...audio, mimeType }, size);
+  const isUnasked = measurable === "unasked" && file.status === "completed" && can("files:write");
   const measure = () =>
     run(async () => {
       if (!audio) return;
@@ -245,14 +412,13 @@ function useWaveform(file: FileMetadata) {
       const peaks = await measurePeaks(await response.blob(), { ...audio, mimeType });
       setUndecodable(!peaks);
       if (!peaks) return;
-      setChannels(peaks);
-      // The next visitor finds it stored. If that is not allowed, it is measured again.
+      rememberWaveform(_id, peaks);
       if (can("files:write"))
         await caller.files.setWaveform(_id, peaks).catch((failure) => noteFailure(failure, caller));
     });
   useEffect(() => {
-    if (measurable === "unasked" && file.status === "completed") void measure();
-  }, [_id, measurable === "unasked", file.status === "completed"]);
+    if (isUnasked) void measure();
+  }, [_id, isUnasked]);
   if (channels || !measurable) return { channels, note: null };
   if (error) return { channels, note: <Failure error={error} onRetry={measure} /> };
   const text = isUndecodable
@@ -265,8 +431,8 @@ function useWaveform(file: FileMetadata) {
       {text}
     </p>
   ) : (
-    measurable === "asked" && (
-      <button type="button" class="button small" onClick={measure}>
+    !isUnasked && (
+      <button type="button" class="button" onClick={measure}>
         Draw waveform (downloads {formatBytes(size)})
       </button>
     )

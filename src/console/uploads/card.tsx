@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { useId, useLayoutEffect, useRef } from "preact/hooks";
 import { messageOf, RequestId } from "../parts/failure.tsx";
 import { countOf } from "../parts/format.ts";
+import { Icon } from "../parts/icon.tsx";
 import { StatusBadge } from "../parts/values.tsx";
 import { href } from "../router.ts";
 import { FileInput } from "./drop-zone.tsx";
@@ -62,22 +63,22 @@ function Uploads() {
         <button
           ref={toggle}
           type="button"
-          class="button small"
+          class="button ghost chevron"
           aria-expanded={isOpen}
           aria-controls={listId}
           onClick={() => {
             isOpenChosen.value = !isOpen;
           }}
         >
-          Uploads
+          Uploads <Icon name="chevron" />
         </button>
         {failed.length > 1 && (
-          <button type="button" class="button small" onClick={withFocus(() => retryAll(failed))}>
+          <button type="button" class="button ghost" onClick={withFocus(() => retryAll(failed))}>
             Retry all
           </button>
         )}
         {stored.length > 0 && (
-          <button type="button" class="button small" onClick={withFocus(() => dismiss(stored))}>
+          <button type="button" class="button ghost" onClick={withFocus(() => dismiss(stored))}>
             Clear finished
           </button>
         )}
@@ -111,7 +112,7 @@ function Row({ upload }: { upload: Upload }) {
         {canRetry && (
           <button
             type="button"
-            class="button small"
+            class="button ghost"
             onClick={({ currentTarget }) => {
               retry(upload);
               focusNext(currentTarget);
@@ -124,7 +125,6 @@ function Row({ upload }: { upload: Upload }) {
           <FileInput
             label="Select file to resume"
             of={path}
-            class="small"
             onFiles={([chosen], button) => {
               if (!chosen) return;
               resume(upload, chosen);
@@ -135,7 +135,7 @@ function Row({ upload }: { upload: Upload }) {
         {state !== "stored" && (
           <button
             type="button"
-            class="button small"
+            class="button ghost"
             aria-disabled={state === "canceling"}
             onClick={() => state !== "canceling" && cancel(upload)}
           >

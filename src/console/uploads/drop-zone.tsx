@@ -14,12 +14,12 @@ interface Collected {
 
 /** The API's limit for the path of a folder. */
 const MAX_FOLDER_BYTES = 512;
-/** Control characters and text directions, which the API does not accept in folders. */
-const UNSAFE = /[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
+/** Control characters, line separators, and text directions, which the API does not accept in folders. */
+const UNSAFE = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 
 /** The folder for a file with a path: the open folder, and in it the folders of the path as far as the API allows. */
-function folderFor(open: string, path: string): string {
-  const names = path.split("/").slice(0, -1);
+function folderFor(open: string, filePath: string): string {
+  const names = filePath.split("/").slice(0, -1);
   let folder = open;
   for (const name of names) {
     const next = [folder, name.replace(UNSAFE, "").normalize("NFC")].filter(Boolean).join("/");
@@ -63,6 +63,9 @@ async function collect(entry: FileSystemEntry, collected: Collected): Promise<vo
   }
 }
 
+/** The folder that new files go to. */
+const openFolder = () => (path.value === "/files" ? (query.value.get("folder") ?? "") : "");
+
 function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): void {
   const skipped = [
     hidden && countOf(hidden, "hidden file"),
@@ -71,8 +74,7 @@ function addCollected({ files, hidden, emptyFolders, unreadable }: Collected): v
   ].filter((words) => typeof words === "string");
   if (skipped.length > 0) announce(`Skipped ${new Intl.ListFormat("en").format(skipped)}`);
   else if (files.length === 0) announce("That folder is empty");
-  const open = path.peek() === "/files" ? (query.peek().get("folder") ?? "") : "";
-  addFiles(files.map((one) => ({ ...one, folder: folderFor(open, one.path) })));
+  addFiles(files.map((one) => ({ ...one, folder: folderFor(openFolder(), one.path) })));
 }
 
 async function addDropped(items: DataTransferItemList): Promise<void> {
@@ -97,6 +99,8 @@ interface FileInputProps {
   of?: string;
   class?: string;
   folder?: boolean;
+  /** Finds the button from menus and shortcuts. */
+  upload?: string;
   multiple?: boolean;
   onFiles: (files: File[], button: HTMLButtonElement) => void;
 }
@@ -108,6 +112,7 @@ export function FileInput({
   class: className = "",
   folder = false,
   multiple = false,
+  upload,
   onFiles,
 }: FileInputProps) {
   const button = useRef<HTMLButtonElement>(null);
@@ -127,7 +132,13 @@ export function FileInput({
           if (button.current) onFiles(files, button.current);
         }}
       />
-      <button ref={button} type="button" class={`button ${className}`} onClick={() => input.current?.click()}>
+      <button
+        ref={button}
+        type="button"
+        class={`button ${className}`}
+        data-upload={upload}
+        onClick={() => input.current?.click()}
+      >
         {label}
         {of && <span class="visually-hidden"> {of}</span>}
       </button>
@@ -135,9 +146,11 @@ export function FileInput({
   );
 }
 
-export const UploadFilesButton = () => <FileInput label="Upload files" class="primary" multiple onFiles={addChosen} />;
+export const UploadFilesButton = () => (
+  <FileInput label="Upload files" class="primary" upload="files" multiple onFiles={addChosen} />
+);
 
-export const UploadFolderButton = () => <FileInput label="Upload folder" folder onFiles={addChosen} />;
+export const UploadFolderButton = () => <FileInput label="Upload folder" upload="folder" folder onFiles={addChosen} />;
 
 const isOver = signal(false);
 
@@ -145,17 +158,25 @@ const isOver = signal(false);
 export function DropZone() {
   useEffect(() => {
     const stop = new AbortController();
+    // Not every browser says where a drag goes to, so the elements that it is over are counted.
+    const entered = new Set<EventTarget | null>();
     const show = (event: DragEvent) => {
       if (!event.dataTransfer?.types.includes("Files")) return;
       event.preventDefault();
+      if (event.type === "dragenter") entered.add(event.target);
       isOver.value = true;
     };
     const hide = () => {
+      entered.clear();
       isOver.value = false;
     };
     addEventListener("dragenter", show, stop);
     addEventListener("dragover", show, stop);
-    addEventListener("dragleave", ({ relatedTarget }) => relatedTarget ?? hide(), stop);
+    const left = ({ target }: DragEvent) => {
+      entered.delete(target);
+      if (entered.size === 0) hide();
+    };
+    addEventListener("dragleave", left, stop);
     // The pointer does not move during a drag, so this ends a drag that ended without an event.
     addEventListener("pointermove", hide, stop);
     addEventListener(
@@ -172,7 +193,7 @@ export function DropZone() {
   }, []);
   return (
     <div class="drop-zone" hidden={!isOver.value} aria-hidden="true">
-      <p>Drop to upload</p>
+      <p>Drop to upload{openFolder() && ` to ${openFolder().split("/").at(-1)}`}</p>
     </div>
   );
 }

@@ -1,11 +1,15 @@
 import { effect } from "@preact/signals";
 import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
-import { isLive, onEvent } from "../live.ts";
+import { canFollow, isLive, onEvent } from "../live.ts";
 import { can, client, noteFailure } from "../session.ts";
 import { type AudioFacts, measurePeaks } from "../sound/peaks.ts";
-import { storedWaveform } from "../sound/waveform.ts";
+import { rememberWaveform } from "../sound/waveforms.ts";
 import { isProcessing } from "./summary.ts";
 import { change, dismiss, findByFileId, type Upload, uploads } from "./upload.ts";
+
+const POLL_MILLISECONDS = 3000;
+/** The number of files to poll at a time. The service processes files in about their order. */
+const MAX_POLLED = 5;
 
 /** Events report the result of processing. This covers the ones that were sent before the file's id was known. */
 export async function fetchProcessing(upload: Upload): Promise<void> {
@@ -34,9 +38,9 @@ async function storePeaks(id: string, file: File, audio: AudioFacts): Promise<vo
   const caller = client.peek();
   const peaks = await measurePeaks(file, audio);
   if (!peaks) return;
+  rememberWaveform(id, peaks);
   try {
     await caller.files.setWaveform(id, peaks);
-    storedWaveform.value = id;
   } catch (error) {
     noteFailure(error, caller);
   }
@@ -54,4 +58,13 @@ export function followProcessing(): void {
   effect(() => {
     if (isLive.value) for (const upload of uploads.peek()) void fetchProcessing(upload);
   });
+  // Without events, nothing else reports the result.
+  setInterval(() => {
+    if (canFollow.peek()) return;
+    for (const upload of uploads
+      .peek()
+      .filter(({ progress }) => isProcessing(progress.peek()))
+      .slice(0, MAX_POLLED))
+      void fetchProcessing(upload);
+  }, POLL_MILLISECONDS);
 }

@@ -34,7 +34,6 @@ import {
 const MAX_IN_FLIGHT = 3;
 /** More files than this at once would take more memory than a phone has. */
 const MAX_ADDED_FILES = 10_000;
-const PRELOAD_DELAY_MILLISECONDS = 1000;
 const FIRST_RETRY_MILLISECONDS = 4000;
 const MAX_RETRY_MILLISECONDS = 60_000;
 /** Transient like any 5xx. The stored bytes stay, so a retry is safe. */
@@ -282,8 +281,6 @@ export function startQueue(): void {
     look();
     sendNext();
     document.addEventListener("visibilitychange", look, { signal });
-    // Loaded early, because after a deployment the server may no longer have it. If this fails, the client retries.
-    setTimeout(() => import("tus-js-client").catch(() => {}), PRELOAD_DELAY_MILLISECONDS);
     return () => signedOut.abort();
   });
   addEventListener("online", () => wake(uploads.peek()));

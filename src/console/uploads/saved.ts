@@ -100,9 +100,12 @@ let lastSave: Promise<void> = Promise.resolve();
 
 /** Saves new uploads: first all records, then the bytes of each file, up to the limit. */
 export function saveUploads(uploads: { record: SavedUpload; file: File }[]): Promise<void> {
-  lastSave = lastSave.then(async () => {
-    const at = Date.now();
-    await transactInBatches(uploads, ({ records }, { record }) => records.put({ ...record, at, savedBytes: 0 }));
+  const at = Date.now();
+  // Not after the bytes of earlier uploads: a record that is deleted meanwhile would be saved again.
+  const recorded = transactInBatches(uploads, ({ records }, { record }) =>
+    records.put({ ...record, at, savedBytes: 0 }),
+  );
+  lastSave = Promise.all([lastSave, recorded]).then(async () => {
     let free = (await readRecords()).reduce((sum, { savedBytes }) => sum - savedBytes, MAX_SAVED_BYTES);
     for (const { record, file } of uploads) {
       if (file.size > free) continue;

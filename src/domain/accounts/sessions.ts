@@ -1,28 +1,32 @@
-import { and, eq, gt, sql } from "drizzle-orm";
+import { and, eq, gt, gte, isNull, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, hasRow, insertWhere, type Param, preparedQuery, rowOf } from "../../platform/db.ts";
-import { apiKeys, isSession } from "../../platform/schema.ts";
+import { firstOf, hasRow, insertWhere, read } from "../../platform/db.ts";
+import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { HOUR } from "../../platform/system.ts";
-import { newEvent, writeWithEvent } from "../events/events.ts";
-import { uploadCancellation } from "../files/unfinished.ts";
-import { cutPage, type KeysetValues, keyset, keysetValues, type Page, type PageRequest, pageOf } from "../paging.ts";
 import {
   type Actor,
   authorizeRead,
   type Credential,
-  checkCovered,
-  isCovered,
+  exceeds,
+  isExistingTeam,
   presentScopes,
+  refusalError,
   type TeamActor,
-  teamRead,
-} from "./authorization.ts";
-import { type ApiKey, type KeyRow, newHashedKey, viewKey } from "./keys.ts";
-import { teamExists } from "./teams.ts";
+  teamExists,
+} from "../access/authorization.ts";
+import { limitFailedLogins } from "../access/login-limits.ts";
+import { rehashPassword, verifyPassword } from "../access/passwords.ts";
+import { maskOf, ROLES } from "../access/scopes.ts";
+import { newEvent, SYSTEM, writeWithEvent } from "../events/events.ts";
+import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
+import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { type ApiKey, type KeyRow, newHashedKey, storedKey, viewKey } from "./keys.ts";
+import { emailKey, fullNameOf, replacePassword, type User } from "./users.ts";
 
 /*
- * Sessions: what a person gets by logging in (login.ts), or with a secret key. They are rows of `api_keys`, so that
- * authorization reads one row, but they are never listed among the keys, and their token is shown once.
+ * Sessions: what a person gets by logging in, or with a secret key. They are rows of `api_keys`, so that authorization reads
+ * one row, but they are never listed among the keys, and their token is shown once.
  */
 
 export const SESSION_MILLISECONDS = 12 * HOUR;
@@ -31,33 +35,77 @@ export const MAX_KEY_SESSIONS = 100;
 
 export type Session = Pick<KeyRow, "id" | "userId" | "createdByKeyId" | "createdAt" | "expiresAt" | "lastUsedAt">;
 
-type NewSession = KeyRow & { createdByKeyId: string };
+/* Sessions of users */
 
-/** Copies what may change from the key in the same statement, so that no session outlives it or gets more scopes. */
-const insertSession = preparedQuery((db, param: Param<NewSession>) => {
-  const key = and(eq(apiKeys.id, param("createdByKeyId")), eq(apiKeys.teamId, param("teamId")));
-  const keyIsLive = hasRow(apiKeys, and(key, gt(apiKeys.expiresAt, param("createdAt"))));
-  const count = sql`(select count(*) from ${apiKeys} where ${isSession} and ${apiKeys.createdByKeyId} = ${param("createdByKeyId")})`;
-  const row = {
-    ...rowOf(apiKeys, param),
-    name: sql`(select ${apiKeys.name} from ${apiKeys} where ${key})`,
-    scopes: sql`(select ${apiKeys.scopes} from ${apiKeys} where ${key})`,
-    expiresAt: sql`(select min(${apiKeys.expiresAt}, ${param("expiresAt")}) from ${apiKeys} where ${key})`,
-  };
-  const condition = sql`${keyIsLive} and ${teamExists(param)} and ${count} < ${MAX_KEY_SESSIONS}`;
-  return insertWhere(db, apiKeys, row, condition);
-});
-const isSessionOf = (param: Param<{ id: string; teamId: string }>) =>
-  and(eq(apiKeys.id, param("id")), eq(apiKeys.teamId, param("teamId")), isSession);
-const sessionRow = preparedQuery((db, param: Param<{ id: string; teamId: string }>) =>
-  db.select().from(apiKeys).where(isSessionOf(param)),
-);
-const callerExists = preparedQuery((db, param: Param<{ createdByKeyId: string }>) =>
-  db
-    .select({ id: apiKeys.id })
-    .from(apiKeys)
-    .where(eq(apiKeys.id, param("createdByKeyId"))),
-);
+export interface Login {
+  teamId: string;
+  email: string;
+  password: string;
+  /** Null if a backend of the team logs its user in. */
+  clientIp: string | null;
+}
+
+/**
+ * Creates a session named after the user. It expires in 12 hours, and is revoked when the user is deleted or gets a new
+ * password. A wrong password, an unknown email and an unknown team get the same response after the same work (OWASP,
+ * Authentication Cheat Sheet).
+ * @throws `login_failed`, `rate_limited`, and `team_suspended` if everything else is correct
+ */
+export async function logIn(deps: Deps, login: Login): Promise<ApiKey> {
+  const account = `${login.teamId}/${emailKey(login.email)}`;
+  return limitFailedLogins(deps, { account, clientIp: login.clientIp }, async () => {
+    // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
+    const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
+    if (!key) throw new AppError("login_failed");
+    return key;
+  });
+}
+
+/** @returns null if the stored hash changed during the check */
+async function attemptLogIn(deps: Deps, { teamId, email, password }: Login): Promise<ApiKey | null> {
+  const { db, secrets } = deps;
+  const isUserOfTeam = and(eq(users.teamId, teams.id), eq(users.emailKey, emailKey(email)));
+  const [[account]] = await read(deps, [
+    db
+      .select({ user: users, teamStatus: teams.status })
+      .from(teams)
+      .leftJoin(users, isUserOfTeam)
+      .where(isExistingTeam(teamId)),
+  ]);
+  const user = account?.user;
+  const isCorrect = await verifyPassword(deps, account ? teamId : null, password, user?.password ?? null);
+  if (!user || !isCorrect) throw new AppError("login_failed");
+  if (account.teamStatus === "suspended") throw new AppError("team_suspended");
+
+  const hash = secrets.isCurrentHash(user.password) ? user.password : await rehash(deps, user, password);
+  const { token, row } = newHashedKey(deps, {
+    name: fullNameOf(user) || user.email,
+    kind: "session",
+    scopes: null,
+    teamId: user.teamId,
+    createdByKeyId: null,
+    userId: user.id,
+    lifetime: SESSION_MILLISECONDS,
+  });
+  // The password must still be the verified one, because hashing takes long enough for a change in between.
+  const isSameUser = hasRow(users, and(eq(users.id, user.id), eq(users.password, hash)));
+  const insert = insertWhere(db, apiKeys, row, sql`${isSameUser} and ${teamExists(teamId)}`);
+  const initiator = { kind: "user" as const, keyId: row.id, userId: user.id };
+  const event = newEvent(deps, "user.logged_in", initiator, user, { keyId: row.id });
+  const [, [stored]] = await writeWithEvent(deps, event, [insert, storedKey(deps, row)], { isIdempotent: true });
+  return stored ? viewKey({ ...stored, scopes: maskOf(ROLES[user.role]) }, token) : null;
+}
+
+/** Moves the password to the current master key. Only a login knows the password, and a hash can't be re-encrypted. */
+async function rehash(deps: Deps, user: Pick<User, "id" | "teamId" | "password">, password: string): Promise<string> {
+  const hash = await rehashPassword(deps, user.teamId, password);
+  const { id, teamId } = user;
+  const event = newEvent(deps, "user.updated", SYSTEM, { id, teamId }, { fields: ["password"] });
+  await writeWithEvent(deps, event, [replacePassword(deps, user, user.password, hash)], { isIdempotent: true });
+  return hash;
+}
+
+/* Sessions of keys */
 
 /**
  * Creates a session with the scopes of the calling key. It expires after 12 hours, or with the key.
@@ -67,75 +115,92 @@ export async function createSession(deps: Deps, actor: Actor): Promise<ApiKey> {
   if (actor.kind !== "secret") {
     throw new AppError("forbidden", { message: "Only a secret key can create a session. Users log in." });
   }
-  const { teamId, keyId: createdByKeyId, userId } = actor;
-  const [session, row] = newHashedKey(deps, {
+  const { db, system } = deps;
+  const { teamId, keyId, userId } = actor;
+  const { token, row } = newHashedKey(deps, {
     ...{ name: "", kind: "session", scopes: 0, lifetime: SESSION_MILLISECONDS },
-    ...{ teamId, createdByKeyId, userId },
+    ...{ teamId, createdByKeyId: keyId, userId },
   });
+  const isCaller = and(eq(apiKeys.id, keyId), eq(apiKeys.teamId, teamId), gt(apiKeys.expiresAt, system.now()));
+  const isLive = sql`${isCaller} and ${teamExists(teamId)}`;
+  const sessions = db
+    .select({ count: sql`count(*)` })
+    .from(apiKeys)
+    .where(and(isSession, eq(apiKeys.createdByKeyId, keyId), gt(apiKeys.expiresAt, system.now())));
+  const refusal = firstOf({ quota_exceeded: gte(sql`${sessions}`, MAX_KEY_SESSIONS) });
+  // Copied from the key as it is now, so that no session outlives it or gets more scopes.
+  const copied = {
+    name: sql`${apiKeys.name}`,
+    scopes: sql`${apiKeys.scopes}`,
+    userId: sql`${apiKeys.userId}`,
+    expiresAt: sql`min(${apiKeys.expiresAt}, ${row.expiresAt})`,
+  };
   const queries = [
-    insertSession({ ...row, createdByKeyId }),
-    sessionRow(row),
-    callerExists({ createdByKeyId }),
+    db.select({ refusal }).from(apiKeys).where(isLive),
+    insertWhere(db, apiKeys, { ...row, ...copied }, sql`${isLive} and ${isNull(refusal)}`, sql`${apiKeys}`),
+    storedKey(deps, row),
   ] as const;
-  const event = newEvent(deps, "session.created", actor, row);
-  const [, [stored], [caller]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (stored) return viewKey(stored, session.key);
-  if (!caller) throw new AppError("token_invalid");
+  const event = { ...newEvent(deps, "session.created", actor, row), position: 2 };
+  const [[key], , [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (stored) return viewKey(stored, token);
+  if (!key) throw new AppError("token_invalid");
   const message = `A key can have at most ${MAX_KEY_SESSIONS} sessions. Revoke one and retry.`;
   throw new AppError("quota_exceeded", { message });
 }
 
-const teamSessions = teamRead(apiKeys.teamId, (db, param: Param<KeysetValues>) =>
-  pageOf(db.select().from(apiKeys).$dynamic(), keyset(apiKeys.id, "newest first", param), param, isSession),
-);
+/* Both */
 
-/** Lists the team's sessions, newest first. An expired one may be listed for a few minutes. */
+/** Lists the team's sessions, newest first. The rows of expired ones are kept for a day. */
 export async function listSessions(
   deps: Deps,
   credential: Credential<"keys:read">,
   request: PageRequest,
 ): Promise<Page<Session>> {
-  const rows = await authorizeRead(deps, credential, teamSessions(keysetValues("sessions", "newest first", request)));
+  const page = pageById("sessions", apiKeys.id, "newest first", request);
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(apiKeys)
+      .where(and(eq(apiKeys.teamId, team), isSession, gt(apiKeys.expiresAt, deps.system.now()), page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset),
+  );
   return cutPage("sessions", request, rows);
 }
-
-type TargetValues = { id: string; teamId: string; callerKeyId: string };
-const isDeletable = (db: Db, param: Param<TargetValues>) =>
-  and(isSessionOf(param), isCovered(db, param, presentScopes(db)));
-const deleteSession = preparedQuery((db, param: Param<TargetValues>) =>
-  db.delete(apiKeys).where(isDeletable(db, param)).returning({ id: apiKeys.id }),
-);
-const scopesOfSession = preparedQuery((db, param: Param<TargetValues>) =>
-  db
-    .select({ scopes: presentScopes(db) })
-    .from(apiKeys)
-    .where(isSessionOf(param)),
-);
-/** Runs before the deletion. If there is no session to delete, cancels nothing. */
-const cancelUploadsOfSession = uploadCancellation((db, param: Param<TargetValues>) => {
-  const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isDeletable(db, param));
-  return sql`${session}`;
-});
 
 /**
  * Ends the session immediately and cancels its unfinished uploads.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the session
  */
-export async function revokeSession(deps: Deps, actor: TeamActor, credential: Credential, id: string): Promise<void> {
-  const session = { id, teamId: actor.teamId, callerKeyId: actor.keyId };
-  const cancelUploads = cancelUploadsOfSession(deps, session);
-  const queries = [...cancelUploads, deleteSession(session), scopesOfSession(session)] as const;
-  const event = { ...newEvent(deps, "session.revoked", actor, session), position: cancelUploads.length + 1 };
-  const [, , deleted, [remaining]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
-  if (deleted.length > 0) return;
-  if (remaining) checkCovered(credential, remaining.scopes);
-  throw new AppError("not_found");
+export async function revokeSession(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { db } = deps;
+  const { teamId } = actor;
+  const isTarget = and(eq(apiKeys.id, id), eq(apiKeys.teamId, teamId), isSession);
+  const scopes = presentScopes(db);
+  const refusal = firstOf({ insufficient_scope: exceeds(actor, scopes) });
+  const isEnded = and(isTarget, isNull(refusal));
+  const session = db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
+  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, teamId, sql`${session}`);
+  const queries = [
+    db
+      .select({ refusal, scopes: sql<number>`${scopes}` })
+      .from(apiKeys)
+      .where(isTarget),
+    hideFiles,
+    endUploads,
+    db.delete(apiKeys).where(isEnded).returning({ id: apiKeys.id }),
+  ] as const;
+  const event = { ...newEvent(deps, "session.revoked", actor, { teamId, id }), position: 4 };
+  const [[found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
+  if (!found) throw new AppError("not_found");
+  if (found.refusal !== null) throw refusalError(found.refusal, actor, found.scopes);
 }
 
 /** Ends the caller's own session. @throws `forbidden` unless the caller is a session */
-export async function logOut(deps: Deps, actor: Actor, credential: Credential): Promise<void> {
+export async function logOut(deps: Deps, actor: Actor): Promise<void> {
   if (actor.kind !== "session") {
     throw new AppError("forbidden", { message: "Only a session can log out. Delete an API key instead." });
   }
-  await revokeSession(deps, actor, credential, actor.keyId);
+  await revokeSession(deps, actor, actor.keyId);
 }

@@ -1,31 +1,20 @@
-import { and, eq, ne, type SQL, sql } from "drizzle-orm";
+import { and, eq, not, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import {
-  type BoundQuery,
-  columnsFrom,
-  hasRow,
-  type Param,
-  preparedQuery,
-  read,
-  rowOf,
-  write,
-} from "../../platform/db.ts";
-import { teams } from "../../platform/schema.ts";
+import { hasRow, type Query, read } from "../../platform/db.ts";
+import { apiKeys, teams } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
-import { fieldsOf, newEvent, writeWithEvent } from "../events/events.ts";
 import {
-  cutPage,
-  keyset,
-  type ListPosition,
-  listName,
-  listPosition,
-  nameKeyset,
-  type Page,
-  type PageRequest,
-  pageOf,
-} from "../paging.ts";
-import { type Actor, authorize, authorizeRead, type Credential, teamRead } from "./authorization.ts";
+  type Actor,
+  authorize,
+  authorizeRead,
+  type Credential,
+  isExistingTeam,
+  teamExists,
+} from "../access/authorization.ts";
+import { type Change, fieldsOf, newEvent, newTeamEvents, writeWithEvent, writeWithEvents } from "../events/events.ts";
+import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
+import { type ApiKey, makeKey, type NewKey, viewKey } from "./keys.ts";
 
 /*
  * Teams, which the operator manages. A suspended team keeps everything, but none of its tokens is accepted. A deleted team
@@ -36,29 +25,20 @@ import { type Actor, authorize, authorizeRead, type Credential, teamRead } from 
 export type Team = typeof teams.$inferSelect;
 export const TEAM_STATES = ["active", "suspended", "deleting"] as const;
 
-/** The team that the parameter names, unless it is being deleted. Every insert for a team requires it. */
-export const isExistingTeam = (param: Param<{ teamId: string }>) =>
-  and(eq(teams.id, param("teamId")), ne(teams.status, "deleting"));
-
-/** The condition of an insert for a team. The team must also meet `condition`, if there is one. */
-export const teamExists = (param: Param<{ teamId: string }>, condition?: SQL) =>
-  hasRow(teams, and(isExistingTeam(param), condition));
-
 export interface NewTeam {
   name: string;
   maxBytes?: number | null | undefined;
   maxFiles?: number | null | undefined;
 }
 
-const insertRow = preparedQuery((db, param: Param<Team>) =>
-  db.insert(teams).values(rowOf(teams, param)).onConflictDoNothing(),
-);
-
-/** @returns the team, and the insert of its row */
-export function newTeam(
-  { system }: Deps,
+/** Creates a team and its first key, in one batch. @throws the errors of `makeKey` */
+export async function createTeam(
+  deps: Deps,
+  operator: Actor,
   { name, maxBytes = null, maxFiles = null }: NewTeam,
-): [Team, BoundQuery<unknown>] {
+  keyFields: NewKey = { name, isPublic: false },
+): Promise<{ team: Team; key: ApiKey }> {
+  const { db, system } = deps;
   const now = system.now();
   const team: Team = {
     id: newId(system),
@@ -77,10 +57,20 @@ export function newTeam(
     updatedAt: now,
     version: 0,
   };
-  return [team, insertRow(team)];
+  const { token, row } = makeKey(deps, operator, keyFields, team.id);
+  const queries: Query[] = [
+    db.insert(teams).values(team).onConflictDoNothing(),
+    db.insert(apiKeys).values(row).onConflictDoNothing(),
+  ];
+  const isNew = sql`where ${not(hasRow(teams, eq(teams.id, team.id)))}`;
+  const event = { ...newEvent(deps, "apikey.created", operator, row), position: 2 };
+  const changes: Change<Query[]>[] = [
+    ...newTeamEvents(deps, "team.created", operator, team.id, isNew),
+    { event, queries },
+  ];
+  await writeWithEvents(deps, changes, [], { isIdempotent: true });
+  return { team: { ...team, apiKeys: 1 }, key: viewKey(row, token) };
 }
-
-const teamById = teamRead(teams.id, (db) => ({ query: db.select().from(teams).$dynamic() }));
 
 /** The operator reads any team, and a team its own. @throws `not_found` */
 export async function fetchTeam(
@@ -88,7 +78,9 @@ export async function fetchTeam(
   credential: Credential<"files:read or operator">,
   id: string,
 ): Promise<Team> {
-  const [team] = await authorizeRead(deps, credential, teamById({}), id);
+  const {
+    rows: [team],
+  } = await authorizeRead(deps, credential, (team) => deps.db.select().from(teams).where(eq(teams.id, team)), id);
   if (team?.id !== id) throw new AppError("not_found");
   return team;
 }
@@ -99,17 +91,6 @@ export interface TeamFilters {
   name?: string | undefined;
 }
 
-/** Each combination has its own index. */
-const pageOfTeams = (isByName: boolean, hasStatus: boolean) =>
-  preparedQuery((db, param: Param<ListPosition & { status: string | null }>) => {
-    const clauses = isByName ? nameKeyset(teams.name, teams.id, param) : keyset(teams.id, "newest first", param);
-    const condition = hasStatus ? eq(teams.status, param("status")) : undefined;
-    const { query, where } = pageOf(db.select().from(teams).$dynamic(), clauses, param, condition);
-    return query.where(where);
-  });
-const BY_ID = { all: pageOfTeams(false, false), ofStatus: pageOfTeams(false, true) };
-const BY_NAME = { all: pageOfTeams(true, false), ofStatus: pageOfTeams(true, true) };
-
 /** Lists teams, newest first, or by name if `name` is given. @throws `invalid_input` for a cursor of another list */
 export async function listTeams(
   deps: Deps,
@@ -119,9 +100,19 @@ export async function listTeams(
 ): Promise<Page<Team>> {
   await authorize(deps, credential);
   const list = listName("teams", { status, name });
-  const position = listPosition(list, "newest first", name, request);
-  const query = (name === undefined ? BY_ID : BY_NAME)[status === undefined ? "all" : "ofStatus"];
-  const [rows] = await read(deps, [query({ ...position, status: status ?? null })]);
+  const page =
+    name === undefined
+      ? pageById(list, teams.id, "newest first", request)
+      : pageByName(list, { name: teams.name, id: teams.id }, name, request);
+  const [rows] = await read(deps, [
+    deps.db
+      .select()
+      .from(teams)
+      .where(and(status === undefined ? undefined : eq(teams.status, status), page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset),
+  ]);
   return cutPage(list, request, rows, name === undefined ? undefined : (team) => team.name);
 }
 
@@ -130,68 +121,39 @@ export interface TeamChanges extends Omit<NewTeam, "name"> {
   status?: Exclude<Team["status"], "deleting"> | undefined;
 }
 
-/** Null leaves name and status unchanged. `has…` says whether to set a quota, because null is one of its values. */
-type ChangeValues = Pick<Team, "maxBytes" | "maxFiles" | "updatedAt"> & {
-  teamId: string;
-  name: string | null;
-  status: string | null;
-  hasMaxBytes: number;
-  hasMaxFiles: number;
-};
-const updateById = preparedQuery((db, param: Param<ChangeValues>) =>
-  db
-    .update(teams)
-    .set({
-      name: sql`coalesce(${param("name")}, ${teams.name})`,
-      status: sql`coalesce(${param("status")}, ${teams.status})`,
-      maxBytes: sql`iif(${param("hasMaxBytes")}, ${param("maxBytes")}, ${teams.maxBytes})`,
-      maxFiles: sql`iif(${param("hasMaxFiles")}, ${param("maxFiles")}, ${teams.maxFiles})`,
-      ...columnsFrom(param, "updatedAt"),
-      version: sql`${teams.version} + 1`,
-    })
-    .where(isExistingTeam(param))
-    .returning(),
-);
-const selectById = preparedQuery((db, param: Param<{ teamId: string }>) =>
-  db
-    .select()
-    .from(teams)
-    .where(eq(teams.id, param("teamId"))),
-);
-
 /** Suspending takes effect with the next request of the team. @throws `not_found`, `conflict` if the team is being deleted */
 export async function updateTeam(deps: Deps, actor: Actor, id: string, changes: TeamChanges): Promise<Team> {
-  const { name = null, status = null, maxBytes, maxFiles } = changes;
-  const update = updateById({
-    teamId: id,
-    name,
-    status,
-    hasMaxBytes: Number(maxBytes !== undefined),
-    maxBytes: maxBytes ?? null,
-    hasMaxFiles: Number(maxFiles !== undefined),
-    maxFiles: maxFiles ?? null,
-    updatedAt: deps.system.now(),
-  });
-  const type = status === "suspended" ? "team.suspended" : "team.updated";
+  const { db, system } = deps;
+  const queries = [
+    db
+      .update(teams)
+      .set({ ...changes, updatedAt: system.now(), version: sql`${teams.version} + 1` })
+      .where(isExistingTeam(id))
+      .returning(),
+    db.select().from(teams).where(eq(teams.id, id)),
+  ] as const;
+  const type = changes.status === "suspended" ? "team.suspended" : "team.updated";
   const event = newEvent(deps, type, actor, { teamId: id, id }, { fields: fieldsOf(changes) });
-  const queries = [update, selectById({ teamId: id })] as const;
   const [[team], [found]] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (!found) throw new AppError("not_found");
   if (!team) throw new AppError("conflict", { message: "The team is being deleted." });
   return team;
 }
 
-const markDeleting = preparedQuery((db, param: Param<{ teamId: string; updatedAt: number }>) =>
-  db
-    .update(teams)
-    .set({ status: "deleting", ...columnsFrom(param, "updatedAt"), version: sql`${teams.version} + 1` })
-    .where(isExistingTeam(param)),
-);
-
 /** From now on, the team's tokens are invalid. The recovery job deletes everything. Can be repeated. @throws `not_found` */
-export async function deleteTeam(deps: Deps, teamId: string): Promise<Team> {
-  const queries = [markDeleting({ teamId, updatedAt: deps.system.now() }), selectById({ teamId })] as const;
-  const [, [team]] = await write(deps, queries, { isIdempotent: true });
+export async function deleteTeam(deps: Deps, operator: Actor, teamId: string): Promise<Team> {
+  const { db, system } = deps;
+  const queries = [
+    db
+      .update(teams)
+      .set({ status: "deleting", updatedAt: system.now(), version: sql`${teams.version} + 1` })
+      .where(isExistingTeam(teamId)),
+    db.select().from(teams).where(eq(teams.id, teamId)),
+  ] as const;
+  const events = newTeamEvents(deps, "team.deleted", operator, teamId, sql`where ${teamExists(teamId)}`);
+  const {
+    last: [, [team]],
+  } = await writeWithEvents(deps, events, queries, { isIdempotent: true });
   if (!team) throw new AppError("not_found");
   return team;
 }

@@ -1,31 +1,47 @@
-import { and, eq, lt, sql } from "drizzle-orm";
+import { and, eq, gte, inArray, isNull, ne, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { AppError } from "../../errors.ts";
+import { AppError, invalidField } from "../../errors.ts";
 import {
-  type BoundQuery,
-  columnsFrom,
-  type Db,
+  firstOf,
   hasRow,
   insertWhere,
   type Param,
   preparedQuery,
-  rowOf,
+  type Query,
   type StoredRow,
 } from "../../platform/db.ts";
 import { isUniqueViolation } from "../../platform/retry.ts";
 import { apiKeys, isSession, teams, users } from "../../platform/schema.ts";
 import { newId } from "../../platform/system.ts";
-import { fieldsOf, newEvent, writeWithEvent } from "../events/events.ts";
-import { uploadCancellation } from "../files/unfinished.ts";
-import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "../versions.ts";
-import { authorizeRead, type Credential, checkCovered, isCovered, type TeamActor, teamRead } from "./authorization.ts";
-import { hashPassword } from "./passwords.ts";
-import { highestRole, maskOf, maskOfRole, ROLES, type Role } from "./scopes.ts";
-import { teamExists } from "./teams.ts";
-import { ensureAuthorized, requireScopes } from "./write-authorization.ts";
+import {
+  authorize,
+  authorizeRead,
+  type Credential,
+  checkCovered,
+  exceeds,
+  isExistingTeam,
+  isStillAllowed,
+  refusalError,
+  type TeamActor,
+  type TokenValues,
+  teamOf,
+} from "../access/authorization.ts";
+import { hashPassword } from "../access/passwords.ts";
+import { DEFAULT_ROLE, maskOf, maskOfRole, ROLES, type Role } from "../access/scopes.ts";
+import { fieldsOf, newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
+import { cutPage, listName, type Page, type PageRequest, pageById, pageByName } from "../paging.ts";
+import { cancelUploadsOfKeys } from "../uploads/unfinished.ts";
+import { type ExpectedVersions, isOneOf } from "../versions.ts";
+
+/* Users: people in a team, who log in. The caller must cover the role of each user that it creates, changes or deletes. */
 
 /** `password` is its PHC string. Instants are milliseconds since the epoch. */
 export type User = StoredRow<typeof users>;
+
+/** Bounds what a team can store. */
+export const MAX_TEAM_USERS = 100_000;
+/** The longest list without pages: about 0.5 MB. */
+export const MAX_LISTED_USERS = 1000;
 
 /** The form in which emails are compared within a team. */
 export const emailKey = (email: string): string => email.trim().normalize("NFKC").toLowerCase();
@@ -34,214 +50,277 @@ export const emailKey = (email: string): string => email.trim().normalize("NFKC"
 export const fullNameOf = ({ firstName, lastName }: { firstName: string; lastName: string }): string =>
   `${firstName} ${lastName}`.trim();
 
-export type TargetValues = {
-  id: string;
-  teamId: string;
-  versions: string | null;
-  callerKeyId: string;
-  /** The new role. Null if it doesn't change, and `DELETED` for a deletion. */
-  role: Role | typeof DELETED | null;
-  isSecretKey: boolean;
-};
-export const DELETED = "deleted";
+type UserKey = Pick<User, "id" | "teamId">;
+const isUser = ({ id, teamId }: UserKey) => and(eq(users.id, id), eq(users.teamId, teamId));
 
-export const targetOf = (
-  { teamId, keyId, kind }: TeamActor,
-  id: string,
-  versions: ExpectedVersions,
-  role: TargetValues["role"],
-): TargetValues => ({
-  ...{ id, teamId, role, callerKeyId: keyId },
-  versions: versionsParameter(versions),
-  isSecretKey: kind === "secret",
-});
-export type UserKey = { id: string; teamId: string };
-export const isUser = (param: Param<UserKey>) => and(eq(users.id, param("id")), eq(users.teamId, param("teamId")));
-
-/** Replaces the password only if it is still the verified one. */
-export const replacePassword = preparedQuery(
-  (db, param: Param<UserKey & { before: string; password: string; updatedAt: number }>) =>
-    db
-      .update(users)
-      .set({ ...columnsFrom(param, "password", "updatedAt"), version: sql`${users.version} + 1` })
-      .where(and(isUser(param), eq(users.password, param("before"))))
-      .returning({ id: users.id }),
-);
-
-/** The conditions of every change, which `changeError` checks in turn to find the one that failed. */
-export function isChangeable(db: Db, param: Param<TargetValues>) {
-  const admins = db
-    .select({ admins: teams.admins })
-    .from(teams)
-    .where(eq(teams.id, param("teamId")));
-  const staysAdmin = sql`coalesce(${param("role")}, ${users.role}) = 'admin'`;
-  const leavesAdmin = sql`(${users.role} <> 'admin' or ${staysAdmin} or ${param("isSecretKey")} or ${admins} > 1)`;
-  return and(
-    isUser(param),
-    hasExpectedVersion(users.version, param("versions")),
-    isCovered(db, param, maskOfRole(users.role)),
-    leavesAdmin,
-  );
-}
-
-export const targetState = preparedQuery((db, param: Param<TargetValues>) =>
-  db.select({ version: users.version, role: users.role }).from(users).where(isUser(param)),
-);
-
-/** Says why a user was not changed. */
-export function changeError(
-  credential: Credential,
-  versions: ExpectedVersions,
-  state: { version: number; role: Role } | undefined,
-): AppError {
-  if (!state) return new AppError("not_found");
-  checkCovered(credential, maskOf(ROLES[state.role]));
-  return new AppError(versions && !versions.includes(state.version) ? "version_mismatch" : "last_admin");
-}
+/* Creation */
 
 export interface NewUser {
   email: string;
   password: string;
   firstName: string;
   lastName: string;
-  /** By default the role with the most scopes that the caller covers. */
+  /** Default: `DEFAULT_ROLE`. */
   role?: Role | undefined;
 }
 
-/** Bounds what a team can store, and the length of the whole list. */
-export const MAX_TEAM_USERS = 100_000;
-
-/** The unique index and the limit decide in one statement, so parallel requests can't get around either. */
-const insertUser = preparedQuery((db, param: Param<User>) => {
-  const teamHasRoom = teamExists(param, lt(teams.users, MAX_TEAM_USERS));
-  return insertWhere(db, users, rowOf(users, param), teamHasRoom);
-});
-
-const idByEmail = preparedQuery((db, param: Param<{ teamId: string; emailKey: string }>) =>
-  db
-    .select({ id: users.id })
-    .from(users)
-    .where(and(eq(users.teamId, param("teamId")), eq(users.emailKey, param("emailKey")))),
-);
-
-/** @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited` */
+/**
+ * Creates a user. One batch checks the email and the limit and inserts, so parallel requests can't get around either.
+ * @throws `insufficient_scope` if the caller doesn't cover the role, `email_taken`, `quota_exceeded`, `rate_limited`,
+ *   `token_invalid` if the caller has lost its access in the meantime
+ */
 export async function createUser(
   deps: Deps,
   actor: TeamActor,
-  credential: Credential,
-  { password, role: given, ...fields }: NewUser,
+  credential: Credential<"users:write">,
+  { password, role = DEFAULT_ROLE, ...fields }: NewUser,
 ): Promise<User> {
-  await ensureAuthorized(deps);
-  const role = given ?? highestRole(credential.scopes) ?? "viewer";
-  requireScopes(deps, credential, ROLES[role]);
-  const now = deps.system.now();
+  const { db, system } = deps;
+  const { teamId } = actor;
+  const granted = maskOf(ROLES[role]);
+  checkCovered(actor, granted);
+  const hash = await hashPassword(deps, teamId, password);
+  // The hash may have waited for seconds, in which the caller's access can end.
+  checkCovered(await authorize(deps, credential), granted);
+  const now = system.now();
   const user: User = {
-    id: newId(deps.system),
-    teamId: actor.teamId,
+    id: newId(system),
+    teamId,
     ...fields,
     emailKey: emailKey(fields.email),
-    password: await hashPassword(deps, actor.teamId, password),
+    password: hash,
     role,
     createdAt: now,
     updatedAt: now,
     version: 0,
   };
-  const event = newEvent(deps, "user.created", actor, user);
-  const queries = [insertUser(user), idByEmail(user)] as const;
-  const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
-  if (stored?.id === user.id) return user;
-  if (stored) throw new AppError("email_taken");
-  const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
-  throw new AppError("quota_exceeded", { message });
+  const hasEmail = and(eq(users.teamId, teamId), eq(users.emailKey, user.emailKey), ne(users.id, user.id));
+  const refusal = firstOf({
+    token_invalid: not(isStillAllowed(deps, actor, granted)),
+    email_taken: hasRow(users, hasEmail),
+    quota_exceeded: gte(teams.users, MAX_TEAM_USERS),
+  });
+  const isAllowed = sql`${isExistingTeam(teamId)} and ${isNull(refusal)}`;
+  const queries = [
+    db.select({ refusal }).from(teams).where(isExistingTeam(teamId)),
+    insertWhere(db, users, user, isAllowed, sql`${teams}`),
+  ] as const;
+  const event = { ...newEvent(deps, "user.created", actor, user), position: 2 };
+  const [[team]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!team) throw new AppError("token_invalid");
+  if (team.refusal === "quota_exceeded") {
+    const message = `A team can have at most ${MAX_TEAM_USERS.toLocaleString("en")} users. Delete one and retry.`;
+    throw new AppError("quota_exceeded", { message });
+  }
+  if (team.refusal !== null) throw refusalError(team.refusal, actor, granted);
+  return user;
 }
 
-const userById = teamRead(users.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select().from(users).$dynamic(),
-  where: eq(users.id, param("id")),
-}));
+/* Reads */
+
+const userById = preparedQuery((db, param: Param<TokenValues & { id: string }>) =>
+  db
+    .select()
+    .from(users)
+    .where(and(eq(users.id, param("id")), eq(users.teamId, teamOf(db, param)))),
+);
 
 /** @throws `not_found` */
 export async function fetchUser(deps: Deps, credential: Credential<"users:read">, id: string): Promise<User> {
-  const [user] = await authorizeRead(deps, credential, userById({ id }));
+  const {
+    rows: [user],
+  } = await authorizeRead(deps, credential, (_, token) => userById({ ...token, id }));
   if (!user) throw new AppError("not_found");
   return user;
 }
 
-/** The new values. Null leaves a field unchanged. `password` is a hash. */
-type ChangeValues = { [F in "firstName" | "lastName" | "email" | "emailKey" | "password" | "role"]: string | null };
+/** Filters of a list of users. A user must match all of them. */
+export interface UserFilters {
+  /** The whole email, in any case. An email finds at most one user, because it is unique in its team. */
+  email?: string | undefined;
+  /** A prefix of the full name. */
+  name?: string | undefined;
+}
 
-const updateTarget = preparedQuery((db, param: Param<TargetValues & ChangeValues & { updatedAt: number }>) => {
-  const changed = (name: keyof ChangeValues) => sql`coalesce(${param(name)}, ${users[name]})`;
-  return db
-    .update(users)
-    .set({
-      firstName: changed("firstName"),
-      lastName: changed("lastName"),
-      email: changed("email"),
-      emailKey: changed("emailKey"),
-      password: changed("password"),
-      role: changed("role"),
-      ...columnsFrom(param, "updatedAt"),
-      version: sql`${users.version} + 1`,
-    })
-    .where(isChangeable(db, param))
-    .returning();
-});
+/** Lists users, oldest first, or by full name if `name` is given. @throws `invalid_input` for a cursor of another list */
+export async function listUsers(
+  deps: Deps,
+  credential: Credential<"users:read">,
+  { email, name }: UserFilters,
+  request: PageRequest,
+): Promise<Page<User>> {
+  const key = email === undefined ? undefined : emailKey(email);
+  const list = listName("users", { emailKey: key, name });
+  const page =
+    name === undefined
+      ? pageById(list, users.id, "oldest first", request)
+      : pageByName(list, { name: users.fullName, id: users.id }, name, request);
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(users)
+      .where(and(eq(users.teamId, team), key === undefined ? undefined : eq(users.emailKey, key), page.where))
+      .orderBy(...page.orderBy)
+      .limit(page.limit)
+      .offset(page.offset),
+  );
+  return cutPage(list, request, rows, name === undefined ? undefined : fullNameOf);
+}
 
-export const isKeyOfUser = (param: Param<UserKey>) =>
-  and(eq(apiKeys.userId, param("id")), eq(apiKeys.teamId, param("teamId")));
+/** All users of the team, oldest first. @throws `invalid_input` if they are more than `MAX_LISTED_USERS` */
+export async function listAllUsers(deps: Deps, credential: Credential<"users:read">): Promise<User[]> {
+  const { items, next } = await listUsers(deps, credential, {}, { limit: MAX_LISTED_USERS, page: 1 });
+  if (next === null) return items;
+  const limit = MAX_LISTED_USERS.toLocaleString("en");
+  throw invalidField("limit", `Required: the team has more than ${limit} users. Follow \`Link\` to the next page.`);
+}
 
-type EndingValues = { id: string; teamId: string; password: string; keptKeyId: string | null };
+/* Changes */
 
-/** The user's sessions, except the kept one, once the password has changed. The salt makes a new hash unique. */
-const isEndedSession = (param: Param<EndingValues>) => {
-  const isChanged = hasRow(users, and(isUser(param), eq(users.password, param("password"))));
-  return and(isKeyOfUser(param), isSession, sql`${apiKeys.id} is not ${param("keptKeyId")}`, isChanged);
-};
-const cancelUploadsOfEnded = uploadCancellation((db, param: Param<EndingValues>) => {
-  const ids = db.select({ id: apiKeys.id }).from(apiKeys).where(isEndedSession(param));
-  return sql`${ids}`;
-});
-const deleteEnded = preparedQuery((db, param: Param<EndingValues>) => db.delete(apiKeys).where(isEndedSession(param)));
+/**
+ * The reason not to change or delete the user of a row. `role` is the new role: undefined if it stays, null for a deletion.
+ * Only a secret key may leave a team without an admin.
+ */
+function refusalOf(
+  { db }: Deps,
+  actor: TeamActor,
+  versions: ExpectedVersions,
+  role: Role | null | undefined,
+  reasons: Record<string, SQL> = {},
+) {
+  const admins = db.select({ admins: teams.admins }).from(teams).where(eq(teams.id, actor.teamId));
+  const mayEndLastAdmin = actor.kind === "secret" || role === undefined || role === "admin";
+  return firstOf({
+    ...reasons,
+    insufficient_scope: exceeds(actor, maskOfRole(users.role)),
+    ...(versions && { version_mismatch: not(isOneOf(users.version, versions)) }),
+    ...(!mayEndLastAdmin && { last_admin: sql`${users.role} = 'admin' and ${admins} <= 1` }),
+  });
+}
 
-/** Ends the user's sessions and cancels their unfinished uploads, after an update to that password in the same batch. */
-export const endSessions = (deps: Deps, ended: EndingValues): BoundQuery<unknown>[] => [
-  ...cancelUploadsOfEnded(deps, ended),
-  deleteEnded(ended),
-];
+/** Why the user was not changed. `found` is what the verdict's query found. */
+function changeError(actor: TeamActor, found: { refusal: string | null; role: Role } | undefined): AppError {
+  if (!found) return new AppError("not_found");
+  return refusalError(found.refusal ?? "conflict", actor, maskOf(ROLES[found.role]));
+}
 
 /**
  * A new password ends the user's sessions and cancels their unfinished uploads.
  * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the old and the new role, `last_admin`,
- *   `version_mismatch`, `email_taken`, `rate_limited`
+ *   `version_mismatch`, `email_taken`, `rate_limited`, `token_invalid` if the caller has lost its access in the meantime
  */
 export async function updateUser(
   deps: Deps,
   actor: TeamActor,
-  credential: Credential,
+  credential: Credential<"users:write">,
   id: string,
-  changes: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
+  { password, ...fields }: { [Field in keyof NewUser]?: NewUser[Field] | undefined },
   versions?: ExpectedVersions,
 ): Promise<User> {
-  const { firstName, lastName, email, password, role } = changes;
-  const target = targetOf(actor, id, versions, role ?? null);
-  if (role !== undefined) requireScopes(deps, credential, ROLES[role]);
-  const hash = password === undefined ? null : await hashPassword(deps, actor.teamId, password);
-  const update = updateTarget({
-    ...target,
-    firstName: firstName ?? null,
-    lastName: lastName ?? null,
-    email: email ?? null,
-    emailKey: email === undefined ? null : emailKey(email),
-    password: hash,
-    updatedAt: deps.system.now(),
+  const { db, system } = deps;
+  const target = { id, teamId: actor.teamId };
+  const { email, role } = fields;
+  const granted = role === undefined ? 0 : maskOf(ROLES[role]);
+  checkCovered(actor, granted);
+  const hash = password === undefined ? undefined : await hashPassword(deps, actor.teamId, password);
+  // The hash may have waited for seconds, in which the caller's access can end.
+  if (hash !== undefined) checkCovered(await authorize(deps, credential), granted);
+  const refusal = refusalOf(deps, actor, versions, role, {
+    token_invalid: not(isStillAllowed(deps, actor, granted)),
   });
-  const revokeSessions = hash === null ? [] : endSessions(deps, { ...target, password: hash, keptKeyId: null });
-  const event = newEvent(deps, "user.updated", actor, target, { fields: fieldsOf(changes) });
-  const queries = [update, targetState(target), ...revokeSessions] as const;
-  const [[user], [state]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
+  const queries = [
+    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    db
+      .update(users)
+      .set({
+        ...fields,
+        ...(email !== undefined && { emailKey: emailKey(email) }),
+        ...(hash !== undefined && { password: hash }),
+        updatedAt: system.now(),
+        version: sql`${users.version} + 1`,
+      })
+      .where(and(isUser(target), isNull(refusal)))
+      .returning(),
+    ...(hash === undefined ? [] : endSessions(deps, target, hash)),
+  ] as const;
+  const changed = fieldsOf({ ...fields, password });
+  const event = { ...newEvent(deps, "user.updated", actor, target, { fields: changed }), position: 2 };
+  const [[found], [user]] = await writeWithEvent(deps, event, queries, { isIdempotent: false }).catch((error) => {
     throw isUniqueViolation(error) ? new AppError("email_taken") : error;
   });
-  if (!user) throw changeError(credential, versions, state);
+  if (!user) throw changeError(actor, found);
   return user;
+}
+
+/** Replaces the password only if it is still the verified one. */
+export const replacePassword = ({ db, system }: Deps, target: UserKey, before: string, password: string) =>
+  db
+    .update(users)
+    .set({ password, updatedAt: system.now(), version: sql`${users.version} + 1` })
+    .where(and(isUser(target), eq(users.password, before)))
+    .returning({ id: users.id });
+
+const isKeyOfUser = ({ id, teamId }: UserKey) => and(eq(apiKeys.userId, id), eq(apiKeys.teamId, teamId));
+
+/**
+ * Ends the user's sessions, except the kept one, and cancels their unfinished uploads, after an update to that password in
+ * the same batch. The salt makes a new hash unique.
+ */
+export function endSessions(deps: Deps, user: UserKey, password: string, keptKeyId?: string): Query[] {
+  const isChanged = hasRow(users, and(isUser(user), eq(users.password, password)));
+  const isKept = keptKeyId === undefined ? undefined : ne(apiKeys.id, keptKeyId);
+  const isEnded = and(isKeyOfUser(user), isSession, isKept, isChanged);
+  const ended = deps.db.select({ id: apiKeys.id }).from(apiKeys).where(isEnded);
+  return [...cancelUploadsOfKeys(deps, user.teamId, sql`${ended}`), deps.db.delete(apiKeys).where(isEnded)];
+}
+
+/* Deletion */
+
+/**
+ * Deletes the user with their sessions, and the keys that these created unless `keepKeys`, and cancels the unfinished uploads
+ * of what it deletes. A kept key no longer belongs to anyone.
+ * @throws `not_found`, `insufficient_scope` if the caller doesn't cover the user's role, `last_admin`, `version_mismatch`
+ */
+export async function deleteUser(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { versions, keepKeys }: { versions: ExpectedVersions; keepKeys: boolean },
+): Promise<void> {
+  const { db } = deps;
+  const target = { id, teamId: actor.teamId };
+  const refusal = refusalOf(deps, actor, versions, null);
+  const isDeleted = and(isUser(target), isNull(refusal));
+  const isRevoked = keepKeys ? isSession : undefined;
+  // Once the user is deleted, in the same batch.
+  const isLeft = and(isKeyOfUser(target), not(hasRow(users, isUser(target))));
+  const revoked = db.select({ id: apiKeys.id }).from(apiKeys).where(and(isLeft, isRevoked));
+  const [hideFiles, endUploads] = cancelUploadsOfKeys(deps, target.teamId, sql`${revoked}`);
+  const queries = [
+    db.select({ refusal, role: users.role }).from(users).where(isUser(target)),
+    db.delete(users).where(isDeleted).returning({ id: users.id }),
+    hideFiles,
+    endUploads,
+    db.delete(apiKeys).where(and(isLeft, isRevoked)),
+    db.update(apiKeys).set({ userId: null }).where(isLeft),
+  ] as const;
+  // Written before the deletion, because it needs the version and the keys. A team has at most 1,000 keys: 30 KB of ids.
+  const revokedKeys = db
+    .select({ ids: sql`json_group_array(${apiKeys.id})` })
+    .from(apiKeys)
+    // Not `isApiKey`, with which SQLite would search all keys of the team.
+    .where(and(isKeyOfUser(target), inArray(apiKeys.kind, ["secret", "public"]), isRevoked));
+  const event = newEventFrom(
+    deps,
+    "user.deleted",
+    actor,
+    target,
+    {
+      subjectVersion: sql`${users.version}`,
+      data: sql`json_object('_id', ${id}, 'revokedKeyIds', json(${revokedKeys}))`,
+    },
+    sql`from ${users} where ${isDeleted}`,
+  );
+  const [[found], deleted] = await writeWithEvent(deps, { ...event, position: 1 }, queries, { isIdempotent: false });
+  if (deleted.length === 0) throw changeError(actor, found);
 }

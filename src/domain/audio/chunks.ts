@@ -1,8 +1,7 @@
 import { walkFrames } from "./frames.ts";
 import type { RangeSource, Reading, Segment } from "./range-source.ts";
-import { be32, byte, join, latin1, le32, uint, uintLE } from "./range-source.ts";
-import { copyTexts, type ReadText, readId3Text, readTexts, type TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { be32, byte, join, latin1, le32, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { copyTexts, type ReadText, readId3Text, readTexts } from "./tags.ts";
 
 /* Formats of chunks with a name and a length: WAV (RIFF, RF64, BW64), AIFF, DSF, and ASF. */
 
@@ -14,19 +13,19 @@ function chunks(source: RangeSource, start: number, end: number, toLength: typeo
   });
 }
 
-/** Makes a chunk for the parser; empty if its body is. */
+/** Makes a chunk for music-metadata; empty if its body is. */
 function chunk(name: string, toBytes: typeof le32, body: Uint8Array): Uint8Array {
   return body.length === 0 ? body : join(name, toBytes(body.length), body, new Uint8Array(body.length % 2));
 }
 
 /** Whether a chunk begins at `at` and fits. An empty chunk of sound really is empty if another chunk follows it. */
 async function isChunk(source: RangeSource, at: number, toLength: typeof uint): Promise<boolean> {
-  const head = await source.upTo(at, 8);
+  const head = await source.read(at, 8);
   return /^[\w ]{4}$/.test(latin1(head, 0, 4)) && at + 8 + toLength(head, 4, 4) <= source.size;
 }
 
 const WAVE_EXTENSIBLE = 0xfffe;
-/** The parser's names by format code: formats with samples of a fixed size, with blocks of as many samples, with frames. */
+/** Names by format code: formats with samples of a fixed size, with blocks of as many samples each, and with frames. */
 const WAVE_SAMPLES: Record<number, string> = { 1: "PCM", 3: "IEEE_FLOAT", 6: "ALAW", 7: "MULAW" };
 const WAVE_BLOCKS: Record<number, string> = { 2: "ADPCM", 17: "DVI_ADPCM", 49: "GSM610" };
 const WAVE_FRAMES: Record<number, string> = { 80: "MPEG", 85: "MPEGLAYER3" };
@@ -35,23 +34,20 @@ const WAVE_FRAMES: Record<number, string> = { 80: "MPEG", 85: "MPEGLAYER3" };
  * Reads WAV, also beyond 4 GiB (EBU Tech 3306, ITU-R BS.2088). The length is that of the samples that exist. A recorder
  * that crashes leaves a `data` chunk of length 0 or of more than the file contains: it extends to the end of the file.
  */
-export async function readWav(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
+export async function readWav(source: RangeSource): Promise<Reading> {
   let format: Uint8Array | null = null;
   let sound: { start: number; end: number } | null = null;
   let longDataBytes = 0;
-  let characterSet: Segment | null = null;
   const texts: ReadText[] = [];
-  for await (const segment of chunks(source, start + 12, source.size, uintLE)) {
+  for await (const segment of chunks(source, 12, source.size, uintLE)) {
     const { name, data, end } = segment;
-    const copy = () => source.copy(data, Math.min(end - data, 64));
-    if (name === "ds64") longDataBytes = uintLE(await source.upTo(data, 16), 8, 8);
-    if (name === "fmt ") format ??= await copy();
-    if (name === "CSET" && !characterSet) {
-      characterSet = segment;
-      texts.push(async () => chunk(name, le32, await copy()));
+    if (name === "ds64") longDataBytes = uintLE(await source.read(data, 16), 8, 8);
+    if (name === "fmt ") format ??= await source.read(data, Math.min(end - data, 64));
+    if (name === "CSET" && source.budget.chargeText(end - data)) {
+      texts.push(async () => chunk(name, le32, await source.read(data, end - data)));
     }
-    if (name === "LIST") texts.push(() => readInfoTexts(source, segment, budget));
-    if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data, budget)));
+    if (name === "LIST") texts.push(() => readInfoTexts(source, segment));
+    if (/^id3 $/i.test(name)) texts.push(async () => chunk("id3 ", le32, await readId3Text(source, data)));
     if (name !== "data" || sound) continue;
     let soundEnd = end - data === 0xffffffff && longDataBytes > 0 ? data + longDataBytes : end;
     const isUnfinished = end === data && !(await isChunk(source, data, uintLE));
@@ -78,11 +74,11 @@ export async function readWav(source: RangeSource, start: number, budget: TextBu
 }
 
 /** Returns the texts of a LIST chunk of type INFO as such a chunk; empty if there are none. */
-async function readInfoTexts(source: RangeSource, { data, end }: Segment, budget: TextBudget): Promise<Uint8Array> {
-  const type = await source.copy(data, 4);
+async function readInfoTexts(source: RangeSource, { data, end }: Segment): Promise<Uint8Array> {
+  const type = await source.read(data, 4);
   const segments = chunks(source, data + 4, end, uintLE);
   const isText = (segment: Segment) => /^[\w ]{4}$/.test(segment.name) && segment.end > segment.data;
-  const texts = latin1(type) === "INFO" ? await copyTexts(source, segments, budget, isText) : [];
+  const texts = latin1(type) === "INFO" ? await copyTexts(source, segments, isText) : [];
   return texts.length === 0 ? new Uint8Array() : chunk("LIST", le32, join(type, ...texts));
 }
 
@@ -94,17 +90,17 @@ const AIFC_SAMPLE_BYTES: Record<string, number> = { ulaw: 1, alaw: 1, fl32: 4, f
  * Reads AIFF and AIFF-C. The length is that of the samples that exist: fewer than stated in a truncated file, and more if
  * the recorder crashed before it stated any. For codecs without samples of a fixed size it is the stated length.
  */
-export async function readAiff(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const type = latin1(await source.copy(start + 8, 4));
+export async function readAiff(source: RangeSource): Promise<Reading> {
+  const type = latin1(await source.read(8, 4));
   let common: Uint8Array | null = null;
   let sound: { bytes: number; statedBytes: number } | null = null;
   const texts: ReadText[] = [];
-  for await (const { name, data, end } of chunks(source, start + 12, source.size, uint)) {
-    if (name === "COMM") common ??= await source.copy(data, Math.min(end - data, 22 + 256));
-    if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && end > data && budget.admits(end - data)) {
-      texts.push(async () => chunk(name, be32, await source.copy(data, end - data)));
+  for await (const { name, data, end } of chunks(source, 12, source.size, uint)) {
+    if (name === "COMM") common ??= await source.read(data, Math.min(end - data, 22 + 256));
+    if (/^(NAME|AUTH|\(c\) |ANNO)$/.test(name) && end > data && source.budget.chargeText(end - data)) {
+      texts.push(async () => chunk(name, be32, await source.read(data, end - data)));
     }
-    if (name === "ID3 ") texts.push(async () => chunk("ID3 ", be32, await readId3Text(source, data, budget)));
+    if (name === "ID3 ") texts.push(async () => chunk("ID3 ", be32, await readId3Text(source, data)));
     if (name !== "SSND" || sound) continue;
     const rest = Math.max(0, source.size - data - 8);
     const statedBytes = Math.max(0, end - data - 8);
@@ -132,17 +128,17 @@ export async function readAiff(source: RangeSource, start: number, budget: TextB
 }
 
 /** Reads DSF (Sony's DSF File Format Specification): one bit per sample, the tag behind the sound. */
-export async function readDsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const head = await source.copy(start, 92);
+export async function readDsf(source: RangeSource): Promise<Reading> {
+  const head = await source.read(0, 92);
   if (latin1(head, 28, 4) !== "fmt " || latin1(head, 80, 4) !== "data") {
     throw new UnreadableAudio("The file has no readable audio stream.");
   }
   const tagAt = uintLE(head, 20, 8);
   const [channels, sampleRate, sampleBits] = [uintLE(head, 52, 4), uintLE(head, 56, 4), uintLE(head, 60, 4) || 1];
-  const end = Math.min(tagAt > 0 ? start + tagAt : source.size, start + 80 + uintLE(head, 84, 8), source.size);
-  const soundBytes = Math.max(0, end - start - 92);
+  const end = Math.min(tagAt > 0 ? tagAt : source.size, 80 + uintLE(head, 84, 8), source.size);
+  const soundBytes = Math.max(0, end - 92);
   const samples = Math.min(uintLE(head, 64, 8), (soundBytes * 8) / channels / sampleBits);
-  const readTags = async () => (tagAt > 0 ? readId3Text(source, start + tagAt, budget) : new Uint8Array());
+  const readTags = async () => (tagAt > 0 ? readId3Text(source, tagAt) : new Uint8Array());
   const facts = { container: "DSF", codec: "DSD", sampleRate, channels, lossless: true };
   return { ...facts, seconds: samples / sampleRate, soundBytes, readTags };
 }
@@ -157,33 +153,29 @@ const MAX_ASF_NAME_BYTES = 512;
  * Reads ASF, the container of Windows Media Audio. Packets have a fixed size and state their send time and duration. The
  * length follows from the first and the last packet. The stated length counts if it is close and no packet is missing.
  */
-export async function readAsf(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
-  const head = await source.copy(start, 30);
-  const headerEnd = start + uintLE(head, 16, 8);
+export async function readAsf(source: RangeSource): Promise<Reading | null> {
+  const head = await source.read(0, 30);
+  const headerEnd = uintLE(head, 16, 8);
   const texts: ReadText[] = [];
   let wave: Uint8Array | null = null;
   let codec: string | null = null;
-  let codecList: Segment | null = null;
   let properties: Uint8Array = new Uint8Array();
-  const objects = source.segments(start + 30, headerEnd, 24, (header) => {
+  const objects = source.segments(30, headerEnd, 24, (header) => {
     const length = uintLE(header, 16, 8);
     return length < 24 ? null : { name: uintLE(header, 0, 4).toString(16), headerBytes: 24, bodyBytes: length - 24 };
   });
   for await (const object of objects) {
     const { name, start: at, data, end } = object;
-    if (name === ASF.file) properties = await source.copy(data, 80);
+    if (name === ASF.file) properties = await source.read(data, 80);
     if (name === ASF.stream) {
-      const stream = await source.copy(data, 70);
+      const stream = await source.read(data, 70);
       const type = uintLE(stream, 0, 4);
       if (type === ASF_STREAM.video) return null;
       if (type === ASF_STREAM.audio) wave ??= stream.subarray(54);
     }
-    if (name === ASF.codecs && !codecList) {
-      codecList = object;
-      codec = asfAudioCodec(await source.copy(data, MAX_ASF_CODECS_BYTES));
-    }
-    if (name === ASF.content && budget.admits(end - at)) texts.push(() => source.copy(at, end - at));
-    if (name === ASF.extended) texts.push(() => readAsfTexts(source, object, budget));
+    if (name === ASF.codecs) codec ??= asfAudioCodec(await source.read(data, MAX_ASF_CODECS_BYTES));
+    if (name === ASF.content && source.budget.chargeText(end - at)) texts.push(() => source.read(at, end - at));
+    if (name === ASF.extended) texts.push(() => readAsfTexts(source, object));
   }
   if (!wave) throw new UnreadableAudio("The file has no audio stream.");
   const [channels, sampleRate] = [uintLE(wave, 2, 2), uintLE(wave, 4, 4)];
@@ -219,7 +211,7 @@ function asfAudioCodec(list: Uint8Array): string | null {
 
 /** Reads the send time and the duration of a data packet, in milliseconds (ASF specification, 5.2.2). */
 async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: number; durationMs: number }> {
-  const packet = await source.copy(start, 40);
+  const packet = await source.read(start, 40);
   const correction = byte(packet, 0);
   const at = correction >= 0x80 ? 1 + (correction & 15) : 0;
   // Three fields of 0, 1, 2, or 4 bytes: the lengths of the packet, the sequence, and the padding.
@@ -229,19 +221,15 @@ async function asfPacketTime(source: RangeSource, start: number): Promise<{ ms: 
 }
 
 /** Returns an Extended Content Description Object without pictures and other binary values. */
-async function readAsfTexts(
-  source: RangeSource,
-  { start, data, end }: Segment,
-  budget: TextBudget,
-): Promise<Uint8Array> {
+async function readAsfTexts(source: RangeSource, { start, data, end }: Segment): Promise<Uint8Array> {
   const items = source.segments(data + 2, end, MAX_ASF_NAME_BYTES, (header) => {
     const nameBytes = uintLE(header, 0, 2);
     const isBytes = uintLE(header, 2 + nameBytes, 2) === 1;
     if (header.length < 6 + nameBytes) return null;
     return { name: isBytes ? "" : "text", headerBytes: 6 + nameBytes, bodyBytes: uintLE(header, 4 + nameBytes, 2) };
   });
-  const texts = await copyTexts(source, items, budget, ({ name }) => name === "text");
+  const texts = await copyTexts(source, items, ({ name }) => name === "text");
   const body = join(...texts);
   const count = Uint8Array.of(texts.length & 255, texts.length >> 8);
-  return join(await source.copy(start, 16), le32(26 + body.length), le32(0), count, body);
+  return join(await source.read(start, 16), le32(26 + body.length), le32(0), count, body);
 }

@@ -1,7 +1,6 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { byte, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, uint, uintLE } from "./range-source.ts";
-import { findTrailingTags, type TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { byte, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { findTrailingTags } from "./tags.ts";
 
 /*
  * Formats of frames or blocks, followed by an APEv2 or an ID3v1 tag: MPEG audio (ISO/IEC 11172-3 and 13818-3), AAC in
@@ -84,7 +83,7 @@ export async function walkFrames(source: RangeSource, start: number, end: number
   let position = start;
   while (position + FRAME_HEADER_BYTES <= end && position - start < MAX_WALK_BYTES && tries < MAX_FRAMES) {
     const left = end - position;
-    const bytes = await source.upTo(position, first ? left : Math.min(left, MIN_WINDOW_BYTES));
+    const bytes = await source.read(position, first ? left : Math.min(left, MIN_WINDOW_BYTES));
     // The next window contains the frames at the end of this one completely.
     const stop = bytes.length === left ? left - FRAME_HEADER_BYTES + 1 : bytes.length - 4 * MAX_FRAME_BYTES;
     if (stop <= 0) break;
@@ -92,8 +91,8 @@ export async function walkFrames(source: RangeSource, start: number, end: number
     while (at < stop && tries++ < MAX_FRAMES) {
       const frame = frameAt(bytes, at);
       const fits = frame && (first === undefined || first.frame.family === frame.family);
-      source.work.charge(!fits ? (frame ? FRAME_WORK : SKIP_WORK) : isInSync ? FRAME_WORK : CHAIN_WORK);
-      if (source.work.isPauseDue) await source.work.pause();
+      source.budget.charge(!fits ? (frame ? FRAME_WORK : SKIP_WORK) : isInSync ? FRAME_WORK : CHAIN_WORK);
+      if (source.budget.isPauseDue) await source.budget.pause();
       if (!fits || !(isInSync || isChain(bytes, at, frame.family, CHAIN_FRAMES))) {
         isInSync = false;
         const next = bytes.indexOf(0xff, at + 1);
@@ -134,39 +133,39 @@ function statedSeconds(header: Uint8Array, frame: Frame, soundBytes: number): nu
 }
 
 /** Reads MPEG audio and AAC in ADTS. */
-export async function readFrames(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const { at, frame, seconds } = await walkFrames(source, start, end);
+export async function readFrames(source: RangeSource): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source);
+  const { at, frame, seconds } = await walkFrames(source, 0, end);
   return { ...frame, lossless: false, seconds, soundBytes: end - at, readTags: readText };
 }
 
 const WAVPACK_RATES_HZ = [6, 8, 9.6, 11.025, 12, 16, 22.05, 24, 32, 44.1, 48, 64, 88.2, 96, 192].map((k) => k * 1000);
 
 /** Reads WavPack. Each block states its samples, so the last complete one gives the length (WavPack5FileFormat). */
-export async function readWavpack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, 32);
+export async function readWavpack(source: RangeSource): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source);
+  const head = await source.read(0, 32);
   const isBlock = latin1(head, 0, 4) === "wvpk" && byte(head, 9) === 4;
   if (!isBlock) throw new UnreadableAudio("The file has no WavPack blocks.");
   const flags = uintLE(head, 24, 4);
-  const firstEnd = start + 8 + uintLE(head, 4, 4);
+  const firstEnd = 8 + uintLE(head, 4, 4);
   let sampleRate = WAVPACK_RATES_HZ[Math.floor(flags / 2 ** 23) & 15] ?? 0;
   let channels = (flags & 4) === 0 ? 2 : 1;
-  const subBlocks = source.segments(start + 32, firstEnd, 4, (header) => {
+  const subBlocks = source.segments(32, firstEnd, 4, (header) => {
     const isLong = byte(header, 0) >= 0x80;
     const bodyBytes = 2 * uintLE(header, 1, isLong ? 3 : 1);
     return { name: (byte(header, 0) & 0x3f).toString(16), headerBytes: isLong ? 4 : 2, bodyBytes };
   });
   for await (const { name, data } of subBlocks) {
-    const value = await source.upTo(data, 3);
+    const value = await source.read(data, 3);
     if (name === "27") sampleRate = uintLE(value, 0, 3);
     if (name === "d") channels = byte(value, 0);
     if (name === "e") sampleRate *= 8 * 2 ** byte(value, 0); // DSD
   }
   const isDsd = flags >= 2 ** 31;
   const sampleAt = (block: Uint8Array) => byte(block, 10) * 2 ** 32 + uintLE(block, 16, 4);
-  const samples = await source.findLast("wvpk", start, async (mark) => {
-    const block = await source.upTo(mark, 32);
+  const samples = await source.findLast("wvpk", 0, async (mark) => {
+    const block = await source.read(mark, 32);
     const blockSamples = uintLE(block, 20, 4);
     const isComplete = mark + 8 + uintLE(block, 4, 4) <= source.size && byte(block, 9) === 4;
     return isComplete && blockSamples > 0 ? (sampleAt(block) + blockSamples - sampleAt(head)) * (isDsd ? 8 : 1) : null;
@@ -174,19 +173,18 @@ export async function readWavpack(source: RangeSource, start: number, budget: Te
   const [codec, lossless] = [isDsd ? "DSD" : "PCM", (flags & 8) === 0];
   const isCut = firstEnd > source.size;
   const seconds = samples === null && !isCut ? null : (samples ?? 0) / sampleRate;
-  const soundBytes = end - start;
-  return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes, readTags: readText };
+  return { container: "WavPack", codec, sampleRate, channels, lossless, seconds, soundBytes: end, readTags: readText };
 }
 
 /** Reads Monkey's Audio. Its frames do not state their position. Versions before 3.98 do not state their size either. */
-export async function readMonkeysAudio(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, 52);
-  const [version, headerAt] = [uintLE(head, 4, 2), start + uintLE(head, 8, 4)];
+export async function readMonkeysAudio(source: RangeSource): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source);
+  const head = await source.read(0, 52);
+  const [version, headerAt] = [uintLE(head, 4, 2), uintLE(head, 8, 4)];
   const isOld = version < 3980;
   const isLongFramed = version >= 3900 || (version >= 3800 && uintLE(head, 6, 2) === 4000);
   const oldFrameBlocks = version >= 3950 ? 294_912 : isLongFramed ? 73_728 : 9_216;
-  const header = isOld ? head : await source.copy(headerAt, 24);
+  const header = isOld ? head : await source.read(headerAt, 24);
   const le = (oldAt: number, at: number, bytes = 4) => uintLE(header, isOld ? oldAt : at, bytes);
   const [frames, lastBlocks, frameBlocks] = [le(24, 12), le(28, 8), isOld ? oldFrameBlocks : uintLE(header, 4, 4)];
   const [channels, sampleRate] = [le(10, 18, 2), le(12, 20)];
@@ -194,7 +192,7 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
   // The sound follows the header, a table of frames, and the header of the WAV.
   const headerBytes = uintLE(head, 12, 4) + uintLE(head, 16, 4) + uintLE(head, 20, 4);
   const statedBytes = isOld ? 0 : uintLE(head, 24, 8);
-  const soundBytes = isOld ? end - start : Math.max(0, Math.min(statedBytes, end - headerAt - headerBytes));
+  const soundBytes = isOld ? end : Math.max(0, Math.min(statedBytes, end - headerAt - headerBytes));
   const facts = { container: "Monkey's Audio", codec: "Monkey's Audio", sampleRate, channels, lossless: true };
   return { ...facts, seconds: samples / sampleRate, soundBytes, statedBytes, readTags: readText };
 }
@@ -202,9 +200,9 @@ export async function readMonkeysAudio(source: RangeSource, start: number, budge
 const MUSEPACK_RATES_HZ = [44100, 48000, 37800, 32000];
 
 /** Reads Musepack, stream versions 7 and 8. Trusts the stated length: only a walk through all frames could check it. */
-export async function readMusepack(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const { end, readText } = await findTrailingTags(source, budget);
-  const head = await source.copy(start, 64);
+export async function readMusepack(source: RangeSource): Promise<Reading> {
+  const { end, readText } = await findTrailingTags(source);
+  const head = await source.read(0, 64);
   const isOld = latin1(head, 0, 3) === "MP+";
   if (!isOld && latin1(head, 4, 2) !== "SH") throw new UnreadableAudio("The file has no stream header.");
   let samples = 1152 * uintLE(head, 4, 4);
@@ -219,5 +217,5 @@ export async function readMusepack(source: RangeSource, start: number, budget: T
   }
   const sampleRate = MUSEPACK_RATES_HZ[rate] ?? 0;
   const facts = { container: `Musepack, SV${isOld ? 7 : 8}`, codec: "Musepack", sampleRate, channels, lossless: false };
-  return { ...facts, seconds: samples / sampleRate, soundBytes: end - start, readTags: readText };
+  return { ...facts, seconds: samples / sampleRate, soundBytes: end, readTags: readText };
 }

@@ -1,9 +1,17 @@
 import type { IAudioMetadata } from "music-metadata";
-import { HEAD_BYTES } from "../../platform/byte-store.ts";
-import { detectMediaType, type Format, formatOf, type MediaType } from "./media-type.ts";
-import { join, RangeSource, type Reading, type ReadRange } from "./range-source.ts";
-import { id3Length, type ReadText, readId3Text, readTexts, TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { detectMediaType, type Format, formatOf, HEAD_BYTES, type MediaType } from "./media-type.ts";
+import { join, RangeSource, type Reading, type ReadRange, UnreadableAudio } from "./range-source.ts";
+import { id3Length, type ReadText, readId3Text, readTexts } from "./tags.ts";
+
+/*
+ * Only the tags come from music-metadata. We measured its version 12.1 with whole files, through a tokenizer over
+ * `RangeSource`, which bounds requests and bytes:
+ * - Of 84 ordinary recordings, all facts are correct for 35. It finds no duration in WebM, FLAC, and WMA from a pipe, a
+ *   wrong one in MP3 without a header, no codec for Opus, FLAC, and E-AC-3 in MP4, wrong channels in mono AAC and 5.1
+ *   WavPack, "non-PCM" in 24-bit WAV, and nothing in RF64 and in MOV with PCM. For a damaged file, it repeats the header.
+ * - Some content escapes all bounds: an Ogg of 2.3 MB exhausts 128 MB of memory, a FLAC of 15 KB allocates 240 MB, and an
+ *   MP3 of 0.8 MB takes 4 seconds without a pause.
+ */
 
 /** A parser of ours threw. The same file always fails in the same way, so a retry cannot help. */
 export class InspectionFailed extends Error {
@@ -44,7 +52,7 @@ const MAX_SAMPLE_RATE_HERTZ = 100e6;
 const MAX_LEADING_TAGS = 4;
 
 /**
- * Determines what a stored file is from its bytes alone, with bounded reads, memory, and CPU time. Tags or the duration are
+ * Determines from its bytes what a stored file is. Reads, memory, and CPU time are bounded: tags or the duration are
  * missing if they are beyond a limit.
  * @throws `UnreadableAudio` if the bytes identify as audio but contain none that is readable, or are too complex;
  *   `InspectionFailed` for a bug in a parser; whatever `read` throws, unchanged
@@ -53,7 +61,7 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
   const source = new RangeSource(read, sizeBytes);
   let detected: MediaType | null = null;
   try {
-    detected = await detectMediaType(await source.upTo(0, HEAD_BYTES));
+    detected = await detectMediaType(await source.read(0, HEAD_BYTES));
     return await inspect(source, detected);
   } catch (error) {
     if (source.failure) throw source.failure.error;
@@ -64,23 +72,21 @@ export async function inspectFile(read: ReadRange, sizeBytes: number): Promise<I
 }
 
 async function inspect(source: RangeSource, detected: MediaType): Promise<Inspection> {
-  const budget = new TextBudget();
   const leadingTags: ReadText[] = [];
   let format = formatOf(detected.mediaType);
-  let start = 0;
   for (let n = 0; n < MAX_LEADING_TAGS && format.fileType === "audio file"; n++) {
-    const tagAt = start;
-    const length = id3Length(await source.upTo(tagAt, 10));
+    const length = id3Length(await source.read(0, 10));
     if (length === 0) break;
-    leadingTags.push(() => readId3Text(source, tagAt, budget));
-    start += length;
+    const tagAt = source.origin;
+    leadingTags.push(() => readId3Text(source, tagAt - source.origin));
+    source.skip(length);
     // A tag longer than the head hides what follows it.
-    const inner = await detectMediaType(await source.upTo(start, HEAD_BYTES));
+    const inner = await detectMediaType(await source.read(0, HEAD_BYTES));
     if (inner.fileType === "audio file") format = formatOf(inner.mediaType);
   }
   const { mediaType, fileType } = format;
   if (!format.read) return { mediaType, fileType, audio: fileType === "audio file" ? NOTHING_KNOWN : null };
-  const reading = await format.read(source, start, budget);
+  const reading = await format.read(source);
   if ((reading === null) !== (fileType === "video file")) format = formatOf(format.sibling ?? mediaType);
   const audio = reading && (await describe(reading, format, leadingTags));
   return { mediaType: format.mediaType, fileType: format.fileType, audio };
@@ -88,11 +94,11 @@ async function inspect(source: RangeSource, detected: MediaType): Promise<Inspec
 
 async function describe(reading: Reading, format: Format, leadingTags: ReadText[]): Promise<Audio> {
   const { container, soundBytes, statedBytes, lossless } = reading;
-  const sampleRate = positive(reading.sampleRate);
+  const sampleRate = positiveOrNull(reading.sampleRate);
   if (sampleRate === null || sampleRate > MAX_SAMPLE_RATE_HERTZ)
     throw new UnreadableAudio("The file has no readable audio stream.");
   const foundShare = statedBytes ? Math.min(1, soundBytes / statedBytes) : 1;
-  const seconds = positive((reading.seconds ?? 0) * foundShare);
+  const seconds = positiveOrNull((reading.seconds ?? 0) * foundShare);
   const isSilent = seconds === null && reading.seconds !== null;
   if (isSilent && !format.mayLackDuration) throw new UnreadableAudio("The file has no audio in it.");
   const bitrate = seconds === null ? 0 : (soundBytes * 8) / seconds;
@@ -102,14 +108,14 @@ async function describe(reading: Reading, format: Format, leadingTags: ReadText[
     codec: cleanText(reading.codec),
     durationSeconds: isPossible ? seconds : null,
     sampleRate,
-    channels: positive(reading.channels),
+    channels: positiveOrNull(reading.channels),
     bitrate: isPossible ? Math.round(bitrate) : null,
     lossless,
-    tags: await readTags(reading, leadingTags, format.parser),
+    tags: await readTags(reading, leadingTags, format.tagFormat),
   };
 }
 
-/** Returns no tags if they exhaust the work budget or the parser fails. The facts do not depend on them. */
+/** Returns no tags if they exhaust the budget or music-metadata fails. The facts do not depend on them. */
 async function readTags(reading: Reading, leadingTags: ReadText[], mimeType = ""): Promise<Audio["tags"]> {
   const texts = await collectTexts(reading, leadingTags);
   if (texts.length === 0) return {};
@@ -141,7 +147,7 @@ function pickTags(common: IAudioMetadata["common"]): Audio["tags"] {
   return tags;
 }
 
-/** Returns text that can be stored: one line, well-formed, bounded. The parser's strings may contain anything. */
+/** Returns text that can be stored: one line, well-formed, bounded. Codec names and tags may contain anything. */
 function cleanText(value: unknown): string | null {
   const texts = (Array.isArray(value) ? value : [value]).filter((part) => typeof part === "string");
   const text = [...new Set(texts)].join("; ").slice(0, 4 * MAX_TAG_CHARACTERS);
@@ -154,6 +160,6 @@ function cleanText(value: unknown): string | null {
   );
 }
 
-function positive(value: number | null | undefined): number | null {
+function positiveOrNull(value: number | null | undefined): number | null {
   return value && Number.isFinite(value) && value > 0 ? value : null;
 }

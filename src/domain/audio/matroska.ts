@@ -1,7 +1,6 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { be32, byte, join, latin1, uint } from "./range-source.ts";
-import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import { copyTexts, type ReadText, readTexts } from "./tags.ts";
 
 /* Matroska and WebM (RFC 9559): elements with an id, a length, and data. Some contain further elements. */
 
@@ -61,23 +60,23 @@ function elements(source: RangeSource, start: number, end = source.size, max?: n
  * stated length, and a truncated file states too much. The stated length counts if it is close, or if the tail has no
  * cluster.
  */
-export async function readMatroska(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
+export async function readMatroska(source: RangeSource): Promise<Reading | null> {
   const tracks: Track[] = [];
   const texts: ReadText[] = [];
   let docType = "";
   let firstCluster = source.size;
-  let segmentStart = start;
+  let segmentStart = 0;
   let secondsPerTick = 1e-3;
   let statedTicks = 0;
   let seekId = "";
   let tags = { start: 0, end: 0 };
-  for await (const { name, start: at, data, end } of elements(source, start)) {
-    const value = await source.copy(data, end - data <= MAX_VALUE_BYTES ? end - data : 0);
+  for await (const { name, start: at, data, end } of elements(source, 0)) {
+    const value = await source.read(data, end - data <= MAX_VALUE_BYTES ? end - data : 0);
     const track = tracks.at(-1) ?? new Track();
     if (name === FILE.segment) segmentStart = data;
     if (name === FILE.docType) docType = latin1(value);
     if (name === FILE.info) {
-      texts.push(async () => (budget.admits(end - at) ? source.copy(at, end - at) : new Uint8Array()));
+      texts.push(async () => (source.budget.chargeText(end - at) ? source.read(at, end - at) : new Uint8Array()));
     }
     if (name === TRACK.entry) tracks.push(new Track());
     if (name === TRACK.type) track.type = uint(value);
@@ -97,7 +96,7 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   }
   texts.push(async () => {
     const segments = elements(source, tags.start, tags.end);
-    return makeElement(TAGS.all, ...(await copyTexts(source, segments, budget, ({ name }) => name === TAGS.tag)));
+    return makeElement(TAGS.all, ...(await copyTexts(source, segments, ({ name }) => name === TAGS.tag)));
   });
   if (tracks.some(({ type }) => type === VIDEO_TRACK)) return null;
   const track = tracks.find(({ type }) => type === AUDIO_TRACK);
@@ -115,7 +114,7 @@ export async function readMatroska(source: RangeSource, start: number, budget: T
   };
 }
 
-/** Makes an element with a length of eight bytes, for the parser. */
+/** Makes an element with a length of eight bytes, for music-metadata. */
 function makeElement(id: string, ...contents: Uint8Array[]): Uint8Array {
   const body = join(...contents);
   return join(be32(Number.parseInt(id, 16)), be32(0x01000000), be32(body.length), body);
@@ -148,11 +147,11 @@ async function blockTimes(source: RangeSource, cluster: number, max: number) {
   for await (const { name, data, end } of elements(source, cluster, source.size, max)) {
     // An EBML integer has at most 8 bytes.
     if (name === CLUSTER.timestamp && end - data > 8) return null;
-    if (name === CLUSTER.timestamp) clusterTicks = uint(await source.upTo(data, end - data));
+    if (name === CLUSTER.timestamp) clusterTicks = uint(await source.read(data, end - data));
     if ((name !== CLUSTER.block && name !== CLUSTER.simpleBlock) || clusterTicks === null) continue;
     if (end > source.size) break;
     // A track number (one byte below 127 tracks), then a signed 16-bit time relative to that of the cluster.
-    const relative = uint(await source.upTo(data + 1, 2));
+    const relative = uint(await source.read(data + 1, 2));
     const ticks = clusterTicks + (relative >= 0x8000 ? relative - 0x10000 : relative);
     if (Number.isNaN(first)) first = ticks;
     beforeLast = Math.max(beforeLast, Math.min(ticks, last));

@@ -1,11 +1,13 @@
-import { HEAD_BYTES } from "../../platform/byte-store.ts";
 import { readAiff, readAsf, readDsf, readWav } from "./chunks.ts";
 import { readFrames, readMonkeysAudio, readMusepack, readWavpack } from "./frames.ts";
 import { readMatroska } from "./matroska.ts";
 import { readMp4 } from "./mp4.ts";
 import { latin1, type RangeSource, type Reading } from "./range-source.ts";
-import { id3Length, type TextBudget } from "./tags.ts";
+import { id3Length } from "./tags.ts";
 import { readFlac, readOgg } from "./xiph.ts";
+
+/** The media type of a file is detected from this many first bytes. */
+export const HEAD_BYTES = 4096;
 
 export const FILE_TYPES = [
   "audio file",
@@ -26,10 +28,10 @@ export interface MediaType {
 
 /** Describes how to read a format. */
 interface Reader {
-  /** Reads the audio behind the leading ID3v2 tags. Returns null if there is a picture track. */
-  read: (source: RangeSource, start: number, budget: TextBudget) => Promise<Reading | null>;
-  /** The format in which the parser reads the tags. */
-  parser: string;
+  /** Reads the audio. Returns null if there is a picture track. */
+  read: (source: RangeSource) => Promise<Reading | null>;
+  /** The format in which music-metadata reads the tags that `readTags` returns. */
+  tagFormat: string;
   /** The same container without a picture track, or with one. */
   sibling?: string;
   /** Whether valid recordings may state a length of 0, or lose the part that states it. */
@@ -41,27 +43,27 @@ export interface Format extends MediaType, Partial<Reader> {
   isServed: boolean;
 }
 
-const mpeg = { read: readFrames, parser: "audio/mpeg" };
-const ogg = { read: readOgg, parser: "audio/flac" };
-const mp4 = { read: readMp4, parser: "audio/mp4", mayLackDuration: true };
-const matroska = { read: readMatroska, parser: "audio/matroska", mayLackDuration: true };
-const asf = { read: readAsf, parser: "audio/ms-wma" };
+const mpeg = { read: readFrames, tagFormat: "audio/mpeg" };
+const ogg = { read: readOgg, tagFormat: "audio/flac" };
+const mp4 = { read: readMp4, tagFormat: "audio/mp4", mayLackDuration: true };
+const matroska = { read: readMatroska, tagFormat: "audio/matroska", mayLackDuration: true };
+const asf = { read: readAsf, tagFormat: "audio/ms-wma" };
 
 /** Types after the bar are served as opaque bytes. "*" ends a family. A format without a reader is only detected. */
 const TABLE: [fileType: FileType, mediaTypes: string, reader?: Reader][] = [
   ["audio file", "audio/mpeg audio/aac", mpeg],
-  ["audio file", "audio/wav", { read: readWav, parser: "audio/wav" }],
-  ["audio file", "audio/aiff", { read: readAiff, parser: "audio/aiff" }],
-  ["audio file", "audio/flac", { read: readFlac, parser: "audio/flac", mayLackDuration: true }],
+  ["audio file", "audio/wav", { read: readWav, tagFormat: "audio/wav" }],
+  ["audio file", "audio/aiff", { read: readAiff, tagFormat: "audio/aiff" }],
+  ["audio file", "audio/flac", { read: readFlac, tagFormat: "audio/flac", mayLackDuration: true }],
   ["audio file", "audio/ogg", { ...ogg, sibling: "video/ogg" }],
   ["audio file", "audio/mp4", { ...mp4, sibling: "video/mp4" }],
   ["audio file", "audio/webm", { ...matroska, sibling: "video/webm" }],
   ["audio file", "audio/x-matroska", { ...matroska, sibling: "video/x-matroska" }],
   ["audio file", "audio/x-ms-wma", { ...asf, sibling: "video/x-ms-asf" }],
-  ["audio file", "audio/ape", { read: readMonkeysAudio, parser: "audio/mpeg" }],
-  ["audio file", "audio/wavpack", { read: readWavpack, parser: "audio/mpeg" }],
-  ["audio file", "audio/x-musepack", { read: readMusepack, parser: "audio/mpeg" }],
-  ["audio file", "| audio/x-dsf", { read: readDsf, parser: "audio/mpeg" }],
+  ["audio file", "audio/ape", { read: readMonkeysAudio, tagFormat: "audio/mpeg" }],
+  ["audio file", "audio/wavpack", { read: readWavpack, tagFormat: "audio/mpeg" }],
+  ["audio file", "audio/x-musepack", { read: readMusepack, tagFormat: "audio/mpeg" }],
+  ["audio file", "| audio/x-dsf", { read: readDsf, tagFormat: "audio/mpeg" }],
   ["audio file", "audio/amr audio/midi audio/x-caf"],
   ["video file", "video/mp4 video/quicktime video/3gpp | video/3gpp2", { ...mp4, sibling: "audio/mp4" }],
   ["video file", "video/webm", { ...matroska, sibling: "audio/webm" }],
@@ -113,7 +115,7 @@ const FORMATS = TABLE.flatMap(([fileType, mediaTypes, reader]) =>
 const TEXT: MediaType = { mediaType: "text/plain", fileType: "text file" };
 const UNKNOWN: MediaType = { mediaType: "application/octet-stream", fileType: "other file" };
 
-function mediaClass(mediaType: string): FileType {
+function fileTypeOf(mediaType: string): FileType {
   const fileType = `${mediaType.split("/")[0]} file`;
   return FILE_TYPES.find((known) => known === fileType) ?? UNKNOWN.fileType;
 }
@@ -123,7 +125,7 @@ export function formatOf(mediaType: string): Format {
   const name = ALIASES[mediaType] ?? mediaType;
   const matches = ({ mediaType: pattern }: Format) =>
     pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : pattern === name;
-  const known = FORMATS.find(matches) ?? { fileType: mediaClass(name), isServed: false };
+  const known = FORMATS.find(matches) ?? { fileType: fileTypeOf(name), isServed: false };
   return { ...known, mediaType: name };
 }
 
@@ -134,8 +136,8 @@ export function possibleFileTypes(mediaType: string): FileType[] {
 }
 
 /**
- * Detects the media type from the first 4 KiB of a file. The client's claim is ignored. All text, including HTML and SVG,
- * is `text/plain`. Only `inspectFile`, which reads the whole file, can tell audio from video in every container.
+ * Detects the media type from the first `HEAD_BYTES` of a file and ignores the client's claim. All text, including HTML
+ * and SVG, is `text/plain`. Only `inspectFile`, which reads more, can distinguish audio from video in every container.
  */
 export async function detectMediaType(head: Uint8Array): Promise<MediaType> {
   const start = head.subarray(0, HEAD_BYTES);
@@ -163,7 +165,7 @@ export function servedContentType(mediaType: string): string {
 
 /** Detects formats that file-type does not know. */
 function detectOthers(head: Uint8Array): string {
-  // Padding behind an ID3 tag hides the frames. The tag alone identifies the file as audio.
+  // Padding behind an ID3 tag hides the frames. The tag is enough to identify the file as audio.
   if (id3Length(head) > 0) return "audio/mpeg";
   return /^(RF64|BW64)....WAVE/s.test(latin1(head, 0, 12)) ? "audio/wav" : UNKNOWN.mediaType;
 }

@@ -1,9 +1,7 @@
-import { isAac, readDecoderConfig } from "./decoder-config.ts";
-import { frameAt } from "./frames.ts";
+import { AAC_CHANNELS, AAC_RATES_HZ, frameAt } from "./frames.ts";
 import type { RangeSource, Reading, Segment } from "./range-source.ts";
-import { be32, byte, join, latin1, uint } from "./range-source.ts";
-import { copyTexts, type ReadText, readTexts, type TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { be32, byte, join, latin1, UnreadableAudio, uint } from "./range-source.ts";
+import { copyTexts, type ReadText, readTexts } from "./tags.ts";
 
 /* MP4, M4A, 3GP, and QuickTime (ISO/IEC 14496-12 and -14): boxes with a length, a name, and data or further boxes. */
 
@@ -18,6 +16,8 @@ const MAX_TRACKS = 64;
 const MAX_ENTRY_BOXES = 32;
 /** Work units for one row of a table. */
 const ROW_WORK = 60;
+/** The configuration bytes that are parsed: far behind the last field that matters. */
+const MAX_CONFIG_BYTES = 64;
 /** Work units to parse a decoder configuration bit by bit. */
 const CONFIG_WORK = 10_000;
 
@@ -41,16 +41,11 @@ class Track {
   handler = "";
   entry: Awaited<ReturnType<typeof readSampleEntry>> | null = null;
   ticksPerSecond = 0;
-  ticks = 0;
   firstChunk = -1;
   defaultTicks = 0;
-  edits: [ticks: number, mediaTime: number][] = [];
-  readonly #tables = new Set<string>();
-
-  /** Whether this is the first table of its kind. A file may repeat a table, but only the first one is read. */
-  isFirst(name: string): boolean {
-    return this.#tables.size < this.#tables.add(name).size;
-  }
+  /** From the first table of its kind, like `edits` and `entry`. A file may repeat tables. */
+  ticks: number | null = null;
+  edits: [ticks: number, mediaTime: number][] | null = null;
 }
 
 /**
@@ -58,7 +53,7 @@ class Track {
  * table, limited by its edit list. In a fragmented file, it runs from the start of the first fragment to the end of the
  * last sample that exists. The length in the movie header is ignored.
  */
-export async function readMp4(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
+export async function readMp4(source: RangeSource): Promise<Reading | null> {
   const tracks: Track[] = [];
   /** Receives the boxes in front of the first track. */
   const noTrack = new Track();
@@ -67,9 +62,9 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   let brands: string[] = [];
   let movieTicksPerSecond = 0;
   let fragment: Segment | null = null;
-  for await (const box of boxes(source, start, source.size)) {
+  for await (const box of boxes(source, 0, source.size)) {
     const { name, data, end } = box;
-    const body = (max: number) => source.copy(data, Math.min(max, end - data));
+    const body = (max: number) => source.read(data, Math.min(max, end - data));
     if (name === "moof") {
       fragment = box;
       break;
@@ -82,9 +77,9 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
       media.statedBytes += end - data;
       media.soundBytes += Math.max(0, Math.min(end, source.size) - data);
     }
-    if (name === "ilst") texts.push(() => readItems(source, box, budget));
+    if (name === "ilst") texts.push(() => readItems(source, box));
     // QuickTime has its own texts: a length, a language, the text.
-    if (name.startsWith("\xa9") && budget.admits(end - data)) {
+    if (name.startsWith("\xa9") && source.budget.chargeText(end - data)) {
       texts.push(async () => makeBox(name, makeBox("data", be32(1), be32(0), (await body(end - data)).subarray(4))));
     }
     if (name === "trex") {
@@ -99,9 +94,9 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
   const track = tracks.find(({ handler, entry }) => handler === "soun" && entry);
   if (!track?.entry) throw new UnreadableAudio("The file has no audio track.");
   const { entry } = track;
-  const ticks = fragment ? await measureFragments(source, fragment, track) : track.ticks;
+  const ticks = fragment ? await measureFragments(source, fragment, track) : (track.ticks ?? 0);
   // Only the frames state the version, the layer, and the channels of MPEG audio.
-  const frame = entry.isMpeg && !fragment ? frameAt(await source.upTo(track.firstChunk, 16), 0) : null;
+  const frame = entry.isMpeg && !fragment ? frameAt(await source.read(track.firstChunk, 16), 0) : null;
   const names = new Set(brands.map((brand) => brand.replace(/\W/g, "")).filter((brand) => brand !== ""));
   const readTags = async () => {
     const handler = makeBox("hdlr", new Uint8Array(8), "mdirappl", new Uint8Array(9));
@@ -122,23 +117,23 @@ export async function readMp4(source: RangeSource, start: number, budget: TextBu
 
 /** Reads a box that describes the track it belongs to. */
 async function readTrackBox(source: RangeSource, track: Track, { name, data, end }: Segment): Promise<void> {
-  const body = (max: number) => source.copy(data, Math.min(max, end - data));
+  const body = (max: number) => source.read(data, Math.min(max, end - data));
   if (name === "tkhd") track.id = fieldBehindTimes(await body(32));
   if (name === "mdhd") track.ticksPerSecond = fieldBehindTimes(await body(32));
   if (name === "hdlr") track.handler ||= latin1(await body(12), 8);
-  if (name === "elst" && track.isFirst(name)) {
+  if (name === "elst" && !track.edits) {
     const table = await body(MAX_TABLE_BYTES);
     track.edits = byte(table, 0) === 1 ? readRows(source, table, 20, 8) : readRows(source, table, 12, 4);
   }
-  if (name === "stsd" && track.isFirst(name)) track.entry = await readSampleEntry(source, data + 8, end);
+  if (name === "stsd" && !track.entry) track.entry = await readSampleEntry(source, data + 8, end);
   if (name === "stco" || name === "co64") track.firstChunk = uint(await body(16), 8, name === "stco" ? 4 : 8);
-  if (name === "stts" && end - data <= MAX_TABLE_BYTES && track.isFirst(name)) {
+  if (name === "stts" && end - data <= MAX_TABLE_BYTES && track.ticks === null) {
     const rows = readRows(source, await body(end - data), 8, 4);
     track.ticks = rows.reduce((sum, [count, ticks]) => sum + count * ticks, 0);
   }
 }
 
-/** Makes a box for the parser. */
+/** Makes a box for music-metadata. */
 function makeBox(name: string, ...contents: (Uint8Array | string)[]): Uint8Array {
   const body = join(...contents);
   return join(be32(body.length + 8), name, body);
@@ -152,7 +147,7 @@ function fieldBehindTimes(header: Uint8Array): number {
 /** Returns the first two numbers of each row of a table, of `width` bytes each. */
 function readRows(source: RangeSource, table: Uint8Array, rowBytes: number, width: number): [number, number][] {
   const rows = Math.max(0, Math.min(uint(table, 4, 4), Math.floor((table.length - 8) / rowBytes)));
-  source.work.charge(rows * ROW_WORK);
+  source.budget.charge(rows * ROW_WORK);
   return Array.from({ length: rows }, (_, n) => {
     const at = 8 + n * rowBytes;
     return [uint(table, at, width), uint(table, at + width, width)];
@@ -161,7 +156,7 @@ function readRows(source: RangeSource, table: Uint8Array, rowBytes: number, widt
 
 /** Returns the seconds that the edit list selects. An edit without a media time is a pause; one of length 0 is unlimited. */
 function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTicksPerSecond: number): number {
-  const audible = edits.filter(([, mediaTime]) => mediaTime < ticks);
+  const audible = (edits ?? []).filter(([, mediaTime]) => mediaTime < ticks);
   if (audible.length === 0 || movieTicksPerSecond === 0) return ticks / ticksPerSecond;
   return audible.reduce((seconds, [editTicks, mediaTime]) => {
     const rest = (ticks - mediaTime) / ticksPerSecond;
@@ -170,13 +165,9 @@ function editedSeconds({ edits, ticksPerSecond }: Track, ticks: number, movieTic
 }
 
 /** Returns the items of an `ilst` box whose values are text or numbers. */
-async function readItems(
-  source: RangeSource,
-  { data, end: listEnd }: Segment,
-  budget: TextBudget,
-): Promise<Uint8Array> {
+async function readItems(source: RangeSource, { data, end: listEnd }: Segment): Promise<Uint8Array> {
   const items = boxes(source, data, listEnd, false);
-  return join(...(await copyTexts(source, items, budget, ({ name, end }) => name !== "covr" && end <= listEnd)));
+  return join(...(await copyTexts(source, items, ({ name, end }) => name !== "covr" && end <= listEnd)));
 }
 
 /** Returns the ticks of the track from the first fragment to the end of the last sample that exists. */
@@ -194,7 +185,7 @@ async function readFragment(source: RangeSource, start: number, track: Track) {
   for await (const { name, data, end } of boxes(source, start, source.size)) {
     if (name === "mdat") break;
     if (!/^(tfhd|tfdt|trun)$/.test(name)) continue;
-    const body = await source.copy(data, end - data);
+    const body = await source.read(data, end - data);
     const flags = uint(body, 1, 3);
     if (name === "tfhd") {
       id = uint(body, 4, 4);
@@ -215,7 +206,7 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
   if (rowBytes === 0) return count * ticksEach;
   const table = run.subarray(8 + (flags & 1 ? 4 : 0) + (flags & 4 ? 4 : 0));
   const rows = Math.min(count, Math.floor(table.length / rowBytes));
-  source.work.charge(rows * ROW_WORK);
+  source.budget.charge(rows * ROW_WORK);
   let soundAt = from + (flags & 1 ? uint(run, 8, 4) : 0);
   let ticks = 0;
   for (let at = 0; at < rows * rowBytes; at += rowBytes) {
@@ -227,7 +218,7 @@ function runTicks(source: RangeSource, run: Uint8Array, flags: number, ticksEach
   return rows === 0 ? 0 : (ticks * count) / rows;
 }
 
-/** The names that the parser uses for these codecs in other formats. */
+/** The names of these codecs in other formats. */
 const CODECS: Record<string, string> = { Opus: "Opus", fLaC: "FLAC", alac: "ALAC", "ac-3": "AC-3", "ec-3": "E-AC-3" };
 const SPEECH_CODECS: Record<string, string> = { samr: "AMR", sawb: "AMR-WB", ulaw: "uLaw 2:1", alaw: "aLaw 2:1" };
 /** Indexed by "acmod", without the channel for low frequencies. */
@@ -236,7 +227,7 @@ const PCM = /^(sowt|twos|lpcm|in24|in32|fl32|fl64|raw |NONE|ipcm|fpcm)$/;
 
 /** Reads the first entry of a sample description: sound in all versions, or only the format of anything else. */
 async function readSampleEntry(source: RangeSource, start: number, end: number) {
-  const head = await source.copy(start, 72);
+  const head = await source.read(start, 72);
   const format = latin1(head, 4, 4);
   const version = uint(head, 16, 2);
   const isPcm = PCM.test(format);
@@ -247,13 +238,13 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
   const inner = start + 36 + (version === 1 ? 16 : version === 2 ? 36 : 0);
   const entryEnd = Math.min(end, start + uint(head, 0, 4));
   for await (const { name, data } of boxes(source, inner, entryEnd, true, MAX_ENTRY_BOXES)) {
-    const body = await source.copy(data, 256);
+    const body = await source.read(data, 256);
     if (name === "dac3") channels = (AC3_CHANNELS[(byte(body, 1) >> 3) & 7] ?? 0) + ((byte(body, 1) >> 2) & 1);
     if (name === "dOps") channels = byte(body, 1);
     if (name === "alac") [channels, sampleRate] = [byte(body, 13), uint(body, 24, 4)];
     if (name === "dfLa") [channels, sampleRate] = [((byte(body, 20) >> 1) & 7) + 1, uint(body, 18, 3) >> 4];
     if (name !== "esds") continue;
-    source.work.charge(CONFIG_WORK);
+    source.budget.charge(CONFIG_WORK);
     const decoder = readDecoderConfig(body.subarray(4));
     objectType = decoder.objectType;
     channels = decoder.channels || channels;
@@ -264,4 +255,62 @@ async function readSampleEntry(source: RangeSource, start: number, end: number) 
   if (isAac(objectType) || (format === "mp4a" && objectType === 0)) codec = "MPEG-4/AAC";
   const isLossless = isPcm || format === "alac" || format === "fLaC";
   return { format, codec, channels, sampleRate, isMpeg, isLossless };
+}
+
+function isAac(objectType: number): boolean {
+  return objectType === 0x40 || (objectType >= 0x66 && objectType <= 0x68);
+}
+
+/**
+ * Reads the object type from an ES descriptor (ISO/IEC 14496-1, 7.2.6), and for AAC what its decoder outputs. 0 means
+ * not stated here.
+ */
+function readDecoderConfig(descriptor: Uint8Array) {
+  let objectType = 0;
+  for (let at = 0; at < descriptor.length; ) {
+    const tag = byte(descriptor, at++);
+    while (byte(descriptor, at) >= 128) at++;
+    const length = byte(descriptor, at++);
+    if (tag === 5 && !isAac(objectType)) break;
+    if (tag === 5)
+      return { objectType, ...readAacOutput(descriptor.subarray(at, at + Math.min(length, MAX_CONFIG_BYTES))) };
+    if (tag === 4) objectType = byte(descriptor, at);
+    // MP4 omits the optional fields of an ES descriptor (14496-14, 3.1.2).
+    at += tag === 3 ? 3 : tag === 4 ? 13 : length;
+  }
+  return { objectType, channels: 0, sampleRate: 0 };
+}
+
+/**
+ * Reads an AudioSpecificConfig (ISO/IEC 14496-3, 1.6.2.1). Spectral band replication changes the coded rate. Parametric
+ * stereo makes two channels out of one.
+ */
+function readAacOutput(config: Uint8Array) {
+  const all = Array.from(config, (b) => b.toString(2).padStart(8, "0")).join("");
+  let at = 0;
+  const bits = (count: number) => {
+    at += count;
+    return Number.parseInt(all.slice(at - count, at), 2) || 0;
+  };
+  const objectType = () => {
+    const type = bits(5);
+    return type === 31 ? 32 + bits(6) : type;
+  };
+  const rate = () => {
+    const index = bits(4);
+    return index === 15 ? bits(24) : (AAC_RATES_HZ[index] ?? 0);
+  };
+  const type = objectType();
+  let sampleRate = rate();
+  const channels = AAC_CHANNELS[bits(4)] ?? 0;
+  let hasParametricStereo = type === 29;
+  // Older decoders read a plain stream here, newer ones also the extensions behind it.
+  const sync = all.indexOf("01010110111", at + 3);
+  if (type === 5 || type === 29) sampleRate = rate();
+  else if (sync >= 0) {
+    at = sync + 11;
+    if (objectType() === 5 && bits(1) === 1) sampleRate = rate();
+    hasParametricStereo = bits(11) === 0x548 && bits(1) === 1;
+  }
+  return { channels: hasParametricStereo && channels === 1 ? 2 : channels, sampleRate };
 }

@@ -1,9 +1,17 @@
-import { WorkBudget } from "./work-budget.ts";
+/*
+ * The only way to the bytes of a stored file, and the limits on what a file may cost: requests, bytes, CPU time, and the
+ * text that music-metadata gets.
+ */
+
+/** The bytes identify as audio but cannot be read as such. The message is short and safe to show to users. */
+export class UnreadableAudio extends Error {
+  override readonly name = "UnreadableAudio";
+}
 
 /** Reads exactly `length` bytes from `offset`. Never called with a range past the end. */
 export type ReadRange = (offset: number, length: number) => Promise<Uint8Array>;
 
-/** What the reader of a format finds in a file. */
+/** The result of reading a file in one format. */
 export interface Reading {
   container: string;
   codec: string | null;
@@ -16,7 +24,7 @@ export interface Reading {
   soundBytes: number;
   /** The number of bytes that `seconds` refers to, if the file may hold fewer. */
   statedBytes?: number;
-  /** Returns a small file that contains only texts, for the parser. Called last, so that tags cannot use up the budget of the facts. */
+  /** Returns a small file of texts for music-metadata. Called last, so that tags cannot use up the budget of the facts. */
   readTags(): Promise<Uint8Array>;
 }
 
@@ -60,20 +68,88 @@ const MAX_TAIL_BYTES = 8 * 1024 * 1024;
 const MAX_MARKS = 64;
 /** The segments of one walk. Well-formed headers and tags have a few hundred. */
 export const MAX_SEGMENTS = 2000;
-/** Work units for one call of `upTo`, with the parsing of a small header that usually follows. */
+/** Work units for one read, with the parsing of a small header that usually follows. */
 const STEP_WORK = 1500;
+
+/*
+ * One unit of work is about a nanosecond on a slow core. Units are charged, not measured: the local and the deployed
+ * runtime freeze the clock while code runs, and the same file must always have the same outcome.
+ */
+
+/** The work for one file, whatever its size: a walk through 128 MiB with a million MP3 frames costs 0.9e9. */
+export const MAX_WORK = 1e9;
+/** The work that even the smallest file may cost, 15 times what our samples need. */
+const BASE_WORK = 200e6;
+/** The densest valid format is an Ogg with one 3-byte packet per page: 3,300 units for each 31 bytes, up to 50,000 pages. */
+const WORK_PER_BYTE = 40;
+/** An inspection yields after this many units, so that other requests can run. */
+const PAUSE_WORK = 20e6;
+/** All texts of a file together: 200 times what typical tags contain. The worst ones take music-metadata 0.3 seconds. */
+const MAX_TEXT_BYTES = 64 * 1024;
+/** One text. Anything longer is a picture, a cue sheet, or a log, of which only 256 characters would be kept. */
+export const MAX_VALUE_BYTES = 16 * 1024;
+const MAX_TEXTS = 1000;
+/** ID3v2 tags per file. Files have one, and up to four if several programs added their own. */
+const MAX_ID3_TAGS = 8;
+
+/** Limits the CPU time and the texts of one file. Everything that a file's content can repeat or enlarge charges it. */
+export class Budget {
+  #workLeft: number;
+  #sincePause = 0;
+  #textBytesLeft = MAX_TEXT_BYTES;
+  #textsLeft = MAX_TEXTS;
+  #id3TagsLeft = MAX_ID3_TAGS;
+
+  constructor(sizeBytes: number) {
+    this.#workLeft = Math.min(MAX_WORK, BASE_WORK + WORK_PER_BYTE * sizeBytes);
+  }
+
+  /** Call it before doing the work. @throws `UnreadableAudio` if the work is used up */
+  charge(units: number): void {
+    this.#workLeft -= units;
+    this.#sincePause += units;
+    if (!(this.#workLeft >= 0)) throw new UnreadableAudio("The file is too complex to inspect.");
+  }
+
+  get isPauseDue(): boolean {
+    return this.#sincePause > PAUSE_WORK;
+  }
+
+  /** Lets other requests of the isolate run. Reading cached bytes never does. */
+  async pause(): Promise<void> {
+    this.#sincePause = 0;
+    await new Promise((resolve) => setTimeout(resolve, 0));
+  }
+
+  /** Charges a text of this size. Returns false, and charges nothing, if the text exceeds a limit. */
+  chargeText(bytes: number): boolean {
+    if (bytes > MAX_VALUE_BYTES || bytes > this.#textBytesLeft || this.#textsLeft <= 0) return false;
+    this.#textBytesLeft -= bytes;
+    this.#textsLeft -= 1;
+    return true;
+  }
+
+  /** Charges an ID3v2 tag. Returns false if there were too many. */
+  chargeId3Tag(): boolean {
+    return --this.#id3TagsLeft >= 0;
+  }
+}
 
 const NOTHING: Uint8Array = new Uint8Array();
 
 /**
  * A stored file, read by ranges through two cached windows: the head, which readers return to, and one that moves.
- * Beyond the limits on reads and bytes it returns no more bytes, as at the end of the file. Beyond the work budget it throws.
+ * When a limit on reads or bytes is reached, `read` returns nothing, as at the end of the file. When the budget is used
+ * up, it throws.
  */
 export class RangeSource {
   /** Set when `read` has thrown, which is not the file's fault. */
   failure: { error: unknown } | undefined;
-  readonly size: number;
-  readonly work: WorkBudget;
+  /** The bytes from position 0 to the end of the file. */
+  size: number;
+  /** Where position 0 is in the file: behind the leading tags, whose positions are negative. */
+  origin = 0;
+  readonly budget: Budget;
   readonly #read: ReadRange;
   #head = { offset: 0, bytes: NOTHING };
   #window = this.#head;
@@ -81,46 +157,50 @@ export class RangeSource {
   #readsLeft = MAX_READS;
   #bytesLeft: number;
 
-  constructor(read: ReadRange, sizeBytes: number, work = new WorkBudget(sizeBytes)) {
+  constructor(read: ReadRange, sizeBytes: number, budget = new Budget(sizeBytes)) {
     this.#read = read;
     this.size = sizeBytes;
-    this.work = work;
+    this.budget = budget;
     this.#bytesLeft = Math.min(4 * sizeBytes, MAX_WALK_BYTES * 1.5) + MAX_WINDOW_BYTES;
   }
 
-  /**
-   * Returns up to `length` bytes, at most `MAX_WINDOW_BYTES`. The result is a view of the cache: copy what you keep.
-   * @throws `UnreadableAudio` if the work budget is used up
-   */
-  async upTo(start: number, length: number): Promise<Uint8Array> {
-    const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), this.size);
-    if (!(start >= 0 && end > start)) return NOTHING;
-    this.work.charge(STEP_WORK + end - start);
-    if (this.work.isPauseDue) await this.work.pause();
-    for (const { offset, bytes } of [this.#window, this.#head]) {
-      if (start >= offset && end <= offset + bytes.length) return bytes.subarray(start - offset, end - offset);
-    }
-    const { offset, bytes } = this.#window;
-    const isSequential = bytes.length > 0 && start >= offset && start <= offset + bytes.length;
-    this.#windowBytes = isSequential ? Math.min(this.#windowBytes * 2, MAX_WINDOW_BYTES) : MIN_WINDOW_BYTES;
-    const wanted = Math.min(Math.max(end - start, this.#windowBytes), this.size - start);
-    this.#bytesLeft -= wanted;
-    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return NOTHING;
-    this.work.charge(wanted);
-    this.#window = { offset: start, bytes: await this.#fetch(start, wanted) };
-    if (start === 0 && this.#head.bytes.length === 0) this.#head = this.#window;
-    return this.#window.bytes.subarray(0, end - start);
+  /** Moves position 0 by this many bytes. */
+  skip(bytes: number): void {
+    this.origin += bytes;
+    this.size -= bytes;
   }
 
-  /** Returns the bytes of `upTo` as a copy. */
-  async copy(start: number, length: number): Promise<Uint8Array> {
-    return (await this.upTo(start, length)).slice();
+  /**
+   * Returns a copy of up to `length` bytes, at most `MAX_WINDOW_BYTES`: fewer at the end of the file, or beyond a limit.
+   * @throws `UnreadableAudio` if the work is used up
+   */
+  async read(position: number, length: number): Promise<Uint8Array> {
+    const start = this.origin + position;
+    const fileEnd = this.origin + this.size;
+    const end = Math.min(start + Math.min(length, MAX_WINDOW_BYTES), fileEnd);
+    if (!(start >= 0 && end > start)) return NOTHING;
+    this.budget.charge(STEP_WORK + end - start);
+    if (this.budget.isPauseDue) await this.budget.pause();
+    for (const { offset, bytes } of [this.#window, this.#head]) {
+      if (start >= offset && end <= offset + bytes.length) return bytes.slice(start - offset, end - offset);
+    }
+    const { offset, bytes } = this.#window;
+    // Skipped bytes are read as well if they are few. That saves requests, and at most doubles the bytes.
+    const isSequential = bytes.length > 0 && start >= offset && start <= offset + bytes.length + MIN_WINDOW_BYTES;
+    this.#windowBytes = isSequential ? Math.min(this.#windowBytes * 2, MAX_WINDOW_BYTES) : MIN_WINDOW_BYTES;
+    const wanted = Math.min(Math.max(end - start, this.#windowBytes), fileEnd - start);
+    this.#bytesLeft -= wanted;
+    if (--this.#readsLeft < 0 || this.#bytesLeft < 0) return NOTHING;
+    this.budget.charge(wanted);
+    this.#window = { offset: start, bytes: await this.#fetch(start, wanted) };
+    if (start === 0 && this.#head.bytes.length === 0) this.#head = this.#window;
+    return this.#window.bytes.slice(0, end - start);
   }
 
   /** Yields the segments from `start` on, each with a header of at most `headerBytes`, until `parse` returns null. */
   async *segments(start: number, end: number, headerBytes: number, parse: ParseHeader, max = MAX_SEGMENTS) {
     for (let at = start, n = 0; at < end && n < max; n++) {
-      const header = parse(await this.upTo(at, headerBytes), at);
+      const header = parse(await this.read(at, headerBytes), at);
       if (!header) return;
       const data = at + header.headerBytes;
       const segmentEnd = data + header.bodyBytes;
@@ -138,7 +218,7 @@ export class RangeSource {
     let end = this.size;
     for (let bytes = 2 * MIN_WINDOW_BYTES; end - mark.length >= stop; bytes = Math.min(2 * bytes, MAX_WINDOW_BYTES)) {
       const start = Math.max(stop, end - bytes);
-      const text = latin1(await this.upTo(start, end - start));
+      const text = latin1(await this.read(start, end - start));
       for (let at = text.lastIndexOf(mark); at >= 0; at = at === 0 ? -1 : text.lastIndexOf(mark, at - 1)) {
         if (++tries > MAX_MARKS) return null;
         const found = await read(start + at);

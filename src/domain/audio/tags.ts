@@ -1,18 +1,22 @@
-import type { Segment } from "./range-source.ts";
-import { be32, byte, join, latin1, le32, MAX_SEGMENTS, RangeSource, uint, uintLE } from "./range-source.ts";
+import {
+  be32,
+  byte,
+  join,
+  latin1,
+  le32,
+  MAX_SEGMENTS,
+  MAX_VALUE_BYTES,
+  RangeSource,
+  type Segment,
+  uint,
+  uintLE,
+} from "./range-source.ts";
 
 /*
- * Tags reduced to their texts. The parser's time and memory grow with everything that a tag contains, in places
- * quadratically. So the parser gets copies without pictures and other bulk, and with bounded text.
+ * Tags reduced to their texts. The time and memory that music-metadata needs grow with everything that a tag contains, in
+ * places quadratically. So it gets copies with bounded text, and without pictures and other bulk.
  */
 
-/** All texts of a file together: 200 times what typical tags contain. */
-const MAX_TEXT_BYTES = 64 * 1024;
-/** One text. Anything longer is a picture, a cue sheet, or a log, of which only 256 characters would be kept. */
-const MAX_VALUE_BYTES = 16 * 1024;
-const MAX_TEXTS = 1000;
-/** ID3v2 tags per file. Files have one, and up to four if several programs added their own. */
-const MAX_ID3_TAGS = 8;
 const MAX_APE_KEY_BYTES = 256;
 const MAX_VENDOR_BYTES = 256;
 /** Work units to copy one byte of an unsynchronized tag. */
@@ -27,36 +31,16 @@ export async function readTexts(texts: ReadText[]): Promise<Uint8Array> {
   return join(...all);
 }
 
-/** Limits the texts of one file. */
-export class TextBudget {
-  #bytesLeft = MAX_TEXT_BYTES;
-  #textsLeft = MAX_TEXTS;
-  #id3TagsLeft = MAX_ID3_TAGS;
-
-  /** Counts one more text of this size if it fits. */
-  admits(bytes: number): boolean {
-    if (bytes > MAX_VALUE_BYTES || bytes > this.#bytesLeft || this.#textsLeft <= 0) return false;
-    this.#bytesLeft -= bytes;
-    this.#textsLeft -= 1;
-    return true;
-  }
-
-  admitsId3Tag(): boolean {
-    return --this.#id3TagsLeft >= 0;
-  }
-}
-
 /** Copies the segments that are texts, within the budget. */
 export async function copyTexts(
   source: RangeSource,
   segments: AsyncIterable<Segment>,
-  budget: TextBudget,
   isText: (segment: Segment) => boolean,
 ): Promise<Uint8Array[]> {
   const texts: Uint8Array[] = [];
   for await (const segment of segments) {
-    if (!isText(segment) || !budget.admits(segment.end - segment.start)) continue;
-    const text = await source.copy(segment.start, segment.end - segment.start);
+    if (!isText(segment) || !source.budget.chargeText(segment.end - segment.start)) continue;
+    const text = await source.read(segment.start, segment.end - segment.start);
     // The padding behind the last segment may be missing.
     if (text.length === segment.end - segment.start) texts.push(join(text, new Uint8Array(segment.next - segment.end)));
   }
@@ -96,16 +80,16 @@ function removeUnsynchronization(bytes: Uint8Array): Uint8Array {
  * Returns the text and comment frames of the ID3v2 tag at `start`, as a tag of the same version (2 to 4, see id3.org);
  * empty if there are none. Only the first MiB of an unsynchronized tag of version 2 or 3 is read.
  */
-export async function readId3Text(source: RangeSource, start: number, budget: TextBudget): Promise<Uint8Array> {
-  const tag = await source.copy(start, 20);
+export async function readId3Text(source: RangeSource, start: number): Promise<Uint8Array> {
+  const tag = await source.read(start, 20);
   const [version, flags, length] = [byte(tag, 3), byte(tag, 5), id3Length(tag)];
-  if (length === 0 || version < 2 || version > 4 || !budget.admitsId3Tag()) return new Uint8Array();
+  if (length === 0 || version < 2 || version > 4 || !source.budget.chargeId3Tag()) return new Uint8Array();
   let [file, tagAt] = [source, start];
   if (version < 4 && (flags & 0x80) !== 0) {
-    const stuffed = await source.upTo(start, length);
-    source.work.charge(stuffed.length * UNSYNCHRONIZED_BYTE_WORK);
+    const stuffed = await source.read(start, length);
+    source.budget.charge(stuffed.length * UNSYNCHRONIZED_BYTE_WORK);
     const plain = removeUnsynchronization(stuffed);
-    [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length, source.work), 0];
+    [file, tagAt] = [new RangeSource(async (at, bytes) => plain.slice(at, at + bytes), plain.length, source.budget), 0];
   }
   // In version 3, the length of the extended header excludes its own four bytes.
   const extended = version === 3 ? 4 + uint(tag, 10, 4) : synchsafe(tag.subarray(10, 14));
@@ -121,7 +105,7 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
     return { name: isCompressedOrEncrypted ? "" : name, headerBytes, bodyBytes };
   });
   const isText = ({ name, data, end }: Segment) => /^(T|COM)/.test(name) && end > data && end <= tagAt + length;
-  const texts = await copyTexts(file, frames, budget, isText);
+  const texts = await copyTexts(file, frames, isText);
   if (texts.length === 0) return new Uint8Array();
   if (version === 4) for (const frame of texts) frame.set(toSynchsafe(frame.length - headerBytes), nameBytes);
   const body = join(...texts);
@@ -132,27 +116,27 @@ export async function readId3Text(source: RangeSource, start: number, budget: Te
  * Finds the tags behind the sound of MP3, AAC, Monkey's Audio, WavPack, and Musepack: APEv2, ID3v1, both, or neither.
  * `end` is the end of the sound. `readText` returns both tags with only their text items.
  */
-export async function findTrailingTags(source: RangeSource, budget: TextBudget) {
-  let id3v1 = await source.copy(source.size - 128, 128);
+export async function findTrailingTags(source: RangeSource) {
+  let id3v1 = await source.read(source.size - 128, 128);
   if (latin1(id3v1, 0, 3) !== "TAG") id3v1 = new Uint8Array();
   const end = source.size - id3v1.length;
-  const footer = await source.copy(end - 32, 32);
+  const footer = await source.read(end - 32, 32);
   const size = uintLE(footer, 12, 4); // with the footer, without the header
   const isTag = latin1(footer, 0, 8) === "APETAGEX" && size >= 32 && size <= end;
   if (!isTag) return { end, readText: async () => id3v1 };
   const headerBytes = byte(footer, 23) >= 128 ? 32 : 0;
-  const readText = async () => join(await readApeText(source, end - size, end - 32, budget), id3v1);
+  const readText = async () => join(await readApeText(source, end - size, end - 32), id3v1);
   return { end: Math.max(0, end - size - headerBytes), readText };
 }
 
 /** Returns the text items between `start` and `end` as an APEv2 tag; empty if there are none. */
-async function readApeText(source: RangeSource, start: number, end: number, budget: TextBudget) {
+async function readApeText(source: RangeSource, start: number, end: number) {
   const items = source.segments(start, end, 8 + MAX_APE_KEY_BYTES, (header) => {
     const keyBytes = header.subarray(8).indexOf(0) + 1;
     const name = ((byte(header, 4) >> 1) & 3) === 0 ? "text" : "";
     return keyBytes === 0 ? null : { name, headerBytes: 8 + keyBytes, bodyBytes: uintLE(header, 0, 4) };
   });
-  const texts = await copyTexts(source, items, budget, ({ name, end: itemEnd }) => name === "text" && itemEnd <= end);
+  const texts = await copyTexts(source, items, ({ name, end: itemEnd }) => name === "text" && itemEnd <= end);
   if (texts.length === 0) return new Uint8Array();
   const body = join(...texts);
   const frame = (flags: number) =>
@@ -167,7 +151,7 @@ type TakeBytes = (length: number) => Promise<Uint8Array>;
  * Returns the Vorbis comments that `take` reads, as a FLAC that contains nothing else. It takes skipped comments too.
  * `take` need not return the bytes of a comment longer than `MAX_VALUE_BYTES`.
  */
-export async function readVorbisComments(take: TakeBytes, budget: TextBudget): Promise<Uint8Array> {
+export async function readVorbisComments(source: RangeSource, take: TakeBytes): Promise<Uint8Array> {
   const vendor = (await take(uintLE(await take(4), 0, 4))).slice(0, MAX_VENDOR_BYTES);
   const count = uintLE(await take(4), 0, 4);
   const comments: Uint8Array[] = [];
@@ -177,7 +161,7 @@ export async function readVorbisComments(take: TakeBytes, budget: TextBudget): P
     const text = await take(length);
     if (head.length < 4 || (text.length < length && length <= MAX_VALUE_BYTES)) break;
     const isPicture = /^(METADATA_BLOCK_PICTURE|COVERART)=/i.test(latin1(text, 0, 30));
-    if (!isPicture && text.includes(0x3d) && budget.admits(length)) comments.push(join(le32(length), text));
+    if (!isPicture && text.includes(0x3d) && source.budget.chargeText(length)) comments.push(join(le32(length), text));
   }
   const block = join(le32(vendor.length), vendor, le32(comments.length), ...comments);
   return join("fLaC", Uint8Array.of(0x84), be32(block.length).subarray(1), block);

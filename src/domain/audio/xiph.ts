@@ -1,7 +1,6 @@
 import type { RangeSource, Reading } from "./range-source.ts";
-import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, uint, uintLE } from "./range-source.ts";
-import { readVorbisComments, type TextBudget } from "./tags.ts";
-import { UnreadableAudio } from "./work-budget.ts";
+import { byte, join, latin1, MAX_WALK_BYTES, MIN_WINDOW_BYTES, UnreadableAudio, uint, uintLE } from "./range-source.ts";
+import { readVorbisComments } from "./tags.ts";
 
 /* Ogg (RFC 3533) with Vorbis, Opus, Speex, or FLAC, and plain FLAC (RFC 9639): formats with Vorbis comments. */
 
@@ -51,12 +50,12 @@ function crc(bytes: Uint8Array, width: 8 | 16, polynomial: number): number {
  * Reads FLAC. Frames are numbered: the length runs from the first to the last one. The length in STREAMINFO counts only
  * if the tail has no frame, because a large unknown tag may follow the sound.
  */
-export async function readFlac(source: RangeSource, start: number, budget: TextBudget): Promise<Reading> {
-  const info = await source.copy(start + 8, 34);
+export async function readFlac(source: RangeSource): Promise<Reading> {
+  const info = await source.read(8, 34);
   let comments = { at: 0, end: 0 };
-  let at = start + 4;
+  let at = 4;
   for (let blocks = 0, isLast = false; !isLast && blocks < MAX_HEADERS; blocks++) {
-    const header = await source.copy(at, 4);
+    const header = await source.read(at, 4);
     const type = byte(header, 0) & 127;
     if (header.length < 4 || (blocks === 0 && type !== 0)) throw new UnreadableAudio("The file has no FLAC header.");
     isLast = byte(header, 0) >= 128;
@@ -66,10 +65,10 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   }
   const blockSamples = uint(info, 2, 2);
   const frameIn = (bytes: Uint8Array, from = 0) => flacFrame(bytes.subarray(from, from + 16), blockSamples);
-  const head = await source.copy(at, MIN_WINDOW_BYTES);
+  const head = await source.read(at, MIN_WINDOW_BYTES);
   let from = head.indexOf(0xff);
   const isFrame = (position: number) => {
-    source.work.charge(FLAC_HEADER_WORK);
+    source.budget.charge(FLAC_HEADER_WORK);
     return frameIn(head, position) !== null;
   };
   while (from >= 0 && !isFrame(from)) from = head.indexOf(0xff, from + 1);
@@ -78,19 +77,19 @@ export async function readFlac(source: RangeSource, start: number, budget: TextB
   at += from;
   const stated = (byte(info, 13) & 15) * 2 ** 32 + uint(info, 14, 4);
   const samples = await source.findLast(latin1(head, from, 2), at, async (mark) => {
-    const rest = await source.upTo(mark, source.size - mark);
+    const rest = await source.read(mark, source.size - mark);
     const last = frameIn(rest);
     if (last === null) return null;
-    source.work.charge(rest.length * CRC_BYTE_WORK);
+    source.budget.charge(rest.length * CRC_BYTE_WORK);
     const isTruncated = last.end < stated && last.start > first.start && crc(rest, 16, 0x8005) !== 0;
     return (isTruncated ? last.start : last.end) - first.start;
   });
   const take = async (length: number) => {
-    const bytes = await source.copy(comments.at, Math.min(length, comments.end - comments.at));
+    const bytes = await source.read(comments.at, Math.min(length, comments.end - comments.at));
     comments.at += length;
     return bytes;
   };
-  const readTags = () => readVorbisComments(take, budget);
+  const readTags = () => readVorbisComments(source, take);
   const [sampleRate, channels] = [uint(info, 10, 3) >> 4, ((byte(info, 12) >> 1) & 7) + 1];
   const facts = { container: "FLAC", codec: "FLAC", sampleRate, channels, lossless: true };
   return { ...facts, seconds: (samples ?? stated) / sampleRate, soundBytes: source.size - at, readTags };
@@ -100,11 +99,11 @@ type Page = NonNullable<Awaited<ReturnType<typeof pageAt>>>;
 
 /** Reads the Ogg page at `start`. Returns null if there is none. */
 async function pageAt(source: RangeSource, start: number) {
-  const head = await source.copy(start, 27 + 255);
+  const head = await source.read(start, 27 + 255);
   if (latin1(head, 0, 4) !== "OggS" || head.length < 28) return null;
   /** The lengths of the segments, up to 255 bytes each. A shorter one ends a packet. */
   const lacing = head.subarray(27, 27 + byte(head, 26));
-  source.work.charge(lacing.length * LACING_WORK);
+  source.budget.charge(lacing.length * LACING_WORK);
   const body = start + 27 + byte(head, 26);
   const end = body + lacing.reduce((sum, b) => sum + b, 0);
   const granule = uintLE(head, 6, 8);
@@ -124,7 +123,7 @@ type Stream = NonNullable<Awaited<ReturnType<typeof streamOf>>>;
 
 /** Reads the stream that begins with this page. Returns null if it is not audio. */
 async function streamOf(source: RangeSource, page: Page) {
-  const id = await source.copy(page.body, 80);
+  const id = await source.read(page.body, 80);
   const text = latin1(id);
   const le32At = (at: number) => uintLE(id, at, 4);
   /** `packetSamples` is the maximum of a packet. A decoder drops the first `preSkip` samples. */
@@ -154,21 +153,21 @@ function opusSamples(packet: Uint8Array): number {
   return (sizes[config & 3] ?? 0) * (code === 0 ? 1 : code < 3 ? 2 : byte(packet, 1) & 63);
 }
 
-/** The part that is walked page by page. The tail gives the rest. Half an hour of Vorbis, 18 reads. */
+/** The part that is walked page by page. The tail gives the rest. Half an hour of Vorbis, 20 reads. */
 const MAX_HEAD_BYTES = 16 * 1024 * 1024;
 const MAX_PAGES = 50_000;
 /** Skeleton and other streams may begin before the audio stream. */
 const MAX_STREAMS = 16;
 
 /** Reads the first audio stream of an Ogg. */
-export async function readOgg(source: RangeSource, start: number, budget: TextBudget): Promise<Reading | null> {
+export async function readOgg(source: RangeSource): Promise<Reading | null> {
   let stream: Stream | null = null;
-  let at = start;
+  let at = 0;
   for (let n = 0; n < MAX_STREAMS; n++) {
     const page = await pageAt(source, at);
     if (!page?.isFirst) break;
     stream ??= await streamOf(source, page);
-    if (/^(.theora|.video|.daala|BBCD)/.test(latin1(await source.upTo(page.body, 8)))) return null;
+    if (/^(.theora|.video|.daala|BBCD)/.test(latin1(await source.read(page.body, 8)))) return null;
     at = page.end;
   }
   if (!stream) throw new UnreadableAudio("The file has no audio stream.");
@@ -176,7 +175,7 @@ export async function readOgg(source: RangeSource, start: number, budget: TextBu
   const readTags = async () => {
     const take = takeFromPages(source, page);
     await take(commentsAt);
-    return readVorbisComments(take, budget);
+    return readVorbisComments(source, take);
   };
   const facts = { container: "Ogg", codec, sampleRate, channels, lossless: codec === "FLAC" };
   return { ...facts, seconds: await oggSeconds(source, stream), soundBytes: source.size, readTags };
@@ -192,7 +191,7 @@ function takeFromPages(source: RangeSource, first: Page) {
     for (let left = length; left > 0; ) {
       if (at < page.end) {
         const there = Math.min(left, page.end - at);
-        if (length <= MIN_WINDOW_BYTES) parts.push(await source.copy(at, there));
+        if (length <= MIN_WINDOW_BYTES) parts.push(await source.read(at, there));
         at += there;
         left -= there;
         continue;
@@ -207,8 +206,9 @@ function takeFromPages(source: RangeSource, first: Page) {
 }
 
 /**
- * Sums how far each page's granule position is ahead of the one before, in each link of a chain, but at most what its
- * packets can contain. Beyond the limits of the walk, or damage, the last page gives the rest if it is of the same stream.
+ * Sums the samples by which the granule position grows from page to page, at most what the packets of a page can contain,
+ * in each link of a chain. Where the walk ends early, at a limit or at damage, the last page gives the rest if it belongs
+ * to the same stream.
  */
 async function oggSeconds(source: RangeSource, first: Stream): Promise<number | null> {
   const lastPage = await source.findLast("OggS", 0, async (mark) => {
@@ -254,7 +254,7 @@ async function addedSamples(source: RangeSource, page: Page, stream: Stream, pre
   // A packet that continues from the page before does not begin here.
   const skipped = page.isContinued ? page.lacing.findIndex((length) => length < 255) + 1 : 0;
   const firstPacket = page.body + page.lacing.subarray(0, skipped).reduce((sum, length) => sum + length, 0);
-  const most = packets * (stream.packetSamples ?? opusSamples(await source.upTo(firstPacket, 2)));
+  const most = packets * (stream.packetSamples ?? opusSamples(await source.read(firstPacket, 2)));
   const granule = page.granule ?? 0;
   // A lower position belongs to another stream with the same serial number.
   return Math.min(granule < previous ? granule : granule - previous, most);

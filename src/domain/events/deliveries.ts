@@ -1,8 +1,9 @@
-import { and, eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { hasRow, type Param, preparedQuery } from "../../platform/db.ts";
+import { type Db, hasRow } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
+import { SECOND } from "../../platform/system.ts";
 import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*
@@ -14,11 +15,8 @@ import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 export type WebhookRow = typeof webhooks.$inferSelect;
 export type WebhookKey = Pick<WebhookRow, "teamId" | "id">;
 
-export const isWebhook = (param: Param<WebhookKey>) =>
-  and(eq(webhooks.teamId, param("teamId")), eq(webhooks.id, param("id")));
-export const webhookByKey = preparedQuery((db, param: Param<WebhookKey>) =>
-  db.select().from(webhooks).where(isWebhook(param)),
-);
+export const isWebhook = ({ teamId, id }: WebhookKey) => and(eq(webhooks.teamId, teamId), eq(webhooks.id, id));
+export const webhookByKey = (db: Db, key: WebhookKey) => db.select().from(webhooks).where(isWebhook(key));
 
 export type DeliveryRow = typeof deliveries.$inferSelect;
 
@@ -31,24 +29,24 @@ export const isReceived = sql`(w.types is null or instr(w.types, json_quote(e.ty
   and not (e.subject_id = w.id and e.type in ('webhook.created', 'webhook.deleted'))`;
 
 /** The columns of a new delivery of `e` to `w`, as a select list. */
-export const newDelivery = (now: SQL) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
+export const newDelivery = (now: number) => sql`w.id, e.seq, w.team_id, e.type, 'pending', '[]', 0, ${now}, ${now}`;
 
 /**
  * Inserts a delivery of the team's newest event for each enabled webhook that receives it. In a batch it follows the insert
  * of the event, and inserts nothing if there was no event.
  */
-export const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string; now: number }>) => {
-  const newest = sql`(select max(seq) from events where team_id = ${param("teamId")})`;
+export function insertDeliveries(db: Db, teamId: string, now: number) {
+  const newest = sql`(select max(seq) from events where team_id = ${teamId})`;
   const event = sql`events e on e.team_id = w.team_id and e.seq = ${newest}`;
   return db
     .insert(deliveries)
     .select(
-      sql`select ${newDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${event}
-        where changes() > 0 and w.team_id = ${param("teamId")} and w.status = 'enabled' and ${isReceived}`,
+      sql`select ${newDelivery(now)} from ${webhooks} w cross join ${event}
+        where changes() > 0 and w.team_id = ${teamId} and w.status = 'enabled' and ${isReceived}`,
     )
     .onConflictDoNothing()
     .returning({ teamId: deliveries.teamId, webhookId: deliveries.webhookId });
-});
+}
 
 /**
  * Pending deliveries that one statement ends. A webhook can have hundreds of thousands. D1 runs one query at a time, so
@@ -56,33 +54,35 @@ export const insertDeliveries = preparedQuery((db, param: Param<{ teamId: string
  */
 export const ENDED_ROWS = 500;
 
-const pendingSeqs = (param: Param<WebhookKey>) =>
-  sql`webhook_id = ${param("id")} and team_id = ${param("teamId")} and seq in (select seq from deliveries
-    where webhook_id = ${param("id")} and due_at is not null limit ${ENDED_ROWS})`;
+const isNextPending = ({ teamId, id }: WebhookKey) =>
+  sql`webhook_id = ${id} and team_id = ${teamId} and seq in (select seq from deliveries
+    where webhook_id = ${id} and due_at is not null limit ${ENDED_ROWS})`;
 
-/** Ends pending deliveries of a disabled webhook as `failed`. `attempt` is JSON, and contains the reason. */
-const failPending = preparedQuery((db, param: Param<WebhookKey & { attempt: string }>) => {
+/** Ends pending deliveries of a disabled webhook as `failed`, and stores the reason as their last attempt. */
+export function endPending(db: Db, key: WebhookKey, now: number) {
+  const attempt = JSON.stringify(storedAttempt(unsent(now, "webhook_disabled")));
   const kept = sql`iif(json_array_length(attempt_log) < ${KEPT_ATTEMPTS}, attempt_log, json_remove(attempt_log, '$[0]'))`;
-  const isDisabled = hasRow(webhooks, and(isWebhook(param), eq(webhooks.status, "disabled")));
+  const isDisabled = hasRow(webhooks, and(isWebhook(key), eq(webhooks.status, "disabled")));
   return db
     .update(deliveries)
-    .set({ status: "failed", dueAt: null, attemptLog: sql`json_insert(${kept}, '$[#]', json(${param("attempt")}))` })
-    .where(sql`${pendingSeqs(param)} and ${isDisabled}`)
+    .set({ status: "failed", dueAt: null, attemptLog: sql`json_insert(${kept}, '$[#]', json(${attempt}))` })
+    .where(and(isNextPending(key), isDisabled))
     .returning({ seq: deliveries.seq });
-});
-export const endPending = ({ teamId, id }: WebhookKey, now: number) =>
-  failPending({ teamId, id, attempt: JSON.stringify(storedAttempt(unsent(now, "webhook_disabled"))) });
+}
 
 /** Deletes pending deliveries of a deleted webhook. */
-export const deletePending = preparedQuery((db, param: Param<WebhookKey>) =>
-  db.delete(deliveries).where(pendingSeqs(param)).returning({ seq: deliveries.seq }),
-);
+export const deletePending = (db: Db, key: WebhookKey) =>
+  db.delete(deliveries).where(isNextPending(key)).returning({ seq: deliveries.seq });
 
 /** Sends one message for each webhook. If that fails, the deliveries stay due and the recovery job sends the messages. */
 export async function enqueueWebhooks(deps: Deps, jobs: WebhookJob[], delaySeconds = 0): Promise<void> {
   if (jobs.length === 0) return;
   try {
-    await deps.webhookJobs.sendAll(jobs, delaySeconds);
+    const at = deps.system.now() + delaySeconds * SECOND;
+    await deps.webhookJobs.sendAll(
+      jobs.map(({ teamId, webhookId }) => ({ teamId, webhookId, at })),
+      delaySeconds,
+    );
   } catch (cause) {
     deps.log("warn", "webhook_message_failed", { counts: { webhooks: jobs.length }, cause });
   }

@@ -1,19 +1,12 @@
-import { and, desc, eq, type SQL, sql } from "drizzle-orm";
+import { and, asc, desc, eq, gt, isNull, lt, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Param, preparedQuery, write } from "../../platform/db.ts";
+import { type Db, firstOf, hasRow, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { cutPage, decodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 import { type Attempt, parseAttempts } from "./attempts.ts";
-import {
-  type DeliveryRow,
-  enqueueWebhooks,
-  isReceived,
-  isWebhook,
-  newDelivery,
-  type WebhookRow,
-} from "./deliveries.ts";
+import { type DeliveryRow, enqueueWebhooks, isReceived, isWebhook, newDelivery } from "./deliveries.ts";
 import { ABOVE_ALL, type EventType, eventId, isEventId, seqOf } from "./events.ts";
 import { MAX_DELIVERY_ATTEMPTS } from "./retries.ts";
 
@@ -50,22 +43,6 @@ function toDelivery(row: DeliveryRow, resumeAt: number | null, failureBody: stri
   };
 }
 
-type PageValues = { webhookId: string; before: number; limit: number };
-/** Returns one row without a delivery if the webhook exists but has none. */
-const deliveriesPage = teamRead(webhooks.teamId, (db, param: Param<PageValues>) => {
-  const isBefore = sql`${deliveries.webhookId} = ${webhooks.id} and ${deliveries.seq} < ${param("before")}`;
-  const failureBody = sql<string | null>`(select value ->> 'body' from json_each(${webhooks.failureBodies})
-    where value ->> 'seq' = ${deliveries.seq})`.as("failure_body");
-  const query = db
-    .select({ delivery: deliveries, resumeAt: webhooks.resumeAt, failureBody })
-    .from(webhooks)
-    .leftJoin(deliveries, isBefore)
-    .orderBy(desc(deliveries.seq))
-    .limit(param("limit"))
-    .$dynamic();
-  return { query, where: eq(webhooks.id, param("webhookId")) };
-});
-
 /** Newest event first. @throws `not_found`; `invalid_input` for a cursor of another list */
 export async function listDeliveries(
   deps: Deps,
@@ -75,8 +52,18 @@ export async function listDeliveries(
 ): Promise<Page<Delivery>> {
   const list = listName("deliveries", { webhookId });
   const before = cursor === undefined ? ABOVE_ALL : seqOf(decodeCursor(list, cursor).id);
-  const values = { webhookId, before, limit: limit + 1 };
-  const rows = await authorizeRead(deps, credential, deliveriesPage(values));
+  const failureBody = sql<string | null>`(select value ->> 'body' from json_each(${webhooks.failureBodies})
+    where value ->> 'seq' = ${deliveries.seq})`.as("failure_body");
+  // Finds one row without a delivery if the webhook exists but has none.
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({ delivery: deliveries, resumeAt: webhooks.resumeAt, failureBody })
+      .from(webhooks)
+      .leftJoin(deliveries, and(eq(deliveries.webhookId, webhooks.id), lt(deliveries.seq, before)))
+      .where(and(eq(webhooks.teamId, team), eq(webhooks.id, webhookId)))
+      .orderBy(desc(deliveries.seq))
+      .limit(limit + 1),
+  );
   if (rows.length === 0) throw new AppError("not_found");
   const found = rows.flatMap(({ delivery, resumeAt, failureBody }) =>
     delivery ? [toDelivery(delivery, resumeAt, failureBody)] : [],
@@ -84,88 +71,36 @@ export async function listDeliveries(
   return cutPage(list, { limit }, found);
 }
 
-type RedeliveryValues = { teamId: string; idEnd: string; seq: number; now: number };
-/** Finds the webhook by the end of its id, among the ten of its team. */
-const webhookByEnd = (param: Param<RedeliveryValues>, condition = sql`1`) =>
-  sql`(select id from ${webhooks} where team_id = ${param("teamId")} and substr(id, 15) = ${param("idEnd")} and ${condition})`;
+/** Ends the pauses of webhooks, because a user who redelivers or replays wants it now. */
+const resume = (db: Db, isSelected: SQL | undefined) => db.update(webhooks).set({ resumeAt: null }).where(isSelected);
 
-const isRedelivered = (param: Param<RedeliveryValues>, condition?: SQL) =>
-  and(
-    eq(deliveries.webhookId, webhookByEnd(param, condition)),
-    eq(deliveries.seq, param("seq")),
-    eq(deliveries.teamId, param("teamId")),
-  );
-
-/** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. */
-const makeDue = preparedQuery((db, param: Param<RedeliveryValues>) =>
-  db
-    .update(deliveries)
-    .set({
-      status: "pending",
-      attemptCount: sql`case ${deliveries.status} when 'pending' then ${deliveries.attemptCount} else ${MAX_DELIVERY_ATTEMPTS - 1} end`,
-      dueAt: sql`${param("now")}`,
-    })
-    .where(isRedelivered(param, sql`status = 'enabled'`))
-    .returning(),
-);
-const deliveryByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
-  db.select({ seq: deliveries.seq }).from(deliveries).where(isRedelivered(param)),
-);
-/** Ends a pause, because a user who redelivers or replays wants it now. */
-const resume = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
-  db.update(webhooks).set({ resumeAt: null }).where(isWebhook(param)),
-);
-const resumeByEnd = preparedQuery((db, param: Param<RedeliveryValues>) =>
-  db
-    .update(webhooks)
-    .set({ resumeAt: null })
-    .where(and(eq(webhooks.teamId, param("teamId")), eq(webhooks.id, webhookByEnd(param)))),
-);
-
-/** @throws `not_found`, `webhook_disabled` */
+/** Makes one more attempt due if the delivery has ended. A pending delivery becomes due now. @throws `not_found`, `webhook_disabled` */
 export async function redeliverEvent(deps: Deps, { teamId }: TeamActor, id: string): Promise<Delivery> {
   if (!isEventId(id)) throw new AppError("not_found");
-  const values = { teamId, idEnd: id.slice(14), seq: seqOf(id), now: deps.system.now() };
-  const queries = [deliveryByEnd(values), makeDue(values), resumeByEnd(values)] as const;
-  const [[before], [row]] = await write(deps, queries, { isIdempotent: true });
-  if (!before) throw new AppError("not_found");
-  if (!row) throw new AppError("webhook_disabled");
+  const { db } = deps;
+  // The id has the end of the webhook's id. A team has at most ten webhooks.
+  const isWebhookOfId = and(eq(webhooks.teamId, teamId), sql`substr(${webhooks.id}, 15) = ${id.slice(14)}`);
+  const webhookId = db.select({ id: webhooks.id }).from(webhooks).where(isWebhookOfId);
+  const isTarget = and(
+    eq(deliveries.webhookId, sql`${webhookId}`),
+    eq(deliveries.seq, seqOf(id)),
+    eq(deliveries.teamId, teamId),
+  );
+  const isDisabled = not(hasRow(webhooks, and(isWebhookOfId, eq(webhooks.status, "enabled"))));
+  const refusal = firstOf({ webhook_disabled: isDisabled });
+  const attempts = sql`iif(${deliveries.status} = 'pending', ${deliveries.attemptCount}, ${MAX_DELIVERY_ATTEMPTS - 1})`;
+  const makeDue = db
+    .update(deliveries)
+    .set({ status: "pending", attemptCount: attempts, dueAt: deps.system.now() })
+    .where(and(isTarget, isNull(refusal)))
+    .returning();
+  const found = db.select({ refusal }).from(deliveries).where(isTarget);
+  const queries = [found, makeDue, resume(db, isWebhookOfId)] as const;
+  const [[delivery], [row]] = await write(deps, queries, { isIdempotent: true });
+  if (!row) throw new AppError(delivery?.refusal ?? "not_found");
   deps.after(enqueueWebhooks(deps, [{ teamId, webhookId: row.webhookId }]));
   return toDelivery(row, null, null);
 }
-
-type ReplayValues = { teamId: string; id: string; after: number; failedOnly: number; now: number };
-/** The number of the last event that this replay reads. Null if it reads all events. */
-const lastOf = (param: Param<ReplayValues>) =>
-  sql`(select seq from ${events} where team_id = ${param("teamId")} and seq > ${param("after")}
-    order by seq limit 1 offset ${MAX_REPLAYED_EVENTS - 1})`;
-const insertReplayed = preparedQuery((db, param: Param<ReplayValues>) => {
-  const hasFailed = sql`exists (select 1 from ${deliveries} d
-    where d.webhook_id = w.id and d.seq = e.seq and d.status = 'failed')`;
-  return db
-    .insert(deliveries)
-    .select(
-      sql`select ${newDelivery(sql`${param("now")}`)} from ${webhooks} w cross join ${events} e
-          on e.team_id = w.team_id and e.seq > ${param("after")} and e.seq <= ifnull(${lastOf(param)}, ${ABOVE_ALL})
-        where w.team_id = ${param("teamId")} and w.id = ${param("id")} and w.status = 'enabled'
-        and ${isReceived} and (${param("failedOnly")} = 0 or ${hasFailed})`,
-    )
-    .onConflictDoUpdate({
-      target: [deliveries.webhookId, deliveries.seq],
-      set: { status: "pending", attemptCount: 0, dueAt: sql`excluded.due_at` },
-      setWhere: sql`${deliveries.status} <> 'pending'`,
-    })
-    .returning({ seq: deliveries.seq });
-});
-const lastReplayed = preparedQuery((db, param: Param<ReplayValues>) =>
-  db
-    .select({ seq: events.seq })
-    .from(events)
-    .where(and(eq(events.teamId, param("teamId")), sql`${events.seq} = ${lastOf(param)}`)),
-);
-const webhookStatus = preparedQuery((db, param: Param<{ teamId: string; id: string }>) =>
-  db.select({ status: webhooks.status }).from(webhooks).where(isWebhook(param)),
-);
 
 /**
  * Makes deliveries of the events after `after` due, or only the failed ones. They keep their ids. Pending deliveries stay
@@ -179,11 +114,38 @@ export async function replayEvents(
   id: string,
   { after, failedOnly }: { after: string; failedOnly: boolean },
 ): Promise<{ deliveries: number; next: string | null }> {
-  const values = { teamId, id, after: seqOf(after), failedOnly: failedOnly ? 1 : 0, now: deps.system.now() };
-  const queries = [insertReplayed(values), webhookStatus(values), resume(values), lastReplayed(values)] as const;
-  const [rows, [webhook], , [last]] = await write(deps, queries, { isIdempotent: false });
-  if (!webhook) throw new AppError("not_found");
-  if (webhook.status === ("disabled" satisfies WebhookRow["status"])) throw new AppError("webhook_disabled");
+  const { db } = deps;
+  const key = { teamId, id };
+  const isAfter = and(eq(events.teamId, teamId), gt(events.seq, seqOf(after)));
+  // The last event that this replay reads. None if it reads all events.
+  const last = db
+    .select({ seq: events.seq })
+    .from(events)
+    .where(isAfter)
+    .orderBy(asc(events.seq))
+    .limit(1)
+    .offset(MAX_REPLAYED_EVENTS - 1);
+  const hasFailed = sql`exists (select 1 from ${deliveries} d
+    where d.webhook_id = w.id and d.seq = e.seq and d.status = 'failed')`;
+  const webhook = db.select({ status: webhooks.status }).from(webhooks).where(isWebhook(key));
+  const insert = db
+    .insert(deliveries)
+    .select(
+      sql`select ${newDelivery(deps.system.now())} from ${webhooks} w cross join ${events} e
+          on e.team_id = w.team_id and e.seq > ${seqOf(after)} and e.seq <= ifnull(${last}, ${ABOVE_ALL})
+        where w.team_id = ${teamId} and w.id = ${id} and w.status = 'enabled'
+          and ${isReceived} and ${failedOnly ? hasFailed : sql`1`}`,
+    )
+    .onConflictDoUpdate({
+      target: [deliveries.webhookId, deliveries.seq],
+      set: { status: "pending", attemptCount: 0, dueAt: sql`excluded.due_at` },
+      setWhere: sql`${deliveries.status} <> 'pending'`,
+    })
+    .returning({ seq: deliveries.seq });
+  const queries = [webhook, insert, resume(db, isWebhook(key)), last] as const;
+  const [[found], rows, , [lastRead]] = await write(deps, queries, { isIdempotent: false });
+  if (!found) throw new AppError("not_found");
+  if (found.status === "disabled") throw new AppError("webhook_disabled");
   if (rows.length > 0) deps.after(enqueueWebhooks(deps, [{ teamId, webhookId: id }]));
-  return { deliveries: rows.length, next: last ? eventId(teamId, last.seq) : null };
+  return { deliveries: rows.length, next: lastRead ? eventId(teamId, lastRead.seq) : null };
 }

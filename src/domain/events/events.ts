@@ -1,10 +1,10 @@
-import { type Column, type SQL, sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type BoundQuery, type Db, type Param, preparedQuery, type RowsOf, write } from "../../platform/db.ts";
+import { type Db, type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
 import { teams, users } from "../../platform/schema.ts";
-import type { Actor } from "../accounts/authorization.ts";
+import type { Actor } from "../access/authorization.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 /*
@@ -42,6 +42,12 @@ export interface Event {
   data: unknown;
 }
 
+/**
+ * The log of the operator, in place of a team: when teams were created and deleted. It outlives them. No team has this id,
+ * because ids begin with a time.
+ */
+export const OPERATOR_LOG = "0".repeat(24);
+
 const SEQ_DIGITS = 14;
 
 /** 24 hex digits: the event's number, which gives the order, and the end of its team's id, which differs between teams. */
@@ -68,7 +74,7 @@ export function renderEvent({
 }: Omit<EventRow, "position">): Event {
   return {
     _id: eventId(teamId, seq),
-    teamId,
+    teamId: teamId === OPERATOR_LOG ? subjectId : teamId,
     type,
     createdAt: new Date(createdAt).toISOString(),
     actor: JSON.parse(actor),
@@ -77,56 +83,47 @@ export function renderEvent({
   };
 }
 
-export type EventValues = Omit<EventRow, "seq" | "position">;
+/** The columns of an event that are known before its batch runs. */
+export type EventValues = Pick<EventRow, "teamId" | "type" | "createdAt" | "actor" | "subjectId">;
 
-/** Holds if the previous query of the batch has changed a row. */
-const WHERE_CHANGED = sql`where changes() > 0`;
-
-/** Inserts an event. `source`, a FROM and WHERE, may also provide its data and the version of its subject. */
-export function insertEvent<V extends Omit<EventValues, "data" | "subjectVersion">>(
+/**
+ * Inserts an event, by default if the previous query of the batch has changed a row. `source`, a FROM and WHERE, may also
+ * provide the version of its subject and its data.
+ */
+export function insertEvent(
   db: Db,
-  param: Param<V>,
-  row: { subjectVersion: SQL; data: SQL },
-  source = WHERE_CHANGED,
+  { teamId, type, createdAt, actor, subjectId }: EventValues,
+  { subjectVersion, data }: { subjectVersion: SQL; data: SQL },
+  source = sql`where changes() > 0`,
 ) {
-  const given = param as Param<Omit<EventValues, "data" | "subjectVersion">>;
-  const last = sql`(select max(seq) from events where team_id = ${given("teamId")})`;
+  const last = sql`(select max(seq) from events where team_id = ${teamId})`;
   // Microseconds, so that a team can have a thousand events per millisecond.
-  const seq = sql`max(coalesce(${last}, 0) + 1, ${given("createdAt")} * 1000)`;
-  const lastPosition = sql`(select position from events where team_id = ${given("teamId")} order by seq desc limit 1)`;
-  const facts = sql`${given("type")}, ${given("createdAt")}, ${given("actor")}, ${given("subjectId")}`;
-  return db
-    .insert(events)
-    .select(
-      sql`select ${given("teamId")}, ${seq}, ${facts}, ${row.subjectVersion}, ${row.data}, coalesce(${lastPosition}, 0) + 1 ${source}`,
-    );
+  const seq = sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`;
+  const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
+  return db.insert(events).select(
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion}, ${data},
+        coalesce(${lastPosition}, 0) + 1 ${source}`,
+  );
 }
 
-const insertGivenEvent = preparedQuery((db, param: Param<EventValues>) =>
-  insertEvent(db, param, { subjectVersion: sql`${param("subjectVersion")}`, data: sql`${param("data")}` }),
-);
-
-/** Inserts an event with the version in the row of its subject: after an update, or before a deletion. */
-const insertVersionedEvent = (
-  table: typeof users | typeof teams | typeof webhooks,
-  teamId: Column,
-  { isBefore } = { isBefore: false },
-) =>
-  preparedQuery((db, param: Param<EventValues>) => {
-    const version = sql`(select ${table.version} from ${table}
-      where ${teamId} = ${param("teamId")} and ${table.id} = ${param("subjectId")})`;
-    const source = isBefore ? sql`where ${version} is not null` : WHERE_CHANGED;
-    return insertEvent(db, param, { subjectVersion: version, data: sql`${param("data")}` }, source);
-  });
-const insertTeamEvent = insertVersionedEvent(teams, teams.id);
-/** The events whose inserts read the version. */
-const VERSIONED: Partial<Record<EventType, typeof insertGivenEvent>> = {
-  "user.updated": insertVersionedEvent(users, users.teamId),
-  "team.updated": insertTeamEvent,
-  "team.suspended": insertTeamEvent,
-  "webhook.updated": insertVersionedEvent(webhooks, webhooks.teamId),
-  "webhook.deleted": insertVersionedEvent(webhooks, webhooks.teamId, { isBefore: true }),
+const ofUser = { table: users, teamId: users.teamId };
+const ofTeam = { table: teams, teamId: teams.id };
+const ofWebhook = { table: webhooks, teamId: webhooks.teamId };
+/** Where these events find the version of their subject: in its row, after an update or before a deletion. */
+const VERSIONED: Partial<Record<EventType, typeof ofUser | typeof ofTeam | typeof ofWebhook>> = {
+  "user.updated": ofUser,
+  "team.updated": ofTeam,
+  "team.suspended": ofTeam,
+  "webhook.updated": ofWebhook,
+  "webhook.deleted": ofWebhook,
 };
+
+function versionOf(type: EventType, { teamId, id, version }: { teamId: string; id: string; version?: number }) {
+  const versioned = VERSIONED[type];
+  if (!versioned) return sql`${version ?? null}`;
+  const { table } = versioned;
+  return sql`(select ${table.version} from ${table} where ${versioned.teamId} = ${teamId} and ${table.id} = ${id})`;
+}
 
 /** The names of the fields that an update changes, for its event. */
 export const fieldsOf = (changes: object): string[] =>
@@ -135,7 +132,7 @@ export const fieldsOf = (changes: object): string[] =>
 /** The insert of an event that records a change. */
 export interface NewEvent {
   teamId: string;
-  insert: BoundQuery<unknown>;
+  insert: Query;
   /**
    * How many queries of the change precede the insert; by default 1. The last of them makes the change. An insert at 0
    * records the previous state, and has its own condition.
@@ -149,7 +146,7 @@ export function eventValues(
   type: EventType,
   initiator: Initiator,
   subject: { teamId: string; id: string },
-): Omit<EventValues, "data" | "subjectVersion"> {
+): EventValues {
   const { keyId = null, userId = null } = initiator as Partial<EventActor>;
   const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
   return {
@@ -169,17 +166,48 @@ export function newEvent(
   subject: { teamId: string; id: string; version?: number },
   data: Record<string, unknown> = {},
 ): NewEvent {
-  const { teamId, id, version = null } = subject;
-  const values = { subjectVersion: version, data: JSON.stringify({ _id: id, ...data }) };
-  const insert = VERSIONED[type] ?? insertGivenEvent;
-  return {
-    teamId,
-    position: type === "webhook.deleted" ? 0 : 1,
-    insert: insert({ ...eventValues(deps, type, initiator, subject), ...values }),
-  };
+  const { teamId, id } = subject;
+  const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
+  const values = eventValues(deps, type, initiator, subject);
+  // The row of a deleted webhook has its version only before the deletion.
+  if (type !== "webhook.deleted") return { teamId, insert: insertEvent(deps.db, values, columns) };
+  const exists = sql`where ${columns.subjectVersion} is not null`;
+  return { teamId, position: 0, insert: insertEvent(deps.db, values, columns, exists) };
 }
 
-type Queries = readonly BoundQuery<unknown>[];
+/** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
+export function newEventFrom(
+  deps: Deps,
+  type: EventType,
+  initiator: Initiator,
+  subject: { teamId: string; id: string },
+  row: { subjectVersion: SQL; data: SQL },
+  source: SQL,
+): NewEvent {
+  const values = eventValues(deps, type, initiator, subject);
+  const insert = insertEvent(deps.db, values, row, source);
+  return { teamId: subject.teamId, position: 0, insert };
+}
+
+/**
+ * The two events of a team's creation or deletion: one in its own log, one in that of the operator. They precede the change
+ * in its batch, and are written if `source`, a WHERE, finds that it is still to be made.
+ */
+export function newTeamEvents(
+  deps: Deps,
+  type: "team.created" | "team.deleted",
+  initiator: Initiator,
+  teamId: string,
+  source: SQL,
+): Change<Query[]>[] {
+  const data = { subjectVersion: sql`null`, data: sql`${JSON.stringify({ _id: teamId })}` };
+  return [teamId, OPERATOR_LOG].map((log) => ({
+    event: newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
+    queries: [],
+  }));
+}
+
+type Queries = readonly Query[];
 
 /** A change of one record. By default the first query makes the change, and others may follow it. */
 export interface Change<Q extends Queries> {
@@ -210,7 +238,7 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
   const batches = changes.map(({ event: { teamId, insert, position = 1 }, queries }) => [
     ...queries.slice(0, position),
     insert,
-    insertDeliveries({ teamId, now }),
+    insertDeliveries(deps.db, teamId, now),
     ...queries.slice(position),
   ]);
   const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];

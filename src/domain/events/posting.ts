@@ -1,6 +1,6 @@
 import type { Deps } from "../../deps.ts";
 import { DAY, newId, SECOND } from "../../platform/system.ts";
-import type { TeamActor } from "../accounts/authorization.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import { type Attempt, unsent } from "./attempts.ts";
 import type { WebhookRow } from "./deliveries.ts";
 import type { Event } from "./events.ts";

@@ -1,8 +1,9 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { type Db, read, write } from "../../platform/db.ts";
 import { deliveries, events } from "../../platform/event-schema.ts";
 import { DAY } from "../../platform/system.ts";
+import type { Batch } from "../recovery-step.ts";
 import { ABOVE_ALL } from "./events.ts";
 
 /*
@@ -21,63 +22,35 @@ const OWNERS_PER_DELETE = 100;
 /** Owners that one query checks, by one lookup in the key for each. */
 export const OWNERS_PER_CHECK = 1000;
 
-type PurgeValues = { endSeq: number; maxEvents: number };
-type CheckValues = PurgeValues & { after: string };
-type DeleteValues = PurgeValues & { owners: string; rows: number };
-
-/** `isExpired` is a condition on a row named `oldest` that holds for the first rows of an owner, and for no later ones. */
-function purgeQueries(
-  table: typeof events | typeof deliveries,
-  owner: SQL,
-  isExpired: (param: Param<PurgeValues>) => SQL,
-) {
-  const check = preparedQuery((db, param: Param<CheckValues>) => {
-    const next = sql`select min(${owner}) from ${table}`;
-    const owners = sql`with recursive one(id) as (${next} where ${owner} > ${param("after")}
-      union all select (${next} where ${owner} > one.id) from one where one.id is not null limit ${OWNERS_PER_CHECK})`;
-    const first = sql`select ${isExpired(param)} from ${table} oldest where oldest.${owner} = one.id order by oldest.seq limit 1`;
-    return db
-      .select({
-        last: sql<string | null>`last`,
-        checked: sql<number>`checked`,
-        expired: sql<string>`expired`,
-      })
-      .from(sql`(${owners} select max(id) as last, count(*) as checked,
-        json_group_array(id) filter (where (${first})) as expired from one where id is not null) page`);
-  });
-  const remove = preparedQuery((db, param: Param<DeleteValues>) => {
-    const first = sql`select * from ${table} where ${owner} = json_each.value order by seq limit ${param("rows")}`;
-    const rows = sql`select value, d.seq from json_each(${param("owners")}) join ${table} d
-      on d.${owner} = value and d.seq in (select oldest.seq from (${first}) oldest where ${isExpired(param)})`;
-    return db.delete(table).where(sql`(${owner}, seq) in (${rows})`);
-  });
-  return { check, remove };
+/** A purge: a table, the column of the rows' owner, and a condition on a row named `oldest` for the owner's first rows. */
+interface Purge {
+  table: typeof events | typeof deliveries;
+  owner: SQL;
+  isExpired: SQL;
 }
 
-const isOld = (param: Param<PurgeValues>) => sql`oldest.seq < ${param("endSeq")}`;
-const lastPosition = sql`(select position from events where team_id = oldest.team_id order by seq desc limit 1)`;
-const EVENTS = purgeQueries(
-  events,
-  sql`team_id`,
-  (param) => sql`(${isOld(param)} or oldest.position <= ${lastPosition} - ${param("maxEvents")})`,
-);
-const firstKept = sql`(select min(seq) from events where team_id = oldest.team_id)`;
-const DELIVERIES = purgeQueries(
-  deliveries,
-  sql`webhook_id`,
-  (param) => sql`(${isOld(param)} or oldest.seq < coalesce(${firstKept}, ${ABOVE_ALL}))`,
-);
-
-/** Rows that one batch deleted, and whether no later batch would find any. */
-export interface Batch {
-  rows: number;
-  isLast: boolean;
+/** The next owners after `after`, and those of them whose oldest row has expired. */
+function checkOwners(db: Db, { table, owner, isExpired }: Purge, after: string) {
+  const next = sql`select min(${owner}) from ${table}`;
+  const owners = sql`with recursive one(id) as (${next} where ${owner} > ${after}
+    union all select (${next} where ${owner} > one.id) from one where one.id is not null limit ${OWNERS_PER_CHECK})`;
+  const first = sql`select ${isExpired} from ${table} oldest where oldest.${owner} = one.id order by oldest.seq limit 1`;
+  return db
+    .select({ last: sql<string | null>`last`, checked: sql<number>`checked`, expired: sql<string>`expired` })
+    .from(sql`(${owners} select max(id) as last, count(*) as checked,
+      json_group_array(id) filter (where (${first})) as expired from one where id is not null) page`);
 }
 
-/** The purge of one run. Each call takes one batch of at most two queries. */
-function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batch> {
-  const { eventDays, maxTeamEvents: maxEvents } = deps.settings;
-  const values = { endSeq: (deps.system.now() - eventDays * DAY) * 1000, maxEvents };
+/** Deletes up to `rows` expired rows of each owner. */
+function deleteExpired(db: Db, { table, owner, isExpired }: Purge, owners: string[], rows: number) {
+  const first = sql`select * from ${table} where ${owner} = json_each.value order by seq limit ${rows}`;
+  const expired = sql`select value, d.seq from json_each(${JSON.stringify(owners)}) join ${table} d
+    on d.${owner} = value and d.seq in (select oldest.seq from (${first}) oldest where ${isExpired})`;
+  return db.delete(table).where(sql`(${owner}, seq) in (${expired})`);
+}
+
+/** A purge of the run. Each call takes one batch of at most two queries. */
+function purge(deps: Deps, rowsToPurge: Purge): () => Promise<Batch> {
   let after = "";
   let owners: string[] = [];
   let isLastPage = false;
@@ -85,7 +58,7 @@ function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batc
   let isAnyLeft = false;
   return async () => {
     if (owners.length === 0) {
-      const [[page]] = await read(deps, [check({ ...values, after })]);
+      const [[page]] = await read(deps, [checkOwners(deps.db, rowsToPurge, after)]);
       after = page?.last ?? "";
       owners = JSON.parse(page?.expired ?? "[]");
       isLastPage = (page?.checked ?? 0) < OWNERS_PER_CHECK;
@@ -94,7 +67,7 @@ function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batc
     let deleted = 0;
     if (turn.length > 0) {
       const rows = Math.floor(PURGED_ROWS / turn.length);
-      const query = remove({ ...values, owners: JSON.stringify(turn), rows });
+      const query = deleteExpired(deps.db, rowsToPurge, turn, rows);
       const [{ meta }] = await write(deps, [query], { isIdempotent: true });
       deleted = meta.changes;
       if (deleted === rows * turn.length) owners.push(...turn);
@@ -106,5 +79,18 @@ function purge(deps: Deps, { check, remove }: typeof EVENTS): () => Promise<Batc
   };
 }
 
-export const purgeEvents = (deps: Deps) => purge(deps, EVENTS);
-export const purgeDeliveries = (deps: Deps) => purge(deps, DELIVERIES);
+const isOld = ({ settings, system }: Deps) => sql`oldest.seq < ${(system.now() - settings.eventDays * DAY) * 1000}`;
+
+/** Deletes events that are too old, or too many for their team. */
+export function purgeEvents(deps: Deps) {
+  const lastPosition = sql`(select position from events where team_id = oldest.team_id order by seq desc limit 1)`;
+  const isExpired = sql`(${isOld(deps)} or oldest.position <= ${lastPosition} - ${deps.settings.maxTeamEvents})`;
+  return purge(deps, { table: events, owner: sql`team_id`, isExpired });
+}
+
+/** Deletes the deliveries of deleted events. */
+export function purgeDeliveries(deps: Deps) {
+  const firstKept = sql`(select min(seq) from events where team_id = oldest.team_id)`;
+  const isExpired = sql`(${isOld(deps)} or oldest.seq < coalesce(${firstKept}, ${ABOVE_ALL}))`;
+  return purge(deps, { table: deliveries, owner: sql`webhook_id`, isExpired });
+}

@@ -28,11 +28,11 @@ export interface Outcome extends Pick<DeliveryRow, "seq" | "status" | "attemptLo
 /** The new values of a webhook. */
 export interface Health extends Pick<WebhookRow, "failures" | "failingSince" | "resumeAt"> {
   /** Why the webhook must be disabled. Null if it stays enabled. */
-  disabledReason: WebhookRow["disabledReason"];
+  disabledReason: "gone" | "failing" | null;
 }
 
 /** A number from 0 to 1. */
-function random(system: System): number {
+export function random(system: System): number {
   const [high = 0, low = 0] = system.randomBytes(2);
   return (high * 256 + low) / 65_535;
 }

@@ -1,10 +1,9 @@
 import { createHmac } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
 import type { System } from "../../platform/system.ts";
-import { decryptOrLog, reencryptRows } from "../encryption.ts";
+import { decryptOrLog, reencryptRows } from "../access/encryption.ts";
 import { isWebhook, type WebhookKey, type WebhookRow } from "./deliveries.ts";
 
 /*
@@ -59,35 +58,18 @@ export function reencryptSecret(deps: Deps, row: WebhookRow, encrypted: string):
   return secret === null ? null : encryptSecret(deps, row, secret);
 }
 
-const webhooksEncryptedWith = preparedQuery((db, param: Param<{ keyId: string; limit: number }>) =>
-  db
-    .select()
-    .from(webhooks)
-    .where(eq(webhooks.encryptedWith, param("keyId")))
-    .limit(param("limit")),
-);
-type Reencryption = Pick<WebhookRow, "teamId" | "id" | "encryptedSecret" | "encryptedWith" | "oldEncryptedSecret"> & {
-  before: string;
-};
-const replaceEncryption = preparedQuery((db, param: Param<Reencryption>) =>
-  db
-    .update(webhooks)
-    .set(columnsFrom(param, "encryptedSecret", "encryptedWith", "oldEncryptedSecret"))
-    .where(and(isWebhook(param), eq(webhooks.encryptedSecret, param("before")))),
-);
-
-/** @returns how many webhooks */
-export const reencryptSecrets = (deps: Deps, limit: number): Promise<number> =>
-  reencryptRows(deps, limit, {
-    select: webhooksEncryptedWith,
+/** Moves webhook secrets to the current master key. @returns how many webhooks */
+export const reencryptSecrets = (deps: Deps): Promise<number> =>
+  reencryptRows(deps, {
+    select: (keyId, limit) => deps.db.select().from(webhooks).where(eq(webhooks.encryptedWith, keyId)).limit(limit),
     reencrypt: (row) => reencryptSecret(deps, row, row.encryptedSecret),
     update: (row, encrypted, encryptedWith) =>
-      replaceEncryption({
-        id: row.id,
-        teamId: row.teamId,
-        before: row.encryptedSecret,
-        encryptedSecret: encrypted ?? row.encryptedSecret,
-        encryptedWith,
-        oldEncryptedSecret: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
-      }),
+      deps.db
+        .update(webhooks)
+        .set({
+          encryptedSecret: encrypted ?? row.encryptedSecret,
+          encryptedWith,
+          oldEncryptedSecret: row.oldEncryptedSecret && reencryptSecret(deps, row, row.oldEncryptedSecret),
+        })
+        .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret))),
   });

@@ -1,8 +1,10 @@
 import { and, eq, isNotNull, max, min, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Param, preparedQuery, type RowsOf, read, write } from "../../platform/db.ts";
+import { type Db, read, write } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
+import type { WebhookJob } from "../../platform/jobs.ts";
 import { MINUTE } from "../../platform/system.ts";
+import type { Batch } from "../recovery-step.ts";
 
 /*
  * Part of the recovery job: sends a message for each webhook with overdue deliveries, because a message was lost, a consumer
@@ -15,26 +17,18 @@ const GRACE_MILLISECONDS = 2 * MINUTE;
 const RESEND_MILLISECONDS = 15 * MINUTE;
 /** Webhooks that one query returns. */
 const PAGE_WEBHOOKS = 500;
-/** Pages that one run reads. Each run starts at a random webhook, so that runs reach all of them even if there are more. */
-const MAX_PAGES = 20;
-/** A page is a read and a write, and five calls of 100 messages. */
-export const WAKING_COST = { queries: 2 + 2 * MAX_PAGES, calls: 5 * MAX_PAGES, rows: PAGE_WEBHOOKS * MAX_PAGES };
-
-const edgeWebhook = (edge: typeof min) =>
-  preparedQuery((db, _: Param<object>) =>
-    db
-      .select({ id: edge(deliveries.webhookId) })
-      .from(deliveries)
-      .where(isNotNull(deliveries.dueAt)),
-  );
-const firstWebhook = edgeWebhook(min);
-const lastWebhook = edgeWebhook(max);
+/** The first or last webhook with pending deliveries. */
+const edgeOf = (db: Db, edge: typeof min) =>
+  db
+    .select({ id: edge(deliveries.webhookId) })
+    .from(deliveries)
+    .where(isNotNull(deliveries.dueAt));
 
 /** Webhooks after this id with pending deliveries, with the oldest delivery of each. Each costs one index lookup. */
-const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
+function pendingWebhooks(db: Db, after: string) {
   const next = sql`select min(webhook_id) from deliveries where due_at is not null and webhook_id >`;
   const ids = sql`with recursive one(id) as
-    (${next} ${param("after")} union all select (${next} one.id) from one where one.id is not null limit ${PAGE_WEBHOOKS})
+    (${next} ${after} union all select (${next} one.id) from one where one.id is not null limit ${PAGE_WEBHOOKS})
     select one.id, (select seq from deliveries where webhook_id = one.id and due_at is not null order by due_at, seq limit 1)
     from one where one.id is not null`;
   return db
@@ -50,8 +44,8 @@ const pendingWebhooks = preparedQuery((db, param: Param<{ after: string }>) => {
     .from(deliveries)
     .leftJoin(webhooks, and(eq(webhooks.teamId, deliveries.teamId), eq(webhooks.id, deliveries.webhookId)))
     .where(and(isNotNull(deliveries.dueAt), sql`(webhook_id, seq) in (${ids})`));
-});
-type PendingWebhook = RowsOf<[ReturnType<typeof pendingWebhooks>]>[0][number];
+}
+type PendingWebhook = Awaited<ReturnType<typeof pendingWebhooks>>[number];
 
 function isOverdue({ dueAt, status, resumeAt, leaseId, leaseEndsAt }: PendingWebhook, now: number): boolean {
   // The webhook is deleted or disabled, and its deliveries must be ended.
@@ -62,15 +56,14 @@ function isOverdue({ dueAt, status, resumeAt, leaseId, leaseEndsAt }: PendingWeb
 }
 
 /** Releases expired leases, and starts the wait until the next message. */
-const markWoken = preparedQuery((db, param: Param<{ keys: string; now: number }>) =>
+const markWoken = (db: Db, jobs: WebhookJob[], now: number) =>
   db
     .update(webhooks)
-    .set({ leaseId: null, leaseEndsAt: sql`${param("now")}` })
+    .set({ leaseId: null, leaseEndsAt: now })
     .where(
-      sql`(team_id, id) in (select value ->> 'teamId', value ->> 'webhookId' from json_each(${param("keys")}))
-        and ${webhooks.leaseEndsAt} <= ${param("now")}`,
-    ),
-);
+      sql`(team_id, id) in (select value ->> 'teamId', value ->> 'webhookId' from json_each(${JSON.stringify(jobs)}))
+        and ${webhooks.leaseEndsAt} <= ${now}`,
+    );
 
 /** @returns a value between two ids, by their leading milliseconds */
 function randomBetween(deps: Deps, first: string, last: string): string {
@@ -81,29 +74,37 @@ function randomBetween(deps: Deps, first: string, last: string): string {
     .padStart(12, "0");
 }
 
-/** @returns the number of messages sent */
-export async function wakeOverdueWebhooks(deps: Deps): Promise<number> {
+/**
+ * Starts at a random webhook, so that runs reach all of them even if a run has no time for all. Each batch reads a page of
+ * webhooks and sends a message for each overdue one.
+ */
+export function wakeWebhooks(deps: Deps): () => Promise<Batch> {
+  const { db } = deps;
   const now = deps.system.now();
-  const [[first], [last]] = await read(deps, [firstWebhook({}), lastWebhook({})]);
-  if (!first?.id || !last?.id) return 0;
-  const start = randomBetween(deps, first.id, last.id);
-  let count = 0;
-  let after = start;
+  let start: string | undefined;
+  let after = "";
   let hasWrapped = false;
-  for (let pages = 0; pages < MAX_PAGES; pages++) {
-    const [page] = await read(deps, [pendingWebhooks({ after })]);
+  return async () => {
+    if (start === undefined) {
+      const [[first], [last]] = await read(deps, [edgeOf(db, min), edgeOf(db, max)]);
+      if (!first?.id || !last?.id) return { rows: 0, isLast: true };
+      start = randomBetween(deps, first.id, last.id);
+      after = start;
+    }
+    const [page] = await read(deps, [pendingWebhooks(db, after)]);
     const overdue = page.filter((webhook) => isOverdue(webhook, now));
     const jobs = overdue.map(({ teamId, webhookId }) => ({ teamId, webhookId }));
     if (jobs.length > 0) {
       await deps.webhookJobs.sendAll(jobs);
-      await write(deps, [markWoken({ keys: JSON.stringify(jobs), now })], { isIdempotent: true });
+      await write(deps, [markWoken(db, jobs, now)], { isIdempotent: true });
     }
-    count += jobs.length;
     for (const { webhookId } of page) if (webhookId > after) after = webhookId;
-    if (page.length === PAGE_WEBHOOKS && !(hasWrapped && after > start)) continue;
-    if (hasWrapped) break;
-    hasWrapped = true;
-    after = "";
-  }
-  return count;
+    const isEnd = page.length < PAGE_WEBHOOKS;
+    const isLast = hasWrapped && (isEnd || after > start);
+    if (isEnd && !hasWrapped) {
+      hasWrapped = true;
+      after = "";
+    }
+    return { rows: jobs.length, isLast };
+  };
 }

@@ -1,23 +1,21 @@
-import { eq, type SQL, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { columnsFrom, insertWhere, type Param, preparedQuery, read, rowOf } from "../../platform/db.ts";
+import { insertWhere, read } from "../../platform/db.ts";
 import { webhooks } from "../../platform/event-schema.ts";
-import { newId } from "../../platform/system.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
-import { teamExists } from "../accounts/teams.ts";
+import { DAY, newId } from "../../platform/system.ts";
+import { authorizeRead, type Credential, type TeamActor, teamExists } from "../access/authorization.ts";
 import {
   deletePending,
   ENDED_ROWS,
   endPending,
   enqueueWebhooks,
   isWebhook,
-  type WebhookKey,
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
 import { type EventType, fieldsOf, newEvent, writeWithEvent } from "./events.ts";
-import { encryptSecret, newSecret } from "./signing.ts";
+import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 
 /** Each webhook adds two rows written to every event of the team. */
@@ -37,12 +35,6 @@ export interface NewWebhook {
   types?: EventType[] | null | undefined;
   description: string;
 }
-
-/** The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent. */
-const insertWebhook = preparedQuery((db, param: Param<WebhookRow>) => {
-  const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, param("teamId"))})`;
-  return insertWhere(db, webhooks, rowOf(webhooks, param), sql`${count} < ${MAX_WEBHOOKS} and ${teamExists(param)}`);
-});
 
 /**
  * @returns the webhook and its secret, which no later response shows
@@ -78,9 +70,12 @@ export async function createWebhook(
     failureBodies: "[]",
   };
   const event = newEvent(deps, "webhook.created", actor, row);
-  const [, [stored]] = await writeWithEvent(deps, event, [insertWebhook(row), webhookByKey(key)], {
-    isIdempotent: true,
-  });
+  // The statement itself enforces the limit, so concurrent inserts cannot exceed it. The id makes it idempotent.
+  const count = sql`(select count(*) from ${webhooks} where ${eq(webhooks.teamId, actor.teamId)})`;
+  const isAllowed = and(sql`${count} < ${MAX_WEBHOOKS}`, teamExists(actor.teamId));
+  const insert = insertWhere(deps.db, webhooks, row, isAllowed);
+  const queries = [insert, webhookByKey(deps.db, key)] as const;
+  const [, [stored]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
   if (!stored) {
     const message = `A team can have at most ${MAX_WEBHOOKS} webhooks. Delete one and retry.`;
     throw new AppError("too_many_webhooks", { message });
@@ -88,18 +83,13 @@ export async function createWebhook(
   return { webhook: row, secret };
 }
 
-const webhooksOfTeam = teamRead(webhooks.teamId, (db) => ({
-  query: db.select().from(webhooks).orderBy(webhooks.id).$dynamic(),
-}));
-
 /** Lists the team's webhooks, oldest first. */
-export const listWebhooks = (deps: Deps, credential: Credential<"webhooks:read">): Promise<WebhookRow[]> =>
-  authorizeRead(deps, credential, webhooksOfTeam({}));
-
-const webhookById = teamRead(webhooks.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select().from(webhooks).$dynamic(),
-  where: eq(webhooks.id, param("id")),
-}));
+export async function listWebhooks(deps: Deps, credential: Credential<"webhooks:read">): Promise<WebhookRow[]> {
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db.select().from(webhooks).where(eq(webhooks.teamId, team)).orderBy(webhooks.id),
+  );
+  return rows;
+}
 
 /** @throws `not_found` */
 export async function fetchWebhook(
@@ -107,14 +97,19 @@ export async function fetchWebhook(
   credential: Credential<"webhooks:read">,
   id: string,
 ): Promise<WebhookRow> {
-  const [row] = await authorizeRead(deps, credential, webhookById({ id }));
-  if (!row) throw new AppError("not_found");
-  return row;
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select()
+      .from(webhooks)
+      .where(and(eq(webhooks.teamId, team), eq(webhooks.id, id))),
+  );
+  if (!rows[0]) throw new AppError("not_found");
+  return rows[0];
 }
 
 /** Fetches the row for a caller who is already authorized. @throws `not_found` */
 export async function findWebhook(deps: Deps, { teamId }: TeamActor, id: string): Promise<WebhookRow> {
-  const [[row]] = await read(deps, [webhookByKey({ teamId, id })]);
+  const [[row]] = await read(deps, [webhookByKey(deps.db, { teamId, id })]);
   if (!row) throw new AppError("not_found");
   return row;
 }
@@ -122,41 +117,6 @@ export async function findWebhook(deps: Deps, { teamId }: TeamActor, id: string)
 export type WebhookChanges = { [Field in keyof NewWebhook]?: NewWebhook[Field] | undefined } & {
   status?: WebhookRow["status"] | undefined;
 };
-
-/** Null leaves a column as it is. `hasTypes` says whether to set `types`, because null is one of its values. */
-type ChangeValues = WebhookKey & {
-  url: string | null;
-  hasTypes: number;
-  types: string | null;
-  description: string | null;
-  status: string | null;
-  updatedAt: number;
-};
-
-/** Enabling the webhook or changing its URL resets its failures. The lease stays, because its round is still running. */
-const updateById = preparedQuery((db, param: Param<ChangeValues>) => {
-  const changed = (name: "url" | "description" | "status") => sql`coalesce(${param(name)}, ${webhooks[name]})`;
-  const isReset = sql`(${param("status")} = 'enabled' or ${param("url")} is not null)`;
-  const resetFailures = (name: "failures" | "failingSince" | "resumeAt", initial: SQL) =>
-    sql`case when ${isReset} then ${initial} else ${webhooks[name]} end`;
-  return db
-    .update(webhooks)
-    .set({
-      url: changed("url"),
-      types: sql`case when ${param("hasTypes")} then ${param("types")} else ${webhooks.types} end`,
-      description: changed("description"),
-      status: changed("status"),
-      disabledReason: sql`case ${param("status")} when 'enabled' then null when 'disabled' then 'requested'
-        else ${webhooks.disabledReason} end`,
-      failures: resetFailures("failures", sql`0`),
-      failingSince: resetFailures("failingSince", sql`null`),
-      resumeAt: resetFailures("resumeAt", sql`null`),
-      ...columnsFrom(param, "updatedAt"),
-      version: sql`${webhooks.version} + 1`,
-    })
-    .where(isWebhook(param))
-    .returning();
-});
 
 /**
  * Disabling ends the pending deliveries, the first of them in the same batch.
@@ -171,17 +131,24 @@ export async function updateWebhook(
   const { url, types, description, status } = changes;
   const key = { id, teamId: actor.teamId };
   const now = deps.system.now();
-  const update = updateById({
-    ...key,
-    url: url === undefined ? null : normalizeUrl(deps, url),
-    hasTypes: types === undefined ? 0 : 1,
-    types: storedTypes(types),
-    description: description ?? null,
-    status: status ?? null,
-    updatedAt: now,
-  });
+  const isReset = status === "enabled" || url !== undefined;
+  const update = deps.db
+    .update(webhooks)
+    .set({
+      description,
+      status,
+      ...(url !== undefined && { url: normalizeUrl(deps, url) }),
+      ...(types !== undefined && { types: storedTypes(types) }),
+      ...(status && { disabledReason: status === "enabled" ? null : "requested" }),
+      // A new URL starts without failures. The lease stays, because its round is still running.
+      ...(isReset && { failures: 0, failingSince: null, resumeAt: null }),
+      updatedAt: now,
+      version: sql`${webhooks.version} + 1`,
+    })
+    .where(isWebhook(key))
+    .returning();
   const event = newEvent(deps, "webhook.updated", actor, key, { fields: fieldsOf(changes) });
-  const end = status === "disabled" ? [endPending(key, now)] : [];
+  const end = status === "disabled" ? [endPending(deps.db, key, now)] : [];
   const [[row], ended] = await writeWithEvent(deps, event, [update, ...end], { isIdempotent: false });
   if (!row) throw new AppError("not_found");
   const isResumed = status === "enabled" || (url !== undefined && row.status === "enabled");
@@ -190,18 +157,53 @@ export async function updateWebhook(
   return row;
 }
 
-const deleteById = preparedQuery((db, param: Param<WebhookKey>) =>
-  db.delete(webhooks).where(isWebhook(param)).returning({ id: webhooks.id }),
-);
-
 /** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
   const event = newEvent(deps, "webhook.deleted", actor, key);
-  const queries = [deleteById(key), deletePending(key)] as const;
+  const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
+  const queries = [remove, deletePending(deps.db, key)] as const;
   const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });
   if (rows.length === 0) throw new AppError("not_found");
   if (deleted.length === ENDED_ROWS) {
     deps.after(enqueueWebhooks(deps, [{ teamId: actor.teamId, webhookId: id }]));
   }
+}
+
+/** How long the previous secret also signs, so that an endpoint can switch without rejecting a message. */
+export const OLD_SECRET_MILLISECONDS = DAY;
+
+/**
+ * Creates a new secret. The previous one also signs for a day, unless it is revoked or cannot be decrypted.
+ * @throws `not_found`; `conflict` if another rotation was faster
+ */
+export async function rotateSecret(
+  deps: Deps,
+  actor: TeamActor,
+  id: string,
+  { revokeOld }: { revokeOld: boolean },
+): Promise<{ webhook: WebhookRow; secret: string }> {
+  const row = await findWebhook(deps, actor, id);
+  const now = deps.system.now();
+  const secret = newSecret(deps.system);
+  const old = revokeOld ? null : reencryptSecret(deps, row, row.encryptedSecret);
+  const encryptedSecret = encryptSecret(deps, row, secret);
+  const replace = deps.db
+    .update(webhooks)
+    .set({
+      encryptedSecret,
+      encryptedWith: deps.secrets.currentKeyId,
+      oldEncryptedSecret: old,
+      oldSecretEndsAt: old === null ? null : now + OLD_SECRET_MILLISECONDS,
+      updatedAt: now,
+      version: sql`${webhooks.version} + 1`,
+    })
+    // If a concurrent rotation was faster, no row has the secret that was read.
+    .where(and(isWebhook(row), eq(webhooks.encryptedSecret, row.encryptedSecret)));
+  const event = newEvent(deps, "webhook.updated", actor, row, { fields: ["secret"] });
+  const queries = [replace, webhookByKey(deps.db, row)] as const;
+  const [, [rotated]] = await writeWithEvent(deps, event, queries, { isIdempotent: true });
+  if (!rotated) throw new AppError("not_found");
+  if (rotated.encryptedSecret !== encryptedSecret) throw new AppError("conflict");
+  return { webhook: rotated, secret };
 }

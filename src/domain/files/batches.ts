@@ -1,15 +1,15 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, inArray, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type BoundQuery, type Param, preparedQuery, write } from "../../platform/db.ts";
+import type { Query } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import type { TeamActor } from "../accounts/authorization.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileDeletion, isWritingWaveform, removeRows } from "./deletion.ts";
-import { fileReprocessing } from "./files.ts";
+import { isClean } from "./erasure.ts";
+import { enqueueAll } from "./files.ts";
 import { storedKeys } from "./names.ts";
-import { fileUpdate } from "./properties.ts";
-import type { ResumableRow } from "./resumable-rows.ts";
-import { deleteUploads } from "./upload-recovery.ts";
+import { fileReprocessing } from "./processing.ts";
+import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
 
 /*
  * One action on many files. Every file is changed by the queries that change a single one, with its own event, and all of
@@ -35,20 +35,6 @@ export interface BatchResult {
   code: "not_found" | "too_many_tags" | null;
 }
 
-type FilesValues = { teamId: string; ids: string };
-const listedFiles = preparedQuery((db, param: Param<FilesValues>) =>
-  db
-    .select({ id: files.id, status: files.status, tags: files.tags })
-    .from(files)
-    .where(
-      and(
-        eq(files.teamId, param("teamId")),
-        sql`${files.id} in (select value from json_each(${param("ids")}))`,
-        isListed,
-      ),
-    ),
-);
-
 /** @returns a result for each id, in their order. @throws `unavailable` if bytes could not be deleted yet: repeat the batch */
 export async function changeFiles(
   deps: Deps,
@@ -57,41 +43,43 @@ export async function changeFiles(
   action: BatchAction,
 ): Promise<BatchResult[]> {
   if (action.action === "delete") return deleteFiles(deps, actor, ids);
-  const current = listedFiles({ teamId: actor.teamId, ids: JSON.stringify(ids) });
-  const changes = ids.map((id) => changeOf(deps, actor, id, action));
-  const { last } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
-  const rows = new Map(last[0].map((row) => [row.id, row]));
+  const { teamId } = actor;
+  const changes = ids.map((id): Change<Query[]> => {
+    if (action.action === "reprocess") {
+      const { event, queries } = fileReprocessing(deps, actor, id);
+      return { event, queries: [...queries] };
+    }
+    const { event, update } = fileUpdate(deps, actor, id, propertiesOf(action));
+    return { event, queries: [update] };
+  });
+  // After the changes, the same files are refused as before: tags that were added fit.
+  const refusal = refusalOf(propertiesOf(action));
+  const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
+  const current = deps.db
+    .select({ id: files.id, status: files.status, refusal })
+    .from(files)
+    .where(and(eq(files.teamId, teamId), isGiven, isListed));
+  const {
+    last: [found],
+  } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
   if (action.action === "reprocess") {
-    const pending = last[0].filter(({ status }) => status === "pending");
-    const jobs = pending.map(({ id }) => ({ teamId: actor.teamId, fileId: id }));
+    const pending = found.filter(({ status }) => status === "pending").map(({ id }) => ({ teamId, id }));
     // The recovery job sends messages that could not be sent.
-    await deps.jobs.sendAll(jobs).catch((cause) => deps.log("warn", "file_message_failed", { cause }));
+    await enqueueAll(deps, pending).catch((cause) => deps.log("warn", "file_message_failed", { cause }));
   }
+  const rows = new Map(found.map((row) => [row.id, row]));
   return ids.map((id) => {
     const row = rows.get(id);
     if (!row) return { id, code: "not_found" };
-    const tags: string[] = JSON.parse(row.tags);
-    const isTagged = action.action !== "tag" || action.tags.every((tag) => tags.includes(tag));
-    return { id, code: isTagged ? null : "too_many_tags" };
+    return { id, code: row.refusal === null ? null : "too_many_tags" };
   });
 }
 
-function changeOf(deps: Deps, actor: TeamActor, id: string, action: BatchAction): Change<BoundQuery<unknown>[]> {
-  if (action.action === "reprocess") {
-    const { event, queries } = fileReprocessing(deps, actor, id);
-    return { event, queries: [...queries] };
-  }
-  const { event, update } = fileUpdate(deps, actor, id, {
-    ...(action.action === "move" && { folder: action.folder }),
-    ...(action.action === "tag" && { addedTags: action.tags }),
-    ...(action.action === "untag" && { removedTags: action.tags }),
-  });
-  return { event, queries: [update] };
+function propertiesOf(action: BatchAction): FileChanges {
+  if (action.action === "move") return { folder: action.folder };
+  if (action.action === "tag") return { addedTags: action.tags };
+  return action.action === "untag" ? { removedTags: action.tags } : {};
 }
-
-/** Nothing of the upload is in R2, so only its row has to be deleted. */
-const isClean = ({ hasLeftovers, multipartId, isWriting }: ResumableRow) =>
-  !hasLeftovers && multipartId === null && !isWriting;
 
 /**
  * Hides all files in one transaction, and deletes their bytes with one call for 1,000 objects. The recovery job cleans up
@@ -101,19 +89,17 @@ async function deleteFiles(deps: Deps, actor: TeamActor, ids: string[]): Promise
   const changes = ids.map((id) => fileDeletion(deps, actor, id));
   const { rows } = await writeWithEvents(deps, changes, [], { isIdempotent: true });
   const deleted = rows.flatMap(([[row], [upload]]) => (row ? [{ row, upload }] : []));
-  const stored = deleted.filter(({ row }) => row.sizeBytes !== null);
+  // A form upload that is still sending the bytes cleans up itself.
+  const stored = deleted.filter(({ row, upload }) => row.sizeBytes !== null || upload);
   await deps.bytes.remove(stored.flatMap(({ row }) => storedKeys(row)));
   const finished = stored.filter(({ row, upload }) => !isWritingWaveform(deps, row) && (!upload || isClean(upload)));
-  const cleanUp = async () => {
-    const uploads = finished.flatMap(({ upload }) => upload?.fileId ?? []);
-    if (uploads.length > 0)
-      await write(deps, [deleteUploads({ ids: JSON.stringify(uploads) })], { isIdempotent: true });
-    await removeRows(
-      deps,
-      finished.map(({ row: { teamId, id } }) => ({ teamId, id })),
-    );
-  };
-  deps.after(cleanUp().catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
+  const uploads = finished.flatMap(({ upload }) => upload?.fileId ?? []);
+  const removed = removeRows(
+    deps,
+    finished.map(({ row }) => row),
+    uploads,
+  );
+  deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { cause })));
   const found = new Set(deleted.map(({ row }) => row.id));
   return ids.map((id) => ({ id, code: found.has(id) ? null : "not_found" }));
 }

@@ -1,31 +1,42 @@
-import { and, eq, not, type SQL, sql } from "drizzle-orm";
+import { and, eq, inArray, not, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { type Db, hasRow, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { write } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
-import { uploads } from "../../platform/upload-schema.ts";
-import type { TeamActor } from "../accounts/authorization.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import { writeWithEvent } from "../events/events.ts";
+import { deleteUploads, endResumable, eraseResumable, hasUpload, type ResumableRow } from "./erasure.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, type FileValues, listedStatus } from "./files.ts";
-import { type Erasable, type FileKey, fileKey, isFile, isFileOfUpload, storedKeys } from "./names.ts";
-import { endResumable, eraseResumable } from "./resumable-rows.ts";
+import { changed, listedStatus } from "./files.ts";
+import { type Erasable, type FileKey, fileKey, isFile, storedKeys } from "./names.ts";
 
 /* Deletion: one update hides a file, then its bytes are deleted, then its row. */
 
 /** How long a deletion can last before the recovery job continues it. */
 export const MAX_DELETING_MILLISECONDS = MINUTE;
 
-/** Hides a file for good. When it is due, the recovery job deletes its bytes and its row. */
-export const hidden = (dueAt: SQL) => ({ status: "deleting" as const, idempotencyKey: null, dueAt });
+/**
+ * Hides a file permanently. When it is due, the recovery job deletes its bytes and its row. Until then the row counts against
+ * the quota, but it is small, and no index of a list has it.
+ */
+export const hidden = (dueAt: SQL) => ({
+  status: "deleting" as const,
+  idempotencyKey: null,
+  name: null,
+  nameKey: "",
+  folder: "",
+  reference: null,
+  tags: "[]",
+  metadata: "{}",
+  audio: null,
+  fileType: null,
+  dueAt,
+});
 
 /** True while a waveform write may still be running. A write takes milliseconds; after a minute its Worker has died. */
 export const isWritingWaveform = ({ system }: Deps, { waveformWritingSince }: Erasable): boolean =>
   (waveformWritingSince ?? 0) > system.now() - MAX_DELETING_MILLISECONDS;
-
-/** Whether the file has the row of a resumable upload. */
-const hasUpload = hasRow(uploads, isFileOfUpload);
 
 /** The columns of `Erasable`. */
 export const ERASABLE_COLUMNS = {
@@ -37,32 +48,24 @@ export const ERASABLE_COLUMNS = {
 };
 
 /**
- * If a form upload is still sending the file, keeps `due_at`, so that the upload itself cleans up first. If a resumable
- * upload is, releases its quota now.
- */
-const markDeleting = preparedQuery((db, param: Param<FileValues & { onlyUnfinished: number }>) => {
-  const isUnstored = sql`${files.sizeBytes} is null`;
-  return db
-    .update(files)
-    .set({
-      ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${param("dueAt")} end`),
-      reservedBytes: sql`case when ${isUnstored} and ${hasUpload} then 0 else ${files.reservedBytes} end`,
-      ...changed(param),
-    })
-    .where(and(isFile(param), sql`(${param("onlyUnfinished")} = 0 or ${files.status} in ('receiving', 'deleting'))`))
-    .returning(ERASABLE_COLUMNS);
-});
-
-/**
  * One update hides the file. The recovery job can do everything after that too. An interrupted deletion can be repeated.
- * While a form upload is still sending the bytes, the row stays: the upload finds it at the commit point, and cleans up.
+ * While a form upload is still sending the bytes, the row and its `due_at` stay: the upload finds it at the commit point,
+ * and cleans up.
  */
 export function fileDeletion(deps: Deps, actor: TeamActor, id: string, onlyUnfinished = false) {
   const { teamId } = actor;
   const now = deps.system.now();
   const dueAt = now + MAX_DELETING_MILLISECONDS;
-  const mark = markDeleting({ id, teamId, updatedAt: now, dueAt, onlyUnfinished: Number(onlyUnfinished) });
-  const queries = [mark, endResumable({ id, teamId, now })] as const;
+  const isUnstored = sql`${files.sizeBytes} is null`;
+  const mark = deps.db
+    .update(files)
+    .set({
+      ...hidden(sql`case when ${isUnstored} and not ${hasUpload} then ${files.dueAt} else ${dueAt} end`),
+      ...changed(now),
+    })
+    .where(and(isFile({ id, teamId }), onlyUnfinished ? inArray(files.status, ["receiving", "deleting"]) : undefined))
+    .returning(ERASABLE_COLUMNS);
+  const queries = [mark, endResumable(deps, { id, teamId }, now)] as const;
   return { event: fileEvent(deps, "file.deleted", actor, { id, teamId }), queries };
 }
 
@@ -81,33 +84,40 @@ export async function deleteFile(
   const { event, queries } = fileDeletion(deps, actor, id, onlyUnfinished);
   // An unfinished upload has no events.
   const [[row], [resumable], [listed]] = onlyUnfinished
-    ? await write(deps, [...queries, listedStatus({ id, teamId })], { isIdempotent: true })
+    ? await write(deps, [...queries, listedStatus(deps, { id, teamId })], { isIdempotent: true })
     : [...(await writeWithEvent(deps, event, queries, { isIdempotent: true })), []];
   if (listed) throw new AppError("forbidden", { message: "The upload is complete. Delete the file instead." });
   if (!row) throw new AppError("not_found");
   if (row.sizeBytes === null && !resumable) return;
-  if (resumable) await eraseResumable(deps, row, resumable, { keepsRow: resumable.isWriting });
+  if (row.sizeBytes === null && resumable) return removeUpload(deps, row, resumable);
+  if (resumable) await eraseResumable(deps, row, resumable);
   await deps.bytes.remove(storedKeys(row));
-  // A waveform that is still being written may arrive after this. Then recovery removes it, with the row.
-  if (isWritingWaveform(deps, row)) return;
+  // Bytes that are still being written may arrive after this. Then the recovery job removes them, with the rows.
+  if (isWritingWaveform(deps, row) || resumable?.isWriting) return;
   // The caller need not wait for this: the file is hidden and its bytes are deleted.
-  deps.after(removeRows(deps, [row]).catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
+  const removed = removeRows(deps, [row], resumable ? [id] : []);
+  deps.after(removed.catch((cause) => deps.log("warn", "file_cleanup_failed", { fileId: id, cause })));
 }
 
-/** The row of a resumable upload must be deleted first, because it names the other objects of the file. */
-const deleteWhere = (db: Db, isGiven: SQL | undefined) =>
-  db.delete(files).where(and(isGiven, eq(files.status, "deleting"), not(hasUpload)));
-const deleteRow = preparedQuery((db, param: Param<FileKey>) => deleteWhere(db, isFile(param)));
-/** The keys are one parameter, because D1 allows 100 parameters. */
-const deleteManyRows = preparedQuery((db, param: Param<{ keys: string }>) => {
-  const given = sql`(select value ->> 'teamId', value ->> 'id' from json_each(${param("keys")}))`;
-  return deleteWhere(db, sql`${fileKey} in ${given}`);
-});
+/** Deletes what a canceled upload stored, and its rows. If a request is still writing, the recovery job deletes the rows. */
+export async function removeUpload(deps: Deps, file: Erasable, upload: ResumableRow): Promise<void> {
+  await eraseResumable(deps, file, upload);
+  await deps.bytes.remove(storedKeys(file));
+  if (!upload.isWriting) await removeRows(deps, [file], [upload.fileId]);
+}
 
-/** Ends a deletion, once the bytes are deleted. */
-export async function removeRows(deps: Deps, keys: FileKey[]): Promise<void> {
-  const [key, ...others] = keys;
+/**
+ * Ends deletions, once the bytes are deleted. `uploadIds` are the files whose uploads have nothing in R2 either: the row of a
+ * resumable upload must be deleted first, because it names the other objects of the file.
+ */
+export async function removeRows(deps: Deps, keys: FileKey[], uploadIds: string[] = []): Promise<void> {
+  const [key] = keys;
   if (!key) return;
-  const query = others.length === 0 ? deleteRow(key) : deleteManyRows({ keys: JSON.stringify(keys) });
-  await write(deps, [query], { isIdempotent: true });
+  // The keys are one parameter, because D1 allows 100.
+  const json = JSON.stringify(keys.map(({ teamId, id }) => ({ teamId, id })));
+  const isGiven = sql`${fileKey} in (select value ->> 'teamId', value ->> 'id' from json_each(${json}))`;
+  const query = deps.db
+    .delete(files)
+    .where(and(keys.length === 1 ? isFile(key) : isGiven, eq(files.status, "deleting"), not(hasUpload)));
+  await write(deps, [...(uploadIds.length > 0 ? deleteUploads(deps, uploadIds) : []), query], { isIdempotent: true });
 }

@@ -1,51 +1,41 @@
-import { and, type Column, sql } from "drizzle-orm";
+import { and, type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import {
-  type EventType,
-  type EventValues,
-  eventValues,
-  type Initiator,
-  insertEvent,
-  type NewEvent,
-} from "../events/events.ts";
+import { type EventType, eventValues, type Initiator, insertEvent, type NewEvent } from "../events/events.ts";
+import { FACTS } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
-type FileEventValues = FileKey & Omit<EventValues, "data" | "subjectVersion">;
-/** `fields` is a JSON array of the names of changed fields. */
-type UpdateEventValues = FileEventValues & { fields: string };
-
 const iso = (milliseconds: Column) => sql`strftime('%Y-%m-%dT%H:%M:%fZ', ${milliseconds} / 1000.0, 'unixepoch')`;
+const failure = sql`case when ${files.failureCode} is not null
+  then json_object('code', ${files.failureCode}, 'message', coalesce(${files.failureMessage}, '')) end`;
 
-/** The current metadata of a file, without `path`, the tags of the audio, and what the team has set except `reference`. */
-const METADATA = sql`json_object(
-  '_id', ${files.id}, 'teamId', ${files.teamId}, 'originalName', ${files.originalName},
-  'fileType', coalesce(${files.fileType}, 'other file'), 'status', ${files.status},
-  'createdAt', ${iso(files.createdAt)}, 'updatedAt', ${iso(files.updatedAt)}, '__v', ${files.version},
-  'filename', ${files.id} || '-' || ${files.originalName}, 'reference', ${files.reference}, 'size', coalesce(${files.sizeBytes}, 0),
-  'mimeType', coalesce(${files.mimeType}, 'application/octet-stream'), 'sha256', ${files.sha256},
-  'durationSeconds', json_extract(${files.audio}, '$.durationSeconds'), 'processedAt', ${iso(files.processedAt)},
-  'failure', json(case when ${files.failureCode} is not null
-    then json_object('code', ${files.failureCode}, 'message', coalesce(${files.failureMessage}, '')) end),
-  'audio', json(json_remove(${files.audio}, '$.tags')))`;
-
-const insertFileEvent = <V extends FileEventValues>(
-  db: Db,
-  param: Param<V>,
-  { condition = sql`changes() > 0`, data = METADATA } = {},
-) => {
-  const isSubject = isFile(param as unknown as Param<FileKey>);
-  const source = sql`from ${files} where ${and(isSubject, condition)}`;
-  return insertEvent(db, param, { subjectVersion: sql`${files.version}`, data }, source);
+/**
+ * The data of an event: fields of the file's metadata, under their names in the API. Without `path`, the tags of the audio,
+ * and what the team has set, except `reference`.
+ */
+const DATA: Record<string, Column | SQL> = {
+  _id: FACTS.id,
+  teamId: FACTS.teamId,
+  originalName: FACTS.originalName,
+  fileType: FACTS.fileType,
+  status: FACTS.status,
+  createdAt: iso(FACTS.createdAt),
+  updatedAt: iso(FACTS.updatedAt),
+  __v: FACTS.version,
+  filename: FACTS.filename,
+  reference: FACTS.reference,
+  size: FACTS.sizeBytes,
+  mimeType: FACTS.mimeType,
+  sha256: files.sha256,
+  durationSeconds: FACTS.durationSeconds,
+  processedAt: iso(files.processedAt),
+  failure: sql`json(${failure})`,
+  audio: sql`json(json_remove(${files.audio}, '$.tags'))`,
 };
-const insertAfterChange = preparedQuery((db, param: Param<FileEventValues>) => insertFileEvent(db, param));
-const insertBeforeEnd = preparedQuery((db, param: Param<FileEventValues>) =>
-  insertFileEvent(db, param, { condition: isListed }),
-);
-const insertAfterUpdate = preparedQuery((db, param: Param<UpdateEventValues>) =>
-  insertFileEvent(db, param, { data: sql`json_set(${METADATA}, '$.fields', json(${param("fields")}))` }),
-);
+const METADATA = sql`json_object(${sql.join(
+  Object.entries(DATA).map(([name, value]) => sql`${name}, ${value}`),
+  sql`, `,
+)})`;
 
 /**
  * Creates an event of a file. A deletion has the last metadata, and no event if the file was never listed. An update has
@@ -58,8 +48,11 @@ export function fileEvent(
   { teamId, id }: FileKey,
   fields?: string[],
 ): NewEvent {
+  const values = eventValues(deps, type, initiator, { teamId, id });
   const isBefore = type === "file.deleted";
-  const values = { ...eventValues(deps, type, initiator, { teamId, id }), id };
-  if (fields) return { teamId, insert: insertAfterUpdate({ ...values, fields: JSON.stringify(fields) }) };
-  return { teamId, position: isBefore ? 0 : 1, insert: (isBefore ? insertBeforeEnd : insertAfterChange)(values) };
+  const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
+  const condition = and(isFile({ teamId, id }), isBefore ? isListed : sql`changes() > 0`);
+  const row = { subjectVersion: sql`${files.version}`, data };
+  const insert = insertEvent(deps.db, values, row, sql`from ${files} where ${condition}`);
+  return { teamId, position: isBefore ? 0 : 1, insert };
 }

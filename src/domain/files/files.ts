@@ -1,23 +1,21 @@
-import { and, eq, getTableColumns, inArray, type SQL, sql } from "drizzle-orm";
+import { and, eq, is, SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
-import { columnsFrom, type Param, preparedQuery } from "../../platform/db.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { type Db, type Param, preparedQuery } from "../../platform/db.ts";
+import { files, isListed, isUnprocessed } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import {
   authorizeRead,
   type Credential,
   insufficientScope,
-  type TeamActor,
-  teamRead,
-} from "../accounts/authorization.ts";
-import { SCOPES } from "../accounts/scopes.ts";
+  type TokenValues,
+  teamOf,
+} from "../access/authorization.ts";
+import { SCOPES } from "../access/scopes.ts";
 import type { Audio } from "../audio/inspect.ts";
-import { writeWithEvent } from "../events/events.ts";
-import { fileEvent } from "./file-events.ts";
 import { type OpenableLink, signLink } from "./links.ts";
-import { type FileKey, isFile, objectKey, storedName } from "./names.ts";
+import { type FileKey, isFile, objectKey } from "./names.ts";
 
 /*
  * The life of a file:
@@ -51,30 +49,39 @@ export type FileRow = typeof files.$inferSelect;
 const SHOWN_TAG_CHARACTERS = 200;
 const shown = (tag: SQL) => sql<string | null>`substr(${tag}, 1, ${SHOWN_TAG_CHARACTERS})`;
 
-/** The columns that a list returns. */
-export const LISTED_COLUMNS = {
+/** The facts of a file that its team sees in lists, of which some also are in events. */
+export const FACTS = {
   id: files.id,
   teamId: files.teamId,
   originalName: files.originalName,
-  name: sql<string>`coalesce(${files.name}, ${files.originalName})`.as("name"),
+  filename: sql<string>`${files.id} || '-' || ${files.originalName}`,
+  name: sql<string>`coalesce(${files.name}, ${files.originalName})`,
   nameKey: files.nameKey,
   folder: files.folder,
   reference: files.reference,
   /** JSON. */
   tags: files.tags,
-  title: shown(sql`json_extract(${files.audio}, '$.tags.title')`).as("title"),
-  artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`).as("artist"),
-  fileType: files.fileType,
+  title: shown(sql`json_extract(${files.audio}, '$.tags.title')`),
+  artist: shown(sql`json_extract(${files.audio}, '$.tags.artist')`),
+  fileType: sql<string>`coalesce(${files.fileType}, 'other file')`,
   status: files.status,
-  sizeBytes: files.sizeBytes,
-  mimeType: files.mimeType,
-  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`.as("durationSeconds"),
+  sizeBytes: sql<number>`coalesce(${files.sizeBytes}, 0)`,
+  mimeType: sql<string>`coalesce(${files.mimeType}, 'application/octet-stream')`,
+  durationSeconds: sql<number | null>`json_extract(${files.audio}, '$.durationSeconds')`,
   createdAt: files.createdAt,
   updatedAt: files.updatedAt,
   version: files.version,
 };
-type ComputedColumns = { name: string; title: string | null; artist: string | null; durationSeconds: number | null };
-export type ListedRow = Pick<FileRow, Exclude<keyof typeof LISTED_COLUMNS, keyof ComputedColumns>> & ComputedColumns;
+type Facts = typeof FACTS;
+type Listed = { [Name in keyof Facts]: Facts[Name] extends SQL<infer T> ? SQL.Aliased<T> : Facts[Name] };
+
+/** The columns that a list returns. */
+export const LISTED_COLUMNS = Object.fromEntries(
+  Object.entries(FACTS).map(([name, fact]) => [name, is(fact, SQL) ? fact.as(name) : fact]),
+) as unknown as Listed;
+export type ListedRow = {
+  [Name in keyof Facts]: Facts[Name] extends SQL<infer T> ? T : Name extends keyof FileRow ? FileRow[Name] : never;
+};
 
 /** A file as its team sees it. Instants are milliseconds since the epoch. */
 export type StoredFile = ReturnType<typeof toStoredFile>;
@@ -86,34 +93,32 @@ export interface FileMetadata extends StoredFile {
   failure: { code: FailureCode; message: string } | null;
   audio: Audio | null;
   hasWaveform: boolean;
-  /** What the team has set. */
+  /** The metadata that the team has set. */
   metadata: Record<string, unknown>;
 }
 
 export const toStoredFile = (deps: Deps, row: ListedRow) => ({
   ...row,
   tags: JSON.parse(row.tags) as string[],
-  filename: storedName(row),
   /** Its private URL in the store. */
   path: deps.signer.url(objectKey(row)),
-  fileType: row.fileType ?? "other file",
-  sizeBytes: row.sizeBytes ?? 0,
-  mimeType: row.mimeType ?? "application/octet-stream",
 });
 
-const hasId = (param: Param<{ id: string }>) => and(eq(files.id, param("id")), isListed);
+type IdValues = TokenValues & { id: string };
+const isListedFile = (db: Db, param: Param<IdValues>) =>
+  and(eq(files.teamId, teamOf(db, param)), eq(files.id, param("id")), isListed);
 
-const fileById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db.select(LISTED_COLUMNS).from(files).$dynamic(),
-  where: hasId(param),
-}));
-const metadataById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db
-    .select({ ...getTableColumns(files), ...LISTED_COLUMNS })
+const fileById = preparedQuery((db, param: Param<IdValues>) =>
+  db.select(LISTED_COLUMNS).from(files).where(isListedFile(db, param)),
+);
+const metadataById = preparedQuery((db, param: Param<IdValues>) => {
+  const { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata } = files;
+  const columns = { sha256, processedAt, failureCode, failureMessage, audio, waveformWritingSince, metadata };
+  return db
+    .select({ ...LISTED_COLUMNS, ...columns })
     .from(files)
-    .$dynamic(),
-  where: hasId(param),
-}));
+    .where(isListedFile(db, param));
+});
 
 /** @throws `not_found` */
 export async function fetchMetadata(
@@ -121,7 +126,8 @@ export async function fetchMetadata(
   credential: Credential<"files:read">,
   id: string,
 ): Promise<FileMetadata> {
-  const [row] = await authorizeRead(deps, credential, metadataById({ id }));
+  const { rows } = await authorizeRead(deps, credential, (_, token) => metadataById({ ...token, id }));
+  const [row] = rows;
   if (!row) throw new AppError("not_found");
   return {
     ...toStoredFile(deps, row),
@@ -134,14 +140,6 @@ export async function fetchMetadata(
   };
 }
 
-const statusById = teamRead(files.teamId, (db, param: Param<{ id: string }>) => {
-  const { status, failureCode, failureMessage, publicKeyId } = files;
-  return {
-    query: db.select({ status, failureCode, failureMessage, publicKeyId }).from(files).$dynamic(),
-    where: hasId(param),
-  };
-});
-
 /**
  * The processing status of a file, also for the public key that uploaded it.
  * @throws `not_found`, also for a public key that did not upload the file; `insufficient_scope`
@@ -151,10 +149,16 @@ export async function fetchStatus(
   credential: Credential<"any token">,
   id: string,
 ): Promise<Pick<FileMetadata, "failure"> & { status: ListedStatus }> {
-  const [row] = await authorizeRead(deps, credential, statusById({ id }));
-  const { actor, scopes } = credential;
-  const isReader = (scopes & SCOPES["files:read"]) !== 0;
-  if (!actor || actor.kind === "operator") throw new AppError("forbidden");
+  const { status, failureCode, failureMessage, publicKeyId } = files;
+  const { actor, rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({ status, failureCode, failureMessage, publicKeyId })
+      .from(files)
+      .where(and(eq(files.teamId, team), eq(files.id, id), isListed)),
+  );
+  const [row] = rows;
+  const isReader = (actor.scopes & SCOPES["files:read"]) !== 0;
+  if (actor.kind === "operator") throw new AppError("forbidden");
   if (actor.kind !== "public" && !isReader) throw insufficientScope("files:read");
   if (!row || !(isReader || row.publicKeyId === actor.keyId)) throw new AppError("not_found");
   return { status: row.status as ListedStatus, failure: failureOf(row) };
@@ -174,7 +178,8 @@ export async function signFile(
   id: string,
   expiresInSeconds: number,
 ): Promise<string | OpenableLink> {
-  const [row] = await authorizeRead(deps, credential, fileById({ id }));
+  const { rows } = await authorizeRead(deps, credential, (_, token) => fileById({ ...token, id }));
+  const [row] = rows;
   if (!row) throw new AppError("not_found");
   // The object itself keeps the name that it was uploaded with.
   const disposition = row.name === row.originalName ? undefined : contentDisposition("attachment", row.name);
@@ -183,59 +188,41 @@ export async function signFile(
 }
 
 /** Sets the columns that every visible change updates. */
-export const changed = (param: Param<{ updatedAt: number }>) => ({
-  ...columnsFrom(param, "updatedAt"),
+export const changed = (updatedAt: number | Param<{ updatedAt: number }>) => ({
+  updatedAt: typeof updatedAt === "number" ? updatedAt : sql`${updatedAt("updatedAt")}`,
   version: sql`${files.version} + 1`,
 });
 
-export type FileValues = FileKey & { updatedAt: number; dueAt: number };
-
-export const listedStatus = preparedQuery((db, param: Param<FileKey>) =>
+/** The state of a file, if its team sees it. */
+export const listedStatus = ({ db }: Deps, file: FileKey) =>
   db
     .select({ status: files.status })
     .from(files)
-    .where(and(isFile(param), isListed)),
-);
+    .where(and(isFile(file), isListed));
 
-const markPendingAgain = preparedQuery((db, param: Param<FileValues>) =>
-  db
-    .update(files)
-    .set({
-      status: "pending",
-      audio: null,
-      failureCode: null,
-      failureMessage: null,
-      processedAt: null,
-      attempts: 0,
-      ...columnsFrom(param, "dueAt"),
-      ...changed(param),
-    })
-    .where(and(isFile(param), inArray(files.status, ["completed", "failed"]))),
-);
+/** A team that has more unprocessed files than this waits in a separate queue, and delays no other team. */
+export const MAX_PROMPT_FILES = 20;
 
-/** Makes a completed or failed file pending again. Does not change an unprocessed one. */
-export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
-  const now = deps.system.now();
-  const values = { id, teamId: actor.teamId, updatedAt: now, dueAt: now + MAX_PENDING_MILLISECONDS };
-  const queries = [markPendingAgain(values)] as const;
-  return { event: fileEvent(deps, "file.reprocessed", actor, values), queries };
-}
+/** Whether the team has more unprocessed files than `MAX_PROMPT_FILES`. Reads that many entries of their index. */
+export const hasBacklog = (teamId: string) =>
+  sql<0 | 1>`((select 1 from files indexed by files_unprocessed where team_id = ${teamId}
+    and ${isUnprocessed} limit 1 offset ${MAX_PROMPT_FILES}) is not null)`;
 
-/** @throws `not_found` */
-export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
-  const { event, queries } = fileReprocessing(deps, actor, id);
-  const key = { id, teamId: actor.teamId };
-  const [, [row]] = await writeWithEvent(deps, event, [...queries, listedStatus(key)], { isIdempotent: true });
-  if (!row) throw new AppError("not_found");
-  // If the file was pending already, its message may be lost.
-  if (row.status === "pending") await enqueue(deps, key);
-}
-
-/** Sends the file's message. If that fails, the recovery job sends it. */
-export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey): Promise<void> {
+/** Sends the message of a file. If that fails, the recovery job sends it. */
+export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey, isBulk: boolean): Promise<void> {
   try {
-    await deps.jobs.send({ teamId, fileId });
+    await (isBulk ? deps.bulkJobs : deps.jobs).send({ teamId, fileId });
   } catch (cause) {
     deps.log("warn", "file_message_failed", { fileId, cause });
+  }
+}
+
+/** Sends the messages of many files, which count as the unprocessed ones of their teams. */
+export async function enqueueAll(deps: Deps, keys: FileKey[]): Promise<void> {
+  const ofTeam = Map.groupBy(keys, ({ teamId }) => teamId);
+  for (const isBulk of [false, true]) {
+    const sent = [...ofTeam.values()].filter((files) => files.length > MAX_PROMPT_FILES === isBulk).flat();
+    if (sent.length > 0)
+      await (isBulk ? deps.bulkJobs : deps.jobs).sendAll(sent.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
   }
 }

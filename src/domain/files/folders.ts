@@ -1,8 +1,7 @@
-import { sql } from "drizzle-orm";
+import { and, eq, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import type { Param } from "../../platform/db.ts";
 import { files, isInFolder, isListed } from "../../platform/schema.ts";
-import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { authorizeRead, type Credential } from "../access/authorization.ts";
 import { decodeCursor, encodeCursor, listName, type Page, type PageRequest } from "../paging.ts";
 
 /*
@@ -20,28 +19,26 @@ const NO_ID = "0".repeat(24);
 
 export const folderKey = (folder: string): string => folder.replaceAll("/", SEPARATOR);
 
-type FolderValues = { prefix: string; start: string; end: string; limit: number };
-
-/** One search of the index for each folder (a skip scan), however many files are in it. */
-const childFolders = teamRead(
-  files.teamId,
-  (db) => ({ query: db.select({ teamId: files.teamId }).from(files).limit(1).$dynamic() }),
-  (team, db, param: Param<FolderValues>) => {
-    const firstFrom = (start: ReturnType<typeof sql>) => sql`(select ${files.folderKey}
-      from ${files} indexed by files_folder where ${files.teamId} = (select team_id from team) and ${isInFolder}
-      and ${files.folderKey} >= ${start} and ${files.folderKey} < ${param("end")} and ${isListed}
-      order by ${files.folderKey} limit 1)`;
-    const rest = sql`substr(found, length(${param("prefix")}) + 1) || char(1)`;
-    const child = sql`substr(found, 1, length(${param("prefix")}) + instr(${rest}, char(1)) - 1)`;
-    return db.select({ folder: sql<string>`folder` }).from(sql`(
-      with recursive team as ${team}, child (found) as (
-        select ${firstFrom(sql`${param("start")}`)}
-        union all
-        select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${param("limit")}
-      )
-      select replace(${child}, char(1), '/') as folder from child where found is not null)`);
-  },
-);
+/** The first `limit` folders below a prefix: one search of the index for each (a skip scan), however many files are in it. */
+function childFolders(
+  { db }: Deps,
+  team: SQL<string | null>,
+  { prefix, start, end, limit }: { prefix: string; start: string; end: string; limit: number },
+) {
+  const firstFrom = (bound: SQL) => sql`(select ${files.folderKey} from ${files} indexed by files_folder
+    where ${and(eq(files.teamId, sql`(select id from team)`), isInFolder, isListed)}
+      and ${files.folderKey} >= ${bound} and ${files.folderKey} < ${end}
+    order by ${files.folderKey} limit 1)`;
+  const rest = sql`substr(found, length(${prefix}) + 1) || char(1)`;
+  const child = sql`substr(found, 1, length(${prefix}) + instr(${rest}, char(1)) - 1)`;
+  return db.select({ folder: sql<string>`folder` }).from(sql`(
+    with recursive team (id) as (select ${team}), child (found) as (
+      select ${firstFrom(sql`${start}`)}
+      union all
+      select ${firstFrom(sql`${child} || char(2)`)} from child where found is not null limit ${limit}
+    )
+    select replace(${child}, char(1), '/') as folder from child where found is not null)`);
+}
 
 /** Lists the folders directly below a folder, in the order of their names. @throws `invalid_input` for a cursor of another list */
 export async function listFolders(
@@ -55,7 +52,8 @@ export async function listFolders(
   const prefix = under === "" ? "" : key + SEPARATOR;
   const start = cursor === undefined ? prefix : folderKey(decodeCursor(list, cursor, under).name) + AFTER_SEPARATOR;
   const end = under === "" ? AFTER_ALL_FOLDERS : key + AFTER_SEPARATOR;
-  const rows = await authorizeRead(deps, credential, childFolders({ prefix, start, end, limit: limit + 1 }));
+  const range = { prefix, start, end, limit: limit + 1 };
+  const { rows } = await authorizeRead(deps, credential, (team) => childFolders(deps, team, range));
   const items = rows.slice(0, limit).map(({ folder }) => folder);
   const last = rows.length > limit ? items.at(-1) : undefined;
   return { items, next: last === undefined ? null : encodeCursor(list, NO_ID, last) };

@@ -1,9 +1,9 @@
-import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, or, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { contentDisposition } from "../../platform/byte-store.ts";
-import { hasRow, insertWhere, type Param, preparedQuery, read, rowOf, write } from "../../platform/db.ts";
+import { firstOf, hasRow, insertWhere, type Param, preparedQuery, read, write } from "../../platform/db.ts";
 import { files, isListed, links, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { newId } from "../../platform/system.ts";
@@ -11,12 +11,13 @@ import {
   authorizeRead,
   type Credential,
   insufficientScope,
-  isCovered,
+  isStillAllowed,
   type TeamActor,
-  teamRead,
-} from "../accounts/authorization.ts";
-import { SCOPES } from "../accounts/scopes.ts";
+  teamExists,
+} from "../access/authorization.ts";
+import { SCOPES } from "../access/scopes.ts";
 import { servedContentType } from "../audio/media-type.ts";
+import { eventValues, insertEvent, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
 import { cleanName, type FileKey, objectKey } from "./names.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
 
@@ -67,30 +68,7 @@ export interface NewLink {
   name?: string | undefined;
 }
 
-type FileOfLink = { teamId: string; fileId: string };
-const isFileOfLink = (param: Param<FileOfLink>) =>
-  and(eq(files.teamId, param("teamId")), eq(files.id, param("fileId")), isListed);
-
-/** Inserts the link if the team has the file, and file and team have fewer links than the maximum. */
-const insertLink = preparedQuery((db, param: Param<LinkRow>) => {
-  const file = db.select({ id: files.id }).from(files).where(isFileOfLink(param));
-  const others = db
-    .select({ count: sql`count(*)` })
-    .from(links)
-    .where(and(eq(links.teamId, param("teamId")), eq(links.fileId, param("fileId"))));
-  const teamHasRoom = hasRow(teams, and(eq(teams.id, param("teamId")), lt(teams.links, MAX_TEAM_LINKS)));
-  const isAllowed = sql`exists ${file} and ${others} < ${MAX_LINKS} and ${teamHasRoom}`;
-  return insertWhere(db, links, rowOf(links, param), isAllowed);
-});
-const nameOfFile = preparedQuery((db, param: Param<FileOfLink>) =>
-  db.select({ name: files.name, originalName: files.originalName }).from(files).where(isFileOfLink(param)),
-);
-const linkExists = preparedQuery((db, param: Param<{ id: string }>) =>
-  db
-    .select({ id: links.id })
-    .from(links)
-    .where(eq(links.id, param("id"))),
-);
+const isListedFile = (teamId: string, fileId: string) => and(eq(files.teamId, teamId), eq(files.id, fileId), isListed);
 
 /** The parts of a link's URL. */
 export interface OpenableLink {
@@ -105,10 +83,11 @@ export interface OpenableLink {
  */
 export async function createLink(
   deps: Deps,
-  { teamId, keyId, userId }: TeamActor,
+  actor: TeamActor,
   fileId: string,
   { expiresAt, disposition = "attachment", name }: NewLink,
 ): Promise<OpenableLink & { link: Link }> {
+  const { teamId, keyId, userId } = actor;
   const now = deps.system.now();
   if (expiresAt !== null && expiresAt <= now) {
     throw invalidField("expiresAt", "Must be in the future.");
@@ -126,10 +105,26 @@ export async function createLink(
     keyId,
     userId,
   };
-  const queries = [insertLink(row), linkExists(row), nameOfFile(row)] as const;
-  const [, created, [file]] = await write(deps, queries, { isIdempotent: true });
+  const isOfFile = isListedFile(teamId, fileId);
+  const others = sql`(select count(*) from ${links}
+    where ${and(eq(links.teamId, teamId), eq(links.fileId, fileId))})`;
+  const hasRoom = sql`${others} < ${MAX_LINKS} and ${teamExists(teamId, lt(teams.links, MAX_TEAM_LINKS))}`;
+  // After a lost response, the link of the first attempt counts.
+  const isCreated = hasRow(links, eq(links.id, row.id));
+  const verdict = firstOf({
+    token_invalid: not(isStillAllowed(deps, actor, SCOPES["files:download"])),
+    too_many_links: sql`not ${isCreated} and not (${hasRoom})`,
+  });
+  const check = deps.db
+    .select({ verdict, name: files.name, originalName: files.originalName })
+    .from(files)
+    .where(isOfFile);
+  const insert = insertWhere(deps.db, links, row, sql`${isOfFile} and ${verdict} is null`, sql`${files}`);
+  const event = newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId });
+  const [[file]] = await writeWithEvent(deps, { ...event, position: 2 }, [check, insert], { isIdempotent: true });
   if (!file) throw new AppError("not_found");
-  if (created.length === 0) {
+  if (file.verdict === "token_invalid") throw new AppError("token_invalid");
+  if (file.verdict !== null) {
     const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
     const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
     throw new AppError("too_many_links", { message });
@@ -149,56 +144,53 @@ export function signLink(
   return { token: `${text}.${deps.secrets.sign(text)}`, fileName: name };
 }
 
-/** A row without a link shows that the file exists. */
-const linksOfFile = teamRead(files.teamId, (db, param: Param<{ fileId: string }>) => ({
-  query: db
-    .select({ link: links })
-    .from(files)
-    .leftJoin(links, and(eq(links.teamId, files.teamId), eq(links.fileId, files.id)))
-    .orderBy(asc(links.id))
-    .limit(MAX_LINKS)
-    .$dynamic(),
-  where: and(eq(files.id, param("fileId")), isListed),
-}));
-
 /** The links of a file, oldest first. @throws `not_found` */
 export async function listLinks(deps: Deps, credential: Credential<"files:download">, fileId: string): Promise<Link[]> {
-  const rows = await authorizeRead(deps, credential, linksOfFile({ fileId }));
+  // A row without a link shows that the file exists.
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({ link: links })
+      .from(files)
+      .leftJoin(links, and(eq(links.teamId, files.teamId), eq(links.fileId, files.id)))
+      .where(and(eq(files.teamId, team), eq(files.id, fileId), isListed))
+      .orderBy(asc(links.id))
+      .limit(MAX_LINKS),
+  );
   if (rows.length === 0) throw new AppError("not_found");
   return rows.flatMap(({ link }) => (link ? [linkOf(link)] : []));
 }
-
-type RevokeValues = { id: string; teamId: string; callerKeyId: string; userId: string | null };
-const isLinkOfTeam = (param: Param<RevokeValues>) => and(eq(links.id, param("id")), eq(links.teamId, param("teamId")));
-const linkOfTeam = preparedQuery((db, param: Param<RevokeValues>) =>
-  db.select({ id: links.id }).from(links).where(isLinkOfTeam(param)),
-);
-/** Deletes the caller's own link. Any other one needs a scope that viewers lack. */
-const deleteLink = preparedQuery((db, param: Param<RevokeValues>) =>
-  db
-    .delete(links)
-    .where(
-      and(
-        isLinkOfTeam(param),
-        or(
-          eq(links.keyId, param("callerKeyId")),
-          eq(links.userId, param("userId")),
-          isCovered(db, param, sql`${SCOPES["files:write"]}`),
-        ),
-      ),
-    )
-    .returning({ id: links.id }),
-);
 
 /**
  * The link stops working with the next request.
  * @throws `not_found`, `insufficient_scope` for a link of another user or key, unless the caller has `files:write`
  */
-export async function revokeLink(deps: Deps, { teamId, keyId, userId }: TeamActor, id: string): Promise<void> {
-  const values = { id, teamId, callerKeyId: keyId, userId };
-  const [deleted, [link]] = await write(deps, [deleteLink(values), linkOfTeam(values)], { isIdempotent: false });
-  if (link) throw insufficientScope("files:write");
-  if (deleted.length === 0) throw new AppError("not_found");
+export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { teamId, keyId, userId } = actor;
+  const isLink = and(eq(links.id, id), eq(links.teamId, teamId));
+  const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
+  const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
+  const verdict = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
+  const check = deps.db.select({ verdict }).from(links).where(isLink);
+  const isRevocable = sql`${isLink} and ${verdict} is null`;
+  const event = linkRevoked(deps, actor, { teamId, id }, isRevocable);
+  const [[link]] = await writeWithEvent(deps, event, [check, deps.db.delete(links).where(isRevocable)], {
+    isIdempotent: false,
+  });
+  if (!link) throw new AppError("not_found");
+  if (link.verdict !== null) throw insufficientScope("files:write");
+}
+
+/** Written before the deletion of the link, under its condition. Names the link's file. */
+function linkRevoked(deps: Deps, actor: TeamActor, link: { teamId: string; id: string }, isRevocable: SQL): NewEvent {
+  const values = eventValues(deps, "link.revoked", actor, link);
+  const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
+  const row = { subjectVersion: sql`null`, data };
+  const source = sql`from ${links} where ${isRevocable}`;
+  return {
+    teamId: link.teamId,
+    position: 1,
+    insert: insertEvent(deps.db, values, row, source),
+  };
 }
 
 /** The file behind a link. */
@@ -244,12 +236,11 @@ const fileOfLink = preparedQuery((db, param: Param<OpenValues>) =>
     ),
 );
 
-const fileOfSignedLink = preparedQuery((db, param: Param<FileOfLink>) =>
+const fileOfSignedLink = ({ db }: Deps, teamId: string, fileId: string) =>
   db
     .select({ link: { name: sql<null>`null`, disposition: sql<Disposition>`'attachment'` }, file: SERVED_COLUMNS })
     .from(files)
-    .where(and(isFileOfLink(param), isTeamActive(files.teamId))),
-);
+    .where(and(isListedFile(teamId, fileId), isTeamActive(files.teamId)));
 
 /** Returns the query that finds the file of a link; null if the token can't be valid. */
 function fileByToken(deps: Deps, token: string) {
@@ -258,7 +249,7 @@ function fileByToken(deps: Deps, token: string) {
   if (url) return fileOfLink({ ...secretUrlValues(url), now });
   const [, text = "", teamId = "", fileId = "", expiresAtSeconds, signature = ""] = SIGNED_LINK.exec(token) ?? [];
   const isValid = Number(expiresAtSeconds) * 1000 > now && deps.secrets.isSigned(text, signature);
-  return isValid ? fileOfSignedLink({ teamId, fileId }) : null;
+  return isValid ? fileOfSignedLink(deps, teamId, fileId) : null;
 }
 
 /** @throws `not_found` if the link is unknown, revoked or expired, its file is deleted, or its team is suspended or deleted */
@@ -282,18 +273,15 @@ export async function openLink(deps: Deps, token: string): Promise<LinkedFile> {
   };
 }
 
-const deleteExpired = preparedQuery((db, param: Param<{ now: number }>) => {
-  const expired = db
-    .select({ id: links.id })
-    .from(links)
-    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, param("now"))))
-    .orderBy(asc(links.expiresAt))
-    .limit(EXPIRED_LINK_ROWS);
-  return db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
-});
-
 /** Deletes a batch of expired links. @returns how many */
 export async function purgeLinks(deps: Deps): Promise<number> {
-  const [rows] = await write(deps, [deleteExpired({ now: deps.system.now() })], { isIdempotent: true });
+  const expired = deps.db
+    .select({ id: links.id })
+    .from(links)
+    .where(and(isNotNull(links.expiresAt), lte(links.expiresAt, deps.system.now())))
+    .orderBy(asc(links.expiresAt))
+    .limit(EXPIRED_LINK_ROWS);
+  const purge = deps.db.delete(links).where(inArray(links.id, expired)).returning({ id: links.id });
+  const [rows] = await write(deps, [purge], { isIdempotent: true });
   return rows.length;
 }

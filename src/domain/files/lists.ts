@@ -1,37 +1,40 @@
-import { and, gt, is, lt, or, SQL, sql } from "drizzle-orm";
+import { and, eq, gt, is, lt, or, SQL, sql } from "drizzle-orm";
+import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
-import type { Db, Param } from "../../platform/db.ts";
-import { files, isListed } from "../../platform/schema.ts";
+import { type Param, preparedQuery } from "../../platform/db.ts";
+import {
+  files,
+  fileTags,
+  hasReference,
+  isFailed,
+  isInFolder,
+  isListed,
+  isNamed,
+  isNotAudio,
+  isUnprocessed,
+} from "../../platform/schema.ts";
 import { idBound } from "../../platform/system.ts";
-import { authorizeRead, type Credential, teamRead } from "../accounts/authorization.ts";
+import { authorizeRead, type Credential, type TokenValues, teamOf } from "../access/authorization.ts";
 import {
   ABOVE_ALL_IDS,
   AFTER_ALL_NAMES,
   cutPage,
   encodeCursor,
   invalidPage,
-  keyset,
+  type KeysetValues,
   keysetValues,
   listName,
-  nameKeyset,
-  nameKeysetValues,
+  orderById,
   type Page,
+  type PageClauses,
   type PageRequest,
-  SCANNED_ROWS,
+  pageById,
+  pageByName,
   scan,
   splitScan,
 } from "../paging.ts";
 import { LISTED_COLUMNS, LISTED_STATES, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
 import { folderKey } from "./folders.ts";
-import {
-  type FileFilters,
-  type FileOrder,
-  INDEXES,
-  type Index,
-  type IndexName,
-  indexFor,
-  type ListValues,
-} from "./list-indexes.ts";
 import { nameKey } from "./names.ts";
 
 /*
@@ -40,12 +43,154 @@ import { nameKey } from "./names.ts";
  * filters.
  */
 
-/** Fewer than in other lists, because D1 reads two rows for each one skipped: that of an index or tag, and the file's. */
-export const MAX_FILTERED_NUMBERED_ROWS = 1000;
-const NARROWLY_NUMBERED = ["folder", "under", "tag", "reference", "search"] as const;
+/** Filters on a list of files, combined with AND. Instants are milliseconds since the epoch and exclusive. */
+export interface FileFilters {
+  status?: (typeof LISTED_STATES)[number] | undefined;
+  fileType?: string | undefined;
+  /** A prefix of the name, in any case. */
+  name?: string | undefined;
+  createdAfter?: number | undefined;
+  createdBefore?: number | undefined;
+  /** Empty for the files outside all folders. */
+  folder?: string | undefined;
+  /** A folder, for the files in it and in the folders below it. Empty for all files. */
+  under?: string | undefined;
+  tag?: string | undefined;
+  reference?: string | undefined;
+  /** A part of the name, in any case. */
+  search?: string | undefined;
+}
 
-/** Names that a search examines in a request. It may read each twice: with the files of a page, less than 5,000 rows. */
+/** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
+export const FILE_ORDERS = ["-createdAt", "name"] as const;
+type FileOrder = (typeof FILE_ORDERS)[number];
+export type FileQuery = FileFilters & { sort?: FileOrder | undefined };
+
+/** Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows. */
+export const EXAMINED_FILES = 440;
+/** Names that a search examines in an index. It may read each twice: with the files of a page, less than 5,000 rows. */
 export const SEARCHED_NAMES = 2440;
+
+/** Sorts after the ids of this instant. */
+const afterInstant = (instant: number) => idBound(Math.floor(instant) + 1);
+
+type Conditions = { [F in keyof FileFilters]-?: (value: NonNullable<FileFilters[F]>) => SQL | undefined };
+/** The condition of each filter on a file. */
+const CONDITIONS: Conditions = {
+  status: (status) => eq(files.status, status),
+  fileType: (fileType) => eq(files.fileType, fileType),
+  createdAfter: (instant) => gt(files.id, afterInstant(instant)),
+  createdBefore: (instant) => lt(files.id, idBound(instant)),
+  name: (prefix) => sql`${files.nameKey} between ${nameKey(prefix)} and ${nameKey(prefix) + AFTER_ALL_NAMES}`,
+  folder: (folder) => eq(files.folder, folder),
+  under: (folder) =>
+    or(eq(files.folder, folder), sql`substr(${files.folder}, 1, length(${folder}) + 1) = ${`${folder}/`}`),
+  reference: (reference) => eq(files.reference, reference),
+  search: (part) => sql`instr(${files.nameKey}, ${nameKey(part)}) > 0`,
+  tag: (tag) => {
+    // The opening quote follows a bracket or a comma only at the start of a tag: within one, it is escaped. `json_each` would
+    // read a row for each tag.
+    const text = JSON.stringify(tag);
+    return sql`instr(${files.tags}, ${`[${text}`}) + instr(${files.tags}, ${`,${text}`}) > 0`;
+  },
+};
+const FILTERS = Object.keys(CONDITIONS) as (keyof FileFilters)[];
+
+/** An index that a list reads in the index's order. */
+interface Index {
+  from: SQL;
+  order: FileOrder;
+  /** The filters that it serves without a scan. The clauses of the page serve `name` and `createdBefore`. */
+  serves: (keyof FileFilters)[];
+  where: (filters: FileFilters) => SQL | undefined;
+  teamId: SQLiteColumn;
+  id: SQLiteColumn;
+}
+
+/** Indexes are named because SQLite's planner prefers the primary key to a partial index. */
+const from = (index: SQL) => sql`${files} indexed by ${index}`;
+type Where = Index["where"];
+type Key = Pick<Index, "teamId" | "id">;
+
+function newestFirst(source: SQL, serves: Index["serves"] = [], where: Where = () => undefined, key?: Key): Index {
+  const { teamId, id } = key ?? files;
+  return {
+    from: source,
+    order: "-createdAt",
+    serves: [...serves, "createdAfter", "createdBefore"],
+    where: (filters) =>
+      and(where(filters), filters.createdAfter === undefined ? undefined : gt(id, afterInstant(filters.createdAfter))),
+    teamId,
+    id,
+  };
+}
+
+const byName = (source: SQL, serves: Index["serves"] = [], where: Where = () => undefined): Index => ({
+  ...newestFirst(source),
+  order: "name",
+  serves: ["name", ...serves],
+  where,
+});
+
+const inFolder: Where = ({ folder = "" }) => and(isInFolder, eq(files.folderKey, folderKey(folder)));
+const ofType: Where = ({ fileType = "" }) => and(isNotAudio, eq(files.fileType, fileType));
+const ofReference: Where = ({ reference = "" }) => and(hasReference, eq(files.reference, reference));
+const filesOfTag = sql`${fileTags} cross join ${files}
+  on ${files.teamId} = ${fileTags.teamId} and ${files.id} = ${fileTags.fileId}`;
+
+const INDEXES = {
+  key: newestFirst(sql`${files}`),
+  failed: newestFirst(from(sql`files_failed`), ["status"], () => isFailed),
+  // Pending and processing files, so that a claim changes no index.
+  unprocessed: newestFirst(from(sql`files_unprocessed`), [], () => isUnprocessed),
+  fileType: newestFirst(from(sql`files_type`), ["fileType"], ofType),
+  reference: newestFirst(from(sql`files_reference`), ["reference"], ofReference),
+  tag: newestFirst(filesOfTag, ["tag"], ({ tag = "" }) => eq(fileTags.tag, tag), {
+    teamId: fileTags.teamId,
+    id: fileTags.fileId,
+  }),
+  folder: newestFirst(from(sql`files_folder`), ["folder"], inFolder),
+  name: byName(from(sql`files_name`), [], () => isNamed),
+  folderName: byName(from(sql`files_folder_name`), ["folder"], inFolder),
+};
+
+/** Most files are completed audio files, so only the primary key serves those. */
+function indexFor({ folder, tag, reference, status, fileType }: FileFilters, order: FileOrder): Index {
+  if (order === "name") return folder ? INDEXES.folderName : INDEXES.name;
+  if (reference !== undefined) return INDEXES.reference;
+  if (tag !== undefined) return INDEXES.tag;
+  if (folder) return INDEXES.folder;
+  if (status === "failed") return INDEXES.failed;
+  if (status !== undefined && status !== "completed") return INDEXES.unprocessed;
+  return fileType !== undefined && fileType !== "audio file" ? INDEXES.fileType : INDEXES.key;
+}
+
+/** How a list is read. */
+interface Plan {
+  /** The filters that the query has. */
+  filters: FileFilters;
+  index: Index;
+  /** The filters for which rows are examined. */
+  unserved: (keyof FileFilters)[];
+  /** Examines only names in the index. */
+  isSearch: boolean;
+}
+
+function planOf({ sort, ...query }: FileQuery): Plan {
+  // All files are under "".
+  const given = FILTERS.filter((name) => query[name] !== undefined && !(name === "under" && query.under === ""));
+  const filters: FileFilters = Object.fromEntries(given.map((name) => [name, query[name]]));
+  const order = sort ?? (filters.name === undefined && filters.search === undefined ? "-createdAt" : "name");
+  const index = indexFor(filters, order);
+  const unserved = given.filter((name) => !index.serves.includes(name));
+  return { filters, index, unserved, isSearch: order === "name" && unserved.join() === "search" };
+}
+
+/** Whether a page examines files one by one. A search of only names has a separate limit. */
+export function examinesFiles(query: FileQuery): boolean {
+  const { unserved, isSearch } = planOf(query);
+  return unserved.length > 0 && !isSearch;
+}
 
 /** Drizzle needs an alias for each column of a source that is SQL, and qualifies only columns within nested SQL. */
 const columns = Object.fromEntries(
@@ -55,149 +200,101 @@ const columns = Object.fromEntries(
   ]),
 ) as unknown as { [Name in keyof ListedRow]: SQL.Aliased<ListedRow[Name]> };
 
-function clausesOf({ order, id, where }: Index, param: Param<ListValues>) {
-  if (order === "name") {
-    const { where: isAfterBound, by } = nameKeyset(files.nameKey, id, param);
-    return { by, where: and(where(param), isAfterBound) };
-  }
-  const { where: isAfterBound, by } = keyset(id, "newest first", param);
-  return { by, where: and(where(param), isAfterBound, gt(id, param("above"))) };
-}
+/** The most frequent list. */
+const allFiles = preparedQuery((db, param: Param<TokenValues & KeysetValues>) => {
+  const { where, orderBy } = orderById(files.id, "newest first", param("bound"));
+  return db
+    .select(LISTED_COLUMNS)
+    .from(files)
+    .where(and(eq(files.teamId, teamOf(db, param)), where, isListed))
+    .orderBy(...orderBy)
+    .limit(param("limit"))
+    .offset(param("offset"));
+});
 
-/** The team's rows in index order. */
-const rowsBy = (index: Index) => (db: Db, param: Param<ListValues>) => {
-  const { where, by } = clausesOf(index, param);
-  const query = db
+type Team = SQL<string | null>;
+
+const isInIndex = ({ filters, index }: Plan, team: Team, page: PageClauses) =>
+  and(eq(index.teamId, team), index.where(filters), page.where);
+
+/** The files of a page, if the index serves every filter. */
+const servedFiles = ({ db }: Deps, plan: Plan, team: Team, page: PageClauses) =>
+  db
     .select(columns)
-    .from(index.from)
-    .orderBy(...by)
-    .$dynamic();
-  return { query, where: and(where, isListed) };
-};
-
-type RowsQuery = ReturnType<ReturnType<typeof rowsBy>>["query"];
-
-const page = (rows: RowsQuery, _: Db, param: Param<ListValues>) => rows.limit(param("limit")).offset(param("offset"));
-
-const isMatch = (examined: ReturnType<RowsQuery["as"]>, param: Param<ListValues>) =>
-  and(
-    sql`${examined.status} = coalesce(${param("status")}, ${examined.status})`,
-    sql`${examined.fileType} is coalesce(${param("fileType")}, ${examined.fileType})`,
-    gt(examined.id, param("above")),
-    lt(examined.id, param("below")),
-    sql`${examined.nameKey} between ${param("firstName")} and ${param("lastName")}`,
-    sql`${examined.folder} = coalesce(${param("folder")}, ${examined.folder})`,
-    or(
-      sql`${examined.folder} = coalesce(${param("under")}, ${examined.folder})`,
-      sql`substr(${examined.folder}, 1, length(${param("under")}) + 1) = ${param("under")} || '/'`,
-    ),
-    sql`(${param("tag")} is null or ${param("tag")} in (select value from json_each(${examined.tags})))`,
-    sql`${examined.reference} is coalesce(${param("reference")}, ${examined.reference})`,
-    sql`instr(${examined.nameKey}, ${param("search")}) > 0`,
-  );
-
-function readsBy(index: Index) {
-  const { teamId } = index;
-  // Each row of a tag is two rows: that of the tag and that of the file.
-  const examinedRows = teamId === files.teamId ? SCANNED_ROWS : Math.floor(SCANNED_ROWS / 2);
-  const scanned = (rows: RowsQuery, db: Db, param: Param<ListValues>) =>
-    scan(rows, db, param, (examined) => isMatch(examined, param), examinedRows);
-  return { page: teamRead(teamId, rowsBy(index), page), scan: teamRead(teamId, rowsBy(index), scanned) };
-}
-const READS = Object.fromEntries(
-  Object.entries(INDEXES).map(([name, index]) => [name, readsBy(index)]),
-) as unknown as Record<IndexName, ReturnType<typeof readsBy>>;
-
-/** Examines names in an index alone, and reads only the files that match and the last examined one. */
-const searchBy = (index: Index) =>
-  teamRead(
-    files.teamId,
-    (db, param: Param<ListValues>) => {
-      const { where, by } = clausesOf(index, param);
-      const query = db
-        .select({
-          fileId: sql`${files.id}`.as("fileId"),
-          team: sql`${files.teamId}`.as("team"),
-          key: sql`${files.nameKey}`.as("key"),
-        })
-        .from(index.from)
-        .orderBy(...by);
-      return { query: query.$dynamic(), where };
-    },
-    (rows, db, param) => {
-      const isFound = ({ key }: ReturnType<typeof rows.as>) => sql`instr(${key}, ${param("search")}) > 0`;
-      const found = sql`(${scan(rows, db, param, isFound, SEARCHED_NAMES)}) found`;
-      return db
-        .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
-        .from(sql`${found} cross join ${files} on ${files.teamId} = found.team and ${files.id} = found.fileId`);
-    },
-  );
-const SEARCHES: Partial<Record<IndexName, ReturnType<typeof searchBy>>> = {
-  name: searchBy(INDEXES.name),
-  folderName: searchBy(INDEXES.folderName),
-};
+    .from(plan.index.from)
+    .where(and(isInIndex(plan, team, page), isListed))
+    .orderBy(...page.orderBy)
+    .limit(page.limit)
+    .offset(page.offset);
 
 /**
- * Lists files. With a combination of filters that no index serves, a page can be short or empty and still have a next page.
- * Before it examines files for other filters than `search`, which has a limit of its own, calls `countScan`.
+ * Examines rows, and then reads only the files that match and the last examined one. A search reads nothing but the index,
+ * so it also finds hidden files.
+ */
+function examinedFiles({ db }: Deps, plan: Plan, team: Team, page: PageClauses) {
+  const { filters, index, unserved, isSearch } = plan;
+  const conditions = unserved.map((filter) => CONDITIONS[filter](filters[filter] as never));
+  // In a CASE, SQLite evaluates no condition after the first that fails. Tags come last, because they may be long.
+  const fails = (isSearch ? conditions : [isListed, ...conditions]).map((one) => sql`when (${one}) is not true then 0`);
+  const isMatch = sql`case ${sql.join(fails, sql` `)} else 1 end`;
+  const rows = db
+    .select({
+      fileId: sql`${sql`${files.id}`}`.as("fileId"),
+      team: sql`${sql`${files.teamId}`}`.as("team"),
+      isMatch: isMatch.as("isMatch"),
+    })
+    .from(index.from)
+    .where(isInIndex(plan, team, page))
+    .orderBy(...page.orderBy)
+    .$dynamic();
+  // Each row of a tag is two rows: that of the tag and that of the file.
+  const rowsOfEntry = index === INDEXES.tag ? 2 : 1;
+  const maxRows = isSearch ? SEARCHED_NAMES : Math.floor(EXAMINED_FILES / rowsOfEntry);
+  const found = sql`(${scan(db, rows, (examined) => sql`${examined.isMatch}`, page, maxRows)}) found`;
+  return db
+    .select({ ...columns, isEnd: sql<0 | 1>`found.isEnd`.as("isEnd") })
+    .from(sql`${found} cross join ${files} on ${files.teamId} = found.team and ${files.id} = found.fileId`);
+}
+
+/**
+ * Lists files. With a combination of filters that no index serves (`examinesFiles`), a page can be short or empty and still
+ * have a next page.
  * @throws `invalid_input` for a cursor of another list, or a page number beyond what the list examines
  */
 export async function listFiles(
   deps: Deps,
   credential: Credential<"files:read">,
-  filters: FileFilters & { sort?: FileOrder | undefined },
-  { limit, page, cursor }: PageRequest,
-  countScan: () => Promise<void>,
+  query: FileQuery,
+  request: PageRequest,
 ): Promise<Page<StoredFile>> {
-  const { sort, name, status, fileType, createdAfter, createdBefore, folder, tag, reference, search } = filters;
-  const under = filters.under || undefined;
-  const isNarrow = NARROWLY_NUMBERED.some((filter) => filters[filter] !== undefined);
-  const request = { limit, page, cursor, ...(isNarrow && { maxRows: MAX_FILTERED_NUMBERED_ROWS }) };
-  const served = { name, status, fileType, createdAfter, createdBefore, folder, under, tag, reference, search };
-  const order = sort ?? (name === undefined && search === undefined ? "-createdAt" : "name");
-  const list = listName("files", { ...served, sort });
-  const index = indexFor(served, order);
-  const below = createdBefore === undefined ? ABOVE_ALL_IDS : idBound(createdBefore);
-  const firstName = nameKey(name ?? "");
-  const position =
-    order === "name" ? nameKeysetValues(list, firstName, request) : keysetValues(list, "newest first", request, below);
-  const values = {
-    ...position,
-    status: status ?? null,
-    fileType: fileType ?? null,
-    above: createdAfter === undefined ? "" : idBound(Math.floor(createdAfter) + 1),
-    below,
-    firstName,
-    lastName: firstName + AFTER_ALL_NAMES,
-    folder: folder ?? null,
-    folderKey: folderKey(folder ?? ""),
-    under: under ?? null,
-    tag: tag ?? null,
-    reference: reference ?? null,
-    search: nameKey(search ?? ""),
-  } as ListValues;
-  const nameOf = order === "name" ? (row: ListedRow) => row.nameKey : undefined;
+  const plan = planOf(query);
+  const { filters, index, unserved } = plan;
+  const list = listName("files", { ...filters, sort: query.sort });
+  const nameOf = index.order === "name" ? (row: ListedRow) => row.nameKey : undefined;
+  const below = filters.createdBefore === undefined ? ABOVE_ALL_IDS : idBound(filters.createdBefore);
+  const page = nameOf
+    ? pageByName(list, { name: files.nameKey, id: files.id }, nameKey(filters.name ?? ""), request)
+    : pageById(list, index.id, "newest first", request, below);
   /** `end` is the last examined row, if there are more. */
   const pageOf = (rows: ListedRow[], end?: ListedRow): Page<StoredFile> => {
     const { items, next } = cutPage(list, request, rows, nameOf);
-    // A search also finds hidden files.
+    // A search does not read the status of the names that it examines. Its indexes have no hidden file.
     const listed = items.filter(({ status }) => (LISTED_STATES as readonly string[]).includes(status));
     return {
       items: listed.map((row) => toStoredFile(deps, row)),
       next: next ?? (end ? encodeCursor(list, end.id, nameOf?.(end)) : null),
     };
   };
-
-  const unserved = Object.entries(served).filter(
-    ([filter, value]) => value !== undefined && !INDEXES[index].serves.includes(filter as keyof FileFilters),
-  );
-  if (unserved.length === 0) {
-    return pageOf(await authorizeRead(deps, credential, READS[index].page(values)));
+  if (index === INDEXES.key && Object.keys(filters).length === 0) {
+    const values = keysetValues(list, "newest first", request);
+    const { rows } = await authorizeRead(deps, credential, (_, token) => allFiles({ ...token, ...values }));
+    return pageOf(rows);
   }
-  const isSearch = unserved.every(([filter]) => filter === "search");
-  if (!isSearch) await countScan();
-  const read = (isSearch && SEARCHES[index]) || READS[index].scan;
-  const rows = await authorizeRead(deps, credential, read(values));
+  if (unserved.length === 0) {
+    const { rows } = await authorizeRead(deps, credential, (team) => servedFiles(deps, plan, team, page));
+    return pageOf(rows);
+  }
+  const { rows } = await authorizeRead(deps, credential, (team) => examinedFiles(deps, plan, team, page));
   const { matching, end } = splitScan(rows);
   if (end && matching.length === 0 && request.page > 1) {
     throw invalidPage(

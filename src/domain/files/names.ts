@@ -36,16 +36,27 @@ function shorten(name: string): string {
   return stem + extension;
 }
 
-/** A name as it is filtered, sorted and searched: in compatible characters and lower case. */
-export const nameKey = (name: string): string => name.normalize("NFKC").toLowerCase();
+/**
+ * A name as it is filtered, sorted and searched: in compatible characters and lower case. It is in the row and in two
+ * indexes, so it is truncated to as many bytes as a name has: normalization can make a name 18 times as long.
+ */
+export function nameKey(name: string): string {
+  const key = name.normalize("NFKC").toLowerCase();
+  if (Buffer.byteLength(key) <= MAX_NAME_BYTES) return key;
+  // As a stream, the decoder drops an incomplete character at the end.
+  return new TextDecoder().decode(Buffer.from(key).subarray(0, MAX_NAME_BYTES), { stream: true });
+}
 
 export interface FileKey {
   id: string;
   teamId: string;
 }
 
-/** The row of the file that the parameters name. */
-export const isFile = (param: Param<FileKey>) => and(eq(files.teamId, param("teamId")), eq(files.id, param("id")));
+/** The row of the file. */
+export function isFile(file: FileKey | Param<FileKey>) {
+  const { teamId, id } = typeof file === "function" ? { teamId: file("teamId"), id: file("id") } : file;
+  return and(eq(files.teamId, teamId), eq(files.id, id));
+}
 /** The row of the file that an upload is of. */
 export const isFileOfUpload = and(eq(files.teamId, uploads.teamId), eq(files.id, uploads.fileId));
 /** The key as one value, for a row-value IN. */

@@ -1,18 +1,18 @@
-import { and, eq, gte, lt, lte, or, sql } from "drizzle-orm";
+import { and, eq, gte, inArray, lt, lte, or, type Placeholder, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
-import { type BoundQuery, columnsFrom, type Param, preparedQuery, read, write } from "../../platform/db.ts";
+import { read, write } from "../../platform/db.ts";
 import { type FileJob, retryDelaySeconds } from "../../platform/jobs.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
+import type { TeamActor } from "../access/authorization.ts";
 import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import { UnreadableAudio } from "../audio/work-budget.ts";
+import { UnreadableAudio } from "../audio/range-source.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, type FailureCode, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
-import { uploadState } from "./idempotency.ts";
+import { changed, enqueue, type FailureCode, type FileRow, listedStatus, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -54,82 +54,54 @@ interface Findings {
   audio: string | null;
 }
 
-/** `updatedAt` is the time of the job. */
-type JobValues = FileKey & { updatedAt: number };
-/** `claim` is the fencing token. */
-type ClaimValues = JobValues & { claim: number };
-
 /** The lease has expired. */
-export const hasExpiredLease = (param: Param<{ updatedAt: number }>) => lte(files.leaseEndsAt, param("updatedAt"));
+export const hasExpiredLease = (now: number | Placeholder) => lte(files.leaseEndsAt, now);
 /** The file is pending, or its worker's lease has expired. */
-const isClaimable = (param: Param<JobValues>) =>
-  and(isFile(param), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(param))));
-const isHeld = (param: Param<ClaimValues>) =>
-  and(isFile(param), eq(files.status, "processing"), eq(files.claim, param("claim")));
+const isClaimable = (file: FileKey, now: number) =>
+  and(isFile(file), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(now))));
+/** This worker has the file: its `claim` is the fencing token. */
+const isHeld = (file: FileRow) => and(isFile(file), eq(files.status, "processing"), eq(files.claim, file.claim));
 
 /** Sets the columns of a file whose processing has ended. */
-const ended = (param: Param<JobValues>) => ({
-  processedAt: sql`${param("updatedAt")}`,
-  dueAt: null,
-  leaseEndsAt: null,
-  ...changed(param),
-});
-const failed = (param: Param<JobValues & Failure>) => ({
-  status: "failed" as const,
-  ...columnsFrom(param, "failureCode", "failureMessage"),
-  ...ended(param),
-});
+const ended = (now: number) => ({ processedAt: now, dueAt: null, leaseEndsAt: null, ...changed(now) });
+const failed = (failure: Failure, now: number) => ({ status: "failed" as const, ...failure, ...ended(now) });
 
-const failExhausted = preparedQuery((db, param: Param<JobValues & Failure & { minAttempts: number }>) =>
+const failExhausted = ({ db, system }: Deps, file: FileKey, minAttempts: number) =>
   db
     .update(files)
-    .set(failed(param))
-    .where(and(isClaimable(param), gte(files.attempts, param("minAttempts"))))
-    .returning({ id: files.id }),
-);
-const claimFile = preparedQuery((db, param: Param<JobValues & { leaseEndsAt: number }>) =>
-  db
+    .set(failed(EXHAUSTED, system.now()))
+    .where(and(isClaimable(file, system.now()), gte(files.attempts, minAttempts)))
+    .returning({ id: files.id });
+
+/** Makes a completed or failed file pending again. Does not change an unprocessed one. */
+export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
+  const now = deps.system.now();
+  const file = { id, teamId: actor.teamId };
+  const markPending = deps.db
     .update(files)
     .set({
-      status: "processing",
-      attempts: sql`${files.attempts} + 1`,
-      claim: sql`${files.claim} + 1`,
-      ...columnsFrom(param, "leaseEndsAt"),
-      ...changed(param),
+      status: "pending",
+      audio: null,
+      failureCode: null,
+      failureMessage: null,
+      processedAt: null,
+      attempts: 0,
+      dueAt: now + MAX_PENDING_MILLISECONDS,
+      ...changed(now),
     })
-    .where(and(isClaimable(param), lt(files.attempts, MAX_CLAIMS)))
-    .returning(),
-);
-/** Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set. */
-const completeWith = (...columns: ("mimeType" | "fileType")[]) =>
-  preparedQuery((db, param: Param<ClaimValues & Findings>) =>
-    db
-      .update(files)
-      .set({ status: "completed", ...columnsFrom(param, "sha256", "etag", "audio", ...columns), ...ended(param) })
-      .where(isHeld(param))
-      .returning({ id: files.id }),
-  );
-const complete = completeWith("mimeType");
-const completeAsOther = completeWith("mimeType", "fileType");
-const fail = preparedQuery((db, param: Param<ClaimValues & Failure>) =>
-  db.update(files).set(failed(param)).where(isHeld(param)).returning({ id: files.id }),
-);
-const putBack = preparedQuery((db, param: Param<ClaimValues & { dueAt: number }>) =>
-  db
-    .update(files)
-    .set({ status: "pending", leaseEndsAt: null, ...columnsFrom(param, "dueAt"), ...changed(param) })
-    .where(isHeld(param)),
-);
-const renew = preparedQuery((db, param: Param<ClaimValues & { leaseEndsAt: number }>) =>
-  db.update(files).set(columnsFrom(param, "leaseEndsAt")).where(isHeld(param)).returning({ id: files.id }),
-);
-const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string; leaseEndsAt: number }>) =>
-  db
-    .update(files)
-    .set(columnsFrom(param, "sha256", "leaseEndsAt"))
-    .where(isHeld(param))
-    .returning({ id: files.id }),
-);
+    .where(and(isFile(file), inArray(files.status, ["completed", "failed"])));
+  return { event: fileEvent(deps, "file.reprocessed", actor, file), queries: [markPending] as const };
+}
+
+/** @throws `not_found` */
+export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
+  const { event, queries } = fileReprocessing(deps, actor, id);
+  const file = { id, teamId: actor.teamId };
+  const [, [row]] = await writeWithEvent(deps, event, [...queries, listedStatus(deps, file)], { isIdempotent: true });
+  if (!row) throw new AppError("not_found");
+  // If the file was pending already, its message may be lost.
+  if (row.status === "pending") await enqueue(deps, file, false);
+}
 
 /**
  * Runs one job: takes a file from `pending` to `completed` or `failed`. Idempotent: a message that is a duplicate, late, or
@@ -143,12 +115,20 @@ const storeHash = preparedQuery((db, param: Param<ClaimValues & { sha256: string
  */
 export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
   const now = deps.system.now();
-  const job = { teamId, id: fileId, updatedAt: now };
-  const exhaust = failExhausted({ ...job, ...EXHAUSTED, minAttempts: MAX_CLAIMS });
-  const claim = claimFile({ ...job, leaseEndsAt: now + LEASE_MILLISECONDS });
-  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, job), [exhaust, claim], {
-    isIdempotent: false,
-  });
+  const key = { teamId, id: fileId };
+  const claim = deps.db
+    .update(files)
+    .set({
+      status: "processing",
+      attempts: sql`${files.attempts} + 1`,
+      claim: sql`${files.claim} + 1`,
+      leaseEndsAt: now + LEASE_MILLISECONDS,
+      ...changed(now),
+    })
+    .where(and(isClaimable(key, now), lt(files.attempts, MAX_CLAIMS)))
+    .returning();
+  const queries = [failExhausted(deps, key, MAX_CLAIMS), claim] as const;
+  const [[exhausted], [file]] = await writeWithEvent(deps, failedEvent(deps, key), queries, { isIdempotent: false });
   if (exhausted) return "failed";
   if (!file) return "not_claimed";
   try {
@@ -167,8 +147,8 @@ export async function processFile(deps: Deps, { teamId, fileId }: FileJob): Prom
  * @returns "not_claimed" if the file has changed in the meantime or another worker has claimed it
  */
 export async function failExhaustedFile(deps: Deps, { teamId, fileId }: FileJob): Promise<Outcome> {
-  const values = { teamId, id: fileId, updatedAt: deps.system.now(), ...EXHAUSTED, minAttempts: 1 };
-  const [rows] = await writeWithEvent(deps, failedEvent(deps, values), [failExhausted(values)], {
+  const file = { teamId, id: fileId };
+  const [rows] = await writeWithEvent(deps, failedEvent(deps, file), [failExhausted(deps, file, 1)], {
     isIdempotent: false,
   });
   return rows.length > 0 ? "failed" : "not_claimed";
@@ -214,26 +194,19 @@ async function readBack(deps: Deps, file: FileRow, object: ObjectFacts): Promise
     const now = deps.system.now();
     if (now - renewedAt < RENEWAL_MILLISECONDS) return;
     renewedAt = now;
-    await hold(deps, renew({ ...heldBy(deps, file), leaseEndsAt: now + LEASE_MILLISECONDS }));
+    await hold(deps, file, { leaseEndsAt: now + LEASE_MILLISECONDS });
   });
   if (sha256 === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was read.") });
   if ((file.statedSha256 ?? sha256) !== sha256) return null;
   // Stored at once: from now on it identifies the object, even if the object is stored again and this worker dies.
-  const held = heldBy(deps, file);
-  await hold(deps, storeHash({ ...held, sha256, leaseEndsAt: held.updatedAt + LEASE_MILLISECONDS }));
+  await hold(deps, file, { sha256, leaseEndsAt: deps.system.now() + LEASE_MILLISECONDS });
   return sha256;
 }
 
-const heldBy = (deps: Deps, { id, teamId, claim }: FileRow): ClaimValues => ({
-  id,
-  teamId,
-  claim,
-  updatedAt: deps.system.now(),
-});
-
-/** @throws `unavailable` if another worker has the claim */
-async function hold(deps: Deps, change: BoundQuery<unknown[]>): Promise<void> {
-  const [rows] = await write(deps, [change], { isIdempotent: true });
+/** Renews the lease, and sets further columns. @throws `unavailable` if another worker has the claim */
+async function hold(deps: Deps, file: FileRow, columns: { leaseEndsAt: number; sha256?: string }): Promise<void> {
+  const renew = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
+  const [rows] = await write(deps, [renew], { isIdempotent: true });
   if (rows.length === 0) throw new AppError("unavailable", { cause: new Error("Another worker has the file.") });
 }
 
@@ -248,37 +221,49 @@ async function serveAs(
   contentType: string,
 ): Promise<string> {
   if (object.contentType === contentType) return object.etag;
-  const held = heldBy(deps, file);
-  await hold(deps, renew({ ...held, leaseEndsAt: held.updatedAt + INVOCATION_MILLISECONDS }));
+  await hold(deps, file, { leaseEndsAt: deps.system.now() + INVOCATION_MILLISECONDS });
   const etag = await deps.bytes.setContentType(objectKey(file), object, contentType);
   if (etag === null) throw new AppError("unavailable", { cause: new Error("The object changed while it was stored.") });
   return etag;
 }
 
+/** Setting a column rewrites its index, so the file type is set only if it differs from the one that the upload set. */
+function completed(file: FileRow, { fileType, ...findings }: Findings, now: number) {
+  const type = fileType === file.fileType ? {} : { fileType };
+  return { status: "completed" as const, ...findings, ...type, ...ended(now) };
+}
+
 /** Ends the job. Changes nothing if the claim is lost: the file was deleted, or the lease expired and another has it. */
 async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Failure): Promise<Outcome> {
-  const held = heldBy(deps, file);
+  const now = deps.system.now();
   const outcome = "failureCode" in findings ? "failed" : "completed";
   const event = fileEvent(deps, `file.${outcome}`, SYSTEM, file);
-  const query =
-    "failureCode" in findings
-      ? fail({ ...held, ...findings })
-      : (findings.fileType === file.fileType ? complete : completeAsOther)({ ...held, ...findings });
-  const [rows] = await writeWithEvent(deps, event, [query], { isIdempotent: false });
+  const columns = "failureCode" in findings ? failed(findings, now) : completed(file, findings, now);
+  const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
+  const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
   // The file may have been deleted while its bytes were rewritten. R2 has no conditional put that could prevent this.
-  const [[row]] = await read(deps, [uploadState(file)]);
+  const [[row]] = await read(deps, [
+    deps.db
+      .select({ status: files.status })
+      .from(files)
+      .where(isFile({ teamId: file.teamId, id: file.id })),
+  ]);
   if (!row || row.status === "deleting") await deps.bytes.remove([objectKey(file)]);
   return "not_claimed";
 }
 
 /** Returns the file to `pending`. If this fails, the lease expires and recovery sends the file again. */
 async function release(deps: Deps, file: FileRow, retryAfterSeconds: number): Promise<void> {
-  const held = heldBy(deps, file);
+  const now = deps.system.now();
   // Recovery waits for the retry, and the usual time beyond it.
-  const dueAt = held.updatedAt + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
+  const dueAt = now + retryAfterSeconds * 1000 + MAX_PENDING_MILLISECONDS;
+  const putBack = deps.db
+    .update(files)
+    .set({ status: "pending", leaseEndsAt: null, dueAt, ...changed(now) })
+    .where(isHeld(file));
   try {
-    await write(deps, [putBack({ ...held, dueAt })], { isIdempotent: true });
+    await write(deps, [putBack], { isIdempotent: true });
   } catch (cause) {
     deps.log("warn", "job_release_failed", { fileId: file.id, cause });
   }

@@ -1,14 +1,14 @@
-import { and, type SQL, sql } from "drizzle-orm";
+import { and, isNull, ne, not, or, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
-import { type BoundQuery, type Param, preparedQuery } from "../../platform/db.ts";
+import { firstOf } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import type { TeamActor } from "../accounts/authorization.ts";
-import { writeWithEvent } from "../events/events.ts";
-import { type ExpectedVersions, hasExpectedVersion, versionsParameter } from "../versions.ts";
+import type { TeamActor } from "../access/authorization.ts";
+import { fieldsOf, writeWithEvent } from "../events/events.ts";
+import { type ExpectedVersions, isOneOf } from "../versions.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, type FileRow, LISTED_COLUMNS, type ListedRow, type StoredFile, toStoredFile } from "./files.ts";
-import { type FileKey, isFile, nameKey } from "./names.ts";
+import { changed, FACTS, LISTED_COLUMNS, type StoredFile, toStoredFile } from "./files.ts";
+import { isFile, nameKey } from "./names.ts";
 
 /* The properties that a team sets on its files, at the upload or later: name, folder, reference, tags, and metadata. */
 
@@ -17,6 +17,8 @@ export const MAX_FOLDER_BYTES = 512;
 /** Each tag is a row. */
 export const MAX_TAGS = 20;
 export const MAX_TAG_LENGTH = 64;
+/** All tags of a file as JSON. With metadata, names, folder and reference, the text of a row has about 8 KiB. */
+export const MAX_TAGS_BYTES = 2048;
 export const MAX_REFERENCE_LENGTH = 128;
 /** As compact JSON, after merging. The column is read with the whole row. */
 export const MAX_METADATA_BYTES = 4096;
@@ -48,114 +50,83 @@ export type FileChanges = FileProperties & TagChanges;
 const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Applies a merge patch, like `json_patch` in SQL. */
-function merged(target: unknown, patch: unknown): unknown {
+/** Applies a merge patch to nothing, as `json_patch` does in SQL: removes fields that are null. */
+function patched(patch: unknown): unknown {
   if (!isObject(patch)) return patch;
-  const result = new Map(Object.entries(isObject(target) ? target : {}));
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) result.delete(name);
-    else result.set(name, merged(result.get(name), value));
-  }
-  return Object.fromEntries(result);
+  const fields = Object.entries(patch).filter(([, value]) => value !== null);
+  return Object.fromEntries(fields.map(([name, value]) => [name, patched(value)]));
 }
 
-function metadataText(target: string, patch: object, path = "metadata"): string {
-  const text = JSON.stringify(merged(JSON.parse(target), patch));
-  if (Buffer.byteLength(text) <= MAX_METADATA_BYTES) return text;
-  throw invalidField(path, `Must have at most ${MAX_METADATA_BYTES} bytes as JSON.`);
-}
+const metadataTooLarge = (path: string) => invalidField(path, `Must have at most ${MAX_METADATA_BYTES} bytes as JSON.`);
 
 /** The columns of a new file. @throws `invalid_input` for metadata that is too large */
-export function propertyColumns(originalName: string, { name, folder, reference, tags, metadata }: FileProperties) {
+export function propertyColumns(
+  originalName: string,
+  { name, folder, reference, tags, metadata = {} }: FileProperties,
+) {
+  const text = JSON.stringify(patched(metadata));
+  if (Buffer.byteLength(text) > MAX_METADATA_BYTES) throw metadataTooLarge("properties.metadata");
   return {
     name: name ?? null,
     nameKey: nameKey(name ?? originalName),
     folder: folder ?? "",
     reference: reference ?? null,
     tags: JSON.stringify(tags ?? []),
-    metadata: metadataText("{}", metadata ?? {}, "properties.metadata"),
+    metadata: text,
   };
 }
 
-type Field = keyof FileChanges;
-type ChangeValues = FileKey & { updatedAt: number; versions: string | null; nameKey: string } & Record<Field, string>;
-
-const given = (param: Param<ChangeValues>, field: Field) => sql`(select value from json_each(${param(field)}))`;
-const tagsWith = (param: Param<ChangeValues>) => sql`(select json_group_array(value) from (
-  select value from json_each(${files.tags}) union all
-  select value from json_each(${param("addedTags")}) where value not in (select value from json_each(${files.tags}))) tagged)`;
-const tagsWithout = (param: Param<ChangeValues>) =>
-  sql`(select json_group_array(value) from json_each(${files.tags}) where value not in ${given(param, "removedTags")})`;
-const mergedMetadata = (param: Param<ChangeValues>) => sql`json_patch(${files.metadata}, ${param("metadata")})`;
-
-/** How each change sets columns, whether it makes a difference, and its limit. */
-const CHANGES: Record<Field, (param: Param<ChangeValues>) => { set: Record<string, SQL>; differs: SQL; fits?: SQL }> = {
-  name: (param) => ({
-    set: { name: sql`${param("name")}`, nameKey: sql`${param("nameKey")}` },
-    differs: sql`${LISTED_COLUMNS.name.sql} <> ${param("name")}`,
-  }),
-  folder: (param) => ({
-    set: { folder: sql`${param("folder")}` },
-    differs: sql`${files.folder} <> ${param("folder")}`,
-  }),
-  reference: (param) => ({
-    set: { reference: sql`${param("reference")}` },
-    differs: sql`${files.reference} is not ${param("reference")}`,
-  }),
-  tags: (param) => ({
-    set: { tags: sql`${param("tags")}` },
-    differs: sql`${files.tags} <> ${param("tags")}`,
-  }),
-  addedTags: (param) => ({
-    set: { tags: tagsWith(param) },
-    differs: sql`${files.tags} <> ${tagsWith(param)}`,
-    fits: sql`json_array_length(${tagsWith(param)}) <= ${MAX_TAGS}`,
-  }),
-  removedTags: (param) => ({
-    set: { tags: tagsWithout(param) },
-    differs: sql`${files.tags} <> ${tagsWithout(param)}`,
-  }),
-  metadata: (param) => ({
-    set: { metadata: mergedMetadata(param) },
-    differs: sql`${files.metadata} <> ${mergedMetadata(param)}`,
-    fits: sql`length(cast(${mergedMetadata(param)} as blob)) <= ${MAX_METADATA_BYTES}`,
-  }),
-};
-
-const FIELDS = Object.keys(CHANGES) as Field[];
-/** The name of the field in events. */
-const eventField = (field: Field) => (field === "addedTags" || field === "removedTags" ? "tags" : field);
-
-const updates = new Map<string, (values: ChangeValues) => BoundQuery<{ id: string }[]>>();
-
-/** An update of exactly these fields, because setting a column rewrites its indexes. It changes a file only if it differs. */
-function updateOf(fields: Field[]) {
-  const name = fields.join();
-  const known = updates.get(name);
-  if (known) return known;
-  const update = preparedQuery((db, param: Param<ChangeValues>) => {
-    const changes = fields.map((field) => CHANGES[field](param));
-    const differs = sql.join(
-      changes.map((change) => change.differs),
-      sql` or `,
-    );
-    return db
-      .update(files)
-      .set({ ...Object.assign({}, ...changes.map(({ set }) => set)), ...changed(param) })
-      .where(
-        and(
-          isFile(param),
-          isListed,
-          hasExpectedVersion(files.version, param("versions")),
-          sql`(${differs})`,
-          ...changes.map(({ fits }) => fits),
-        ),
-      )
-      .returning({ id: files.id });
-  });
-  updates.set(name, update);
-  return update;
+/** The tags of a file after a change, as JSON. */
+function changedTags({ tags, addedTags, removedTags }: FileChanges): SQL | undefined {
+  if (tags) return sql`${JSON.stringify(tags)}`;
+  const added = sql`json_each(${JSON.stringify(addedTags)})`;
+  if (addedTags) {
+    return sql`(select json_group_array(value) from (select value from json_each(${files.tags}) union all
+      select value from ${added} where value not in (select value from json_each(${files.tags}))) tagged)`;
+  }
+  if (!removedTags) return undefined;
+  const removed = sql`(select value from json_each(${JSON.stringify(removedTags)}))`;
+  return sql`(select json_group_array(value) from json_each(${files.tags}) where value not in ${removed})`;
 }
+
+/** Why a change is refused. */
+type Refusal = "version_mismatch" | "metadata_too_large" | "too_many_tags";
+
+/** A change of a file: the columns that it sets, whether it makes a difference, and why it is refused. */
+function changeOf(changes: FileChanges, versions: ExpectedVersions) {
+  const { name, folder, reference } = changes;
+  const tags = changedTags(changes);
+  const metadata = changes.metadata && sql`json_patch(${files.metadata}, ${JSON.stringify(changes.metadata)})`;
+  const differences = [
+    name !== undefined && sql`${FACTS.name} <> ${name}`,
+    folder !== undefined && ne(files.folder, folder),
+    reference !== undefined && sql`${files.reference} is not ${reference}`,
+    tags && sql`${files.tags} <> ${tags}`,
+    metadata && sql`${files.metadata} <> ${metadata}`,
+  ].filter((difference) => difference !== false);
+  const refusals: Partial<Record<Refusal, SQL>> = {
+    ...(versions && { version_mismatch: not(isOneOf(files.version, versions)) }),
+    ...(metadata && { metadata_too_large: sql`length(cast(${metadata} as blob)) > ${MAX_METADATA_BYTES}` }),
+    ...(changes.addedTags && {
+      too_many_tags: sql`json_array_length(${tags}) > ${MAX_TAGS} or length(cast(${tags} as blob)) > ${MAX_TAGS_BYTES}`,
+    }),
+  };
+  return {
+    columns: {
+      ...(name !== undefined && { name, nameKey: nameKey(name) }),
+      ...{ folder, reference, tags, metadata },
+    },
+    differs: or(...differences),
+    verdict: firstOf(refusals) as SQL<Refusal | null>,
+  };
+}
+
+/** Why the change of a file would be refused. */
+export const refusalOf = (changes: FileChanges, versions: ExpectedVersions = undefined) =>
+  changeOf(changes, versions).verdict;
+
+/** The name of the field in events. */
+const eventField = (field: string) => (field === "addedTags" || field === "removedTags" ? "tags" : field);
 
 /** The update of a file, with its event. A repetition changes nothing and has no event. */
 export function fileUpdate(
@@ -166,27 +137,13 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { id, teamId: actor.teamId };
-  const { name, folder, reference, ...json } = changes;
-  const texts = Object.entries(json).map(([field, value]) => [field, JSON.stringify(value)]);
-  const fields = FIELDS.filter((field) => changes[field] !== undefined);
-  const values = {
-    ...{ ...key, name, folder, reference },
-    ...Object.fromEntries(texts),
-    nameKey: nameKey(name ?? ""),
-    updatedAt: deps.system.now(),
-    versions: versionsParameter(versions),
-  } as ChangeValues;
-  const event = fileEvent(deps, "file.updated", actor, key, fields.map(eventField));
-  return { event, update: updateOf(fields)(values) };
+  const { columns, differs, verdict } = changeOf(changes, versions);
+  const update = deps.db
+    .update(files)
+    .set({ ...columns, ...changed(deps.system.now()) })
+    .where(and(isFile(key), isListed, differs, isNull(verdict)));
+  return { event: fileEvent(deps, "file.updated", actor, key, fieldsOf(changes).map(eventField)), update };
 }
-
-type CurrentRow = ListedRow & Pick<FileRow, "metadata">;
-const currentFile = preparedQuery((db, param: Param<FileKey>) =>
-  db
-    .select({ ...LISTED_COLUMNS, metadata: files.metadata })
-    .from(files)
-    .where(and(isFile(param), isListed)),
-);
 
 /** @throws `not_found`, `version_mismatch`, `invalid_input` for metadata that is too large after merging */
 export async function updateFile(
@@ -197,15 +154,19 @@ export async function updateFile(
   versions: ExpectedVersions,
 ): Promise<StoredFile> {
   const { event, update } = fileUpdate(deps, actor, id, changes, versions);
-  const queries = [update, currentFile({ id, teamId: actor.teamId })] as const;
-  const [updated, [row]] = (await writeWithEvent(deps, event, queries, {
+  const isOne = and(isFile({ id, teamId: actor.teamId }), isListed);
+  const check = deps.db
+    .select({ refusal: refusalOf(changes, versions) })
+    .from(files)
+    .where(isOne);
+  const current = deps.db.select(LISTED_COLUMNS).from(files).where(isOne);
+  const queries = [check, update, current] as const;
+  const [[found], , [row]] = await writeWithEvent(deps, { ...event, position: 2 }, queries, {
     // After a lost response, a repetition would find another version.
     isIdempotent: versions === undefined,
-  })) as [unknown[], CurrentRow[]];
-  if (!row) throw new AppError("not_found");
-  if (updated.length === 0) {
-    if (versions && !versions.includes(row.version)) throw new AppError("version_mismatch");
-    metadataText(row.metadata, changes.metadata ?? {});
-  }
+  });
+  if (!found || !row) throw new AppError("not_found");
+  if (found.refusal === "version_mismatch") throw new AppError("version_mismatch");
+  if (found.refusal === "metadata_too_large") throw metadataTooLarge("metadata");
   return toStoredFile(deps, row);
 }

@@ -1,9 +1,9 @@
 import { and, eq } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
-import { columnsFrom, type Param, preparedQuery, write } from "../../platform/db.ts";
+import { write } from "../../platform/db.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import { authorizeRead, type Credential, type TeamActor, teamRead } from "../accounts/authorization.ts";
+import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
 import { listedStatus } from "./files.ts";
 import { type FileKey, isFile, waveformKey } from "./names.ts";
 
@@ -27,36 +27,19 @@ function unpack([channelCount = 1, ...bytes]: Uint8Array): Channels {
   return Array.from({ length: channelCount }, (_, i) => peaks.slice(i * length, (i + 1) * length));
 }
 
-const waveformOfFile = teamRead(files.teamId, (db, param: Param<{ id: string }>) => ({
-  query: db
-    .select({ id: files.id, teamId: files.teamId, writingSince: files.waveformWritingSince })
-    .from(files)
-    .$dynamic(),
-  where: and(eq(files.id, param("id")), isListed),
-}));
-
 /** @throws `not_found`, also if the file has no waveform */
 export async function fetchWaveform(deps: Deps, credential: Credential<"files:read">, id: string): Promise<Channels> {
-  const [file] = await authorizeRead(deps, credential, waveformOfFile({ id }));
+  const { rows } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({ id: files.id, teamId: files.teamId, writingSince: files.waveformWritingSince })
+      .from(files)
+      .where(and(eq(files.teamId, team), eq(files.id, id), isListed)),
+  );
+  const [file] = rows;
   const bytes = file && file.writingSince !== null && (await deps.bytes.read(waveformKey(file), 0, MAX_OBJECT_BYTES));
   if (!bytes) throw new AppError("not_found");
   return unpack(bytes);
 }
-
-const beginWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingSince: number }>) =>
-  db
-    .update(files)
-    .set(columnsFrom(param, "waveformWritingSince"))
-    .where(and(isFile(param), isListed))
-    .returning({ id: files.id }),
-);
-/** If another write has begun in the meantime, it stays in progress. */
-const endWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingSince: number }>) =>
-  db
-    .update(files)
-    .set({ waveformWritingSince: 0 })
-    .where(and(isFile(param), eq(files.waveformWritingSince, param("waveformWritingSince")))),
-);
 
 /**
  * Stores a waveform in place of the one before. The row is updated first, so that a deletion knows of the write: it keeps
@@ -65,19 +48,31 @@ const endWaveform = preparedQuery((db, param: Param<FileKey & { waveformWritingS
  * @throws `not_found`
  */
 export async function setWaveform(deps: Deps, actor: TeamActor, id: string, channels: Channels): Promise<Channels> {
-  const file = { id, teamId: actor.teamId, waveformWritingSince: deps.system.now() };
-  const [found] = await write(deps, [beginWaveform(file)], { isIdempotent: true });
+  const file = { id, teamId: actor.teamId };
+  const waveformWritingSince = deps.system.now();
+  const begin = deps.db
+    .update(files)
+    .set({ waveformWritingSince })
+    .where(and(isFile(file), isListed))
+    .returning({ id: files.id });
+  const [found] = await write(deps, [begin], { isIdempotent: true });
   if (found.length === 0) throw new AppError("not_found");
   const bytes = pack(channels);
   await deps.bytes.replace(waveformKey(file), bytes);
   deps.after(
-    finishWrite(deps, file).catch((cause) => deps.log("warn", "waveform_close_failed", { fileId: id, cause })),
+    finishWrite(deps, file, waveformWritingSince).catch((cause) =>
+      deps.log("warn", "waveform_close_failed", { fileId: id, cause }),
+    ),
   );
   return unpack(bytes);
 }
 
-/** Removes the waveform again if the file was deleted in the meantime. */
-async function finishWrite(deps: Deps, file: FileKey & { waveformWritingSince: number }): Promise<void> {
-  const [, [listed]] = await write(deps, [endWaveform(file), listedStatus(file)], { isIdempotent: true });
+/** Removes the waveform again if the file was deleted in the meantime. A later write that has begun stays in progress. */
+async function finishWrite(deps: Deps, file: FileKey, waveformWritingSince: number): Promise<void> {
+  const end = deps.db
+    .update(files)
+    .set({ waveformWritingSince: 0 })
+    .where(and(isFile(file), eq(files.waveformWritingSince, waveformWritingSince)));
+  const [, [listed]] = await write(deps, [end, listedStatus(deps, file)], { isIdempotent: true });
   if (!listed) await deps.bytes.remove([waveformKey(file)]);
 }

@@ -1,0 +1,88 @@
+/* What the upload element shows: its texts, styles and parts. */
+
+/** Texts of the element. `{name}`, `{percent}` and `{message}` are replaced. */
+export const TEXTS = {
+  cancel: "Cancel",
+  remove: "Remove",
+  retry: "Retry",
+  record: "Record",
+  stop: "Stop",
+  send: "Send",
+  level: "Microphone level",
+  playback: "Your recording",
+
+  waiting: "Waiting",
+  sending: "{percent}%",
+  stored: "Uploaded, processing…",
+  completed: "Uploaded",
+  failed: "{message}",
+
+  announceSending: "Uploading {name}",
+  announceStored: "{name} uploaded",
+  announceFailed: "Couldn't upload {name}. {message}",
+  announceCanceled: "{name} removed",
+  announceRecording: "Recording",
+  announceRecorded: "Recording stopped. Send or cancel it.",
+
+  required: "Choose a file.",
+  busy: "Wait until all files are uploaded.",
+  unresolved: "Retry or cancel the files that couldn't be uploaded.",
+  unsent: "Send or cancel your recording.",
+
+  // Messages by error code. For other codes, the message of the service is shown.
+  microphone_denied: "Allow this page to use your microphone, then record again.",
+  microphone_missing: "No microphone found. Connect one, then record again.",
+  file_too_large: "This file is too large.",
+  file_empty: "This file is empty.",
+  file_unreadable: "This file can't be read. Choose it again.",
+  file_changed: "This file has changed. Choose it again.",
+  type_not_allowed: "Files of this type aren't accepted.",
+  upload_limit_reached: "You can't upload more files here.",
+  quota_exceeded: "There is no space left for this file.",
+  file_limit_reached: "There is no space left for this file.",
+  token_missing: "You can't upload here. Reload the page.",
+  token_invalid: "Your permission to upload has expired. Reload the page.",
+  forbidden: "You can't upload here.",
+  team_suspended: "You can't upload here.",
+  connection_failed: "The connection failed. Check your network, then retry.",
+  rate_limited: "Too many uploads at once. Wait a minute, then retry.",
+  unavailable: "The service is unavailable. Retry in a minute.",
+  internal: "Something went wrong. Retry in a minute.",
+  unexpected_response: "Something went wrong. Retry in a minute.",
+  unexpected_error: "Something went wrong. Reload the page.",
+};
+
+export type UploadTexts = typeof TEXTS & Record<string, string>;
+
+// Inherited properties of the page reach into a shadow root. Those that could make the text unreadable are reset.
+export const STYLES = `
+:host { display: block; }
+:host([hidden]), [hidden] { display: none !important; }
+:host([data-dragging]) { outline: 2px dashed; outline-offset: 4px; }
+[part=panel] { visibility: visible; pointer-events: auto; cursor: auto; user-select: auto; text-align: start; line-height: 1.4;
+  letter-spacing: normal; word-spacing: normal; text-indent: 0; text-transform: none; text-shadow: none; white-space: normal; }
+[part=list] { list-style: none; margin: 0; padding: 0; }
+[part~=item], [part=recorder], [part=playback] { display: flex; flex-wrap: wrap; align-items: center; gap: 8px; margin: 8px 0; }
+[part=name] { flex: 1 1 10em; overflow-wrap: anywhere; }
+[part=progress] { flex: 2 1 8em; min-width: 4em; }
+[part=status], [part=time] { font-variant-numeric: tabular-nums; }
+[part=audio] { flex: 1 1 14em; min-width: 0; max-width: 100%; }
+[part=message] { margin: 8px 0; }
+[part~=button] { font: inherit; min-width: 44px; min-height: 32px; }
+[role=status] { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
+`;
+
+export function create<K extends keyof HTMLElementTagNameMap>(tag: K, part: string, ...children: Node[]) {
+  const element = document.createElement(tag);
+  element.setAttribute("part", part);
+  element.append(...children);
+  return element;
+}
+
+export function createButton(name: string, onClick: () => unknown): HTMLButtonElement {
+  const button = create("button", `button ${name}`);
+  // Otherwise it would submit the form.
+  button.type = "button";
+  button.addEventListener("click", onClick);
+  return button;
+}

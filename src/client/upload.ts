@@ -1,0 +1,292 @@
+import type { Api } from "./api.ts";
+import type { CallOptions, Connection, Sent } from "./connection.ts";
+import { errorOf, StowageError } from "./errors.ts";
+import { orAborted } from "./retrying.ts";
+import { openSource, type Source, type UploadSource } from "./upload-source.ts";
+
+/*
+ * A file below 8 MB is one request, a form, which the service stores once however often it is repeated. A larger file is
+ * a resumable upload (tus 1.0.0): POST creates it, PATCH appends, and after each failure HEAD asks for the offset.
+ */
+
+/** The fields that a team sets on a file. */
+export type FileProperties = Api["PATCH /docs/v1/uploads/{id}"]["body"];
+
+/** Files of at least this size use a resumable upload. For smaller ones, repeating one request costs less. */
+export const RESUMABLE_BYTES = 8 * 1000 * 1000;
+/** A multiple of the service's parts of 5 MiB, below the 100 MB that Cloudflare's edge accepts. */
+const CHUNK_BYTES = 80 * 1024 * 1024;
+/** A failed upload waits this long for its deletion. After that, the service expires it. */
+const CLEANUP_MILLISECONDS = 10_000;
+const FORM = "/docs/v1/uploads";
+const TUS = { "Tus-Resumable": "1.0.0" };
+
+/** The data that an interrupted upload needs to resume. */
+export interface SavedUpload {
+  /** Set before the first byte, so that the same file is not stored twice. */
+  idempotencyKey: string;
+  /** The upload URL, once it is known. It contains a secret. */
+  url?: string | undefined;
+}
+
+type Awaitable<T> = T | Promise<T>;
+
+/**
+ * Keeps unfinished uploads by a key, such as a `Map`, or one that writes to a file or IndexedDB. An upload that fails
+ * stays saved if it can be resumed.
+ */
+export interface UploadStore {
+  get(key: string): Awaitable<SavedUpload | null | undefined>;
+  set(key: string, upload: SavedUpload): unknown;
+  delete(key: string): unknown;
+}
+
+export interface UploadOptions extends Omit<CallOptions, "timeout"> {
+  /** The name to store. Default: the name of the File or path, otherwise "file". */
+  name?: string;
+  /** The number of bytes. Required for a stream, and for a Response without `Content-Length`. */
+  size?: number;
+  /** Smallest size of a resumable upload. Default: 8,000,000. */
+  resumableFromBytes?: number;
+  /** Reports progress. If bytes did not arrive, the count goes back. */
+  onProgress?: (sentBytes: number, totalBytes: number) => void;
+  /**
+   * 64 hex digits. The service compares them with what it received: below 8 MB the upload fails with `digest_mismatch`,
+   * a resumable one ends as failed, with `bytes_altered`.
+   */
+  sha256?: string;
+  /** Name, folder, reference, tags and metadata of the file. */
+  properties?: FileProperties | undefined;
+  /** Remembers the upload, so that the same call resumes it later, also in another process or after a reload. */
+  store?: UploadStore | undefined;
+  /** The key in `store`. Default: made of the URL of the service, the name or path, the size, and the time of change. */
+  storeKey?: string | undefined;
+  /**
+   * Below 8 MB: the same key and bytes within 24 hours store one file. A resumable upload: a repeated creation replaces
+   * the unfinished one. Default: random.
+   */
+  idempotencyKey?: string;
+  /**
+   * The URL of an unfinished upload of the same file. A different size fails with `file_changed`; different bytes are
+   * detected only with `sha256`. If the upload no longer exists, a new one starts.
+   */
+  resumeUrl?: string | undefined;
+  /** Called with the upload URL once it is known. The URL contains a secret. */
+  onResumeUrl?: (url: string) => void;
+}
+
+/** Returns the path of an upload. The token must never go to another host, and behind a proxy the host may differ. */
+export const pathOf = (uploadUrl: string) => `${FORM}/resumable/${uploadUrl.slice(uploadUrl.lastIndexOf("/") + 1)}`;
+
+/** Cancels an upload by its URL. */
+export const cancelUpload = (connection: Connection, uploadUrl: string, options?: CallOptions): Promise<void> =>
+  connection.send(
+    pathOf(uploadUrl),
+    { ...options, method: "DELETE", headers: { ...TUS, ...options?.headers } },
+    () => {},
+  );
+
+export const hasStatus = (error: unknown, ...statuses: number[]) =>
+  error instanceof StowageError && statuses.includes(error.status);
+
+/** Uploads a file. @returns its id */
+export async function uploadFile(connection: Connection, input: UploadSource, options: UploadOptions = {}) {
+  options.signal?.throwIfAborted();
+  const upload = new Upload(connection, await openSource(input, options.size), options);
+  return upload.run();
+}
+
+class Upload {
+  readonly #connection: Connection;
+  readonly #file: Source;
+  readonly #options: UploadOptions;
+  readonly #name: string;
+  readonly #storeKey: string | undefined;
+  #saved: SavedUpload = { idempotencyKey: randomKey() };
+
+  constructor(connection: Connection, file: Source, options: UploadOptions) {
+    this.#connection = connection;
+    this.#file = file;
+    this.#options = options;
+    this.#name = options.name ?? file.name ?? "file";
+    this.#storeKey = options.storeKey ?? (file.version && `${connection.url} ${file.version}`);
+  }
+
+  async run(): Promise<string> {
+    const { signal, store, resumeUrl, resumableFromBytes = RESUMABLE_BYTES } = this.#options;
+    const key = this.#storeKey;
+    const send = async () => {
+      if (store && key === undefined) throw new TypeError("These bytes need a `storeKey`.");
+      const earlier = key === undefined ? undefined : await store?.get(key);
+      const { idempotencyKey = earlier?.idempotencyKey ?? randomKey() } = this.#options;
+      this.#saved = { idempotencyKey, url: resumeUrl ?? earlier?.url };
+      const location = await (this.#file.size < resumableFromBytes ? this.#sendForm() : this.#sendResumable());
+      const id = location.slice(location.lastIndexOf("/") + 1);
+      if (id === "") throw new StowageError("unexpected_response", "The response has no file ID.");
+      return id;
+    };
+    try {
+      // Rejects at once, even if the source waits for bytes.
+      const id = await orAborted(send(), signal);
+      if (key !== undefined) await store?.delete(key);
+      return id;
+    } catch (error) {
+      await this.#giveUp(error);
+      throw error;
+    }
+  }
+
+  /** Frees what a failed upload holds, unless it can be resumed. */
+  async #giveUp(error: unknown): Promise<void> {
+    const { store, resumeUrl, onResumeUrl, headers } = this.#options;
+    const key = this.#storeKey;
+    // These are of another version of the file.
+    const isStale = error instanceof StowageError && ["file_changed", "idempotency_conflict"].includes(error.code);
+    if (isStale && key !== undefined) await store?.delete(key);
+    this.#file.cancel?.(error);
+    const { url } = this.#saved;
+    if (!this.#file.cancel || !url || store || resumeUrl || onResumeUrl) return;
+    const options = { headers, maxRetries: 0, timeout: CLEANUP_MILLISECONDS };
+    await cancelUpload(this.#connection, url, options).catch(() => {});
+  }
+
+  async #save(url?: string): Promise<void> {
+    this.#saved = { ...this.#saved, url };
+    if (this.#storeKey !== undefined) await this.#options.store?.set(this.#storeKey, this.#saved);
+  }
+
+  #report(sentBytes: number): void {
+    this.#options.onProgress?.(Math.min(sentBytes, this.#file.size), this.#file.size);
+  }
+
+  /** The listener for progress in a request that starts at `offset`. */
+  #listener(offset: number): ((sentBytes: number) => void) | undefined {
+    return this.#options.onProgress && ((sentBytes) => this.#report(offset + sentBytes));
+  }
+
+  async #sendForm(): Promise<string> {
+    const { sha256, properties, headers, signal, maxRetries } = this.#options;
+    // Read it before the request: an unreadable file must not look like a connection error.
+    const bytes = await (await (await this.#file.slice(0, this.#file.size)).blob()).arrayBuffer();
+    const body = new FormData();
+    if (properties) body.append("properties", JSON.stringify(properties));
+    body.append("file", new Blob([bytes]), this.#name);
+    await this.#save();
+    this.#report(0);
+    const sent = {
+      method: "POST",
+      body,
+      headers: {
+        "Idempotency-Key": this.#saved.idempotencyKey,
+        ...(sha256 !== undefined && { "Repr-Digest": `sha-256=:${base64OfHex(sha256)}:` }),
+        ...headers,
+      },
+      signal,
+      maxRetries,
+      isIdempotent: true,
+      isTransfer: true,
+      onProgress: this.#listener(0),
+    };
+    const location = await this.#connection.send(FORM, sent, async (response) => {
+      // Reading the body frees the connection for the next request.
+      await response.text();
+      return response.headers.get("Location") ?? "";
+    });
+    this.#report(this.#file.size);
+    return location;
+  }
+
+  async #sendResumable(): Promise<string> {
+    const { size } = this.#file;
+    const retries = this.#connection.retries(this.#options);
+    let location = "";
+    let storedBytes = 0;
+    /** Undefined if the service has to be asked. */
+    let offset: number | undefined;
+    for (;;) {
+      try {
+        const { url } = this.#saved;
+        const response: Response =
+          url === undefined
+            ? await this.#create()
+            : offset === undefined
+              ? await this.#request("HEAD", url, {})
+              : await this.#append(url, offset);
+        location = response.headers.get("Content-Location") ?? location;
+        const length = Number(response.headers.get("Upload-Length") ?? size);
+        if (length !== size) throw fileChanged(length, size);
+        const stored = url === undefined ? 0 : Number(response.headers.get("Upload-Offset") ?? Number.NaN);
+        if (!(stored > (offset ?? -1))) throw new StowageError("connection_failed", "No bytes were stored.");
+        // Stored bytes are progress: over a connection that always breaks, the upload continues as long as it advances.
+        if (stored > storedBytes) retries.reset();
+        storedBytes = Math.max(stored, storedBytes);
+        offset = stored;
+        this.#report(offset);
+        if (offset === size) return location;
+      } catch (error) {
+        const isAsking = this.#saved.url !== undefined && offset === undefined;
+        offset = undefined;
+        // Only an upload that no longer exists starts again.
+        if (isAsking && hasStatus(error, 404, 410)) {
+          storedBytes = 0;
+          await this.#save();
+        } else await retries.wait(error);
+      }
+    }
+  }
+
+  async #create(): Promise<Response> {
+    const { properties, sha256, onResumeUrl } = this.#options;
+    await this.#save();
+    const metadata = { filename: this.#name, sha256, properties: properties && JSON.stringify(properties) };
+    const pairs = Object.entries(metadata).flatMap(([name, value]) => (value ? [`${name} ${base64Of(value)}`] : []));
+    const response = await this.#request("POST", "", {
+      "Upload-Length": String(this.#file.size),
+      "Upload-Metadata": pairs.join(","),
+      // A creation whose response is lost is repeated, and replaces the first one.
+      "Idempotency-Key": this.#saved.idempotencyKey,
+    });
+    const path = response.headers.get("Location");
+    if (path === null) throw errorOf(response);
+    const url = this.#connection.url + pathOf(path);
+    await this.#save(url);
+    onResumeUrl?.(url);
+    return response;
+  }
+
+  async #append(url: string, offset: number): Promise<Response> {
+    const end = Math.min(offset + Math.min(CHUNK_BYTES, this.#file.maxSliceBytes ?? CHUNK_BYTES), this.#file.size);
+    const body = await this.#file.slice(offset, end);
+    const headers = { "Upload-Offset": String(offset), "Content-Type": "application/offset+octet-stream" };
+    try {
+      return await this.#request("PATCH", url, headers, {
+        body,
+        isTransfer: true,
+        onProgress: this.#listener(offset),
+      });
+    } catch (error) {
+      // Browsers report a file that can't be read any more as a connection error.
+      if (hasStatus(error, 0)) for await (const _ of body.chunks()) break;
+      throw error;
+    }
+  }
+
+  #request(method: string, url: string, headers: Record<string, string>, transfer: Sent = {}): Promise<Response> {
+    const { signal } = this.#options;
+    const target = url === "" ? `${FORM}/resumable` : pathOf(url);
+    const sent = { method, headers: { ...TUS, ...headers, ...this.#options.headers }, signal, ...transfer };
+    return this.#connection.attempt(target, sent, async (response) => {
+      await response.text();
+      return response;
+    });
+  }
+}
+
+const fileChanged = (length: number, size: number) =>
+  new StowageError("file_changed", `The upload expects ${length} bytes, and the file has ${size}.`);
+
+const hexOf = (bytes: Uint8Array) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+const randomKey = () => hexOf(crypto.getRandomValues(new Uint8Array(16)));
+const base64OfBytes = (bytes: Iterable<number>) => btoa(String.fromCharCode(...bytes));
+const base64Of = (text: string) => base64OfBytes(new TextEncoder().encode(text));
+const base64OfHex = (hex: string) => base64OfBytes((hex.match(/../g) ?? []).map((byte) => Number.parseInt(byte, 16)));

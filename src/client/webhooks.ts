@@ -1,0 +1,68 @@
+import type { Api, Schemas } from "./api.ts";
+import type { Call, CallOptions, Connection, Filters, List } from "./connection.ts";
+
+export type WebhookInput = Api["POST /auth/v1/webhooks"]["body"];
+export type WebhookChanges = Api["PATCH /auth/v1/webhooks/{id}"]["body"];
+export type Replay = Api["POST /auth/v1/webhooks/{id}/replay"]["body"];
+export type ReplayResult = Api["POST /auth/v1/webhooks/{id}/replay"]["response"]["data"];
+export type DeliveryFilters = Filters<"GET /auth/v1/webhooks/{id}/deliveries">;
+type Webhook = Schemas["Webhook"];
+
+export class Webhooks {
+  readonly #connection: Connection;
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Creates a webhook. Only this response and that of `rotateSecret` contain the signing secret. */
+  create(webhook: WebhookInput, options?: CallOptions): Call<Schemas["NewWebhook"]> {
+    return this.#connection.data("POST /auth/v1/webhooks", { body: webhook, ...options });
+  }
+
+  /** Lists the team's webhooks, oldest first. */
+  list(options?: CallOptions): List<Webhook> {
+    return this.#connection.list("GET /auth/v1/webhooks", { ...options });
+  }
+
+  get(id: string, options?: CallOptions): Call<Webhook> {
+    return this.#connection.data("GET /auth/v1/webhooks/{id}", { id, ...options });
+  }
+
+  update(id: string, changes: WebhookChanges, options?: CallOptions): Call<Webhook> {
+    return this.#connection.data("PATCH /auth/v1/webhooks/{id}", { id, body: changes, ...options });
+  }
+
+  delete(id: string, options?: CallOptions): Call<void> {
+    return this.#connection.run("DELETE /auth/v1/webhooks/{id}", { id, ...options });
+  }
+
+  /** Rotates the signing secret. The old secret stays valid for 24 hours unless `revokeOld` is set. */
+  rotateSecret(
+    id: string,
+    { revokeOld = false }: { revokeOld?: boolean | undefined } = {},
+    options?: CallOptions,
+  ): Call<Schemas["NewWebhook"]> {
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/secret", { id, body: { revokeOld }, ...options });
+  }
+
+  /** Sends a `webhook.test` event now. @returns the result of the attempt */
+  test(id: string, options?: CallOptions): Call<Schemas["Attempt"]> {
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/test", { id, ...options });
+  }
+
+  /** Lists the webhook's deliveries, newest first. */
+  deliveries(id: string, filters: DeliveryFilters = {}, options?: CallOptions): List<Schemas["Delivery"]> {
+    return this.#connection.list("GET /auth/v1/webhooks/{id}/deliveries", { id, query: filters, ...options });
+  }
+
+  /** Redelivers an event with the same message id. */
+  redeliver(deliveryId: string, options?: CallOptions): Call<Schemas["Delivery"]> {
+    return this.#connection.data("POST /auth/v1/deliveries/{id}/redeliver", { id: deliveryId, ...options });
+  }
+
+  /** Resends the events after `after`. @returns the number of deliveries, and `next` to continue if there are more */
+  replay(id: string, replay: Replay, options?: CallOptions): Call<ReplayResult> {
+    return this.#connection.data("POST /auth/v1/webhooks/{id}/replay", { id, body: replay, ...options });
+  }
+}

@@ -1,0 +1,116 @@
+import { type Signal, useSignal } from "@preact/signals";
+import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
+import { type FileEvent, isFileEvent } from "../../client/stowage.ts";
+import { canFollow } from "../live.ts";
+import { lastList, query } from "../router.ts";
+import { client } from "../session.ts";
+import { isPlayable, type Track } from "../sound/playback.ts";
+import { useEvents, useList } from "../store.ts";
+import { isProcessing } from "../uploads/summary.ts";
+import { revision, stateOf, uploads } from "../uploads/upload.ts";
+import { applyEvents, type FileRow, type FileView, viewFrom } from "./file-rows.ts";
+
+export const PAGE_FILES = 100;
+/** The most pages that a link or "back" loads. More rows at once freeze the tab. */
+const MAX_FIRST_PAGES = 5;
+
+/** The list that the page shows: the last one that loaded, until the next one is complete. */
+interface Shown extends FileView {
+  key: string;
+  rows: FileRow[] | undefined;
+  folders: string[];
+  more: (() => Promise<void>) | undefined;
+}
+
+export interface FileList {
+  /** The list that the URL selects. */
+  view: FileView;
+  shown: Shown;
+  isLoading: boolean;
+  error: unknown;
+  reload: () => void;
+  /** Removes deleted files without a request. */
+  remove: (ids: string[]) => void;
+  moreFolders: ReturnType<typeof useList<string>>;
+  selected: Signal<ReadonlySet<string>>;
+  chosen: FileRow[];
+  /** The row that the arrow keys have reached. */
+  active: Signal<string | null>;
+  tracks: () => Track[];
+  /** How many pages the URL asks for. */
+  pages: number;
+}
+
+/** How many uploads of this tab have reached their end. Without events, the list changes by nothing else. */
+function useEndedUploads(): number {
+  revision.value;
+  return canFollow.value
+    ? 0
+    : uploads.value.filter((upload) => stateOf(upload) === "stored" && !isProcessing(upload.progress.peek())).length;
+}
+
+/** The state of the page of files: the list of the URL, changed by events, with its selection. */
+export function useFileList(): FileList {
+  const view = viewFrom(query.value);
+  const pages = Number(query.value.get("pages")) || 1;
+  const key = JSON.stringify(view.filters);
+  const isChange = (event: Parameters<typeof isFileEvent>[0]) => isFileEvent(event) && event.type !== "file.deleted";
+  const files = useList(
+    `files ${key}`,
+    (signal) => client.value.files.list({ ...view.filters, limit: PAGE_FILES }, { signal }),
+    {
+      on: isChange,
+      pages: Math.min(Math.max(pages, 1), MAX_FIRST_PAGES),
+      rows: view.isFiltered ? PAGE_FILES : 0,
+    },
+  );
+  const { folder } = view;
+  const folders = useList(
+    `folders ${folder}`,
+    (signal) => client.value.files.folders(folder ? { under: folder } : {}, { signal }),
+    { on: isFileEvent },
+  );
+  useEvents(isFileEvent, (events) => files.change((rows) => applyEvents(rows, events as FileEvent[])));
+  const isLoading = files.isLoading || folders.isLoading;
+  const latest: Shown = { ...view, key, rows: files.items, folders: folders.items ?? [], more: files.more };
+  const shown = useRef(latest);
+  // A folder opens once its files and folders are loaded: if they changed one by one, rows would move under the pointer.
+  // While the list for new filters loads, the previous one stays.
+  const isReload = shown.current.key === key && shown.current.rows !== undefined;
+  if (!isLoading || isReload) shown.current = latest;
+  const { rows } = shown.current;
+  const selected = useSignal<ReadonlySet<string>>(new Set());
+  const active = useSignal<string | null>(null);
+  // A file that was moved is not selected in its new folder.
+  useEffect(() => {
+    selected.value = new Set();
+    active.value = null;
+  }, [key]);
+  const chosen = rows?.filter(({ _id }) => selected.value.has(_id)) ?? [];
+  const reload = useCallback(() => {
+    files.reload();
+    folders.reload();
+  }, [files.reload, folders.reload]);
+  const ended = useEndedUploads();
+  useEffect(() => {
+    if (ended > 0) reload();
+  }, [ended]);
+  useEffect(() => {
+    lastList.url = location.pathname + location.search;
+  });
+  const tracks = useMemo(() => () => (rows ?? []).filter(isPlayable), [rows]);
+  return {
+    view,
+    shown: shown.current,
+    isLoading,
+    error: files.error ?? folders.error,
+    reload,
+    remove: (ids) => files.change((before) => before.filter(({ _id }) => !ids.includes(_id))),
+    moreFolders: folders,
+    selected,
+    chosen,
+    active,
+    tracks,
+    pages,
+  };
+}

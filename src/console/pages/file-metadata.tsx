@@ -1,0 +1,120 @@
+import { useState } from "preact/hooks";
+import type { FileMetadata } from "../../client/stowage.ts";
+import { announce } from "../parts/announce.tsx";
+import { TaskDialog } from "../parts/dialog.tsx";
+import { Facts } from "../parts/facts.tsx";
+import { TextField, textOf } from "../parts/form.tsx";
+import { can, client } from "../session.ts";
+
+/** A value of the metadata as the form shows it: text as it is, everything else as JSON. */
+const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** The value of a field: JSON if it is valid, otherwise text. */
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** The reference and the metadata that apps have set, which can be edited. */
+export function Metadata({ file, onChanged }: { file: FileMetadata; onChanged: () => void }) {
+  const [isEditing, setEditing] = useState(false);
+  const { reference } = file;
+  const metadata: Record<string, unknown> = file.metadata;
+  const isEmpty = !reference && Object.keys(metadata).length === 0;
+  if (isEmpty && !can("files:write")) return null;
+  return (
+    <section class="card stack" aria-labelledby="metadata">
+      <header class="page-header">
+        <h2 id="metadata">Metadata</h2>
+        {can("files:write") && (
+          <button type="button" class="button ghost" onClick={() => setEditing(true)}>
+            Edit<span class="visually-hidden"> metadata</span>
+          </button>
+        )}
+      </header>
+      {isEmpty ? (
+        <p class="quiet">Your own ID of this file, and any further fields.</p>
+      ) : (
+        <Facts
+          facts={{
+            Reference: reference && <bdi>{reference}</bdi>,
+            ...Object.fromEntries(Object.entries(metadata).map(([name, value]) => [name, <bdi>{shown(value)}</bdi>])),
+          }}
+        />
+      )}
+      {isEditing && <MetadataForm file={file} onSaved={onChanged} onClose={() => setEditing(false)} />}
+    </section>
+  );
+}
+
+interface FormProps {
+  file: FileMetadata;
+  onSaved: () => void;
+  onClose: () => void;
+}
+
+/** Edits the reference, and a field in each row. A row without a name is removed. */
+function MetadataForm({ file: { _id, reference, metadata }, onSaved, onClose }: FormProps) {
+  const before = Object.entries(metadata as Record<string, unknown>).map(([name, value]) => ({
+    name,
+    text: shown(value),
+  }));
+  const [rows, setRows] = useState([...before, { name: "", text: "" }]);
+  const save = async (form: HTMLFormElement) => {
+    const changes: Record<string, unknown> = {};
+    for (const { name } of before) if (!rows.some((row) => row.name === name)) changes[name] = null;
+    for (const { name, text } of rows) {
+      // An unchanged value keeps its type.
+      const isSame = before.some((row) => row.name === name && row.text === text);
+      if (name && !isSame) changes[name] = parse(text);
+    }
+    await client.value.files.update(_id, {
+      reference: textOf(form, "reference") || null,
+      ...(Object.keys(changes).length > 0 && { metadata: changes }),
+    });
+    announce("Metadata saved");
+    onSaved();
+    onClose();
+  };
+  const change = (place: number, row: Partial<(typeof rows)[number]>) =>
+    setRows(rows.map((one, at) => (at === place ? { ...one, ...row } : one)));
+  return (
+    <TaskDialog title="Edit metadata" action="Save" onRun={save} onClose={onClose}>
+      <TextField
+        label="Reference"
+        name="reference"
+        maxLength={128}
+        spellcheck={false}
+        defaultValue={reference ?? ""}
+        hint="Your own ID of this file."
+      />
+      <fieldset class="key-values">
+        <legend>Fields</legend>
+        {rows.map(({ name, text }, place) => (
+          <div key={place}>
+            <input
+              aria-label={`Name of field ${place + 1}`}
+              placeholder="Name"
+              value={name}
+              spellcheck={false}
+              onInput={({ currentTarget }) => change(place, { name: currentTarget.value })}
+            />
+            <input
+              aria-label={`Value of field ${place + 1}`}
+              placeholder="Value"
+              value={text}
+              onInput={({ currentTarget }) => change(place, { text: currentTarget.value })}
+            />
+          </div>
+        ))}
+        <button type="button" class="button ghost start" onClick={() => setRows([...rows, { name: "", text: "" }])}>
+          Add field
+        </button>
+      </fieldset>
+      <p class="quiet">Numbers, true, false, and JSON keep their types. To remove a field, clear its name.</p>
+    </TaskDialog>
+  );
+}

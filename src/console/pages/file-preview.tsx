@@ -1,0 +1,43 @@
+import type { FileMetadata } from "../../client/stowage.ts";
+import { Failure } from "../parts/failure.tsx";
+import { signedUrl } from "../sound/playback.ts";
+import { useData } from "../store.ts";
+
+/** As much of a text as a glance needs. */
+const MAX_TEXT_BYTES = 4000;
+const MAX_LINES = 40;
+
+/** Shows a video with its picture, or the start of a text; nothing for other files. */
+export function Preview({ file }: { file: FileMetadata }) {
+  if (file.mimeType.startsWith("video/")) return <Video file={file} />;
+  return file.fileType === "text file" && file.size > 0 ? <Text file={file} /> : null;
+}
+
+function Video({ file: { _id, name } }: { file: FileMetadata }) {
+  const { value, error, reload } = useData(`url ${_id}`, () => signedUrl(_id));
+  return (
+    <section class="card" aria-label="Player">
+      <Failure error={error} onRetry={reload} />
+      {/* biome-ignore lint/a11y/useMediaCaption: files have no captions. */}
+      <video class="video" controls preload="metadata" aria-label={name} src={value} />
+    </section>
+  );
+}
+
+/** The first lines, read by a range request. */
+function Text({ file: { _id } }: { file: FileMetadata }) {
+  const { value } = useData(`text ${_id}`, async (signal) => {
+    const headers = { Range: `bytes=0-${MAX_TEXT_BYTES - 1}` };
+    const response = await fetch(await signedUrl(_id), { headers, signal }).catch(() => null);
+    const text = response?.ok ? await response.text() : "";
+    return text.split("\n").slice(0, MAX_LINES).join("\n");
+  });
+  if (!value) return null;
+  return (
+    <section class="card" aria-label="Start of the text">
+      <pre class="preview" dir="auto">
+        {value}
+      </pre>
+    </section>
+  );
+}

@@ -1,0 +1,208 @@
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { leave } from "./leaving.tsx";
+import { pathOf } from "./pages/file-rows.ts";
+import { announce } from "./parts/announce.tsx";
+import { Dialog } from "./parts/dialog.tsx";
+import { Icon, type IconName } from "./parts/icon.tsx";
+import { href, navigate } from "./router.ts";
+import { visibleSections } from "./sections.ts";
+import { can, client, session } from "./session.ts";
+import { HELP, overlay } from "./shortcuts.ts";
+import { useList } from "./store.ts";
+
+/* The palette that ⌘K opens, and the sheet of shortcuts. */
+
+const TYPING_MILLISECONDS = 250;
+const MAX_FILES = 8;
+const LABEL = "Find files, folders, pages, and actions";
+
+interface Result {
+  key: string;
+  label: string;
+  note: string;
+  icon: IconName;
+  run: () => void;
+}
+
+const close = () => {
+  overlay.value = null;
+};
+
+/** Pages and actions, which need no request. */
+function commands(): Result[] {
+  const go = (url: string) => () => navigate(url);
+  const team = session.value?.team;
+  const pages = visibleSections().map(([step, { label, icon }]) => ({
+    key: step,
+    label,
+    note: "Page",
+    icon,
+    run: go(href(`/${step}`)),
+  }));
+  const copyId = () => navigator.clipboard.writeText(team?.id ?? "").then(() => announce("Copied team ID"));
+  const actions: (Result | false | null | undefined)[] = [
+    can("files:upload") &&
+      team && {
+        key: "upload",
+        label: "Upload files",
+        note: "Action",
+        icon: "upload",
+        run: () => {
+          navigate(href("/files"));
+          requestAnimationFrame(() => document.querySelector<HTMLElement>("[data-upload=files]")?.click());
+        },
+      },
+    team && { key: "session", label: "Your session", note: "Page", icon: "users", run: go(href("/session")) },
+    team && { key: "team", label: "Copy team ID", note: "Action", icon: "copy", run: () => void copyId() },
+    {
+      key: "reference",
+      label: "API reference",
+      note: "Opens a new tab",
+      icon: "book",
+      run: () => void window.open("/reference", "_blank", "noopener"),
+    },
+    {
+      key: "help",
+      label: "Keyboard shortcuts",
+      note: "?",
+      icon: "menu",
+      run: () => {
+        overlay.value = "help";
+      },
+    },
+    { key: "leave", label: "Sign out", note: "Action", icon: "back", run: () => leave() },
+  ];
+  return [...pages, ...actions.filter((action) => action !== false && action !== null && action !== undefined)];
+}
+
+/** Folders at the top, and files whose names match. */
+function useMatches(search: string): Result[] {
+  const isUsed = can("files:read") && session.value?.team != null;
+  const folders = useList("folders ", isUsed ? (signal) => client.value.files.folders({}, { signal }) : null);
+  const files = useList(
+    `palette ${search}`,
+    isUsed && search
+      ? (signal) => client.value.files.list({ limit: MAX_FILES, search, sort: "name" }, { signal })
+      : null,
+  );
+  if (!search) return [];
+  const wanted = search.toLowerCase();
+  return [
+    ...(folders.items ?? [])
+      .filter((folder) => folder.toLowerCase().includes(wanted))
+      .map((folder) => ({
+        key: `folder ${folder}`,
+        label: pathOf(folder).at(-1)?.name ?? folder,
+        note: "Folder",
+        icon: "folder" as const,
+        run: () => navigate(href("/files", { folder })),
+      })),
+    ...(files.items ?? []).map(({ _id, name, folder }) => ({
+      key: _id,
+      label: name,
+      note: folder || "File",
+      icon: "document" as const,
+      run: () => navigate(href(`/files/${_id}`)),
+    })),
+  ];
+}
+
+/** Finds files, folders, pages, and actions by typing. */
+export function Palette() {
+  const id = useId();
+  const [typed, setTyped] = useState("");
+  const [search, setSearch] = useState("");
+  const [place, setPlace] = useState(0);
+  const list = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const timer = setTimeout(() => setSearch(typed.trim()), TYPING_MILLISECONDS);
+    return () => clearTimeout(timer);
+  }, [typed]);
+  const matches = useMatches(search);
+  const wanted = typed.trim().toLowerCase();
+  const results = [...commands().filter(({ label }) => label.toLowerCase().includes(wanted)), ...matches];
+  const at = Math.min(place, results.length - 1);
+  const choose = (result: Result | undefined) => {
+    if (!result) return;
+    close();
+    result.run();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Enter") choose(results[at]);
+    else if (step) setPlace((at + step + results.length) % results.length);
+    else return;
+    event.preventDefault();
+  };
+  const combobox: object = {
+    role: "combobox",
+    "aria-label": LABEL,
+    "aria-expanded": true,
+    "aria-controls": id,
+    "aria-activedescendant": results[at] ? `${id}-${at}` : undefined,
+    onKeyDown,
+    onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) => {
+      setTyped(currentTarget.value);
+      setPlace(0);
+    },
+  };
+  useEffect(() => list.current?.querySelector("[aria-selected=true]")?.scrollIntoView({ block: "nearest" }), [at]);
+  return (
+    <Dialog title="Find or do something" class="palette" onClose={close}>
+      <input
+        type="search"
+        placeholder={`${LABEL}…`}
+        autocomplete="off"
+        spellcheck={false}
+        value={typed}
+        {...combobox}
+      />
+      <div ref={list} id={id} role="listbox" aria-label="Results" class="palette-results">
+        {results.map((result, index) => (
+          // biome-ignore lint/a11y/useKeyWithClickEvents: the field handles the keys.
+          <div
+            key={result.key}
+            id={`${id}-${index}`}
+            role="option"
+            tabIndex={-1}
+            aria-selected={index === at}
+            onClick={() => choose(result)}
+          >
+            <Icon name={result.icon} />
+            <bdi>{result.label}</bdi>
+            <span class="quiet">{result.note}</span>
+          </div>
+        ))}
+      </div>
+      {results.length === 0 && <p class="quiet">Nothing named “{typed}”</p>}
+    </Dialog>
+  );
+}
+
+/** The sheet that `?` opens. */
+export const ShortcutHelp = () => (
+  <Dialog title="Keyboard shortcuts" class="wide" onClose={close}>
+    <div class="columns">
+      {Object.entries(HELP).map(([title, keys]) => (
+        <section key={title} class="stack">
+          <h3>{title}</h3>
+          <dl class="shortcuts">
+            {Object.entries(keys).map(([key, text]) => (
+              <div key={key}>
+                <dt>
+                  <kbd>{key}</kbd>
+                </dt>
+                <dd>{text}</dd>
+              </div>
+            ))}
+          </dl>
+        </section>
+      ))}
+    </div>
+    <div class="actions">
+      <button type="button" class="button primary" onClick={close}>
+        Close
+      </button>
+    </div>
+  </Dialog>
+);

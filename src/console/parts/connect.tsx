@@ -1,0 +1,60 @@
+import { useState } from "preact/hooks";
+import type { ApiKey } from "../../client/stowage.ts";
+import { CopyButton } from "./values.tsx";
+
+/** How to use a new key, with the real URL and key. */
+function samplesFor({ key, isPublic }: Pick<ApiKey, "key" | "isPublic">, url: string): Record<string, string> {
+  const curl = `curl -H "Authorization: Bearer ${key}" \\\n  -F "file=@recording.mp3" \\\n  ${url}/docs/v1/uploads`;
+  if (!isPublic)
+    return {
+      ".env": `STOWAGE_URL=${url}\nSTOWAGE_KEY=${key}`,
+      curl,
+      JavaScript: `import { Stowage } from "stowage";
+
+const stowage = new Stowage({
+  url: process.env.STOWAGE_URL,
+  key: process.env.STOWAGE_KEY,
+});
+const { id } = await stowage.files.upload("recording.mp3");`,
+    };
+  return {
+    JavaScript: `const form = new FormData();
+form.append("file", input.files[0]);
+await fetch("${url}/docs/v1/uploads", {
+  method: "POST",
+  headers: { Authorization: "Bearer ${key}" },
+  body: form,
+});`,
+    curl,
+  };
+}
+
+/** Code that uses a new key, in several languages. */
+export function Connect({ apiKey, onCopied }: { apiKey: Pick<ApiKey, "key" | "isPublic">; onCopied: () => void }) {
+  const samples = samplesFor(apiKey, location.origin);
+  const [chosen, setChosen] = useState(Object.keys(samples)[0] ?? "");
+  const text = samples[chosen] ?? "";
+  return (
+    <div class="stack">
+      <fieldset class="segments">
+        <legend class="visually-hidden">Language</legend>
+        {Object.keys(samples).map((name) => (
+          <label key={name}>
+            <input type="radio" name="sample" value={name} checked={chosen === name} onChange={() => setChosen(name)} />
+            {name}
+          </label>
+        ))}
+      </fieldset>
+      <div class="code">
+        {/* biome-ignore lint/a11y/noNoninteractiveTabindex: long lines scroll, also by keyboard. */}
+        <pre tabIndex={0}>{text}</pre>
+        <CopyButton text={text} label={`${chosen} sample`} onCopied={onCopied} />
+      </div>
+      <p class="quiet">
+        <a href="/reference" target="_blank" rel="noreferrer">
+          Open the API reference ↗
+        </a>
+      </p>
+    </div>
+  );
+}

@@ -1,0 +1,180 @@
+import type { ComponentChildren } from "preact";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { href, navigate, path, query } from "../router.ts";
+import { countOf } from "./format.ts";
+import { Icon } from "./icon.tsx";
+import { Popover } from "./menu.tsx";
+
+/* The filters of a list. The URL holds their values, so that a filtered list can be linked to. They apply at once. */
+
+/** Longer than most people need between two letters, because a team can search 120 times a minute. */
+const TYPING_MILLISECONDS = 300;
+
+/** Changes parameters of the URL in place. Another list starts at its first page. */
+export function setQuery(changes: Record<string, string | undefined>): void {
+  const next = { ...Object.fromEntries(query.value), pages: undefined, ...changes };
+  navigate(href(path.value, next), { replace: true });
+}
+
+const parameter = (name: string) => query.value.get(name) ?? "";
+
+/** A field that searches when the user pauses typing. */
+export function SearchField({ name, label }: { name: string; label: string }) {
+  const id = useId();
+  const applied = parameter(name);
+  const [typed, setTyped] = useState(applied);
+  const timer = useRef(0);
+  useEffect(() => {
+    if (!timer.current) setTyped(applied);
+  }, [applied]);
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return (
+    <div class="search-field">
+      <Icon name="search" />
+      <label class="visually-hidden" for={id}>
+        {label}
+      </label>
+      <input
+        id={id}
+        type="search"
+        name={name}
+        placeholder={`${label}…`}
+        autocomplete="off"
+        spellcheck={false}
+        value={typed}
+        onInput={({ currentTarget: { value } }) => {
+          setTyped(value);
+          clearTimeout(timer.current);
+          timer.current = window.setTimeout(() => {
+            timer.current = 0;
+            setQuery({ [name]: value });
+          }, TYPING_MILLISECONDS);
+        }}
+      />
+      <kbd title="Press / to search">/</kbd>
+    </div>
+  );
+}
+
+interface ChoiceProps {
+  name: string;
+  label: string;
+  /** The choice that filters nothing. */
+  all: string;
+  options: Record<string, string>;
+}
+
+/** A filter with one of a few values. */
+export const Choice = ({ name, label, all, options }: ChoiceProps) => (
+  <select
+    class="chip"
+    aria-label={label}
+    data-active={parameter(name) !== ""}
+    value={parameter(name)}
+    onChange={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
+  >
+    <option value="">{all}</option>
+    {Object.entries(options).map(([value, text]) => (
+      <option key={value} value={value}>
+        {text}
+      </option>
+    ))}
+  </select>
+);
+
+/** A day of the reader's calendar, as a field of type `date` has it. */
+const dayBefore = (days: number) => {
+  const date = new Date();
+  date.setDate(date.getDate() - days);
+  return date.toLocaleDateString("sv");
+};
+const PRESETS = { Today: 0, "Last 7 days": 6, "Last 30 days": 29 };
+
+/** A filter for days, both included: a preset, or the first and the last one. */
+export function DateFilter({ from = "Uploaded after", until = "Uploaded before" }: { from?: string; until?: string }) {
+  const id = useId();
+  const isActive = parameter("from") !== "" || parameter("until") !== "";
+  const preset = Object.entries(PRESETS).find(
+    ([, days]) => parameter("from") === dayBefore(days) && !parameter("until"),
+  );
+  return (
+    <Popover button={preset?.[0] ?? "Date"} class={`chip ${isActive ? "active" : ""}`}>
+      {(close) => (
+        <div class="stack">
+          <div class="menu">
+            {Object.entries(PRESETS).map(([label, days]) => (
+              <button
+                key={label}
+                type="button"
+                onClick={() => {
+                  close();
+                  setQuery({ from: dayBefore(days), until: "" });
+                }}
+              >
+                {label}
+              </button>
+            ))}
+          </div>
+          {Object.entries({ from, until }).map(([name, label]) => (
+            <div key={name} class="field">
+              <label for={id + name}>{label}</label>
+              <input
+                id={id + name}
+                type="date"
+                value={parameter(name)}
+                onInput={({ currentTarget }) => setQuery({ [name]: currentTarget.value })}
+              />
+            </div>
+          ))}
+        </div>
+      )}
+    </Popover>
+  );
+}
+
+interface FiltersProps {
+  search?: ComponentChildren;
+  /** The parameters that count as filters. */
+  names: string[];
+  /** The parameters that stay if the filters are cleared. */
+  kept?: Record<string, string>;
+  /** Says how many records match. */
+  status?: ComponentChildren;
+  children?: ComponentChildren;
+}
+
+/** The bar of filters above a list. On a phone, all but the search are behind one button. */
+export function Filters({ search, names, kept = {}, status, children }: FiltersProps) {
+  const [isOpen, setOpen] = useState(false);
+  const count = names.filter((name) => parameter(name) !== "").length;
+  return (
+    <search class="filters">
+      {search}
+      {children && (
+        <button
+          type="button"
+          class="button filters-toggle"
+          aria-expanded={isOpen}
+          aria-label={count > 0 ? `Filters, ${countOf(count, "active filter")}` : "Filters"}
+          onClick={() => setOpen(!isOpen)}
+        >
+          <Icon name="filter" />
+          {count > 0 && count}
+        </button>
+      )}
+      <div class="filters-rest" data-open={isOpen}>
+        {children}
+        {count > 0 && <ClearFilters kept={kept} />}
+      </div>
+      <span role="status" class="quiet">
+        {status}
+      </span>
+    </search>
+  );
+}
+
+export const ClearFilters = ({ kept = {} }: { kept?: Record<string, string> }) => (
+  <a class="button ghost" href={href(path.value, kept)}>
+    Clear filters
+  </a>
+);

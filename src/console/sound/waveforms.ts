@@ -1,0 +1,145 @@
+import { type Signal, signal } from "@preact/signals";
+import { client } from "../session.ts";
+
+/* The waveforms that this tab knows, and how they are drawn. */
+
+const BAR_PIXELS = 2;
+const STEP_PIXELS = 3;
+const PLAIN_BAR_PIXELS = 4;
+/** Browsers send at most six requests to a host at a time, and the pages need some. */
+const MAX_IN_FLIGHT = 3;
+/** Quieter than -40 dB for longer than this counts as silence. */
+const SILENT_PEAK = 0.01;
+const MIN_SILENCE_SECONDS = 1.2;
+
+/** The peaks of each channel by the id of the file; null if the file has no waveform. */
+export const waveforms = new Map<string, Signal<number[][] | null | undefined>>();
+
+/** The waveform of a file, undefined until it is known. */
+export function waveformOf(id: string): Signal<number[][] | null | undefined> {
+  const found = waveforms.get(id) ?? signal(undefined);
+  waveforms.set(id, found);
+  return found;
+}
+
+/** Remembers a waveform that this tab has measured. */
+export function rememberWaveform(id: string, channels: number[][]): void {
+  waveformOf(id).value = channels;
+}
+
+/** The requests that wait, the latest last. */
+const waiting: { id: string; isWanted: () => boolean; done: () => void }[] = [];
+let inFlight = 0;
+
+function loadNext(): void {
+  const next = inFlight < MAX_IN_FLIGHT ? waiting.pop() : undefined;
+  if (!next) return;
+  const { id, isWanted, done } = next;
+  const known = waveformOf(id);
+  if (known.peek() !== undefined || !isWanted()) {
+    done();
+    loadNext();
+    return;
+  }
+  inFlight++;
+  client
+    .peek()
+    .files.waveform(id)
+    .then(
+      (channels) => {
+        known.value ??= channels;
+      },
+      // Without it, everything works except its drawing.
+      () => {},
+    )
+    .finally(() => {
+      inFlight--;
+      done();
+      loadNext();
+    });
+  loadNext();
+}
+
+/** Loads a stored waveform, unless `isWanted` is false when its turn comes. */
+export function loadWaveform(id: string, isWanted: () => boolean = () => true): Promise<void> {
+  if (waveformOf(id).peek() !== undefined) return Promise.resolve();
+  return new Promise((resolve) => {
+    waiting.push({ id, isWanted, done: resolve });
+    loadNext();
+  });
+}
+
+/** The silent parts of a recording, as pairs of seconds. */
+export function silencesOf(channels: number[][], durationSeconds: number): [number, number][] {
+  const [first = []] = channels;
+  const seconds = durationSeconds / first.length;
+  const found: [number, number][] = [];
+  let from = 0;
+  for (let place = 0; place <= first.length; place++) {
+    const isSilent = place < first.length && channels.every((peaks) => Math.abs(peaks[place] ?? 0) < SILENT_PEAK);
+    if (isSilent) continue;
+    if ((place - from) * seconds > MIN_SILENCE_SECONDS) found.push([from * seconds, place * seconds]);
+    from = place + 1;
+  }
+  return found;
+}
+
+const highestPeak = (peaks: number[], from: number, to: number): number => {
+  let peak = 0;
+  for (let place = from; place < to; place++) peak = Math.max(peak, Math.abs(peaks[place] ?? 0));
+  return peak;
+};
+
+/**
+ * Draws peaks as bars, the first channel upward and the last one downward; without peaks, a plain bar. The played part has
+ * the `fill` of the canvas and the rest its `stroke`, because scripts can read both. @param played from 0 to 1
+ */
+export function drawWaveform(canvas: HTMLCanvasElement, channels: number[][] | null | undefined, played: number): void {
+  const ratio = devicePixelRatio;
+  const width = Math.round(canvas.clientWidth * ratio);
+  const height = Math.round(canvas.clientHeight * ratio);
+  const middle = Math.round(height / 2);
+  const paint = canvas.getContext("2d");
+  if (!paint || width === 0) return;
+  // Setting the size clears the canvas, even if it stays the same.
+  canvas.width = width;
+  canvas.height = height;
+  const { fill, stroke } = getComputedStyle(canvas);
+  const [top] = channels ?? [];
+  if (!top || canvas.clientHeight <= PLAIN_BAR_PIXELS) {
+    const thickness = Math.round(PLAIN_BAR_PIXELS * ratio);
+    const y = middle - Math.round(thickness / 2);
+    paint.fillStyle = stroke;
+    paint.fillRect(0, y, width, thickness);
+    paint.fillStyle = fill;
+    paint.fillRect(0, y, width * played, thickness);
+    return;
+  }
+  const bottom = channels?.at(-1) ?? top;
+  const count = Math.floor(width / (STEP_PIXELS * ratio));
+  for (let bar = 0; bar < count; bar++) {
+    const from = Math.floor((bar * top.length) / count);
+    const to = Math.max(from + 1, Math.floor(((bar + 1) * top.length) / count));
+    const above = Math.round(Math.max(ratio, highestPeak(top, from, to) * middle));
+    const below = Math.round(Math.max(ratio, highestPeak(bottom, from, to) * middle));
+    paint.fillStyle = (bar + 0.5) / count < played ? fill : stroke;
+    paint.fillRect(
+      Math.round(bar * STEP_PIXELS * ratio),
+      middle - above,
+      Math.round(BAR_PIXELS * ratio),
+      above + below,
+    );
+  }
+}
+
+/** Calls `redraw` if the size of the canvas or the theme changes. @returns a function that ends this */
+export function followCanvas(canvas: HTMLCanvasElement, redraw: () => void): () => void {
+  const resizing = new ResizeObserver(redraw);
+  resizing.observe(canvas);
+  const theme = matchMedia("(prefers-color-scheme: dark)");
+  theme.addEventListener("change", redraw);
+  return () => {
+    resizing.disconnect();
+    theme.removeEventListener("change", redraw);
+  };
+}

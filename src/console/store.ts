@@ -1,0 +1,275 @@
+import { effect, type Signal, signal } from "@preact/signals";
+import { useCallback, useEffect, useRef } from "preact/hooks";
+import type { Event, List } from "../client/stowage.ts";
+import { canFollow, gaps, onEvent, reconnects, waitForPosition } from "./live.ts";
+import { client, noteFailure, session } from "./session.ts";
+
+/*
+ * The data of the pages, by key. Components with the same key share one load, and a page that is opened again shows
+ * what it had while it loads. A load finishes before the next one starts, so changes that arrive faster than loads never
+ * starve them. Signing out reloads the page, which empties the store.
+ */
+
+interface State<T> {
+  /** Undefined until the first load completes. */
+  value: T | undefined;
+  error: unknown;
+  isLoading: boolean;
+}
+
+interface Entry<T> {
+  state: Signal<State<T>>;
+  /** The latest function that loads it. It receives the value before. */
+  load: (signal: AbortSignal, before: T | undefined) => Promise<T>;
+  /** The minimum milliseconds between the starts of two loads that the user did not ask for. */
+  interval: (value: T | undefined) => number;
+  users: number;
+  /** Aborts the load in flight. */
+  stop: AbortController | undefined;
+  startedAt: number;
+  timer: number;
+  /** Whether to load again after the load in flight; `now` if the user caused it. */
+  next: "no" | "soon" | "now";
+  /** Updates since the load in flight started. Its result may lack them. */
+  updates: ((value: T) => T)[];
+}
+
+const MIN_INTERVAL_MILLISECONDS = 1000;
+/** Sessions that can't read events, and the operator, see changes of others after this time. */
+const POLL_MILLISECONDS = 15_000;
+/** The values to keep for pages that are not open. */
+const MAX_UNUSED = 20;
+
+const entries = new Map<string, Entry<unknown>>();
+
+function entryOf<T>(key: string, load: Entry<T>["load"]): Entry<T> {
+  let entry = entries.get(key) as Entry<T> | undefined;
+  if (!entry) {
+    const state = signal<State<T>>({ value: undefined, error: null, isLoading: true });
+    const interval = () => MIN_INTERVAL_MILLISECONDS;
+    entry = { state, load, interval, users: 0, stop: undefined, startedAt: 0, timer: 0, next: "no", updates: [] };
+  }
+  // The entry that was used last is the last one.
+  entries.delete(key);
+  entries.set(key, entry as Entry<unknown>);
+  return entry;
+}
+
+function forgetUnused(): void {
+  const unused = [...entries].filter(([, { users }]) => users === 0);
+  for (const [key] of unused.slice(0, Math.max(0, unused.length - MAX_UNUSED))) entries.delete(key);
+}
+
+/** Forgets what pages that are not open have loaded, because the user changed it. */
+export function forget(prefix: string): void {
+  for (const [key, { users }] of entries) if (users === 0 && key.startsWith(prefix)) entries.delete(key);
+}
+
+async function run<T>(entry: Entry<T>): Promise<void> {
+  clearTimeout(entry.timer);
+  const stop = new AbortController();
+  const caller = client.peek();
+  Object.assign(entry, { timer: 0, stop, next: "no", startedAt: Date.now(), updates: [] });
+  entry.state.value = { ...entry.state.peek(), isLoading: true };
+  try {
+    await waitForPosition();
+    stop.signal.throwIfAborted();
+    const loaded = await entry.load(stop.signal, entry.state.peek().value);
+    if (stop.signal.aborted) return;
+    const value = entry.updates.reduce<T>((before, update) => update(before), loaded);
+    entry.state.value = { value, error: null, isLoading: false };
+  } catch (error) {
+    if (stop.signal.aborted) return;
+    noteFailure(error, caller);
+    entry.state.value = { ...entry.state.peek(), error, isLoading: false };
+  }
+  entry.stop = undefined;
+  if (entry.next !== "no") refresh(entry, entry.next);
+}
+
+/** Loads a value again: now, or once its interval has passed. */
+function refresh<T>(entry: Entry<T>, when: "soon" | "now"): void {
+  if (entry.users === 0) return;
+  if (entry.stop) {
+    if (entry.next !== "now") entry.next = when;
+    return;
+  }
+  const wait = when === "now" ? 0 : entry.startedAt + entry.interval(entry.state.peek().value) - Date.now();
+  if (wait <= 0) void run(entry);
+  else entry.timer ||= window.setTimeout(() => void run(entry), wait);
+}
+
+function addUser<T>(entry: Entry<T>): () => void {
+  if (entry.users++ === 0) void run(entry);
+  return () => {
+    if (--entry.users > 0) return;
+    clearTimeout(entry.timer);
+    entry.stop?.abort();
+    Object.assign(entry, { stop: undefined, timer: 0 });
+    forgetUnused();
+  };
+}
+
+/** Reloads all data of the page if events may have been missed, and failed loads once the connection is back. */
+export function followStore(): void {
+  let seen = { gaps: gaps.peek(), reconnects: reconnects.peek(), session: session.peek() };
+  effect(() => {
+    const now = { gaps: gaps.value, reconnects: reconnects.value, session: session.value };
+    const isStale = now.gaps !== seen.gaps || now.session !== seen.session;
+    const isBack = now.reconnects !== seen.reconnects;
+    seen = now;
+    for (const entry of entries.values())
+      if (isStale || (isBack && entry.state.peek().error !== null)) refresh(entry, "now");
+  });
+  setInterval(() => {
+    if (canFollow.peek() || document.hidden) return;
+    for (const entry of entries.values()) refresh(entry, "soon");
+  }, POLL_MILLISECONDS);
+}
+
+export interface Loaded<T> extends State<T> {
+  /** Loads it again, because the user asked for it or changed something. */
+  reload(): void;
+  /** Updates the value in place, without a request. */
+  change(update: (value: T) => T): void;
+}
+
+interface DataOptions<T> {
+  /** The events after which it is loaded again. */
+  on?: (event: Event) => boolean;
+  interval?: Entry<T>["interval"];
+}
+
+/** Loads data for a page. While the data of another key loads, the component keeps what it had. */
+export function useData<T>(key: string, load: Entry<T>["load"], { on, interval }: DataOptions<T> = {}): Loaded<T> {
+  const entry = entryOf(key, load);
+  entry.load = load;
+  if (interval) entry.interval = interval;
+  useEffect(() => addUser(entry), [entry]);
+  useEvents(on ?? never, () => refresh(entry, "soon"));
+  const state = entry.state.value;
+  const shown = useRef(state.value);
+  if (state.value !== undefined) shown.current = state.value;
+  const reload = useCallback(() => refresh(entry, "now"), [entry]);
+  const change = useCallback(
+    (update: (value: T) => T) => {
+      const { value, ...others } = entry.state.peek();
+      if (entry.stop) entry.updates.push(update);
+      if (value !== undefined) entry.state.value = { ...others, value: update(value) };
+    },
+    [entry],
+  );
+  return { ...state, value: state.value ?? shown.current, reload, change };
+}
+
+const never = () => false;
+
+/** Calls `handle` at most once per frame, with all events that arrived since the last call and that match. */
+export function useEvents(matches: (event: Event) => boolean, handle: (events: Event[]) => void): void {
+  const latest = useRef({ matches, handle });
+  latest.current = { matches, handle };
+  useEffect(() => {
+    let pending: Event[] = [];
+    let frame = 0;
+    const unsubscribe = onEvent((event) => {
+      if (!latest.current.matches(event)) return;
+      pending.push(event);
+      frame ||= requestAnimationFrame(() => {
+        const events = pending;
+        pending = [];
+        frame = 0;
+        latest.current.handle(events);
+      });
+    });
+    return () => {
+      unsubscribe();
+      cancelAnimationFrame(frame);
+    };
+  }, []);
+}
+
+interface Pages<T> {
+  items: T[];
+  next: string | undefined;
+  count: number;
+  /** How many requests it took to load all pages. */
+  requests: number;
+}
+
+export interface Listing<T> extends Omit<Loaded<T[]>, "value"> {
+  items: T[] | undefined;
+  /** Appends the next page; undefined on the last page. */
+  more: (() => Promise<void>) | undefined;
+}
+
+interface ListOptions {
+  on?: (event: Event) => boolean;
+  /** How many pages to load at first. */
+  pages?: number;
+  /** The rows of a full page, if filters can make pages shorter. */
+  rows?: number;
+}
+
+/**
+ * With filters, the API examines a bounded number of rows for each page, and returns pages that are short or empty. Up to
+ * this many further requests fill them.
+ */
+const MAX_FILLING_REQUESTS = 5;
+/** A team can search 120 times a minute. One page of the console causes a quarter of it. */
+const SEARCH_INTERVAL_MILLISECONDS = 2000;
+
+/** A paginated list, empty without a function that lists. A reload loads as many pages as are shown. */
+export function useList<T>(
+  key: string,
+  list: ((signal: AbortSignal) => List<T>) | null,
+  { on, pages: first = 1, rows = 0 }: ListOptions = {},
+): Listing<T> {
+  const read = async (signal: AbortSignal, count: number, from?: string): Promise<Pages<T>> => {
+    if (!list) return { items: [], next: undefined, count, requests: 0 };
+    const { items, next } = await list(signal).page(from);
+    const result: Pages<T> = { items, next, count, requests: 1 };
+    for (; result.next !== undefined; result.requests++) {
+      const isFull = result.requests >= count && result.items.length >= count * rows;
+      if (isFull || result.requests >= count + MAX_FILLING_REQUESTS) break;
+      const found = await list(signal).page(result.next);
+      result.items = [...result.items, ...found.items];
+      result.next = found.next;
+    }
+    return result;
+  };
+  const { value, change, ...loaded } = useData<Pages<T>>(
+    key,
+    (signal, before) => read(signal, before?.count ?? first),
+    {
+      ...(on && { on }),
+      interval: (loaded) =>
+        rows > 0 && loaded ? SEARCH_INTERVAL_MILLISECONDS * loaded.requests : MIN_INTERVAL_MILLISECONDS,
+    },
+  );
+  const stop = useRef<AbortController>(undefined);
+  useEffect(() => {
+    stop.current = new AbortController();
+    return () => stop.current?.abort();
+  }, [key]);
+  const more = async () => {
+    const signal = stop.current?.signal;
+    if (value?.next === undefined || !signal) return;
+    const found = await read(signal, 1, value.next).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    if (!found || signal.aborted) return;
+    const { items, next, requests } = found;
+    // After a reload of the list, this page no longer follows it.
+    change((now) =>
+      now.next === value.next
+        ? { items: [...now.items, ...items], next, count: now.count + 1, requests: now.requests + requests }
+        : now,
+    );
+  };
+  return {
+    ...loaded,
+    items: value?.items,
+    more: value?.next === undefined ? undefined : more,
+    change: (update) => change((before) => ({ ...before, items: update(before.items) })),
+  };
+}

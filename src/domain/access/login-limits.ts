@@ -1,0 +1,41 @@
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+
+/*
+ * Only failed logins count, ten a minute: for the account, so that its password can't be guessed from many client IPs, and
+ * for the client IP, so that one can't guess the passwords of many accounts.
+ *
+ * An account is counted before its password is checked, and a login that doesn't fail gives its place back. So guesses that
+ * arrive at once can't exceed the limit, and a locked account also refuses the right password. Client IPs are shared, so
+ * theirs are counted afterwards: people who log in at once don't wait for one another. An IP's failures may exceed the
+ * limit by those that arrive at once, which the queue for hashing bounds.
+ */
+
+const rateLimited = () => new AppError("rate_limited", { limit: "login" });
+
+/**
+ * Runs a login and counts it if it fails. `clientIp` is null for a login by a backend: its client IP is that of all its users.
+ * @throws `rate_limited`, and what `logIn` throws
+ */
+export async function limitFailedLogins<T>(
+  { limiter }: Deps,
+  { account, clientIp }: { account: string; clientIp: string | null },
+  logIn: () => Promise<T>,
+): Promise<T> {
+  if (clientIp !== null) {
+    if (limiter.isLoginBlocked(clientIp)) throw rateLimited();
+    if (!(await limiter.countLogin(clientIp))) throw new AppError("rate_limited", { limit: "client-ip" });
+  }
+  const permit = await limiter.takeLogin(account);
+  if (!permit) throw rateLimited();
+  let hasFailed = false;
+  try {
+    return await logIn();
+  } catch (error) {
+    hasFailed = error instanceof AppError && error.code === "login_failed";
+    if (hasFailed && clientIp !== null && !(await limiter.countFailedLogin(clientIp))) throw rateLimited();
+    throw error;
+  } finally {
+    if (!hasFailed) permit.giveBack();
+  }
+}

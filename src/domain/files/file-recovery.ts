@@ -1,0 +1,93 @@
+import { and, asc, eq, isNotNull, lte, not, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { write } from "../../platform/db.ts";
+import { files } from "../../platform/schema.ts";
+import { MINUTE } from "../../platform/system.ts";
+import { newStep } from "../recovery-step.ts";
+import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
+import { hasUpload } from "./erasure.ts";
+import { enqueueAll, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { EXPIRED_LINK_ROWS, purgeLinks } from "./links.ts";
+import { fileKey, objectKeys } from "./names.ts";
+
+/*
+ * How the recovery job continues the files whose `due_at` has passed. `due_at` changes in the statement that selects the
+ * rows, so an interrupted run is repeated by a later one.
+ */
+
+/** Rows of one batch. */
+const BATCH_ROWS = 500;
+const MAX_RESEND_MILLISECONDS = 15 * MINUTE;
+
+type Change = Parameters<ReturnType<Deps["db"]["update"]>["set"]>[0];
+
+/** Changes up to `BATCH_ROWS` files in a state that have been overdue longest. */
+async function updateOverdue(deps: Deps, status: FileRow["status"], change: Change) {
+  const now = deps.system.now();
+  const hasExpired = status === "processing" ? lte(files.leaseEndsAt, now) : undefined;
+  // A hidden file whose upload is not erased yet waits for that.
+  const isErasable = status === "deleting" ? not(hasUpload) : undefined;
+  const isInState = and(eq(files.status, status), hasExpired, isErasable);
+  const due = deps.db
+    .select({ teamId: files.teamId, id: files.id })
+    .from(files)
+    .where(and(isInState, isNotNull(files.dueAt), lte(files.dueAt, now)))
+    .orderBy(asc(files.dueAt))
+    .limit(BATCH_ROWS);
+  const update = deps.db
+    .update(files)
+    .set(change)
+    .where(and(sql`${fileKey} in ${due}`, isInState))
+    .returning({ ...ERASABLE_COLUMNS, reservedBytes: files.reservedBytes });
+  const [rows] = await write(deps, [update], { isIdempotent: true });
+  return rows;
+}
+
+/** If sending fails, a later run sends the messages. @returns how many */
+async function resend(deps: Deps, rows: { teamId: string; id: string }[]): Promise<number> {
+  await enqueueAll(deps, rows);
+  return rows.length;
+}
+
+/**
+ * Sends pending files again. Changes only the time of the next resend. The delay doubles up to 15 minutes, because the
+ * message may only be waiting behind others, and resending must not make a long queue longer.
+ */
+async function resendPending(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const waited = sql`${now} - ${files.updatedAt}`;
+  const delay = sql`min(max(${MAX_PENDING_MILLISECONDS}, ${waited}), ${MAX_RESEND_MILLISECONDS})`;
+  return resend(deps, await updateOverdue(deps, "pending", { dueAt: sql`${now} + ${delay}` }));
+}
+
+/** Returns files whose lease has expired to `pending`, and sends them. */
+async function resendAbandoned(deps: Deps): Promise<number> {
+  const now = deps.system.now();
+  const rows = await updateOverdue(deps, "processing", {
+    status: "pending",
+    leaseEndsAt: null,
+    dueAt: now + MAX_PENDING_MILLISECONDS,
+    updatedAt: now,
+    version: sql`${files.version} + 1`,
+  });
+  return resend(deps, rows);
+}
+
+/** Hides the files, then deletes the bytes, then the rows, so that no object is ever without a row. */
+async function eraseOverdue(deps: Deps, status: "receiving" | "deleting"): Promise<number> {
+  const rows = await updateOverdue(deps, status, hidden(sql`${deps.system.now() + MAX_DELETING_MILLISECONDS}`));
+  await deps.bytes.remove(rows.flatMap(objectKeys));
+  await removeRows(
+    deps,
+    rows.map(({ teamId, id }) => ({ teamId, id })),
+  );
+  return rows.length;
+}
+
+export const FILE_STEPS = [
+  newStep("send_pending", "sent", BATCH_ROWS, resendPending, { isUrgent: true }),
+  newStep("send_abandoned", "sent", BATCH_ROWS, resendAbandoned, { isUrgent: true }),
+  newStep("delete_abandoned", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "receiving")),
+  newStep("delete_hidden", "filesDeleted", BATCH_ROWS, (deps) => eraseOverdue(deps, "deleting")),
+  newStep("links", "linksRemoved", EXPIRED_LINK_ROWS, purgeLinks),
+];

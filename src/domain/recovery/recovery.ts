@@ -1,0 +1,88 @@
+import type { Deps } from "../../deps.ts";
+import { ACCOUNT_STEPS } from "../accounts/keys.ts";
+import { EVENT_STEPS } from "../events/event-recovery.ts";
+import { FILE_STEPS } from "../files/file-recovery.ts";
+import type { RecoveryStep } from "../recovery-step.ts";
+import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
+import { Budget, RUN_LIMITS } from "./budget.ts";
+import { TEAM_STEPS } from "./team-deletion.ts";
+
+/** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
+const URGENT_SHARE = 0.5;
+
+const NOTHING_RECOVERED = {
+  /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
+  sent: 0,
+  /** Complete uploads that a consumer was asked to assemble. */
+  assemblies: 0,
+  /** Webhooks with overdue deliveries, for each of which one message was sent. */
+  webhooks: 0,
+  /** Incomplete uploads that expired. */
+  uploadsExpired: 0,
+  /** Finished uploads that are no longer remembered for late clients. */
+  uploadsRemoved: 0,
+  /** Files of deleted teams. Later steps delete their bytes. */
+  teamFilesHidden: 0,
+  /** Deleted teams that have nothing left. */
+  teamsDeleted: 0,
+  /** Files whose bytes and row were deleted. */
+  filesDeleted: 0,
+  /** Expired sessions. */
+  sessionsRemoved: 0,
+  /** API keys that expired 30 days ago. */
+  keysRemoved: 0,
+  /** Expired links. */
+  linksRemoved: 0,
+  /** Events and deliveries. */
+  purged: 0,
+  /** Tokens and webhook secrets encrypted under the current master key. */
+  reencrypted: 0,
+};
+export type Recovered = typeof NOTHING_RECOVERED;
+
+/** Files of deleted teams are hidden before the steps that erase hidden files run. */
+const STEPS: RecoveryStep<keyof Recovered>[] = [
+  ...TEAM_STEPS,
+  ...UPLOAD_STEPS,
+  ...FILE_STEPS,
+  ...ACCOUNT_STEPS,
+  ...EVENT_STEPS,
+];
+
+/**
+ * Finishes interrupted work, from a cron trigger. Every step is idempotent and may itself stop at any point: a row's
+ * `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
+ * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
+ * logged and does not stop the others.
+ */
+export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovered> {
+  const budget = new Budget(deps, limits);
+  const counts = { ...NOTHING_RECOVERED };
+  /** Gives each step one batch at a time, until none has more to do or the budget does not allow another batch. */
+  const runInTurns = async (steps: typeof STEPS, share: number) => {
+    let unfinished = steps.map((step) => ({ step, runBatch: step.start(budget.deps) }));
+    while (unfinished.length > 0 && budget.allowsBatch(share)) {
+      const next: typeof unfinished = [];
+      for (const entry of unfinished) {
+        const { step, runBatch } = entry;
+        if (!budget.allowsBatch(share)) break;
+        try {
+          const { rows, isLast } = await runBatch();
+          counts[step.count] += rows;
+          if (!isLast) next.push(entry);
+        } catch (cause) {
+          deps.log("error", "recovery_step_failed", { outcome: step.name, cause });
+        }
+      }
+      unfinished = next;
+    }
+  };
+  const isUrgent = ({ isUrgent }: RecoveryStep) => isUrgent;
+  await runInTurns(STEPS.filter(isUrgent), URGENT_SHARE);
+  await runInTurns(
+    STEPS.filter((step) => !isUrgent(step)),
+    1,
+  );
+  deps.log("info", "recovery_finished", { counts });
+  return counts;
+}

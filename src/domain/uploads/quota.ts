@@ -1,0 +1,188 @@
+import { and, eq, isNull, ne, type SQL, sql } from "drizzle-orm";
+import type { Deps } from "../../deps.ts";
+import { AppError } from "../../errors.ts";
+import { firstOf } from "../../platform/db.ts";
+import { apiKeys, files, teams } from "../../platform/schema.ts";
+import { holdsQuota, uploads } from "../../platform/upload-schema.ts";
+import { authorizeRead, type Credential, type TeamActor } from "../access/authorization.ts";
+import type { FileType } from "../audio/media-type.ts";
+
+/*
+ * The quota of a team, and the limits of its uploads. The statement that inserts an upload requires that nothing refuses
+ * it, so concurrent requests can't exceed a limit. An upload counts until its bytes are gone from R2.
+ */
+
+export interface Usage {
+  files: number;
+  bytes: number;
+  maxFiles: number;
+  maxBytes: number;
+  /** Stored events. The oldest above the limit are deleted, so the number may exceed it for a few minutes. */
+  events: number;
+  maxEvents: number;
+}
+
+const positionAt = (end: SQL) =>
+  sql`(select position from events where team_id = teams.id order by seq ${end} limit 1)`;
+
+/** The team's usage and limits. Uploads in progress count. */
+export async function fetchUsage(deps: Deps, credential: Credential<"files:read">): Promise<Usage> {
+  const { maxTeamFiles, maxTeamBytes, maxTeamEvents: maxEvents } = deps.settings;
+  const events = sql<number | null>`${positionAt(sql`desc`)} - ${positionAt(sql`asc`)} + 1`;
+  const {
+    rows: [usage],
+  } = await authorizeRead(deps, credential, (team) =>
+    deps.db
+      .select({ files: teams.files, bytes: teams.bytes, maxFiles: teams.maxFiles, maxBytes: teams.maxBytes, events })
+      .from(teams)
+      .where(eq(teams.id, team)),
+  );
+  const quota = { maxFiles: usage?.maxFiles ?? maxTeamFiles, maxBytes: usage?.maxBytes ?? maxTeamBytes };
+  return { files: usage?.files ?? 0, bytes: usage?.bytes ?? 0, events: usage?.events ?? 0, ...quota, maxEvents };
+}
+
+/** Anyone who sees a web page can use its public key, so public keys can reserve only a fifth of the storage quota. */
+const PUBLIC_QUOTA_DIVISOR = 5;
+/** Each holds quota and R2 objects, and every creation reads all of them to count. */
+const MAX_UNFINISHED_UPLOADS = 100;
+/** Public keys leave half of the uploads to the team itself, for the same reason. */
+const MAX_PUBLIC_UPLOADS = 50;
+/** Half of these, so that the visitors of one public key can't block the other keys. */
+const MAX_UPLOADS_PER_PUBLIC_KEY = 25;
+
+/** The part of the quota that an upload takes. */
+export interface Reservation {
+  /** The file has at least `minBytes`, and takes at most `maxBytes`. */
+  minBytes: number;
+  maxBytes: number;
+  /** For a resumable upload: the unfinished upload that it replaces, whose quota it takes over. */
+  resumable?: { replaced: SQL | undefined };
+}
+
+/** The limits on uploads with a public key. */
+export interface KeyLimits {
+  maxFiles?: number | undefined;
+  maxFileBytes?: number | undefined;
+  fileTypes?: FileType[] | undefined;
+}
+const keyLimit = (name: keyof KeyLimits) =>
+  sql<number>`coalesce(json_extract(${apiKeys.limits}, ${`$.${name}`}), ${Number.MAX_SAFE_INTEGER})`;
+
+const isAtLeast = (count: SQL, limit: number | SQL) => sql`${count} >= ${limit}`;
+
+/**
+ * The quota in SQL: `from` has the rows of the team, of the calling key, and of the replaced upload; `refusal` is the reason
+ * why the upload can't begin, or null.
+ */
+export function quotaFor(
+  { db, settings }: Deps,
+  { teamId, keyId, kind }: TeamActor,
+  { minBytes, maxBytes: requested, resumable }: Reservation,
+) {
+  const isPublic = kind === "public";
+  const maxFiles = sql<number>`coalesce(${teams.maxFiles}, ${settings.maxTeamFiles})`;
+  const maxBytes = sql<number>`coalesce(${teams.maxBytes}, ${settings.maxTeamBytes})`;
+  const reservedBytes = sql<number>`min(${requested}, ${keyLimit("maxFileBytes")})`;
+  const isCaller = and(eq(apiKeys.teamId, teams.id), eq(apiKeys.id, keyId));
+  const replaced = resumable?.replaced;
+  const freedFiles = replaced ? sql`(${files.id} is not null)` : sql`0`;
+  const freedBytes = replaced ? sql`coalesce(${files.reservedBytes}, 0)` : sql`0`;
+  const from = sql`${teams} left join ${apiKeys} on ${isCaller} ${replaced && sql`left join ${files} on ${replaced}`}`;
+  const besides = (count: SQL) => sql`${count} - ${freedFiles}`;
+  // One scan counts the unfinished uploads.
+  const tooManyUnfinished = firstOf<string>({
+    too_many_of_team: isAtLeast(besides(sql`count(*)`), MAX_UNFINISHED_UPLOADS),
+    ...(isPublic && {
+      too_many_public: isAtLeast(besides(sql`sum(is_public)`), MAX_PUBLIC_UPLOADS),
+      too_many_of_key: isAtLeast(besides(sql`sum(key_id = ${keyId})`), MAX_UPLOADS_PER_PUBLIC_KEY),
+    }),
+  });
+  const isUpload = and(eq(uploads.teamId, teamId), holdsQuota);
+  const refusals = [
+    firstOf({ token_invalid: sql`${teams.status} = 'deleting' or ${isNull(apiKeys.id)}` }),
+    ...(resumable ? [sql`(select ${tooManyUnfinished} from ${uploads} where ${isUpload})`] : []),
+    firstOf<string>({
+      upload_limit_reached: isAtLeast(besides(sql`${apiKeys.uploadCount}`), keyLimit("maxFiles")),
+      file_too_large: sql`${minBytes} > ${keyLimit("maxFileBytes")}`,
+      file_limit_reached: isAtLeast(besides(sql`${teams.files}`), maxFiles),
+      quota_exceeded: sql`${teams.bytes} - ${freedBytes} + ${reservedBytes} > ${maxBytes}`,
+      ...(isPublic && {
+        public_quota_exceeded: sql`${teams.publicBytes} - ${freedBytes} + ${reservedBytes}
+          > ${maxBytes} / ${PUBLIC_QUOTA_DIVISOR}`,
+      }),
+    }),
+  ];
+  const refusal = sql<string | null>`coalesce(${sql.join(refusals, sql`, `)})`;
+  const isTeam = eq(teams.id, teamId);
+  const verdict = db
+    .select({
+      refusal: refusal.as("refusal"),
+      maxFiles: sql<number>`${maxFiles}`.as("maxFiles"),
+      maxBytes: sql<number>`${maxBytes}`.as("maxBytes"),
+      limits: sql<string | null>`${sql`${apiKeys.limits}`}`.as("limits"),
+    })
+    .from(from)
+    .where(isTeam);
+  const allowedTypes = sql<string | null>`${apiKeys.limits} -> 'fileTypes'`;
+  return { from, reservedBytes, allowedTypes, isAccepted: sql`${isTeam} and ${refusal} is null`, verdict };
+}
+
+/** The unfinished upload with an idempotency key that the upload `id` replaces. */
+export const isReplaced = (teamId: string, id: string, idempotencyKey: string) =>
+  and(
+    eq(files.teamId, teamId),
+    eq(files.idempotencyKey, idempotencyKey),
+    eq(files.status, "receiving"),
+    ne(files.id, id),
+  );
+
+export type Verdict = { refusal: string | null; maxFiles: number; maxBytes: number; limits: string | null };
+
+export const fileTooLarge = (maxBytes: number) =>
+  new AppError("file_too_large", { message: `The file can have at most ${maxBytes} bytes.` });
+
+const tooMany = (who: string, limit: number) =>
+  new AppError("too_many_unfinished_uploads", {
+    message: `${who} can have at most ${limit} unfinished uploads. Complete or cancel one and retry.`,
+  });
+
+/** The error for an upload that was not inserted. */
+export function quotaError(verdict: Verdict | undefined): AppError {
+  const { refusal, maxFiles = 0, maxBytes = 0, limits } = verdict ?? {};
+  const { maxFiles: keyFiles, maxFileBytes = 0 }: KeyLimits = JSON.parse(limits ?? "{}");
+  switch (refusal) {
+    case "too_many_of_team":
+      return tooMany("A team", MAX_UNFINISHED_UPLOADS);
+    case "too_many_public":
+      return tooMany("The public keys of a team", MAX_PUBLIC_UPLOADS);
+    case "too_many_of_key":
+      return tooMany("A public key", MAX_UPLOADS_PER_PUBLIC_KEY);
+    case "upload_limit_reached":
+      return new AppError("upload_limit_reached", { message: `This key can upload at most ${keyFiles} files.` });
+    case "file_too_large":
+      return fileTooLarge(maxFileBytes);
+    case "file_limit_reached": {
+      const message = `A team can have at most ${maxFiles.toLocaleString("en")} files. Delete files and retry.`;
+      return new AppError("file_limit_reached", { message });
+    }
+    case "quota_exceeded": {
+      const message = `Storage quota (${formatBytes(maxBytes)}) exceeded. Delete files and retry.`;
+      return new AppError("quota_exceeded", { message });
+    }
+    case "public_quota_exceeded": {
+      const limit = formatBytes(Math.floor(maxBytes / PUBLIC_QUOTA_DIVISOR));
+      const message = `Unfinished uploads of public keys can reserve at most ${limit}. Complete or cancel one and retry.`;
+      return new AppError("quota_exceeded", { message });
+    }
+    default:
+      // The team was deleted, or the key was revoked, after the token was accepted.
+      return new AppError("token_invalid");
+  }
+}
+
+const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
+
+export function formatBytes(bytes: number): string {
+  const exponent = UNITS.findLastIndex((_, index) => bytes >= 1000 ** index);
+  return `${Number((bytes / 1000 ** exponent).toFixed(1))} ${UNITS[exponent]}`;
+}

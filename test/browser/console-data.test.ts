@@ -1,0 +1,148 @@
+import type { Page } from "@playwright/test";
+import { describe } from "vitest";
+import { collect, newTeam, sample, upload, url } from "../support/team.ts";
+import { openConsole } from "./signed-in.ts";
+import { expect, test } from "./support.ts";
+
+/* How the console loads, shares, and forgets data. */
+
+const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
+const row = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
+
+describe("Data of a page", () => {
+  test("changes without a reload in a session that can't read events", async ({ openPage }) => {
+    const team = await newTeam();
+    const { key } = await team.stowage.keys.create({
+      name: "files",
+      scopes: ["files:upload", "files:read", "files:download", "files:write", "files:delete"],
+    });
+    const { page } = await openConsole(openPage, { path: "/files", team: { ...team, key } });
+    const asked = page.waitForEvent("filechooser");
+    await page.getByRole("button", { name: "Upload files" }).first().click();
+    await (await asked).setFiles({ name: "one.txt", mimeType: "", buffer: Buffer.from("One") });
+    const card = page.getByRole("region", { name: "Uploads" });
+    await expect(card.getByText(/^1 of 1 uploaded$/)).toBeVisible();
+    await expect(page.getByRole("link", { name: "one.txt" }).first()).toBeVisible();
+    await expect(row(page, "one.txt")).not.toContainText(/Queued|Processing/);
+    // Changes of others arrive by polling.
+    await upload(team, "two.txt", "Two");
+    await expect(row(page, "two.txt")).toBeVisible();
+  });
+
+  test("appears although changes arrive faster than it loads", async ({ openPage }) => {
+    const { page, stowage } = await openConsole(openPage, { path: "/usage" });
+    await expect(page.getByText("Connecting…")).toHaveCount(0);
+    await page.route(/\/auth\/v1\/apikeys\?/, async (route) => {
+      // Longer than the time between two changes.
+      for (let created = 0; created < 3; created++) await stowage.keys.create({ name: "more" });
+      await route.continue();
+    });
+    await page.getByRole("link", { name: "Keys" }).click();
+    await expect(row(page, "more").first()).toBeVisible();
+  });
+
+  test("says how long the service rejects requests, and loads afterwards", async ({ openPage, problems }) => {
+    problems.allow(/status of 429/);
+    const { page } = await openConsole(openPage, { path: "/usage" });
+    let isLimited = true;
+    await page.route(/\/auth\/v1\/users/, (route) => {
+      if (!isLimited) return route.continue();
+      isLimited = false;
+      const json = { status: false, code: "rate_limited", message: "Too many requests.", requestId: "" };
+      return route.fulfill({ status: 429, headers: { "Retry-After": "4" }, json });
+    });
+    await page.getByRole("link", { name: "Users" }).click();
+    await expect(
+      page.getByRole("status").filter({ hasText: /Too many requests\. Trying again in [1-4] s\./ }),
+    ).toBeVisible();
+    await expect(page.getByRole("heading", { name: "No users yet" })).toBeVisible();
+    await expect(page.getByText("Too many requests.")).toHaveCount(0);
+  });
+
+  test("shows at once when a page is opened again", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/keys" });
+    await expect(row(page, "test")).toBeVisible();
+    await page.getByRole("link", { name: "Usage" }).click();
+    await expect(heading(page, "Usage")).toBeVisible();
+    // No response ever arrives.
+    await page.route(/\/auth\/v1\/apikeys/, () => {});
+    await page.getByRole("link", { name: "Keys" }).click();
+    await expect(row(page, "test")).toBeVisible();
+  });
+
+  test("is forgotten at sign-out, because the page is reloaded", async ({ openPage }) => {
+    const { page } = await openConsole(openPage, { path: "/keys" });
+    await page.evaluate(() => Reflect.set(window, "isOld", true));
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await expect(heading(page, "Sign in")).toBeVisible();
+    await expect(page.getByRole("status").filter({ hasText: "Signed out" })).toBeVisible();
+    expect(await page.evaluate(() => Reflect.get(window, "isOld"))).toBeUndefined();
+    await expect(page).toHaveURL(`${url}/console/`);
+  });
+});
+
+test("a link opens in a new tab with the session of the first", async ({ openPage, problems }) => {
+  // Signing out in one tab ends the session of the other.
+  problems.allow(/status of 401/);
+  const { page, stowage } = await openConsole(openPage, { path: "/files" });
+  const other = await page.context().newPage();
+  await other.goto("/console/usage");
+  await expect(heading(other, "Usage")).toBeVisible();
+  await expect(other.getByRole("meter")).toHaveCount(2);
+  expect(await collect(stowage.sessions.list())).toHaveLength(1);
+  // A link to another team asks for a session of that team.
+  // The console would save its session again once it has loaded.
+  await other.goto("/");
+  await other.evaluate(() => sessionStorage.clear());
+  await other.goto(`/console/usage?team=${"0".repeat(24)}`);
+  await expect(other.getByLabel("Team ID")).toHaveValue("0".repeat(24));
+  // Once every tab is signed out, a new one asks for a key.
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await expect(heading(page, "Sign in")).toBeVisible();
+  await other.close();
+  const third = await page.context().newPage();
+  await third.goto("/console/usage");
+  await expect(heading(third, "Sign in")).toBeVisible();
+});
+
+test("numbers and times are English in any browser, because the words are", async ({ openPage }) => {
+  const { page } = await openConsole(openPage, { path: "/keys", locale: "de-DE" });
+  await expect(row(page, "test").getByRole("time").first()).toHaveText(/ago|just now/);
+  await expect(row(page, "test").getByRole("time").last()).toHaveText(/^[A-Z][a-z]{2} \d+, \d{4}$/);
+});
+
+test("ages grow while a page is open", async ({ openPage }) => {
+  const { page } = await openConsole(openPage, { path: "/keys" });
+  await page.clock.install();
+  await page.reload();
+  await expect(row(page, "test").getByRole("time").first()).toHaveText(/just now|1 minute ago/);
+  await page.clock.fastForward("15:00");
+  await expect(row(page, "test").getByRole("time").first()).toHaveText(/1[5-7] minutes ago/);
+});
+
+describe("Palette", () => {
+  test("finds pages, folders, and files by keyboard, and opens them", async ({ openPage }) => {
+    const team = await newTeam();
+    const id = await upload(team, "Night drive.mp3", sample("tone-vbr.mp3"));
+    await team.stowage.files.update(id, { folder: "Nights" });
+    const { page } = await openConsole(openPage, { path: "/usage", team });
+    await page.keyboard.press("Control+k");
+    const field = page.getByRole("combobox", { name: "Find files, folders, pages, and actions" });
+    await expect(field).toBeFocused();
+    await page.keyboard.type("night");
+    const results = page.getByRole("listbox", { name: "Results" }).getByRole("option");
+    await expect(results).toContainText(["Nights", "Night drive.mp3"]);
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await expect(heading(page, "Night drive.mp3")).toBeVisible();
+    await page.keyboard.press("Control+k");
+    await expect(field).toBeFocused();
+    await page.keyboard.type("webh");
+    await expect(field).toHaveValue("webh");
+    await expect(results).toHaveText(["WebhooksPage"]);
+    await page.keyboard.press("Enter");
+    await expect(heading(page, "Webhooks")).toBeVisible();
+    await page.keyboard.press("?");
+    await expect(page.getByRole("dialog", { name: "Keyboard shortcuts" })).toBeVisible();
+  });
+});

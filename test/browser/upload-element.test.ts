@@ -1,0 +1,498 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtemp, rm } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Locator, Page } from "@playwright/test";
+import { describe, onTestFinished } from "vitest";
+import type { StowageUpload } from "../../src/client/element.ts";
+import type { KeyLimits } from "../../src/client/stowage.ts";
+import { Line } from "../support/line.ts";
+import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
+import { expectAccessible, tabTo } from "./appearance.ts";
+import { dropFiles } from "./dragging.ts";
+import type { Problems } from "./problems.ts";
+import { expect, type PageOptions, test } from "./support.ts";
+
+/* Pages of another origin than the service, as its users have them. */
+
+const root = join(import.meta.dirname, "../..");
+const MAX_GZIP_BYTES = 15_000;
+const MEBIBYTE = 1024 * 1024;
+const POLICY = `default-src 'none'; script-src ${url}; connect-src ${url}; media-src blob:; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'`;
+const SOUND = { name: "tone.mp3", mimeType: "audio/mpeg", buffer: sample("tone-vbr.mp3") };
+const SCRIPT = `<script src="${url}/assets/upload.js" defer></script>`;
+
+interface FormOptions {
+  limits?: KeyLimits;
+  attributes?: string;
+  /** The HTML before the form. */
+  head?: string;
+  input?: string;
+  serviceUrl?: string;
+  headers?: Record<string, string>;
+  /** Replaces the whole page. `KEY` stands for the public key. */
+  html?: string;
+}
+
+interface Tools {
+  openPage: (options?: PageOptions) => Promise<Page>;
+  problems: Problems;
+}
+
+/** Opens a page with a form on its own server, which records what the form submits. */
+async function openForm({ openPage, problems }: Tools, options: FormOptions = {}) {
+  const { limits, attributes = "", head = "", serviceUrl = url, headers = {} } = options;
+  const { input = '<label for="file">Recordings</label><input id="file" type="file" multiple>' } = options;
+  const team = await newTeam();
+  const { key } = await team.stowage.keys.create({ name: "form", isPublic: true, ...(limits && { limits }) });
+  const form = `<!doctype html><html lang="en"><head><title>Form</title><meta charset="utf-8">${SCRIPT}${head}</head>
+    <body><main><h1>Form</h1><form action="/submitted" method="post">
+    <stowage-upload url="${serviceUrl}" token="${key}" name="recordings" ${attributes}>${input}</stowage-upload>
+    <button>Submit</button></form></main></body></html>`;
+  const { html = form } = options;
+  const submitted: string[] = [];
+  const server = createServer(async (request, response) => {
+    response.setHeaders(new Headers({ "Content-Type": "text/html", ...headers }));
+    if (request.method === "POST") submitted.push(Buffer.concat(await request.toArray()).toString());
+    response.end(request.method === "POST" ? "<!doctype html><title>Thanks</title>" : html.replaceAll("KEY", key));
+  });
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  onTestFinished(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  problems.allow(/^Another host: http:\/\/(127\.0\.0\.1|localhost):/);
+  // A header for the service would need its permission on a page of another origin.
+  const page = await openPage({ baseURL: `http://127.0.0.1:${port}`, extraHTTPHeaders: {} });
+  const element = page.locator("stowage-upload");
+  const submit = page.getByRole("button", { name: "Submit" });
+  return { page, team, key, element, submit, submitted, input: page.getByLabel("Recordings") };
+}
+
+const stateOf = (element: Locator, state: string) => expect(element).toHaveAttribute("data-state", state);
+const idsOf = (element: Locator) => element.evaluate((one) => (one as StowageUpload).value);
+const isValid = (element: Locator) => element.evaluate((one) => (one as StowageUpload).checkValidity());
+const stored = ({ stowage }: Team) => collect(stowage.files.list());
+const textFile = (name: string, text: string) => ({ name, mimeType: "text/plain", buffer: Buffer.from(text) });
+
+/** Records the events of the page. @returns a function that reads them as lines of type, code and file name */
+async function recordEvents(page: Page): Promise<() => Promise<string[]>> {
+  await page.evaluate(() => {
+    const seen: string[] = [];
+    Reflect.set(window, "seen", seen);
+    for (const type of ["upload-progress", "upload-stored", "upload-completed", "upload-failed"] as const)
+      document.addEventListener(type, ({ detail: { code, file } }) => {
+        const line = [type, code, file?.name].filter(Boolean).join(" ");
+        if (seen.at(-1) !== line) seen.push(line);
+      });
+  });
+  return () => page.evaluate(() => Reflect.get(window, "seen") as string[]);
+}
+
+/** Holds the responses of the service to POST requests. @returns a function that releases them */
+async function holdUploads(page: Page): Promise<() => void> {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => {
+    release = resolve;
+  });
+  await page.route(/\/docs\/v1\/uploads$/, async (route) => {
+    if (route.request().method() === "POST") await released;
+    await route.continue().catch(() => undefined);
+  });
+  return release;
+}
+
+describe("The upload element", () => {
+  test("has at most 15 kB, compressed, and loads as a classic script or a module of another origin", async () => {
+    const response = await fetch(`${url}/assets/upload.js`);
+    expect(response.status).toBe(200);
+    expect(response.headers.get("Access-Control-Allow-Origin")).toBe("*");
+    expect(response.headers.get("Content-Type")).toMatch("text/javascript");
+    expect(gzipSync(Buffer.from(await response.arrayBuffer())).length).toBeLessThanOrEqual(MAX_GZIP_BYTES);
+  });
+
+  test("uploads chosen files at once, reports events, and submits their ids with the form", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, team, element, submit, submitted, input } = await openForm({ openPage, problems });
+    const events = await recordEvents(page);
+    await stateOf(element, "empty");
+    await input.setInputFiles([SOUND, textFile("notes.txt", "Notes")]);
+    await stateOf(element, "completed");
+    expect(await events()).toEqual(
+      expect.arrayContaining([
+        "upload-progress tone.mp3",
+        "upload-stored tone.mp3",
+        "upload-stored notes.txt",
+        "upload-completed tone.mp3",
+        "upload-completed notes.txt",
+      ]),
+    );
+    const ids = await idsOf(element);
+    const files = await stored(team);
+    expect(files.map(({ _id }) => _id).sort()).toEqual([...ids].sort());
+    expect(files.find(({ originalName }) => originalName === "tone.mp3")).toMatchObject({ status: "completed" });
+    await submit.click();
+    await expect(page).toHaveTitle("Thanks");
+    expect(submitted).toEqual([`recordings=${ids[0]}&recordings=${ids[1]}`]);
+  });
+
+  test("takes over the name and `required` of the input, and replaces a single file", async ({
+    openPage,
+    problems,
+  }) => {
+    const { page, element, submit, submitted, input } = await openForm(
+      { openPage, problems },
+      { input: '<label for="file">Recordings</label><input id="file" type="file" required>' },
+    );
+    expect(await isValid(element)).toBe(false);
+    await submit.click();
+    expect(submitted).toEqual([]);
+    await expect(input).toBeFocused();
+    await input.setInputFiles(textFile("first.txt", "First"));
+    await stateOf(element, "completed");
+    const first = await idsOf(element);
+    await input.setInputFiles(textFile("second.txt", "Second"));
+    await expect(element.getByRole("listitem")).toHaveCount(1);
+    await stateOf(element, "completed");
+    const second = await idsOf(element);
+    expect(second).not.toEqual(first);
+    expect(await isValid(element)).toBe(true);
+    await page.getByRole("button", { name: "Remove second.txt" }).click();
+    expect(await isValid(element)).toBe(false);
+    await input.setInputFiles(textFile("third.txt", "Third"));
+    await stateOf(element, "completed");
+    const [third] = await idsOf(element);
+    await submit.click();
+    await expect(page).toHaveTitle("Thanks");
+    expect(submitted).toEqual([`recordings=${third}`]);
+  });
+
+  test("works with only a keyboard, and keeps the form invalid while it sends", async ({ openPage, problems }) => {
+    const { page, element, submit, submitted, input } = await openForm({ openPage, problems });
+    const release = await holdUploads(page);
+    await tabTo(input);
+    const choosing = page.waitForEvent("filechooser");
+    await page.keyboard.press("Enter");
+    await (await choosing).setFiles([textFile("a.txt", "A"), textFile("b.txt", "B")]);
+    await stateOf(element, "sending");
+    await page.keyboard.press("Tab");
+    await expect(page.getByRole("button", { name: "Cancel a.txt" })).toBeFocused();
+    await submit.press("Enter");
+    expect(submitted).toEqual([]);
+    expect(await isValid(element)).toBe(false);
+    await page.getByRole("button", { name: "Cancel a.txt" }).focus();
+    await page.keyboard.press("Enter");
+    await expect(page.getByRole("button", { name: "Cancel b.txt" })).toBeFocused();
+    release();
+    await stateOf(element, "completed");
+    await expect(page.getByRole("button", { name: "Remove b.txt" })).toBeFocused();
+    await page.keyboard.press("Enter");
+    await expect(input).toBeFocused();
+    await stateOf(element, "empty");
+  });
+
+  test("gives screen readers names, progress, and announcements, and is accessible", async ({ openPage, problems }) => {
+    const { page, element, input } = await openForm({ openPage, problems }, { attributes: "record" });
+    const release = await holdUploads(page);
+    await input.setInputFiles(textFile("a.txt", "A"));
+    const tree = () => element.ariaSnapshot();
+    await expect.poll(tree).toContain('- button "Record"');
+    await expect.poll(tree).toMatch(/- list:\n\s+- listitem:/);
+    await expect.poll(tree).toContain('progressbar "a.txt"');
+    await expect.poll(tree).toContain('button "Cancel a.txt"');
+    await expect.poll(tree).toContain("status: Uploading a.txt");
+    await expectAccessible(page);
+    release();
+    await expect.poll(tree).toContain("status: a.txt uploaded");
+    await expect.poll(tree).toContain('button "Remove a.txt"');
+    await expectAccessible(page);
+  });
+
+  test("works inside another shadow root, and in a form there", async ({ openPage, problems }) => {
+    const { page, key } = await openForm({ openPage, problems });
+    const events = await recordEvents(page);
+    await page.evaluate(
+      ([service = "", token = ""]) => {
+        const host = document.body.appendChild(document.createElement("section"));
+        const form = host.attachShadow({ mode: "open" }).appendChild(document.createElement("form"));
+        const upload = document.createElement("stowage-upload");
+        const input = Object.assign(document.createElement("input"), { type: "file", ariaLabel: "Inner" });
+        for (const [name, value] of Object.entries({ url: service, token, name: "inner" }))
+          upload.setAttribute(name, value);
+        form.append(upload);
+        // Frameworks may add the input later.
+        upload.append(input);
+      },
+      [url, key],
+    );
+    await page.getByLabel("Inner").setInputFiles(SOUND);
+    const element = page.locator("section stowage-upload");
+    await stateOf(element, "completed");
+    const submitted = element.evaluate((one) => new FormData((one as StowageUpload).form ?? undefined).getAll("inner"));
+    expect(await submitted).toEqual(await idsOf(element));
+    expect(await events()).toContain("upload-completed tone.mp3");
+  });
+
+  test("works under a strict policy with Trusted Types", async ({ openPage, problems }) => {
+    const headers = { "Content-Security-Policy": POLICY };
+    const { page, element, input } = await openForm({ openPage, problems }, { headers, attributes: "record" });
+    await input.setInputFiles(SOUND);
+    await stateOf(element, "completed");
+    await expect(page.getByRole("button", { name: "Record", exact: true })).toBeVisible();
+    // The styles of the element apply.
+    await expect(element.getByRole("listitem")).toHaveCSS("display", "flex");
+  });
+
+  test("keeps its layout under 10,000 rules of the page, which can style its parts", async ({ openPage, problems }) => {
+    const names = ["button", "progress", "li", "ul", "div", "span", "p", "meter", "audio", "[part]", "[hidden]"];
+    const rules = Array.from({ length: 10_000 }, (_, index) => {
+      const name = names[index % names.length];
+      return `${name}:not(.a${index}), stowage-upload ${name} { display: block !important; float: right !important;
+        position: fixed !important; opacity: 0 !important; width: ${index % 7}px !important; }`;
+    });
+    const inherited = `stowage-upload { letter-spacing: 1em; text-transform: uppercase; line-height: 0; visibility: hidden;
+      pointer-events: none; text-indent: -999px; white-space: nowrap; }`;
+    const layoutOf = async (head: string) => {
+      const { page, element, input } = await openForm({ openPage, problems }, { head, attributes: "record" });
+      await input.setInputFiles(SOUND);
+      await stateOf(element, "completed");
+      const layout = await element.evaluate((one) =>
+        [...(one.shadowRoot?.querySelectorAll("[part]") ?? [])].map((part) => {
+          const { width, height } = part.getBoundingClientRect();
+          const { display, opacity, position } = getComputedStyle(part);
+          return [part.getAttribute("part"), Math.round(width), Math.round(height), display, opacity, position];
+        }),
+      );
+      await expect(page.getByRole("button", { name: "Remove tone.mp3" })).toBeVisible();
+      await page.getByRole("button", { name: "Remove tone.mp3" }).click();
+      await stateOf(element, "empty");
+      return layout;
+    };
+    const width = "<style>main { width: 600px; }</style>";
+    const undisturbed = await layoutOf(width);
+    expect(undisturbed.length).toBeGreaterThan(10);
+    expect(await layoutOf(`${width}<style>${inherited}${rules.join("\n")}</style>`)).toEqual(undisturbed);
+
+    const head = "<style>stowage-upload::part(completed) { color: rgb(1, 2, 3); }</style>";
+    const { element, input } = await openForm({ openPage, problems }, { head });
+    await input.setInputFiles(SOUND);
+    await stateOf(element, "completed");
+    await expect(element.getByRole("listitem")).toHaveCSS("color", "rgb(1, 2, 3)");
+  });
+
+  test("uploads dropped files", async ({ openPage, problems }) => {
+    const { team, element } = await openForm({ openPage, problems });
+    await dropFiles(element, { "a.txt": Buffer.from("A"), "b.txt": Buffer.from("B") });
+    await stateOf(element, "completed");
+    const names = (await stored(team)).map(({ originalName }) => originalName);
+    expect(names.sort()).toEqual(["a.txt", "b.txt"]);
+    await expect(element).not.toHaveAttribute("data-dragging");
+  });
+
+  test("resumes after a reload at the stored offset, without choosing the file again", async ({
+    openPage,
+    problems,
+  }) => {
+    problems.allow(/ERR_/, /CORS/, /status of (500|409|423)/);
+    const proxy = await Line.open(url, () => ({ fault: "stall", afterBytes: 8 * MEBIBYTE }));
+    onTestFinished(() => proxy.close());
+    const { page, team, element, input } = await openForm({ openPage, problems }, { serviceUrl: proxy.url });
+    const folder = await mkdtemp(join(tmpdir(), "stowage sent "));
+    onTestFinished(() => rm(folder, { recursive: true, force: true }));
+    const path = join(folder, "long.bin");
+    const bytes = bytesOf(12 * MEBIBYTE);
+    writeFileSync(path, bytes);
+    await input.setInputFiles(path);
+    await expect.poll(() => proxy.faults).toBe(1);
+    proxy.heal();
+    const offsets: number[] = [];
+    page.on("request", (request) => {
+      if (request.method() === "PATCH") offsets.push(Number(request.headers()["upload-offset"]));
+    });
+    await page.reload();
+    await stateOf(element, "completed");
+    expect(offsets[0]).toBeGreaterThan(0);
+    const files = await stored(team);
+    expect(files.map(({ size, _id }) => [size, _id])).toEqual([[bytes.length, (await idsOf(element))[0]]]);
+    // It is over: nothing is uploaded again.
+    await page.reload();
+    await stateOf(element, "empty");
+    await expect(element.getByRole("listitem")).toHaveCount(0);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test("asks `getToken` for a new token after 401", async ({ openPage, problems }) => {
+    problems.allow(/status of 401/);
+    const { page, key, element, input } = await openForm({ openPage, problems });
+    const calls = await element.evaluateHandle((one, valid) => {
+      const calls: string[] = [];
+      (one as StowageUpload).getToken = async () => {
+        calls.push("call");
+        return calls.length === 1 ? `${valid.slice(0, -4)}0000` : valid;
+      };
+      return calls;
+    }, key);
+    await input.setInputFiles([SOUND, textFile("b.txt", "B")]);
+    await stateOf(element, "completed");
+    expect(await calls.evaluate((list) => list.length)).toBe(2);
+    // Without a new one, the upload fails, and without any it waits.
+    await element.evaluate((one) => {
+      (one as StowageUpload).getToken = undefined;
+      one.setAttribute("token", "wrong");
+    });
+    await input.setInputFiles(textFile("c.txt", "C"));
+    await expect(element.getByRole("listitem")).toContainText([/./, /./, /Your permission to upload has expired/]);
+    await page.getByRole("button", { name: "Cancel c.txt" }).click();
+    await element.evaluate((one) => one.removeAttribute("token"));
+    await input.setInputFiles(textFile("d.txt", "D"));
+    await expect(element.getByText("Waiting", { exact: true })).toBeVisible();
+    await element.evaluate((one, valid) => one.setAttribute("token", valid), key);
+    await stateOf(element, "completed");
+  });
+
+  test("deletes a canceled upload, and retries a failed one", async ({ openPage, problems }) => {
+    problems.allow(/status of (401|404|503)/);
+    const { page, team, element, input } = await openForm({ openPage, problems });
+    const events = await recordEvents(page);
+    await page.route(/\/resumable\/.+/, (route) =>
+      route.request().method() === "PATCH" ? undefined : route.continue(),
+    );
+    const creating = page.waitForResponse((response) => response.request().method() === "POST");
+    const large = { name: "large.bin", mimeType: "", buffer: bytesOf(9_000_000) };
+    await input.setInputFiles(large);
+    expect((await creating).status()).toBe(201);
+    await expect.poll(async () => (await collect(team.stowage.uploads.list())).length).toBe(1);
+    const deleting = page.waitForResponse((response) => response.request().method() === "DELETE");
+    await page.getByRole("button", { name: "Cancel large.bin" }).click();
+    expect((await deleting).status()).toBe(204);
+    expect(await collect(team.stowage.uploads.list())).toEqual([]);
+    await stateOf(element, "empty");
+
+    const json = { status: false, code: "unavailable", message: "Away." };
+    const headers = {
+      "Access-Control-Allow-Origin": "*",
+      "Retry-After": "1000",
+      "Access-Control-Expose-Headers": "Retry-After",
+    };
+    await page.route(/\/docs\/v1\/uploads$/, (route) =>
+      route.request().method() === "POST" ? route.fulfill({ status: 503, headers, json }) : route.continue(),
+    );
+    await input.setInputFiles(textFile("again.txt", "Again"));
+    await stateOf(element, "failed");
+    await expect(element.getByText("The service is unavailable. Retry in a minute.", { exact: true })).toBeVisible();
+    expect(await events()).toContain("upload-failed unavailable again.txt");
+    expect(await isValid(element)).toBe(false);
+    await page.unroute(/\/docs\/v1\/uploads$/);
+    await page.getByRole("button", { name: "Retry again.txt" }).press("Enter");
+    await expect(page.getByRole("button", { name: /(Cancel|Remove) again.txt/ })).toBeFocused();
+    await stateOf(element, "completed");
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  const LIMITS: [string, KeyLimits, string][] = [
+    ["file_too_large", { maxFileBytes: 10 }, "This file is too large."],
+    ["type_not_allowed", { fileTypes: ["audio file"] }, "Nur Audio!"],
+    ["upload_limit_reached", { maxFiles: 1 }, "You can't upload more files here."],
+  ];
+  test.for(LIMITS)(
+    "explains the limit of a public key: %s",
+    async ([code, limits, message], { openPage, problems }) => {
+      problems.allow(/status of (403|413|415)/);
+      const { page, element, input, key } = await openForm({ openPage, problems }, { limits });
+      if (code === "upload_limit_reached") {
+        const body = new FormData();
+        body.append("file", new Blob(["First"]), "first.txt");
+        const headers = { Authorization: `Bearer ${key}` };
+        expect((await fetch(`${url}/docs/v1/uploads`, { method: "POST", headers, body })).status).toBe(200);
+      }
+      const events = await recordEvents(page);
+      await element.evaluate((one) => {
+        (one as StowageUpload).texts = { type_not_allowed: "Nur Audio!", retry: "Nochmal" };
+      });
+      await input.setInputFiles(textFile("notes.txt", "These are notes."));
+      await stateOf(element, "failed");
+      expect(await events()).toContain(`upload-failed ${code} notes.txt`);
+      await expect(element.getByRole("listitem")).toContainText(message);
+      await expect(page.getByRole("button", { name: "Nochmal notes.txt" })).toBeVisible();
+      expect(await idsOf(element)).toEqual([]);
+    },
+  );
+
+  test("records from the microphone, plays the recording, and sends it", async ({ openPage, problems }) => {
+    const headers = { "Content-Security-Policy": POLICY };
+    const { page, team, element, input } = await openForm({ openPage, problems }, { headers, attributes: "record" });
+    const button = (name: string) => page.getByRole("button", { name, exact: true });
+    await tabTo(input);
+    await page.keyboard.press("Tab");
+    await expect(button("Record")).toBeFocused();
+    await page.keyboard.press("Enter");
+    await expect(button("Stop")).toBeFocused();
+    await stateOf(element, "recording");
+    expect(await isValid(element)).toBe(false);
+    await expect(element.getByRole("timer")).toHaveText("0:01");
+    // The fake microphone beeps.
+    const level = element.getByRole("meter", { name: "Microphone level" });
+    await expect.poll(() => level.evaluate((meter) => (meter as HTMLMeterElement).value)).toBeGreaterThan(0);
+    await page.keyboard.press("Enter");
+    await stateOf(element, "recorded");
+    await expect(button("Send")).toBeFocused();
+    const audio = element.locator("audio");
+    await expect.poll(() => audio.evaluate((one) => (one as HTMLAudioElement).readyState)).toBeGreaterThan(0);
+    expect(await stored(team)).toEqual([]);
+    await page.keyboard.press("Enter");
+    await stateOf(element, "completed");
+    await expect(button("Record")).toBeFocused();
+    const [file] = await stored(team);
+    expect(file).toMatchObject({ fileType: "audio file", _id: (await idsOf(element))[0] });
+    expect(file?.originalName).toMatch(/^Recording .*\.webm$/);
+    expect(file?.durationSeconds).toBeGreaterThan(0.9);
+
+    await button("Record").click();
+    await stateOf(element, "recording");
+    await button("Cancel").click();
+    await stateOf(element, "completed");
+    await page.evaluate(() => {
+      navigator.mediaDevices.getUserMedia = async () => {
+        throw new DOMException("", "NotAllowedError");
+      };
+    });
+    const events = await recordEvents(page);
+    await button("Record").click();
+    await expect(element.getByRole("alert")).toContainText("Allow this page to use your microphone");
+    await expect(button("Record")).toBeFocused();
+    expect(await events()).toEqual(["upload-failed microphone_denied"]);
+    expect(await stored(team)).toHaveLength(1);
+  });
+
+  test.for(["README.md", "src/client/README.md"])("works as %s shows", async (readme, { openPage, problems }) => {
+    const text = readFileSync(join(root, readme), "utf8");
+    const sample = /```html\n(.*?)```/s
+      .exec(text)?.[1]
+      ?.replaceAll(/https?:\/\/(localhost:8787|stowage\.example[\w.]+)/g, url);
+    const html =
+      readme === "README.md" ? sample : `${SCRIPT}<form method="post">${sample}<button>Submit</button></form>`;
+    const { page, key, element, submit, submitted } = await openForm({ openPage, problems }, { html: html ?? "" });
+    await expect(page.getByRole("button", { name: "Record", exact: true })).toBeVisible();
+    await element.evaluate((one, token) => one.setAttribute("token", token), key);
+    await page.locator("input").setInputFiles(SOUND);
+    await stateOf(element, "completed");
+    const [id] = await idsOf(element);
+    await submit.click();
+    await expect(page).toHaveTitle("Thanks");
+    expect(submitted[0]).toMatch(new RegExp(`^recordings?=${id}$`));
+  });
+
+  test("has a demonstration on the development server", async ({ openPage }) => {
+    const { key } = await newTeam();
+    const page = await openPage({ path: "/assets/demo.html" });
+    await expectAccessible(page);
+    await page.getByLabel("API key").fill(key);
+    await page.getByLabel("Recordings").setInputFiles(SOUND);
+    await stateOf(page.locator("stowage-upload"), "completed");
+    await page.getByRole("button", { name: "Submit" }).click();
+    await expect(page.locator("output")).toHaveText(/recordings=[0-9a-f]{24}$/);
+  });
+});

@@ -1,0 +1,89 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { deploy } from "../../src/dev/deployment.ts";
+import { wranglerIn } from "../../src/dev/wrangler.ts";
+import { CloudflareApi } from "../support/cloudflare.ts";
+import { FakeMachine } from "../support/machine.ts";
+import { cloneProject } from "../support/server.ts";
+
+// Each start of wrangler takes seconds, and much longer on a busy machine. The limit is for hangs.
+vi.setConfig({ testTimeout: 900_000 });
+
+describe("A deployment with the real wrangler", () => {
+  let project: string;
+  let folder: string;
+  let service: FakeMachine;
+  let api: CloudflareApi;
+  beforeEach(async () => {
+    [project, folder] = [cloneProject(), mkdtempSync(join(tmpdir(), "stowage deploy "))];
+    service = new FakeMachine(folder);
+    api = new CloudflareApi();
+    await api.start();
+  });
+  afterEach(() => {
+    api.stop();
+    for (const path of [project, folder]) rmSync(path, { recursive: true, maxRetries: 5 });
+  });
+
+  test("creates everything, and finds it the next time", async () => {
+    const wrangler = wranglerIn(project, api.environment(folder));
+    const { home, sleep, print, lines } = service;
+    const fetch = async (url: string | URL | Request, init?: RequestInit) => {
+      service.api.secrets = api.secrets;
+      return service.fetch(url, init);
+    };
+    const machine = { root: project, home, env: {}, wrangler, fetch, sleep, print };
+    await deploy(machine, { location: "weur" });
+    const secrets = JSON.parse(readFileSync(service.secretsFile, "utf8"));
+    expect(api.secrets).toEqual(secrets);
+    expect([...api.databases.keys(), ...api.buckets]).toEqual(["stowage", "stowage-files"]);
+    expect(api.crons).toEqual(["*/5 * * * *"]);
+    expect([...api.consumers.keys()].sort()).toEqual([...api.queues.values()].sort());
+    const { sql } = api.databases.get("stowage") ?? {};
+    expect(sql?.prepare("select count(*) as count from api_keys").all()).toEqual([{ count: 0 }]);
+    expect(api.placement).toEqual({ mode: "targeted", region: "aws:eu-west-2" });
+    lines.length = 0;
+    api.requests.length = 0;
+    await deploy(machine, {});
+    expect(lines.filter((line) => /created|generated|applied$/.test(line))).toEqual([]);
+    expect(api.secrets).toEqual(secrets);
+    expect(service.teams).toHaveLength(1);
+    expect(api.placement).toEqual({ mode: "targeted", region: "aws:eu-west-2" });
+    expect(api.unknown).toEqual([]);
+  });
+
+  test("deploys what Cloudflare's Deploy button prepared, in the environment of its build", async () => {
+    // The button creates the bindings' resources under the names that the user enters, and a Worker with the secrets. It
+    // creates no queue that has only a consumer.
+    const { uuid } = api.call("POST /d1/database", { name: "sound", primary_location_hint: "apac" }) as {
+      uuid: string;
+    };
+    api.call("POST /r2/buckets", { name: "stowage-files" });
+    for (const name of ["stowage-bulk", "stowage-jobs", "stowage-webhooks"])
+      api.call("POST /queues", { queue_name: name });
+    const entered = { MASTER_KEY: "entered", OPERATOR_TOKEN: "entered" };
+    api.secrets = entered;
+    const config = readFileSync(join(project, "wrangler.toml"), "utf8");
+    const name = 'database_name = "stowage"';
+    expect(config).toContain(name);
+    const named = config.replace(name, `database_name = "sound"\ndatabase_id = "${uuid}"`);
+    writeFileSync(join(project, "wrangler.toml"), named);
+    const { home, sleep, print, lines, fetch } = service;
+    const ofBuild = { CI: "true", WORKERS_CI: "1" };
+    const wrangler = wranglerIn(project, { ...api.environment(folder), ...ofBuild });
+    await deploy({ root: project, home, env: ofBuild, wrangler, fetch, sleep, print }, {});
+    expect(lines).toContain('Database "sound": kept');
+    expect([...api.databases.keys(), ...api.buckets]).toEqual(["sound", "stowage-files"]);
+    const queues = ["stowage-bulk", "stowage-jobs", "stowage-jobs-dead", "stowage-webhooks"];
+    expect([...api.queues.keys()].sort()).toEqual(queues);
+    expect([...api.consumers.keys()].sort()).toEqual([...api.queues.values()].sort());
+    const { sql } = api.databases.get("sound") ?? {};
+    expect(sql?.prepare("select count(*) as count from api_keys").all()).toEqual([{ count: 0 }]);
+    expect(api.placement).toEqual({ mode: "targeted", region: "aws:ap-southeast-1" });
+    expect(api.secrets).toEqual(entered);
+    expect(readdirSync(home)).toEqual([]);
+    expect(api.unknown).toEqual([]);
+  });
+});

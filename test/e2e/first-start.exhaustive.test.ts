@@ -1,0 +1,45 @@
+import { appendFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { cloneProject, freePort, runDev } from "../support/server.ts";
+
+type Problem = [what: string, spoil: (folder: string) => void, ...messages: (string | RegExp)[]];
+
+/** Values that must be replaced, and why the service rejects them. */
+const EXAMPLES = [
+  ["MASTER_KEY", "MASTER_KEY: each key must be 32 random bytes in base64."],
+  ["OPERATOR_TOKEN", "OPERATOR_TOKEN: Must have at least 32 characters."],
+] as const;
+const example = readFileSync(join(import.meta.dirname, "../../.dev.vars.example"), "utf8");
+const exampleOf = (name: string) => example.split("\n").find((line) => line.startsWith(`${name}=`));
+
+/** Each of these problems is found only after seconds of a start. */
+const problems: Problem[] = [
+  ...EXAMPLES.map(
+    ([name, reason]): Problem => [
+      `with the reason if .dev.vars has the ${name} of .dev.vars.example`,
+      (folder) => writeFileSync(join(folder, ".dev.vars"), `${exampleOf(name)}\n`),
+      reason,
+      "The service responded 503",
+    ],
+  ),
+  [
+    "with the reason if a migration fails",
+    (folder) => writeFileSync(join(folder, "migrations/9999_broken.sql"), "create tabel nonsense;"),
+    /9999_broken\.sql.*Couldn't apply the migrations\.\n$/s,
+  ],
+  [
+    "with the compiler's message if the build fails",
+    (folder) => appendFileSync(join(folder, "src/index.ts"), 'import "./missing.ts";\n'),
+    /Could not resolve "\.\/missing\.ts".*^The build failed\.\n$/ms,
+  ],
+];
+
+test.each(problems)("the start fails %s", async (_, spoil, ...messages) => {
+  const folder = cloneProject();
+  spoil(folder);
+  const { exited, output } = runDev(folder, { PORT: await freePort() });
+  expect(await exited).toBe(1);
+  for (const message of messages) expect(output()).toMatch(message);
+  rmSync(folder, { recursive: true, maxRetries: 5 });
+});

@@ -1,0 +1,68 @@
+import { createLimiter, REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
+import { realSystem } from "../../src/platform/system.ts";
+import { RATE_LIMITS } from "../../src/rate-limits.ts";
+import type { Change } from "./deps.ts";
+import { compose, startWorker, type TestWorker, withoutJobs } from "./harness.ts";
+
+/* Rate limits on a stopped clock, so that a test reaches a limit on a machine of any speed. */
+
+/** A rate limit of the platform, counting by key. It records the keys that it has checked. */
+export class Permits implements RateLimit {
+  readonly keys: string[] = [];
+  readonly #limit: number;
+  #counts = new Map<string, number>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  async limit({ key }: RateLimitOptions): Promise<RateLimitOutcome> {
+    this.keys.push(key);
+    const count = (this.#counts.get(key) ?? 0) + 1;
+    this.#counts.set(key, count);
+    return { success: count <= this.#limit };
+  }
+
+  startNextMinute(): void {
+    this.#counts = new Map();
+  }
+}
+
+/** The documented limits. `documented-limits.node.test.ts` compares them with those of wrangler.toml. */
+const DOCUMENTED: Record<"TOKEN_LIMIT" | "CLIENT_IP_LIMIT" | "LOGIN_LIMIT" | "HASH_LIMIT" | "SEARCH_LIMIT", number> = {
+  TOKEN_LIMIT: RATE_LIMITS.team / REQUESTS_PER_PERMIT,
+  CLIENT_IP_LIMIT: RATE_LIMITS["client-ip"],
+  LOGIN_LIMIT: RATE_LIMITS.login,
+  HASH_LIMIT: RATE_LIMITS.password,
+  SEARCH_LIMIT: RATE_LIMITS.search,
+};
+
+/**
+ * Starts a Worker whose limits count within one minute that never ends. Limits that the test does not choose are the
+ * documented ones. A permit of TOKEN_LIMIT pays for `REQUESTS_PER_PERMIT` requests.
+ */
+export function startLimited(limits: Partial<typeof DOCUMENTED> = {}, change: Change = (deps) => deps): TestWorker {
+  const bindings = Object.fromEntries(
+    Object.entries({ ...DOCUMENTED, ...limits }).map(([name, limit]) => [name, new Permits(limit)]),
+  ) as Record<keyof typeof DOCUMENTED, Permits>;
+  const now = realSystem.now();
+  const limiter = createLimiter(bindings, { ...realSystem, now: () => now }, () => undefined);
+  return startWorker(compose(withoutJobs, change, (deps) => ({ ...deps, limiter })));
+}
+
+const minuteNow = () => Math.floor(Date.now() / 60_000);
+
+/**
+ * Repeats work that counts by the clock of the platform until one run begins and ends in the same minute. Each run needs its
+ * own subjects. Prefer `startLimited`, whose clock is stopped.
+ */
+export async function withinOneMinute<T>(work: () => Promise<T>): Promise<T> {
+  for (let attempt = 1; attempt <= 10; attempt++) {
+    const began = minuteNow();
+    const [outcome] = await Promise.allSettled([work()]);
+    if (minuteNow() !== began) continue;
+    if (outcome.status === "rejected") throw outcome.reason;
+    return outcome.value;
+  }
+  throw new Error("No run fits a minute.");
+}

@@ -1,0 +1,57 @@
+import { env } from "cloudflare:workers";
+import type { Team } from "./client.ts";
+
+/* Rows that a test reads or inserts directly: what no call returns, and more than calls could create. */
+
+const TABLES = ["api_keys", "users", "files", "uploads", "events", "webhooks", "deliveries", "links"];
+
+/** Returns every row and object of a team, to check that a rejected call changed nothing. */
+export async function snapshot(teamId: string) {
+  const of = (sql: string) => env.DB.prepare(sql).bind(teamId);
+  const [[parts, ...rows], { objects }] = await Promise.all([
+    env.DB.batch([
+      of("select * from upload_parts where file_id in (select file_id from uploads where team_id = ?) order by 1, 2"),
+      ...TABLES.map((table) => of(`select * from ${table} where team_id = ? order by 1, 2`)),
+    ]),
+    env.BUCKET.list({ prefix: `${teamId}/` }),
+  ]);
+  const tables = Object.fromEntries(TABLES.map((table, i) => [table, rows[i]?.results]));
+  return { ...tables, parts: parts?.results, objects: objects.map(({ key, etag }) => [key, etag]) };
+}
+
+/** Runs one insert that selects from `n`, the numbers `i` from 1 to `count`, which is parameter ?1. */
+export const insertMany = (count: number, insert: string, ...values: unknown[]) =>
+  env.DB.prepare(`with recursive n(i) as (select 1 union all select i + 1 from n where i < ?1) ${insert}`)
+    .bind(count, ...values)
+    .run();
+
+/** Columns and values of a row after id and team; n is the row's number. */
+const FILLERS = {
+  api_keys: [
+    "uuid, name, kind, scopes, token_hash, encrypted_token, encrypted_with, lifetime, created_at, expires_at",
+    "'f3cd2a1b-0000-4000-8000-000000000000', n, 'secret', 4095, ?2 || n, 'plain', 'none', 1, 1, 4e12",
+  ],
+  users: [
+    "first_name, last_name, email, email_key, password, role, created_at, updated_at",
+    "'User', n, n || '@b.de', n || '@b.de', 'x', 'admin', 1, 1",
+  ],
+  files: [
+    `original_name, name_key, status, reserved_bytes, size_bytes, sha256, etag, mime_type, file_type, processed_at, created_at,
+     updated_at`,
+    `n || '.txt', n || '.txt', 'completed', 1, 1, '${"0".repeat(64)}', 'x', 'text/plain', 'text file', 1, 1, 1`,
+  ],
+};
+
+/** Inserts rows directly, older than any row that a call creates, numbered and ordered from `first`. */
+export async function fill(team: Team, table: keyof typeof FILLERS, count: number, first = 1): Promise<void> {
+  const prefix = `00${team.teamId.slice(-10)}`;
+  const [columns, values] = FILLERS[table];
+  const insert = `insert into ${table} (id, team_id, ${columns}) select ?2 || printf('%012x', n), ?3, ${values}`;
+  await insertMany(
+    count,
+    `${insert} from (select i + cast(?4 as integer) - 1 as n from n)`,
+    prefix,
+    team.teamId,
+    first,
+  );
+}
