@@ -32,6 +32,7 @@ describe("Event log", () => {
       "File processed",
       "File uploaded",
       "API key created",
+      "Team created",
     ]);
     const cells = (place: number) => rows(page).nth(place).getByRole("cell");
     await expect(cells(0)).toContainText(["test", "test", /now|ago/]);
@@ -71,12 +72,12 @@ describe("Event log", () => {
     const { page, stowage } = await openConsole(openPage, { path: "/events?signins=shown" });
     for (let made = 0; made < 60; made += 10)
       await Promise.all(Array.from({ length: 10 }, () => stowage.keys.create({ name: "many", isPublic: true })));
-    // The 60 keys, and the two from creating the team and signing in.
-    await expect(types(page)).toHaveCount(62);
+    // The 60 keys, the team with its first key, and the session.
+    await expect(types(page)).toHaveCount(63);
     await page.reload();
     await expect(types(page)).toHaveCount(50);
     await button(page, "Load more").click();
-    await expect(types(page)).toHaveCount(62);
+    await expect(types(page)).toHaveCount(63);
     await expect(button(page, "Load more")).toHaveCount(0);
     await untilLive(page);
 
@@ -88,10 +89,10 @@ describe("Event log", () => {
     await stowage.keys.delete(id);
     await expect(button(page, "2 new events")).toBeVisible();
     expect((await read.boundingBox())?.y).toBeCloseTo(before?.y ?? 0, 0);
-    await expect(types(page)).toHaveCount(62);
+    await expect(types(page)).toHaveCount(63);
 
     await button(page, "2 new events").click();
-    await expect(types(page)).toHaveCount(64);
+    await expect(types(page)).toHaveCount(65);
     await expect(types(page).first()).toHaveText("API key revoked");
     await expect(types(page).first()).toBeInViewport();
     await expect(heading(page, "Events")).toBeFocused();
@@ -106,7 +107,7 @@ describe("Event log", () => {
     await expect(button(page, "1 new event")).toBeVisible();
     const { y = 0 } = (await page.getByText('"_id"').boundingBox()) ?? {};
     expect(y - (unfolded?.y ?? 0)).toBeLessThan(60);
-    await expect(types(page)).toHaveCount(64);
+    await expect(types(page)).toHaveCount(65);
   });
 
   test("filters by type, and keeps the filter in the URL", async ({ openPage, problems }) => {
@@ -127,7 +128,7 @@ describe("Event log", () => {
     await expect(page).toHaveURL(`${url}/console/events?type=user.deleted`);
     await expect(page.getByLabel("Type")).toBeFocused();
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(types(page).last()).toHaveText("API key created");
+    await expect(types(page).last()).toHaveText("Team created");
     await expect(page).toHaveURL(`${url}/console/events`);
     await page.goBack();
     await expect(page.getByRole("heading", { name: "No matching events" })).toBeVisible();
@@ -143,7 +144,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   // Before its position in the event log is known, a page may load twice.
   await untilLive(page);
   await page.getByRole("link", { name: "Events" }).click();
-  await expect(rows(page)).toHaveCount(1);
+  await expect(types(page)).toHaveText(["API key created", "Team created"]);
   const setHidden = (hidden: boolean) =>
     page.evaluate((isHidden) => {
       Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -154,7 +155,7 @@ test("shows the newest events after the tab was in the background", async ({ ope
   const requests: string[] = [];
   page.on("request", (request) => requests.push(request.url()));
   await setHidden(false);
-  await expect(rows(page)).toHaveCount(4);
+  await expect(rows(page)).toHaveCount(5);
   await expect(
     rows(page)
       .getByRole("cell")
@@ -180,12 +181,12 @@ describe("Event page", () => {
     await expect(page.getByText(`Showing events after ${uploaded}`)).toBeVisible();
     await page.goBack();
     await page.getByRole("link", { name: "← Older" }).click();
-    await expect(types(page)).toHaveText(["API key created"]);
+    await expect(types(page)).toHaveText(["API key created", "Team created"]);
     // New events are not older.
     await untilLive(page);
     await team.stowage.keys.create({ name: "later" });
     await page.getByRole("link", { name: "Clear filters" }).click();
-    await expect(types(page)).toHaveCount(5);
+    await expect(types(page)).toHaveCount(6);
 
     await page.goto(`/console/events/${deleted}`);
     await expect(heading(page, "File deleted")).toBeVisible();
@@ -195,7 +196,7 @@ describe("Event page", () => {
     await page.goto(`/console/events/${id}`);
     await expect(page.getByRole("heading", { name: "Event not found" })).toBeVisible();
     await page.getByRole("link", { name: "Back to events" }).click();
-    await expect(types(page)).toHaveCount(5);
+    await expect(types(page)).toHaveCount(6);
   });
 });
 
