@@ -10,7 +10,7 @@ import {
 import { EVENT_TYPES } from "../domain/events/events.ts";
 import { countExpensiveCall } from "./authentication.ts";
 import { listOperation, writeOperation } from "./operation.ts";
-import { id, iso, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { id, iso, isoOrNull, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 export const attemptSchema = z
   .strictObject({
@@ -49,8 +49,7 @@ const deliverySchema = z
 
 function renderDelivery(delivery: Delivery): z.input<typeof deliverySchema> {
   const { id: _id, eventId, type, status, attempts, nextAttemptAt } = delivery;
-  const next = nextAttemptAt === null ? null : iso(nextAttemptAt);
-  return { _id, eventId, type, status, attempts: attempts.map(renderAttempt), nextAttemptAt: next };
+  return { _id, eventId, type, status, attempts: attempts.map(renderAttempt), nextAttemptAt: isoOrNull(nextAttemptAt) };
 }
 
 const deliveryExample: z.input<typeof deliverySchema> = {

@@ -30,6 +30,7 @@ import {
   id,
   instant,
   iso,
+  isoOrNull,
   MAX_LIMIT,
   nameFilter,
   pageLimit,
@@ -125,9 +126,7 @@ const metadataRecord = describeRecord({
       "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
       (file) => file.sha256,
     ),
-    processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", ({ processedAt }) =>
-      processedAt === null ? null : iso(processedAt),
-    ),
+    processedAt: metadataField(timestamp.nullable(), "2026-11-20T09:33:01.000Z", (file) => isoOrNull(file.processedAt)),
     failure: metadataField(
       z.strictObject({ code: z.enum(FAILURE_CODES), message: z.string() }).nullable(),
       null,

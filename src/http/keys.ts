@@ -16,7 +16,8 @@ import {
 import { createTeam } from "../domain/accounts/teams.ts";
 import { FILE_TYPES } from "../domain/audio/media-type.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
-import { atLeastOneField, id, iso, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
+import { creator, describeRecord, fieldOf } from "./record.ts";
+import { atLeastOneField, id, iso, isoOrNull, name, pageQuery, pageRequest, timestamp } from "./validation.ts";
 
 /** Bounds without effect: no team has as many files, and no file as many bytes. */
 const MAX_FILES_OF_KEY = 1_000_000;
@@ -43,52 +44,48 @@ const scopes = z
   .refine((all) => new Set(all).size === all.length, "Must not contain duplicates.")
   .meta({ uniqueItems: true });
 
-const apiKeySchema = z
-  .strictObject({
-    _id: id,
-    id,
-    key: z.string().meta({
-      description:
-        "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
-    }),
-    name: z.string(),
-    teamId: id,
-    uuid: z.uuid(),
-    isPublic: z.boolean().meta({ description: "A public key can only upload files." }),
-    scopes: z.array(z.enum(SCOPE_NAMES)),
-    limits: limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
-    createdBy: z
-      .strictObject({ keyId: id, userId: id.nullable() })
-      .nullable()
-      .meta({ description: "The key or session that created it. Null if the operator did." }),
-    lastUsedAt: timestamp.nullable().meta({ description: "Accurate to an hour." }),
-    createdAt: timestamp,
-    expiresAt: timestamp,
-  })
-  .meta({ id: "ApiKey" });
+const field = fieldOf<ApiKey>();
 
-function render({ id, lastUsedAt, createdAt, expiresAt, ...rest }: ApiKey): z.input<typeof apiKeySchema> {
-  const times = { createdAt: iso(createdAt), expiresAt: iso(expiresAt) };
-  return { _id: id, id, ...rest, lastUsedAt: lastUsedAt === null ? null : iso(lastUsedAt), ...times };
-}
-
-const example: z.input<typeof apiKeySchema> = {
-  _id: "0193477be8a01f9c3ad5e7b2",
-  id: "0193477be8a01f9c3ad5e7b2",
-  key: "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
-  name: "Web player",
-  teamId: "0193477be89f4d2e6b8a0c13",
-  uuid: "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4",
-  isPublic: false,
-  scopes: ["files:upload", "files:read", "files:download"],
-  limits: null,
-  createdBy: { keyId: "0193477be8a01f9c3ad5e700", userId: null },
-  lastUsedAt: null,
-  createdAt: "2026-11-20T09:30:00.000Z",
-  expiresAt: "2027-11-20T09:30:00.000Z",
-};
-
-export { apiKeySchema, example as apiKeyExample, render as renderKey };
+export const keyRecord = describeRecord({
+  id: "ApiKey",
+  fields: {
+    _id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
+    id: field(id, "0193477be8a01f9c3ad5e7b2", (key) => key.id),
+    key: field(
+      z.string().meta({
+        description:
+          "The token when the key is created or rotated. When it is fetched or deleted, too, if your scopes cover those of the key, but never for the operator. Otherwise a masked form (`stow_sk_ab12…wxyz`), as in lists. Empty if it can't be decrypted.",
+      }),
+      "stow_sk_4fTq0pWz7LxVn2Rk9bYcHs1dGmJ6aUeo3kQx9Z",
+      ({ key }) => key,
+    ),
+    name: field(z.string(), "Web player", (key) => key.name),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (key) => key.teamId),
+    uuid: field(z.uuid(), "6c84fb90-12c4-4be1-9d5c-2a1f0b7de3a4", (key) => key.uuid),
+    isPublic: field(
+      z.boolean().meta({ description: "A public key can only upload files." }),
+      false,
+      (key) => key.isPublic,
+    ),
+    scopes: field(z.array(z.enum(SCOPE_NAMES)), ["files:upload", "files:read", "files:download"], (key) => key.scopes),
+    limits: field(
+      limitsSchema.nullable().meta({ description: "The limits of a public key. Null if it has none." }),
+      null,
+      (key) => key.limits,
+    ),
+    createdBy: field(
+      creator.nullable().meta({ description: "The key or session that created it. Null if the operator did." }),
+      { keyId: "0193477be8a01f9c3ad5e700", userId: null },
+      (key) => key.createdBy,
+    ),
+    lastUsedAt: field(timestamp.nullable().meta({ description: "Accurate to an hour." }), null, (key) =>
+      isoOrNull(key.lastUsedAt),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (key) => iso(key.createdAt)),
+    expiresAt: field(timestamp, "2027-11-20T09:30:00.000Z", (key) => iso(key.expiresAt)),
+  },
+});
+const { schema, example, render } = keyRecord;
 
 export const create = writeOperation(
   "keys:write or operator",
@@ -113,7 +110,7 @@ export const create = writeOperation(
       teamId: id.optional().meta({ description: "Only the operator can send it." }),
     }),
     bodyExample: { name: "Web player", isPublic: false, scopes: ["files:upload", "files:read", "files:download"] },
-    success: { description: "The new key.", message: "API key created.", schema: apiKeySchema, example },
+    success: { description: "The new key.", message: "API key created.", schema, example },
     errorCodes: ["too_many_keys", "not_found"],
   },
   async ({ deps, actor, body }) => {
@@ -134,7 +131,7 @@ export const list = listOperation(
     summary: "List API keys",
     description: "Newest first, with masked tokens. Sessions are not listed.",
     query: pageQuery("keys").extend({ teamId: id.optional().meta({ description: "Only the operator can send it." }) }),
-    success: { description: "A page of keys.", noun: "API keys", schema: apiKeySchema, example },
+    success: { description: "A page of keys.", noun: "API keys", schema, example },
   },
   ({ deps, credential, query }) => listKeys(deps, credential, { ...pageRequest(query), teamId: query.teamId }),
   render,
@@ -147,7 +144,7 @@ export const get = readOperation(
     summary: "Get API key details",
     description:
       "Shows the whole token if your scopes cover those of the key. Each time is recorded as the event `apikey.revealed`.",
-    success: { description: "The key.", message: "API key found.", schema: apiKeySchema, example },
+    success: { description: "The key.", message: "API key found.", schema, example },
   },
   async ({ deps, credential, id }) => render(await fetchKey(deps, credential, id)),
 );
@@ -167,7 +164,7 @@ export const update = writeOperation(
       }),
     ),
     bodyExample: { name: "Old web player" },
-    success: { description: "The updated key.", message: "API key updated.", schema: apiKeySchema, example },
+    success: { description: "The updated key.", message: "API key updated.", schema, example },
   },
   async ({ deps, actor, id, body }) => {
     const expiresAt = body.expiresAt === undefined ? undefined : Date.parse(body.expiresAt);
@@ -183,7 +180,7 @@ export const remove = writeOperation(
     summary: "Delete an API key",
     description:
       "Returns the key a last time. It and the sessions created with it stop working immediately, and their unfinished uploads are canceled. A key can delete itself. You need every scope of the key.",
-    success: { description: "The deleted key.", message: "API key deleted.", schema: apiKeySchema, example },
+    success: { description: "The deleted key.", message: "API key deleted.", schema, example },
   },
   async ({ deps, actor, id }) => render(await deleteKey(deps, actor, id)),
 );
@@ -210,7 +207,7 @@ export const rotate = writeOperation(
     success: {
       description: "The new key.",
       message: "API key rotated.",
-      schema: apiKeySchema,
+      schema,
       example: { ...example, _id: NEW_ID, id: NEW_ID },
     },
     errorCodes: ["conflict", "too_many_keys"],

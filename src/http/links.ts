@@ -17,8 +17,8 @@ import { AppError } from "../errors.ts";
 import type { AppEnv } from "./app-env.ts";
 import { countOpening, limitFailures } from "./authentication.ts";
 import { countOf, type Operation, readOperation, writeOperation } from "./operation.ts";
-import { describeRecord, fieldOf } from "./record.ts";
-import { id, iso, text, timestamp } from "./validation.ts";
+import { creator, describeRecord, fieldOf } from "./record.ts";
+import { id, iso, isoOrNull, text, timestamp } from "./validation.ts";
 
 /* Download links: creating, listing and revoking them, and serving the bytes as RFC 9110 describes. */
 
@@ -30,7 +30,6 @@ export const isLinkPath = (path: string): boolean => LINK_PATH.test(path);
 const MAX_NAME_LENGTH = 200;
 
 const field = fieldOf<Link>();
-const optionalIso = (instant: number | null) => (instant === null ? null : iso(instant));
 
 const linkRecord = describeRecord({
   id: "Link",
@@ -44,14 +43,10 @@ const linkRecord = describeRecord({
     ),
     disposition: field(z.enum(DISPOSITIONS), "inline", (link) => link.disposition),
     expiresAt: field(timestamp.nullable().meta({ description: "Null: never." }), "2026-12-20T09:33:00.000Z", (link) =>
-      optionalIso(link.expiresAt),
+      isoOrNull(link.expiresAt),
     ),
     createdAt: field(timestamp, "2026-11-20T09:33:00.000Z", (link) => iso(link.createdAt)),
-    createdBy: field(
-      z.strictObject({ keyId: id, userId: id.nullable() }),
-      { keyId: "0193477be8a01f9c3ad5e7b2", userId: null },
-      (link) => link.createdBy,
-    ),
+    createdBy: field(creator, { keyId: "0193477be8a01f9c3ad5e7b2", userId: null }, (link) => link.createdBy),
   },
 });
 

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { id } from "./validation.ts";
 
 /*
  * A record of the API is described once, as a table of its fields. Its schema, its example and its rendering follow from
@@ -20,6 +21,9 @@ export const fieldOf =
     example,
     render,
   });
+
+/** The key or session that created a record, with its user. */
+export const creator = z.strictObject({ keyId: id, userId: id.nullable() });
 
 type Fields = Record<string, Pick<Field<never>, "schema" | "render"> & { example: unknown }>;
 /** The stored record from which all of the fields can be rendered. */

@@ -9,43 +9,38 @@ import {
   type Session,
 } from "../domain/accounts/sessions.ts";
 import { clientIpOf, withBackend } from "./authentication.ts";
-import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
+import { keyRecord } from "./keys.ts";
 import { listOperation, publicOperation, writeOperation } from "./operation.ts";
-import { id, iso, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
+import { creator, describeRecord, fieldOf } from "./record.ts";
+import { id, iso, isoOrNull, pageQuery, pageRequest, text, timestamp } from "./validation.ts";
 
-const sessionSchema = z
-  .strictObject({
-    _id: id,
-    userId: id.nullable().meta({ description: "The user who logged in." }),
-    createdBy: z
-      .strictObject({ keyId: id, userId: id.nullable() })
-      .nullable()
-      .meta({ description: "The API key that created the session. Null for a login." }),
-    createdAt: timestamp,
-    expiresAt: timestamp,
-    lastUsedAt: timestamp.nullable().meta({ description: "Accurate to an hour." }),
-  })
-  .meta({ id: "Session" });
+const field = fieldOf<Session>();
 
-const render = ({ createdByKeyId: keyId, ...session }: Session): z.input<typeof sessionSchema> => ({
-  _id: session.id,
-  userId: session.userId,
-  createdBy: keyId === null ? null : { keyId, userId: session.userId },
-  createdAt: iso(session.createdAt),
-  expiresAt: iso(session.expiresAt),
-  lastUsedAt: session.lastUsedAt === null ? null : iso(session.lastUsedAt),
+const { schema, example, render } = describeRecord({
+  id: "Session",
+  fields: {
+    _id: field(id, "0193477c4f1b6a2d8e0c3b57", (session) => session.id),
+    userId: field(
+      id.nullable().meta({ description: "The user who logged in." }),
+      "0193477bf1c07e5d9a0b4c28",
+      (session) => session.userId,
+    ),
+    createdBy: field(
+      creator.nullable().meta({ description: "The API key that created the session. Null for a login." }),
+      null,
+      ({ createdByKeyId: keyId, userId }) => (keyId === null ? null : { keyId, userId }),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:45:00.000Z", (session) => iso(session.createdAt)),
+    expiresAt: field(timestamp, "2026-11-20T21:45:00.000Z", (session) => iso(session.expiresAt)),
+    lastUsedAt: field(
+      timestamp.nullable().meta({ description: "Accurate to an hour." }),
+      "2026-11-20T09:45:00.000Z",
+      (session) => isoOrNull(session.lastUsedAt),
+    ),
+  },
 });
 
-const example: z.input<typeof sessionSchema> = {
-  _id: "0193477c4f1b6a2d8e0c3b57",
-  userId: "0193477bf1c07e5d9a0b4c28",
-  createdBy: null,
-  createdAt: "2026-11-20T09:45:00.000Z",
-  expiresAt: "2026-11-20T21:45:00.000Z",
-  lastUsedAt: "2026-11-20T09:45:00.000Z",
-};
-
-const tokenExample = { ...apiKeyExample, expiresAt: "2026-11-20T21:30:00.000Z" };
+const tokenExample = { ...keyRecord.example, expiresAt: "2026-11-20T21:30:00.000Z" };
 
 export const login = publicOperation(
   {
@@ -59,14 +54,14 @@ export const login = publicOperation(
     success: {
       description: "The session.",
       message: "Logged in.",
-      schema: apiKeySchema,
+      schema: keyRecord.schema,
       example: { ...tokenExample, name: "Ada Lovelace" },
     },
     errorCodes: ["login_failed", "team_suspended", "rate_limited"],
   },
   ({ c, deps, body }) =>
     withBackend(c, body.teamId, async (isBackend) =>
-      renderKey(await logIn(deps, { ...body, clientIp: isBackend ? null : clientIpOf(c) })),
+      keyRecord.render(await logIn(deps, { ...body, clientIp: isBackend ? null : clientIpOf(c) })),
     ),
 );
 
@@ -79,12 +74,12 @@ export const create = writeOperation(
     success: {
       description: "The session, in the shape of an API key.",
       message: "Session created.",
-      schema: apiKeySchema,
+      schema: keyRecord.schema,
       example: tokenExample,
     },
     errorCodes: ["forbidden", "quota_exceeded"],
   },
-  async ({ deps, actor }) => renderKey(await createSession(deps, actor)),
+  async ({ deps, actor }) => keyRecord.render(await createSession(deps, actor)),
 );
 
 export const list = listOperation(
@@ -97,7 +92,7 @@ export const list = listOperation(
     success: {
       description: "A page of sessions, without their tokens.",
       noun: "Sessions",
-      schema: sessionSchema,
+      schema,
       example,
     },
   },

@@ -8,8 +8,9 @@ import {
   type Team,
   updateTeam,
 } from "../domain/accounts/teams.ts";
-import { apiKeyExample, apiKeySchema, renderKey } from "./keys.ts";
+import { keyRecord } from "./keys.ts";
 import { listOperation, readOperation, writeOperation } from "./operation.ts";
+import { describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
   id,
@@ -31,45 +32,26 @@ const quota = (what: string, setting: string) =>
 const maxBytes = quota("Bytes", "MAX_TEAM_BYTES");
 const maxFiles = quota("Files", "MAX_TEAM_FILES");
 
-const teamSchema = z
-  .strictObject({
-    _id: id,
-    name: z.string(),
-    status: z.enum(TEAM_STATES),
-    maxBytes,
-    maxFiles,
-    usage: z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
-    createdAt: timestamp,
-    updatedAt: timestamp,
-    __v: z.int().nonnegative(),
-  })
-  .meta({ id: "Team" });
+const field = fieldOf<Team>();
 
-function render({ id, name, status, maxBytes, maxFiles, files, bytes, ...team }: Team): z.input<typeof teamSchema> {
-  return {
-    _id: id,
-    name,
-    status,
-    maxBytes,
-    maxFiles,
-    usage: { files, bytes },
-    createdAt: iso(team.createdAt),
-    updatedAt: iso(team.updatedAt),
-    __v: team.version,
-  };
-}
-
-const example: z.input<typeof teamSchema> = {
-  _id: "0193477be89f4d2e6b8a0c13",
-  name: "Radio Lovelace",
-  status: "active",
-  maxBytes: 50_000_000_000,
-  maxFiles: null,
-  usage: { files: 0, bytes: 0 },
-  createdAt: "2026-11-20T09:30:00.000Z",
-  updatedAt: "2026-11-20T09:30:00.000Z",
-  __v: 0,
-};
+const { schema, example, render } = describeRecord({
+  id: "Team",
+  fields: {
+    _id: field(id, "0193477be89f4d2e6b8a0c13", (team) => team.id),
+    name: field(z.string(), "Radio Lovelace", (team) => team.name),
+    status: field(z.enum(TEAM_STATES), "active", (team) => team.status),
+    maxBytes: field(maxBytes, 50_000_000_000, (team) => team.maxBytes),
+    maxFiles: field(maxFiles, null, (team) => team.maxFiles),
+    usage: field(
+      z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
+      { files: 0, bytes: 0 },
+      ({ files, bytes }) => ({ files, bytes }),
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:30:00.000Z", (team) => iso(team.updatedAt)),
+    __v: field(z.int().nonnegative(), 0, (team) => team.version),
+  },
+});
 
 export const create = writeOperation(
   "operator",
@@ -81,13 +63,13 @@ export const create = writeOperation(
     bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
     success: {
       description: "The new team and its first key.",
-      schema: z.strictObject({ message: z.string(), data: teamSchema, apiKey: apiKeySchema }),
-      example: { message: "Team created.", data: example, apiKey: { ...apiKeyExample, name: "Radio Lovelace" } },
+      schema: z.strictObject({ message: z.string(), data: schema, apiKey: keyRecord.schema }),
+      example: { message: "Team created.", data: example, apiKey: { ...keyRecord.example, name: "Radio Lovelace" } },
     },
   },
   async ({ deps, actor, body }) => {
     const { team, key } = await createTeam(deps, actor, body);
-    return { message: "Team created.", data: render(team), apiKey: renderKey(key) };
+    return { message: "Team created.", data: render(team), apiKey: keyRecord.render(key) };
   },
 );
 
@@ -101,7 +83,7 @@ export const list = listOperation(
       status: z.enum(TEAM_STATES).optional(),
       name: nameFilter(MAX_NAME_LENGTH).optional().meta({ description: "A prefix of the name. Case-sensitive." }),
     }),
-    success: { description: "A page of teams.", noun: "Teams", schema: teamSchema, example },
+    success: { description: "A page of teams.", noun: "Teams", schema, example },
   },
   ({ deps, credential, query }) => listTeams(deps, credential, query, pageRequest(query)),
   render,
@@ -113,7 +95,7 @@ export const get = readOperation(
     tag: "Teams",
     summary: "Get team details",
     description: "The operator can get any team, and a token with the scope `files:read` its own.",
-    success: { description: "The team.", message: "Team found.", schema: teamSchema, example },
+    success: { description: "The team.", message: "Team found.", schema, example },
   },
   async ({ deps, credential, id }) => render(await fetchTeam(deps, credential, id)),
 );
@@ -132,7 +114,7 @@ export const update = writeOperation(
     success: {
       description: "The team.",
       message: "Team updated.",
-      schema: teamSchema,
+      schema,
       example: { ...example, status: "suspended", __v: 1 },
     },
     errorCodes: ["conflict"],
@@ -150,7 +132,7 @@ export const remove = writeOperation(
     success: {
       description: "The team, which is being deleted.",
       message: "Team is being deleted.",
-      schema: teamSchema,
+      schema,
       example: { ...example, status: "deleting", __v: 1 },
     },
   },

@@ -12,6 +12,7 @@ import {
 } from "../domain/accounts/users.ts";
 import { countRequests } from "./authentication.ts";
 import { countPage, readOperation, writeOperation } from "./operation.ts";
+import { describeRecord, fieldOf } from "./record.ts";
 import {
   atLeastOneField,
   id,
@@ -28,50 +29,30 @@ import {
 } from "./validation.ts";
 import { expectedVersions, ifMatch, setEtag, versionHeaders } from "./versions.ts";
 
-const PASSWORD_HASH =
-  "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A";
+const field = fieldOf<User>();
 
-const created = z.strictObject({
-  _id: id,
-  teamId: id,
-  firstName: z.string(),
-  lastName: z.string(),
-  email: z.string(),
-  password: z.string().meta({ description: "A hash. The submitted password is never returned." }),
-  role: z.enum(ROLE_NAMES),
-  createdAt: timestamp,
-  updatedAt: timestamp,
+const newUserRecord = describeRecord({
+  id: "CreatedUser",
+  fields: {
+    _id: field(id, "0193477bf1c07e5d9a0b4c28", (user) => user.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (user) => user.teamId),
+    firstName: field(z.string(), "Ada", (user) => user.firstName),
+    lastName: field(z.string(), "Lovelace", (user) => user.lastName),
+    email: field(z.string(), "ada@example.com", (user) => user.email),
+    password: field(
+      z.string().meta({ description: "A hash. The submitted password is never returned." }),
+      "$scrypt$ln=14,r=8,p=5,keyid=5f0c9a3e$Y2hhbmdlIG1lIHBsZWFzZQ$uYk8q1l0oXo4V7q5b5zM2o3n1rQ0v6T8m0d9c2b1a0A",
+      (user) => user.password,
+    ),
+    role: field(z.enum(ROLE_NAMES), "admin", (user) => user.role),
+    createdAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:31:00.000Z", (user) => iso(user.updatedAt)),
+  },
 });
-const userSchema = created.extend({ __v: z.int().nonnegative() }).meta({ id: "User" });
-
-function render(user: User): z.input<typeof userSchema> {
-  const { version, id, teamId, firstName, lastName, email, password, role, createdAt, updatedAt } = user;
-  return {
-    _id: id,
-    teamId,
-    firstName,
-    lastName,
-    email,
-    password,
-    role,
-    createdAt: iso(createdAt),
-    updatedAt: iso(updatedAt),
-    __v: version,
-  };
-}
-
-const createdExample: z.input<typeof created> = {
-  _id: "0193477bf1c07e5d9a0b4c28",
-  teamId: "0193477be89f4d2e6b8a0c13",
-  firstName: "Ada",
-  lastName: "Lovelace",
-  email: "ada@example.com",
-  password: PASSWORD_HASH,
-  role: "admin",
-  createdAt: "2026-11-20T09:31:00.000Z",
-  updatedAt: "2026-11-20T09:31:00.000Z",
-};
-const example: z.input<typeof userSchema> = { ...createdExample, __v: 0 };
+const { schema, example, render } = describeRecord({
+  id: "User",
+  fields: { ...newUserRecord.fields, __v: field(z.int().nonnegative(), 0, (user) => user.version) },
+});
 
 // RFC 5321 without quoted local parts, and with Unicode in them (RFC 6531); the domain is ASCII.
 const LOCAL = String.raw`[^\s@"(),:;<>\[\]\\.\p{C}]+(?:\.[^\s@"(),:;<>\[\]\\.\p{C}]+)*`;
@@ -109,8 +90,8 @@ export const create = writeOperation(
     success: {
       description: "The new user.",
       message: "User created.",
-      schema: created.meta({ id: "CreatedUser" }),
-      example: createdExample,
+      schema: newUserRecord.schema,
+      example: newUserRecord.example,
       headers: versionHeaders,
     },
     errorCodes: ["email_taken", "quota_exceeded"],
@@ -118,8 +99,7 @@ export const create = writeOperation(
   async ({ c, deps, actor, credential, body }) => {
     const user = await createUser(deps, actor, credential, body);
     setEtag(c, user);
-    const { __v: _, ...data } = render(user);
-    return data;
+    return newUserRecord.render(user);
   },
 );
 
@@ -137,7 +117,7 @@ export const list = readOperation(
     }),
     success: {
       description: "The users.",
-      schema: z.array(userSchema),
+      schema: z.array(schema),
       example: [example],
       headers: nextLinkHeader,
     },
@@ -162,7 +142,7 @@ export const get = readOperation(
   {
     tag: "Users",
     summary: "Get user details",
-    success: { description: "The user.", message: "User found.", schema: userSchema, example, headers: versionHeaders },
+    success: { description: "The user.", message: "User found.", schema, example, headers: versionHeaders },
   },
   async ({ c, deps, credential, id }) => {
     const user = await fetchUser(deps, credential, id);
@@ -205,7 +185,7 @@ export const update = writeOperation(
     requestHeaders: ifMatch,
     success: {
       description: "The user, without a wrapper.",
-      schema: userSchema,
+      schema,
       example: { ...example, lastName: "King", updatedAt: "2026-11-20T09:32:00.000Z", __v: 1 },
       headers: versionHeaders,
     },

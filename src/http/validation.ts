@@ -225,6 +225,8 @@ export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3
 
 /** Renders milliseconds since the epoch as an ISO 8601 date-time. */
 export const iso = (milliseconds: number): string => new Date(milliseconds).toISOString();
+export const isoOrNull = (milliseconds: number | null): string | null =>
+  milliseconds === null ? null : iso(milliseconds);
 
 export const id = z
   .string()

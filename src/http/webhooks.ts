@@ -17,46 +17,52 @@ import { attemptExample, attemptSchema, renderAttempt } from "./deliveries.ts";
 import { messageExample, messageSchema } from "./events.ts";
 import { inHours, type Tag } from "./introduction.ts";
 import { countOf, readOperation, writeOperation } from "./operation.ts";
+import { describeRecord, fieldOf } from "./record.ts";
 import { atLeastOneField, id, iso, text, timestamp } from "./validation.ts";
 
 const type = z.enum(EVENT_TYPES);
 
-const webhookSchema = z
-  .strictObject({
-    _id: id,
-    teamId: id,
-    url: z.string(),
-    types: z.array(type).nullable().meta({ description: "Null for all types." }),
-    description: z.string(),
-    status: z.enum(["enabled", "disabled"]),
-    disabledReason: z
-      .enum(["requested", "gone", "failing"])
-      .nullable()
-      .meta({ description: "`gone`: it responded 410. `failing`: no success for five days." }),
-    createdAt: timestamp,
-    updatedAt: timestamp,
-    __v: z.int().nonnegative(),
-  })
-  .meta({ id: "Webhook" });
+const field = fieldOf<WebhookRow>();
 
-function render(webhook: WebhookRow): z.input<typeof webhookSchema> {
-  const { id: _id, teamId, url, types, description, status, disabledReason, version: __v } = webhook;
-  const times = { createdAt: iso(webhook.createdAt), updatedAt: iso(webhook.updatedAt) };
-  return { _id, teamId, url, types: types && JSON.parse(types), description, status, disabledReason, ...times, __v };
-}
+const webhookRecord = describeRecord({
+  id: "Webhook",
+  fields: {
+    _id: field(id, "0193477c0d2b4f6e8a1c3e50", (webhook) => webhook.id),
+    teamId: field(id, "0193477be89f4d2e6b8a0c13", (webhook) => webhook.teamId),
+    url: field(z.string(), "https://hooks.example.com/stowage", (webhook) => webhook.url),
+    types: field(
+      z.array(type).nullable().meta({ description: "Null for all types." }),
+      ["file.completed", "file.failed"],
+      ({ types }) => types && JSON.parse(types),
+    ),
+    description: field(z.string(), "Catalogue", (webhook) => webhook.description),
+    status: field(z.enum(["enabled", "disabled"]), "enabled", (webhook) => webhook.status),
+    disabledReason: field(
+      z
+        .enum(["requested", "gone", "failing"])
+        .nullable()
+        .meta({ description: "`gone`: it responded 410. `failing`: no success for five days." }),
+      null,
+      (webhook) => webhook.disabledReason,
+    ),
+    createdAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.createdAt)),
+    updatedAt: field(timestamp, "2026-11-20T09:40:00.000Z", (webhook) => iso(webhook.updatedAt)),
+    __v: field(z.int().nonnegative(), 0, (webhook) => webhook.version),
+  },
+});
+const { schema, example, render } = webhookRecord;
 
-const example: z.input<typeof webhookSchema> = {
-  _id: "0193477c0d2b4f6e8a1c3e50",
-  teamId: "0193477be89f4d2e6b8a0c13",
-  url: "https://hooks.example.com/stowage",
-  types: ["file.completed", "file.failed"],
-  description: "Catalogue",
-  status: "enabled",
-  disabledReason: null,
-  createdAt: "2026-11-20T09:40:00.000Z",
-  updatedAt: "2026-11-20T09:40:00.000Z",
-  __v: 0,
-};
+const newWebhookRecord = describeRecord({
+  id: "NewWebhook",
+  fields: {
+    ...webhookRecord.fields,
+    secret: fieldOf<{ secret: string }>()(
+      z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." }),
+      "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=",
+      ({ secret }) => secret,
+    ),
+  },
+});
 
 /** A message, as OpenAPI describes webhooks: the service is the client. */
 export const messages = {
@@ -82,10 +88,6 @@ export const messages = {
     },
   },
 };
-
-const secret = z.string().meta({ description: "Signs every message (Standard Webhooks 1.0). Shown only once." });
-const newWebhookSchema = webhookSchema.extend({ secret }).meta({ id: "NewWebhook" });
-const secretExample = { ...example, secret: "whsec_c3Rvd2FnZSBleGFtcGxlIHNlY3JldCwgMzIgYnl0ZXM=" };
 
 /** The last label of a host name starts with a letter, which excludes IP addresses. */
 const HOST = "([A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?\\.)+[A-Za-z]([A-Za-z0-9-]*[A-Za-z0-9])?";
@@ -129,14 +131,14 @@ export const create = writeOperation(
     success: {
       description: "The webhook, with its secret.",
       message: "Webhook created.",
-      schema: newWebhookSchema,
-      example: secretExample,
+      schema: newWebhookRecord.schema,
+      example: newWebhookRecord.example,
     },
     errorCodes: ["too_many_webhooks"],
   },
   async ({ deps, actor, body }) => {
     const { webhook, secret } = await createWebhook(deps, actor, body);
-    return { ...render(webhook), secret };
+    return newWebhookRecord.render({ ...webhook, secret });
   },
 );
 
@@ -149,7 +151,7 @@ export const list = readOperation(
     success: {
       description: "The webhooks.",
       message: countOf("Webhooks"),
-      schema: z.array(webhookSchema),
+      schema: z.array(schema),
       example: [example],
     },
   },
@@ -161,7 +163,7 @@ export const get = readOperation(
   {
     tag: "Webhooks",
     summary: "Get webhook details",
-    success: { description: "The webhook.", message: "Webhook found.", schema: webhookSchema, example },
+    success: { description: "The webhook.", message: "Webhook found.", schema, example },
   },
   async ({ deps, credential, id }) => render(await fetchWebhook(deps, credential, id)),
 );
@@ -173,12 +175,12 @@ export const update = writeOperation(
     summary: "Update a webhook",
     description:
       "Enabling a webhook or changing its URL resets its failures. Disabling it ends its pending deliveries.",
-    body: atLeastOneField(fields.extend({ status: webhookSchema.shape.status })),
+    body: atLeastOneField(fields.extend({ status: schema.shape.status })),
     bodyExample: { status: "disabled" },
     success: {
       description: "The webhook.",
       message: "Webhook updated.",
-      schema: webhookSchema,
+      schema,
       example: { ...example, status: "disabled", disabledReason: "requested", __v: 1 },
     },
   },
@@ -212,14 +214,14 @@ export const rotate = writeOperation(
     success: {
       description: "The webhook, with its new secret.",
       message: "Secret rotated.",
-      schema: newWebhookSchema,
-      example: secretExample,
+      schema: newWebhookRecord.schema,
+      example: newWebhookRecord.example,
     },
     errorCodes: ["conflict"],
   },
   async ({ deps, actor, id, body }) => {
     const { webhook, secret } = await rotateSecret(deps, actor, id, body);
-    return { ...render(webhook), secret };
+    return newWebhookRecord.render({ ...webhook, secret });
   },
 );
 
