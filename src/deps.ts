@@ -1,12 +1,13 @@
 import * as z from "zod";
 import type { Actor } from "./domain/access/actor.ts";
 import { createLimiter, type Limiter } from "./domain/access/limiter.ts";
+import type { FileJob, WebhookJob } from "./domain/jobs.ts";
 import { AppError } from "./errors.ts";
 import { type ByteStore, createByteStore } from "./platform/byte-store.ts";
 import { createDb, type Db } from "./platform/db.ts";
 import { HashQueue } from "./platform/hash-queue.ts";
 import { createHealth, type Health } from "./platform/health.ts";
-import { createJobs, type FileJob, type Jobs, type WebhookJob } from "./platform/jobs.ts";
+import { createJobs, type Jobs } from "./platform/jobs.ts";
 import { consoleLog, type Log } from "./platform/log.ts";
 import { Lru } from "./platform/lru.ts";
 import { loadSecrets, type Secrets } from "./platform/secrets.ts";

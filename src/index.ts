@@ -1,6 +1,7 @@
 import { createApp } from "./app.ts";
 import { readDeps } from "./deps.ts";
-import { handleJob } from "./domain/jobs.ts";
+import { handleJob } from "./domain/consumer.ts";
+import { jobMessages } from "./domain/jobs.ts";
 import { recover } from "./domain/recovery/recovery.ts";
 import { receiveJobs } from "./platform/jobs.ts";
 import { consoleLog } from "./platform/log.ts";
@@ -10,7 +11,7 @@ const app = createApp();
 export default {
   fetch: app.fetch,
   queue: (batch, env, ctx) =>
-    receiveJobs(batch, consoleLog, async (job) => handleJob(readDeps(env, ctx), batch.queue, job)),
+    receiveJobs(batch, consoleLog, jobMessages, async (job) => handleJob(readDeps(env, ctx), batch.queue, job)),
   scheduled: async (_controller, env, ctx) => {
     try {
       await recover(readDeps(env, ctx));

@@ -1,16 +1,19 @@
-import type { Deps } from "../deps.ts";
-import type { FileJob, Job, JobOutcome } from "../platform/jobs.ts";
-import { sendDueDeliveries } from "./events/sending.ts";
-import { failExhaustedFile, processFile } from "./files/processing.ts";
-import { assembleUpload } from "./uploads/unfinished.ts";
+import * as z from "zod";
+import type { Messages } from "../platform/jobs.ts";
 
-/** Handles a message from any queue. The kind of id in it names the task. */
-export function handleJob(deps: Deps, queue: string, job: Job): Promise<JobOutcome> {
-  return "fileId" in job ? handleFileJob(deps, queue, job) : sendDueDeliveries(deps, job);
-}
+/* The messages of the queues. The rows decide what is done, so a late or duplicate message is harmless. */
 
-async function handleFileJob(deps: Deps, queue: string, job: FileJob): Promise<JobOutcome> {
-  if (queue === deps.settings.deadLetterQueue) return failExhaustedFile(deps, job);
-  const outcome = await processFile(deps, job);
-  return outcome === "not_claimed" ? assembleUpload(deps, job) : outcome;
-}
+const id = z.string().regex(/^[0-9a-f]{24}$/);
+/** A file may have work to do. */
+const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
+/** A webhook may have deliveries that are due. `at` is when the message should arrive. */
+const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id, at: z.number().optional() });
+
+export type FileJob = z.infer<typeof fileJobSchema>;
+export type WebhookJob = z.infer<typeof webhookJobSchema>;
+export type Job = FileJob | WebhookJob;
+
+export const jobMessages: Messages<Job> = {
+  schema: z.union([fileJobSchema, webhookJobSchema]),
+  subjectOf: (job) => ("fileId" in job ? { fileId: job.fileId } : { webhookId: job.webhookId }),
+};

@@ -1,17 +1,6 @@
-import * as z from "zod";
-import type { Log } from "./log.ts";
+import type * as z from "zod";
+import type { Log, LogFields } from "./log.ts";
 import { once } from "./retry.ts";
-
-const id = z.string().regex(/^[0-9a-f]{24}$/);
-/** A file may have work to do. Its row decides which, so a late or duplicate message is harmless. */
-const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
-/** A webhook may have deliveries that are due. Its rows decide which. `at` is when the message should arrive. */
-const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id, at: z.number().optional() });
-const jobSchema = z.union([fileJobSchema, webhookJobSchema]);
-
-export type FileJob = z.infer<typeof fileJobSchema>;
-export type WebhookJob = z.infer<typeof webhookJobSchema>;
-export type Job = FileJob | WebhookJob;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;
@@ -39,6 +28,13 @@ export function createJobs<J>(queue: Queue<J>): Jobs<J> {
   };
 }
 
+/** The messages that a consumer accepts. */
+export interface Messages<J> {
+  schema: z.ZodType<J>;
+  /** The record that a message names, for the log. */
+  subjectOf(job: J): LogFields;
+}
+
 /** The outcome for the log, or the delay before a retry. */
 export type JobOutcome = string | { retryAfterSeconds: number };
 
@@ -55,21 +51,22 @@ export function retryDelaySeconds(attempts: number): number {
  * Never throws, because the queue would then redeliver the whole batch. Messages that violate the schema are logged and
  * acked.
  */
-export async function receiveJobs(
+export async function receiveJobs<J>(
   batch: MessageBatch,
   log: Log,
-  handle: (job: Job) => Promise<JobOutcome>,
+  { schema, subjectOf }: Messages<J>,
+  handle: (job: J) => Promise<JobOutcome>,
 ): Promise<void> {
   await Promise.all(
     batch.messages.map(async (message) => {
       const startedAt = Date.now();
-      const { success, data } = jobSchema.safeParse(message.body);
+      const { success, data } = schema.safeParse(message.body);
       if (!success) {
         log("error", "message_rejected", { outcome: "acked" });
         message.ack();
         return;
       }
-      const subject = "fileId" in data ? { fileId: data.fileId } : { webhookId: data.webhookId };
+      const subject = subjectOf(data);
       try {
         const outcome = await handle(data);
         if (typeof outcome === "string") message.ack();

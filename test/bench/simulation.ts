@@ -1,11 +1,12 @@
 import { eq } from "drizzle-orm";
 import { type Deps, readDeps } from "../../src/deps.ts";
+import { handleJob } from "../../src/domain/consumer.ts";
 import { enqueueWebhooks } from "../../src/domain/events/deliveries.ts";
 import { newEvent, SYSTEM, writeWithEvent } from "../../src/domain/events/events.ts";
-import { handleJob } from "../../src/domain/jobs.ts";
+import { jobMessages, type WebhookJob } from "../../src/domain/jobs.ts";
 import { createDb } from "../../src/platform/db.ts";
 import { webhooks } from "../../src/platform/event-schema.ts";
-import { createJobs, receiveJobs, type WebhookJob } from "../../src/platform/jobs.ts";
+import { createJobs, receiveJobs } from "../../src/platform/jobs.ts";
 import { realSystem } from "../../src/platform/system.ts";
 
 /*
@@ -125,7 +126,9 @@ export async function simulate(env: Env, scenario: Scenario): Promise<Result> {
     const retry = () => failures.push(new Error("A message was retried."));
     const message = { id: "1", timestamp: new Date(now), attempts: 1, body, ack: () => undefined, retry };
     const messages = { queue: QUEUE, messages: [message] } as unknown as MessageBatch;
-    await receiveJobs(messages, base.log, (job) => handleJob(deps, QUEUE, job)).finally(() => running.delete(round));
+    await receiveJobs(messages, base.log, jobMessages, (job) => handleJob(deps, QUEUE, job)).finally(() =>
+      running.delete(round),
+    );
   }
 
   /** Records an event that the fresh webhook receives, and the next ones. */

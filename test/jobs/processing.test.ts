@@ -2,12 +2,13 @@ import { createExecutionContext, createMessageBatch, getQueueResult } from "clou
 import { env } from "cloudflare:workers";
 import { describe, expect, test, vi } from "vitest";
 import { RangeSource } from "../../src/domain/audio/range-source.ts";
+import { handleJob } from "../../src/domain/consumer.ts";
 import { deleteFile } from "../../src/domain/files/deletion.ts";
 import { failExhaustedFile, LEASE_MILLISECONDS, MAX_CLAIMS, processFile } from "../../src/domain/files/processing.ts";
-import { handleJob } from "../../src/domain/jobs.ts";
+import { type FileJob, jobMessages } from "../../src/domain/jobs.ts";
 import worker from "../../src/index.ts";
 import type { ByteStore, ObjectFacts } from "../../src/platform/byte-store.ts";
-import { type FileJob, receiveJobs } from "../../src/platform/jobs.ts";
+import { receiveJobs } from "../../src/platform/jobs.ts";
 import { sample } from "../audio/samples.ts";
 import { deathAt, ProxiedBindings } from "../support/bindings.ts";
 import { patternOf } from "../support/bytes.ts";
@@ -204,7 +205,7 @@ describe("A message", () => {
     const world = new World();
     const { log } = world.deps();
     const batch = createMessageBatch("stowage-jobs", [{ id: "a", timestamp: new Date(), attempts: 1, body }]);
-    await receiveJobs(batch, log, (job) => handleJob(world.deps(), "stowage-jobs", job));
+    await receiveJobs(batch, log, jobMessages, (job) => handleJob(world.deps(), "stowage-jobs", job));
     const { explicitAcks, retryMessages } = await getQueueResult(batch, createExecutionContext());
     expect([explicitAcks, retryMessages]).toEqual([["a"], []]);
     expect(world.lines).toEqual([{ level: "error", event: "message_rejected", outcome: "acked" }]);
@@ -224,7 +225,7 @@ describe("A message", () => {
       message("good", good),
     ]);
     const retries = watchRetries(batch);
-    await receiveJobs(batch, world.deps().log, async (job) => {
+    await receiveJobs(batch, world.deps().log, jobMessages, async (job) => {
       if ("fileId" in job && job.fileId === UNKNOWN) throw new Error("poison");
       return handleJob(world.deps(), "stowage-jobs", job);
     });

@@ -2,12 +2,13 @@ import { env } from "cloudflare:workers";
 import { AsyncLocalStorage } from "node:async_hooks";
 import { expect } from "vitest";
 import { createApp } from "../../src/app.ts";
-import { handleJob } from "../../src/domain/jobs.ts";
+import { handleJob } from "../../src/domain/consumer.ts";
+import { type FileJob, type Job, jobMessages, type WebhookJob } from "../../src/domain/jobs.ts";
 import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { type Recovered, recover } from "../../src/domain/recovery/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
 import { createDb } from "../../src/platform/db.ts";
-import { type FileJob, type Job, receiveJobs, type WebhookJob } from "../../src/platform/jobs.ts";
+import { receiveJobs } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
 import type { Reply } from "../../src/platform/sender.ts";
@@ -276,7 +277,7 @@ export class World {
     };
     const batch = { queue, messages: [message] } as unknown as MessageBatch;
     return this.#invoke(bindings, undefined, async (deps) => {
-      await receiveJobs(batch, deps.log, (job) => handleJob(deps, queue, job));
+      await receiveJobs(batch, deps.log, jobMessages, (job) => handleJob(deps, queue, job));
       return retrySeconds;
     });
   }

@@ -2,8 +2,8 @@ import { and, eq, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, hasRow } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
-import type { WebhookJob } from "../../platform/jobs.ts";
 import { SECOND } from "../../platform/system.ts";
+import type { WebhookJob } from "../jobs.ts";
 import { KEPT_ATTEMPTS, storedAttempt, unsent } from "./attempts.ts";
 
 /*

@@ -2,9 +2,9 @@ import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
-import type { WebhookJob } from "../../platform/jobs.ts";
 import { teams, users } from "../../platform/schema.ts";
 import type { Actor } from "../access/authorization.ts";
+import type { WebhookJob } from "../jobs.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
 /*

@@ -2,8 +2,9 @@ import { and, eq, getTableColumns, isNotNull, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, hasRow, type RowsOf, write } from "../../platform/db.ts";
 import { deliveries, events, webhooks } from "../../platform/event-schema.ts";
-import type { JobOutcome, WebhookJob } from "../../platform/jobs.ts";
+import type { JobOutcome } from "../../platform/jobs.ts";
 import { MINUTE, newId, SECOND } from "../../platform/system.ts";
+import type { WebhookJob } from "../jobs.ts";
 import { addFailureBodies, unsent } from "./attempts.ts";
 import {
   type DeliveryRow,

@@ -2,8 +2,8 @@ import { and, eq, isNotNull, max, min, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { type Db, read, write } from "../../platform/db.ts";
 import { deliveries, webhooks } from "../../platform/event-schema.ts";
-import type { WebhookJob } from "../../platform/jobs.ts";
 import { MINUTE } from "../../platform/system.ts";
+import type { WebhookJob } from "../jobs.ts";
 import type { Batch } from "../recovery-step.ts";
 
 /*

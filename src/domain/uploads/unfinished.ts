@@ -1,7 +1,6 @@
 import { and, asc, eq, inArray, lt, lte, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { read, write } from "../../platform/db.ts";
-import type { FileJob } from "../../platform/jobs.ts";
 import { files } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import {
@@ -18,6 +17,7 @@ import { SYSTEM } from "../events/events.ts";
 import { hidden, removeRows } from "../files/deletion.ts";
 import { deleteUploads, ended, eraseResumable, MAX_FENCED_MILLISECONDS } from "../files/erasure.ts";
 import { fileKey, isFileOfUpload, objectKey } from "../files/names.ts";
+import type { FileJob } from "../jobs.ts";
 import { cutPage, type Page, type PageRequest, pageById } from "../paging.ts";
 import { newStep, type RecoveryStep } from "../recovery-step.ts";
 import { assembleAndCommit, isComplete, withFile } from "./appending.ts";
