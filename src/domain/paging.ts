@@ -18,21 +18,17 @@ export interface Page<T> {
   next: string | null;
 }
 
-export type Order = "newest first" | "oldest first";
+type Order = "newest first" | "oldest first";
 
 /** The largest `page × limit`. D1 reads every row that an OFFSET skips, so this bounds the cost of a numbered page. */
 export const MAX_NUMBERED_ROWS = 1000;
 
-/** How many rows a page reads and skips: numbers, or the parameters of a prepared query. */
-export interface PageRows {
-  limit: number | Placeholder;
-  offset: number | Placeholder;
-}
-
 /** The clauses of a page. */
-export interface PageClauses extends PageRows {
+export interface PageClauses {
   where: SQL;
   orderBy: SQL[];
+  limit: number;
+  offset: number;
 }
 
 /** Orders rows by id. The id is always bounded, so the query is a search of an index and never a scan. */
@@ -58,9 +54,9 @@ export function pageByName(
   prefix: string,
   request: PageRequest,
 ): PageClauses {
-  const { nameBound, idBound, lastName, ...rows } = nameKeysetValues(list, prefix, request);
-  const where = sql`(${name}, ${id}) > (${nameBound}, ${idBound}) and ${name} <= ${lastName}`;
-  return { where, orderBy: [asc(name), asc(id)], ...rows };
+  const last = request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
+  const where = sql`(${name}, ${id}) > (${last.name}, ${last.id}) and ${name} <= ${prefix + AFTER_ALL_NAMES}`;
+  return { where, orderBy: [asc(name), asc(id)], ...pageValues(request) };
 }
 
 /** @throws `invalid_input` for a page that is too deep */
@@ -85,7 +81,7 @@ export const ABOVE_ALL_IDS = "g";
 export const AFTER_ALL_NAMES = "\u{10ffff}".repeat(100);
 
 /** Rows that a scan examines. A scan may read each row twice. 2 × 499 rows plus the key stay under 1,000. */
-export const SCANNED_ROWS = 499;
+const SCANNED_ROWS = 499;
 
 /** True for the row of a scan that is returned as the last examined one, not as a match. */
 type MayBeEnd = { isEnd?: 0 | 1 };
@@ -98,7 +94,7 @@ export function scan<Q extends SQLiteSelect>(
   db: Db,
   query: Q,
   isMatch: (examined: ReturnType<Q["as"]>) => SQL | undefined,
-  { limit, offset }: PageRows,
+  { limit, offset }: Pick<PageClauses, "limit" | "offset">,
   maxRows = SCANNED_ROWS,
 ) {
   const examined = (query as SQLiteSelect).limit(maxRows).as("examined");
@@ -183,15 +179,4 @@ export function keysetValues(
   const { id } = decodeCursor(list, request.cursor);
   if (order === "newest first" ? id > start : id < start) throw invalidCursor();
   return { ...pageValues(request), bound: id };
-}
-
-/** @throws as `keysetValues` does */
-function nameKeysetValues(
-  list: string,
-  prefix: string,
-  request: PageRequest,
-): { limit: number; offset: number; nameBound: string; idBound: string; lastName: string } {
-  const { name, id } =
-    request.cursor === undefined ? { name: prefix, id: "" } : decodeCursor(list, request.cursor, prefix);
-  return { ...pageValues(request), nameBound: name, idBound: id, lastName: prefix + AFTER_ALL_NAMES };
 }

@@ -2,7 +2,7 @@ import { Buffer, isUtf8 } from "node:buffer";
 import { AppError, type Code, invalidField } from "../errors.ts";
 import { BodyReader, type DigestCheck } from "./body-reader.ts";
 
-export interface MultipartLimits {
+interface MultipartLimits {
   maxFileBytes: number;
   /** The longest pause of a client, and the longest delay behind a rate of 8 KiB a second. */
   idleMilliseconds: number;

@@ -115,7 +115,7 @@ export function teamOf(db: Db, param: Param<TokenValues>): SQL<string | null> {
 }
 
 /** The query of a read. It must require `team`, which is that of the caller. `token` has the parameters of a prepared query. */
-export type TeamRead<T> = (team: SQL<string | null>, token: TokenValues) => Query<T>;
+type TeamRead<T> = (team: SQL<string | null>, token: TokenValues) => Query<T>;
 
 const tokenValues = ({ system }: Deps, { tokenHash, access, graceMilliseconds }: Credential): TokenValues => ({
   // No key has an empty hash, so the operator finds nothing without a named team.
@@ -225,9 +225,7 @@ export async function refuseNamedTeam(deps: Deps, credential: Credential, teamId
 /* A team */
 
 /** The team, unless it is being deleted. */
-export const isExistingTeam = (teamId: string | Param<{ teamId: string }>) =>
-  and(eq(teams.id, typeof teamId === "string" ? teamId : teamId("teamId")), ne(teams.status, "deleting"));
+export const isExistingTeam = (teamId: string) => and(eq(teams.id, teamId), ne(teams.status, "deleting"));
 
 /** The condition of every insert for a team. The team must also meet `condition`, if there is one. */
-export const teamExists = (teamId: string | Param<{ teamId: string }>, condition?: SQL) =>
-  hasRow(teams, and(isExistingTeam(teamId), condition));
+export const teamExists = (teamId: string, condition?: SQL) => hasRow(teams, and(isExistingTeam(teamId), condition));

@@ -29,7 +29,7 @@ import { emailKey, fullNameOf, replacePassword, type User } from "./users.ts";
  * one row, but they are never listed among the keys, and their token is shown once.
  */
 
-export const SESSION_MILLISECONDS = 12 * HOUR;
+const SESSION_MILLISECONDS = 12 * HOUR;
 /** Each is a person at a browser. Without a limit, a key could fill the database with sessions. */
 export const MAX_KEY_SESSIONS = 100;
 

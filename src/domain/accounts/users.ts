@@ -39,7 +39,7 @@ import { type ExpectedVersions, isOneOf } from "../versions.ts";
 export type User = StoredRow<typeof users>;
 
 /** Bounds what a team can store. */
-export const MAX_TEAM_USERS = 100_000;
+const MAX_TEAM_USERS = 100_000;
 /** The longest list without pages: about 0.5 MB. */
 export const MAX_LISTED_USERS = 1000;
 

@@ -33,7 +33,7 @@ export interface Audio {
   tags: Record<string, string | number>;
 }
 
-export interface Inspection extends MediaType {
+interface Inspection extends MediaType {
   /** Null unless the file is audio. A container with a picture track is a video, whatever it claims to be. */
   audio: Audio | null;
 }

@@ -19,7 +19,7 @@ import {
 
 /* Reads a team's event log, in both orders and from any event on. */
 
-export interface EventsRequest {
+interface EventsRequest {
   limit: number;
   order: "asc" | "desc";
   type?: EventType | undefined;

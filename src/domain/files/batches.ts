@@ -24,7 +24,7 @@ export const MAX_BATCH_FILES = 100;
  */
 export const REPROCESSED_FILES_PER_CALL = 10;
 
-export type BatchAction =
+type BatchAction =
   | { action: "delete" | "reprocess" }
   | { action: "tag" | "untag"; tags: string[] }
   | { action: "move"; folder: string };

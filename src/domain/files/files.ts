@@ -188,10 +188,7 @@ export async function signFile(
 }
 
 /** Sets the columns that every visible change updates. */
-export const changed = (updatedAt: number | Param<{ updatedAt: number }>) => ({
-  updatedAt: typeof updatedAt === "number" ? updatedAt : sql`${updatedAt("updatedAt")}`,
-  version: sql`${files.version} + 1`,
-});
+export const changed = (updatedAt: number) => ({ updatedAt, version: sql`${files.version} + 1` });
 
 /** The state of a file, if its team sees it. */
 export const listedStatus = ({ db }: Deps, file: FileKey) =>

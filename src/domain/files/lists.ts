@@ -64,7 +64,7 @@ export interface FileFilters {
 /** By default, lists with `name` or `search` are ordered by name, and all others newest first. */
 export const FILE_ORDERS = ["-createdAt", "name"] as const;
 type FileOrder = (typeof FILE_ORDERS)[number];
-export type FileQuery = FileFilters & { sort?: FileOrder | undefined };
+type FileQuery = FileFilters & { sort?: FileOrder | undefined };
 
 /** Files that a list examines for filters that no index serves. It may read each twice: with a page, less than 1,000 rows. */
 export const EXAMINED_FILES = 440;

@@ -1,6 +1,5 @@
 import { and, eq, sql } from "drizzle-orm";
 import { PART_BYTES } from "../../platform/byte-store.ts";
-import type { Param } from "../../platform/db.ts";
 import { files } from "../../platform/schema.ts";
 import { uploads } from "../../platform/upload-schema.ts";
 
@@ -53,10 +52,7 @@ export interface FileKey {
 }
 
 /** The row of the file. */
-export function isFile(file: FileKey | Param<FileKey>) {
-  const { teamId, id } = typeof file === "function" ? { teamId: file("teamId"), id: file("id") } : file;
-  return and(eq(files.teamId, teamId), eq(files.id, id));
-}
+export const isFile = ({ teamId, id }: FileKey) => and(eq(files.teamId, teamId), eq(files.id, id));
 /** The row of the file that an upload is of. */
 export const isFileOfUpload = and(eq(files.teamId, uploads.teamId), eq(files.id, uploads.fileId));
 /** The key as one value, for a row-value IN. */

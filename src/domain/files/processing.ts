@@ -1,4 +1,4 @@
-import { and, eq, gte, inArray, lt, lte, or, type Placeholder, sql } from "drizzle-orm";
+import { and, eq, gte, inArray, lt, lte, or, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
@@ -56,7 +56,7 @@ interface Findings {
 }
 
 /** The lease has expired. */
-export const hasExpiredLease = (now: number | Placeholder) => lte(files.leaseEndsAt, now);
+const hasExpiredLease = (now: number) => lte(files.leaseEndsAt, now);
 /** The file is pending, or its worker's lease has expired. */
 const isClaimable = (file: FileKey, now: number) =>
   and(isFile(file), or(eq(files.status, "pending"), and(eq(files.status, "processing"), hasExpiredLease(now))));
@@ -243,7 +243,7 @@ async function recordOutcome(deps: Deps, file: FileRow, findings: Findings | Fai
   const end = deps.db.update(files).set(columns).where(isHeld(file)).returning({ id: files.id });
   const [rows] = await writeWithEvent(deps, event, [end], { isIdempotent: false });
   if (rows.length > 0) return outcome;
-  // The file may have been deleted while its bytes were rewritten. R2 has no conditional put that could prevent this.
+  // The file may have been deleted while `serveAs` stored it again. R2 doesn't document when it checks the condition of a put.
   const [[row]] = await read(deps, [
     deps.db
       .select({ status: files.status })

@@ -7,7 +7,7 @@ import { detectMediaType, HEAD_BYTES, possibleFileTypes, servedContentType } fro
 import { type Named, objectKey } from "../files/names.ts";
 
 /** The type of a file by its first 4 KiB. */
-export interface DetectedType {
+interface DetectedType {
   mimeType: string;
   fileType: string;
 }
