@@ -333,7 +333,7 @@ export interface Schemas {
     data: Record<string, unknown>;
   };
   WebhookMessage: {
-    /** The id of the event. A test message has an id of its own. */
+    /** The id of the event. A test message has its own id. */
     id: string;
     /** `webhook.test` is sent on request, and is not in the event log. */
     type: "file.uploaded" | "file.completed" | "file.failed" | "file.deleted" | "file.reprocessed" | "file.updated" | "link.created" | "link.revoked" | "user.created" | "user.updated" | "user.deleted" | "user.logged_in" | "apikey.created" | "apikey.updated" | "apikey.rotated" | "apikey.revealed" | "apikey.revoked" | "session.created" | "session.revoked" | "team.created" | "team.updated" | "team.suspended" | "team.deleted" | "webhook.created" | "webhook.updated" | "webhook.deleted" | "webhook.disabled" | "webhook.test";

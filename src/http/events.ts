@@ -39,7 +39,7 @@ const { _id, type, createdAt, ...common } = eventSchema.shape;
 /** The body that a webhook endpoint receives. */
 export const messageSchema = z
   .strictObject({
-    id: _id.meta({ description: "The id of the event. A test message has an id of its own." }),
+    id: _id.meta({ description: "The id of the event. A test message has its own id." }),
     type: z
       .enum([...EVENT_TYPES, "webhook.test"])
       .meta({ description: "`webhook.test` is sent on request, and is not in the event log." }),
@@ -83,9 +83,9 @@ export const list = listOperation(
     summary: "List events",
     description:
       "Events of the team, newest first, or oldest first with `order=asc`. To catch up without gaps, pass the last event's id as " +
-      "`after`. `user.deleted`, and `user.updated` of a password, also revoke the user's sessions. A login may hash the password " +
-      "again: the actor of that `user.updated` is `system`, and it revokes nothing. `user.deleted` also revokes the API keys that " +
-      "the sessions created, and lists their ids in `data.revokedKeyIds`; there is no `apikey.revoked` for these.",
+      "`after`. Sessions that end because their user was deleted or got a new password have no events. Neither have the API keys " +
+      "that are revoked with a deleted user: `user.deleted` lists their ids in `data.revokedKeyIds`. A login may hash the password " +
+      "again. That `user.updated` has the actor `system`, and ends no session.",
     query: z.object({
       limit: pageLimit,
       cursor: cursorOf(`events-(asc|desc)(-(${EVENT_TYPES.join("|")}))?(-[0-9a-f]{24})?`),

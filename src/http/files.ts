@@ -413,7 +413,7 @@ export const batch = writeOperation(
   {
     tag: "Files",
     summary: "Change many files",
-    description: `Deletes, tags, untags, moves or reprocesses files. A deletion also needs \`files:delete\`. Repeating a batch changes nothing more. Each ID counts as a request, and each ${REPROCESSED_FILES_PER_CALL} files to reprocess as a call that reprocesses a file.`,
+    description: `Deletes, tags, untags, moves or reprocesses files. A deletion also needs \`files:delete\`. Repeating a batch changes nothing more. Each ID counts as a request. For the limit of reprocessed files, ${REPROCESSED_FILES_PER_CALL} files of a batch count as one.`,
     body: z.discriminatedUnion("action", [
       z.strictObject({ action: z.enum(["delete", "reprocess"]), ids }),
       z.strictObject({ action: z.enum(["tag", "untag"]), ids, tags: someTags }),

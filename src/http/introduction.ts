@@ -81,9 +81,10 @@ ${RATE_LIMITS.team.toLocaleString("en")} requests a minute for each team, and as
 ${RATE_LIMITS["client-ip"]} a minute for each client IP without a valid token, and ${RATE_LIMITS.link.toLocaleString("en")} openings of links; ${RATE_LIMITS.login} failed logins a minute for
 each client IP and each account; ${RATE_LIMITS.password} passwords that are set or that users check to change their own, ${CALLS} reprocessed files, ${CALLS}
 deletions of webhooks, ${CALLS} tests and ${CALLS} replays of webhooks, and ${RATE_LIMITS.search} searches of files a
-minute for each team. Some requests count as several: a batch as one for each of its IDs, a page of a list by number as
-one for each ${MAX_LIMIT} rows up to its end, a list of files with combined filters as up to five, and the list of
-all users as one for each 100. ${REPROCESSED_FILES_PER_CALL} files that a batch reprocesses count as one reprocessed file. Above that, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
+minute for each team. Above a limit, the response is 429. \`Retry-After\` gives the seconds to wait, also with 503.
+Some requests count as several: a batch as one for each ID; a page by number as one for each ${MAX_LIMIT} rows up to its
+last row; a list of files with combined filters as up to five; the list of all users as one for each 100 users. A batch
+that reprocesses counts as one reprocessed file for each ${REPROCESSED_FILES_PER_CALL} of its files.
 \`RateLimit-Policy\` states the limit that a response counted for, and \`RateLimit\` the one that was reached.
 `
   .trim()

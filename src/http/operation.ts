@@ -71,7 +71,7 @@ interface Contract<Q extends QuerySchema, B extends BodySchema, S extends z.ZodT
   takesBytes?: string;
   /** How long a public key may still run the operation after its expiry. */
   graceMilliseconds?: number;
-  /** Replaces 429 and 503, on which its clients would start over. */
+  /** Replaces 429 and 503, after which tus clients would upload the file again from the start. */
   retryableFailureCode?: Code;
   /** The scope of a secret key that a public operation can also be called with. */
   optionalScope?: Scope;
@@ -169,8 +169,8 @@ type ListContract<Q extends QuerySchema, S extends z.ZodType> = Omit<Contract<Q,
 };
 
 /**
- * Counts a page as at least `minRequests`. D1 also reads the rows before a numbered page, so each 100 rows up to its end are
- * a request. The caller is authorized before these are counted: a rejected request spends nothing of its team.
+ * Counts a page as at least `minRequests`. D1 also reads the rows before a numbered page, so each 100 rows up to its last row
+ * count as a request. The caller is authorized first, so a rejected request uses up nothing of its team's limit.
  */
 export async function countPage(
   { c, deps, credential, query }: { c: Context<AppEnv>; deps: Deps; credential: Credential; query: unknown },

@@ -220,7 +220,7 @@ export const timestamp = z.iso
     "Must be in the years 0000 to 9999 of UTC.",
   );
 
-/** The same as milliseconds since the epoch. A half stands for any fraction between two milliseconds. */
+/** The same in milliseconds since the epoch. A fraction of a millisecond counts as half of one. */
 export const instant = timestamp.transform((text) => Date.parse(text) + (/\.\d{3}\d*[1-9]/.test(text) ? 0.5 : 0));
 
 /** Renders milliseconds since the epoch as an ISO 8601 date-time. */

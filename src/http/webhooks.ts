@@ -124,7 +124,8 @@ export const create = writeOperation(
       "Messages are signed according to Standard Webhooks 1.0: `webhook-id` is the event's id, and the same in every attempt; " +
       "`webhook-timestamp`; `webhook-signature`. Delivery is at least once, without a guaranteed order. A 2xx within 15 s " +
       "succeeds; otherwise there are up to ten attempts over 75 hours. A 410, or five days without a success, disables the " +
-      "webhook. Events that occur while it is disabled are not sent, but can be replayed. So `webhooks:write` gives access to all that `events:read` shows, even after the caller's key is revoked. While many webhooks " +
+      "webhook. Events that occur while it is disabled are not sent, but can be replayed. A webhook receives events even after the key that created it is revoked, so a caller with `webhooks:write` " +
+      "can read everything that `events:read` shows, also later. While many webhooks " +
       `are busy, one whose endpoint takes longer than a second receives fewer messages. A team can have at most ${MAX_WEBHOOKS} webhooks.`,
     body: fields.extend({ description: fields.shape.description.default("") }),
     bodyExample: { url: example.url, types: example.types, description: "Catalogue" },

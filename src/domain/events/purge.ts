@@ -22,10 +22,12 @@ const OWNERS_PER_DELETE = 100;
 /** Owners that one query checks, by one lookup in the key for each. */
 export const OWNERS_PER_CHECK = 1000;
 
-/** A purge: a table, the column of the rows' owner, and a condition on a row named `oldest` for the owner's first rows. */
+/** The rows to purge. An owner's rows expire in the order of `seq`. */
 interface Purge {
   table: typeof events | typeof deliveries;
+  /** The column of the owner. */
   owner: SQL;
+  /** A condition on a row that the query names `oldest`. */
   isExpired: SQL;
 }
 
