@@ -1,6 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
-import { type Db, type Query, type RowsOf, write } from "../../platform/db.ts";
+import { type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import { teams, users } from "../../platform/schema.ts";
 import type { Actor } from "../access/authorization.ts";
@@ -23,7 +23,7 @@ export type Initiator = Actor | { kind: "user"; keyId: string; userId: string } 
 
 export const SYSTEM: Initiator = { kind: "system" };
 
-export interface EventActor {
+interface EventActor {
   kind: Initiator["kind"];
   keyId: string | null;
   /** Set for a login and for actions of its session. */
@@ -83,25 +83,32 @@ export function renderEvent({
   };
 }
 
-/** The columns of an event that are known before its batch runs. */
-export type EventValues = Pick<EventRow, "teamId" | "type" | "createdAt" | "actor" | "subjectId">;
+interface Subject {
+  teamId: string;
+  id: string;
+}
 
 /**
  * Inserts an event, by default if the previous query of the batch has changed a row. `source`, a FROM and WHERE, may also
  * provide the version of its subject and its data.
  */
-export function insertEvent(
-  db: Db,
-  { teamId, type, createdAt, actor, subjectId }: EventValues,
+function insertEvent(
+  { db, system, requestId }: Deps,
+  type: EventType,
+  initiator: Initiator,
+  { teamId, id }: Subject,
   { subjectVersion, data }: { subjectVersion: SQL; data: SQL },
   source = sql`where changes() > 0`,
 ) {
+  const { keyId = null, userId = null } = initiator as Partial<EventActor>;
+  const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
+  const createdAt = system.now();
   const last = sql`(select max(seq) from events where team_id = ${teamId})`;
   // Microseconds, so that a team can have a thousand events per millisecond.
   const seq = sql`max(coalesce(${last}, 0) + 1, ${createdAt * 1000})`;
   const lastPosition = sql`(select position from events where team_id = ${teamId} order by seq desc limit 1)`;
   return db.insert(events).select(
-    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${actor}, ${subjectId}, ${subjectVersion}, ${data},
+    sql`select ${teamId}, ${seq}, ${type}, ${createdAt}, ${JSON.stringify(actor)}, ${id}, ${subjectVersion}, ${data},
         coalesce(${lastPosition}, 0) + 1 ${source}`,
   );
 }
@@ -109,16 +116,15 @@ export function insertEvent(
 const ofUser = { table: users, teamId: users.teamId };
 const ofTeam = { table: teams, teamId: teams.id };
 const ofWebhook = { table: webhooks, teamId: webhooks.teamId };
-/** Where these events find the version of their subject: in its row, after an update or before a deletion. */
+/** Where these events find the version of their subject: in its row, after the update. */
 const VERSIONED: Partial<Record<EventType, typeof ofUser | typeof ofTeam | typeof ofWebhook>> = {
   "user.updated": ofUser,
   "team.updated": ofTeam,
   "team.suspended": ofTeam,
   "webhook.updated": ofWebhook,
-  "webhook.deleted": ofWebhook,
 };
 
-function versionOf(type: EventType, { teamId, id, version }: { teamId: string; id: string; version?: number }) {
+function versionOf(type: EventType, { teamId, id, version }: Subject & { version?: number }) {
   const versioned = VERSIONED[type];
   if (!versioned) return sql`${version ?? null}`;
   const { table } = versioned;
@@ -140,39 +146,17 @@ export interface NewEvent {
   position?: number;
 }
 
-/** The columns that do not depend on the type of the event. */
-export function eventValues(
-  { system, requestId }: Deps,
-  type: EventType,
-  initiator: Initiator,
-  subject: { teamId: string; id: string },
-): EventValues {
-  const { keyId = null, userId = null } = initiator as Partial<EventActor>;
-  const actor: EventActor = { kind: initiator.kind, keyId, userId, requestId };
-  return {
-    teamId: subject.teamId,
-    type,
-    createdAt: system.now(),
-    actor: JSON.stringify(actor),
-    subjectId: subject.id,
-  };
-}
-
 /** An event whose data is known before the change. `data` never contains personal data, a token, or a secret. */
 export function newEvent(
   deps: Deps,
   type: EventType,
   initiator: Initiator,
-  subject: { teamId: string; id: string; version?: number },
+  subject: Subject & { version?: number },
   data: Record<string, unknown> = {},
 ): NewEvent {
   const { teamId, id } = subject;
   const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
-  const values = eventValues(deps, type, initiator, subject);
-  // The row of a deleted webhook has its version only before the deletion.
-  if (type !== "webhook.deleted") return { teamId, insert: insertEvent(deps.db, values, columns) };
-  const exists = sql`where ${columns.subjectVersion} is not null`;
-  return { teamId, position: 0, insert: insertEvent(deps.db, values, columns, exists) };
+  return { teamId, insert: insertEvent(deps, type, initiator, subject, columns) };
 }
 
 /** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
@@ -180,13 +164,11 @@ export function newEventFrom(
   deps: Deps,
   type: EventType,
   initiator: Initiator,
-  subject: { teamId: string; id: string },
+  subject: Subject,
   row: { subjectVersion: SQL; data: SQL },
   source: SQL,
 ): NewEvent {
-  const values = eventValues(deps, type, initiator, subject);
-  const insert = insertEvent(deps.db, values, row, source);
-  return { teamId: subject.teamId, position: 0, insert };
+  return { teamId: subject.teamId, position: 0, insert: insertEvent(deps, type, initiator, subject, row, source) };
 }
 
 /**

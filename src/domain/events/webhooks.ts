@@ -14,7 +14,7 @@ import {
   type WebhookRow,
   webhookByKey,
 } from "./deliveries.ts";
-import { type EventType, fieldsOf, newEvent, writeWithEvent } from "./events.ts";
+import { type EventType, fieldsOf, newEvent, newEventFrom, writeWithEvent } from "./events.ts";
 import { encryptSecret, newSecret, reencryptSecret } from "./signing.ts";
 import { validateWebhookUrl } from "./webhook-url.ts";
 
@@ -160,7 +160,9 @@ export async function updateWebhook(
 /** Also deletes pending deliveries. The recovery job purges the others when their events expire. @throws `not_found` */
 export async function deleteWebhook(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const key = { id, teamId: actor.teamId };
-  const event = newEvent(deps, "webhook.deleted", actor, key);
+  // Written before the deletion, because it needs the version.
+  const row = { subjectVersion: sql`${webhooks.version}`, data: sql`${JSON.stringify({ _id: id })}` };
+  const event = newEventFrom(deps, "webhook.deleted", actor, key, row, sql`from ${webhooks} where ${isWebhook(key)}`);
   const remove = deps.db.delete(webhooks).where(isWebhook(key)).returning({ id: webhooks.id });
   const queries = [remove, deletePending(deps.db, key)] as const;
   const [rows, deleted] = await writeWithEvent(deps, event, queries, { isIdempotent: false });

@@ -1,7 +1,7 @@
 import { and, type Column, type SQL, sql } from "drizzle-orm";
 import type { Deps } from "../../deps.ts";
 import { files, isListed } from "../../platform/schema.ts";
-import { type EventType, eventValues, type Initiator, insertEvent, type NewEvent } from "../events/events.ts";
+import { type EventType, type Initiator, type NewEvent, newEventFrom } from "../events/events.ts";
 import { FACTS } from "./files.ts";
 import { type FileKey, isFile } from "./names.ts";
 
@@ -48,11 +48,10 @@ export function fileEvent(
   { teamId, id }: FileKey,
   fields?: string[],
 ): NewEvent {
-  const values = eventValues(deps, type, initiator, { teamId, id });
   const isBefore = type === "file.deleted";
   const data = fields ? sql`json_set(${METADATA}, '$.fields', json(${JSON.stringify(fields)}))` : METADATA;
   const condition = and(isFile({ teamId, id }), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
-  const insert = insertEvent(deps.db, values, row, sql`from ${files} where ${condition}`);
-  return { teamId, position: isBefore ? 0 : 1, insert };
+  const event = newEventFrom(deps, type, initiator, { teamId, id }, row, sql`from ${files} where ${condition}`);
+  return { ...event, position: isBefore ? 0 : 1 };
 }

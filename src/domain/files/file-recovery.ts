@@ -77,10 +77,7 @@ async function resendAbandoned(deps: Deps): Promise<number> {
 async function eraseOverdue(deps: Deps, status: "receiving" | "deleting"): Promise<number> {
   const rows = await updateOverdue(deps, status, hidden(sql`${deps.system.now() + MAX_DELETING_MILLISECONDS}`));
   await deps.bytes.remove(rows.flatMap(objectKeys));
-  await removeRows(
-    deps,
-    rows.map(({ teamId, id }) => ({ teamId, id })),
-  );
+  await removeRows(deps, rows);
   return rows.length;
 }
 

@@ -1,4 +1,4 @@
-import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, type SQL, sql } from "drizzle-orm";
+import { and, asc, eq, gt, inArray, isNotNull, isNull, lt, lte, not, or, sql } from "drizzle-orm";
 import type { SQLiteColumn } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
@@ -17,7 +17,7 @@ import {
 } from "../access/authorization.ts";
 import { SCOPES } from "../access/scopes.ts";
 import { servedContentType } from "../audio/media-type.ts";
-import { eventValues, insertEvent, type NewEvent, newEvent, writeWithEvent } from "../events/events.ts";
+import { newEvent, newEventFrom, writeWithEvent } from "../events/events.ts";
 import { cleanName, type FileKey, objectKey } from "./names.ts";
 import { newSecret, parseSecretUrl, renderSecretUrl, type SecretUrlValues, secretUrlValues } from "./secret-url.ts";
 
@@ -111,20 +111,20 @@ export async function createLink(
   const hasRoom = sql`${others} < ${MAX_LINKS} and ${teamExists(teamId, lt(teams.links, MAX_TEAM_LINKS))}`;
   // After a lost response, the link of the first attempt counts.
   const isCreated = hasRow(links, eq(links.id, row.id));
-  const verdict = firstOf({
+  const refusal = firstOf({
     token_invalid: not(isStillAllowed(deps, actor, SCOPES["files:download"])),
     too_many_links: sql`not ${isCreated} and not (${hasRoom})`,
   });
   const check = deps.db
-    .select({ verdict, name: files.name, originalName: files.originalName })
+    .select({ refusal, name: files.name, originalName: files.originalName })
     .from(files)
     .where(isOfFile);
-  const insert = insertWhere(deps.db, links, row, sql`${isOfFile} and ${verdict} is null`, sql`${files}`);
+  const insert = insertWhere(deps.db, links, row, sql`${isOfFile} and ${refusal} is null`, sql`${files}`);
   const event = newEvent(deps, "link.created", actor, { teamId, id: row.id }, { fileId });
   const [[file]] = await writeWithEvent(deps, { ...event, position: 2 }, [check, insert], { isIdempotent: true });
   if (!file) throw new AppError("not_found");
-  if (file.verdict === "token_invalid") throw new AppError("token_invalid");
-  if (file.verdict !== null) {
+  if (file.refusal === "token_invalid") throw new AppError("token_invalid");
+  if (file.refusal !== null) {
     const teamLimit = MAX_TEAM_LINKS.toLocaleString("en");
     const message = `A file can have at most ${MAX_LINKS} links, and a team ${teamLimit}. Revoke one and retry.`;
     throw new AppError("too_many_links", { message });
@@ -169,28 +169,19 @@ export async function revokeLink(deps: Deps, actor: TeamActor, id: string): Prom
   const isLink = and(eq(links.id, id), eq(links.teamId, teamId));
   const isOwn = or(eq(links.keyId, keyId), userId === null ? undefined : eq(links.userId, userId));
   const mayRevokeAll = (actor.scopes & SCOPES["files:write"]) !== 0;
-  const verdict = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
-  const check = deps.db.select({ verdict }).from(links).where(isLink);
-  const isRevocable = sql`${isLink} and ${verdict} is null`;
-  const event = linkRevoked(deps, actor, { teamId, id }, isRevocable);
+  const refusal = firstOf(mayRevokeAll ? {} : { insufficient_scope: sql`(${isOwn}) is not true` });
+  const check = deps.db.select({ refusal }).from(links).where(isLink);
+  const isRevocable = sql`${isLink} and ${refusal} is null`;
+  // Written before the deletion, because it names the link's file.
+  const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
+  const row = { subjectVersion: sql`null`, data };
+  const source = sql`from ${links} where ${isRevocable}`;
+  const event = { ...newEventFrom(deps, "link.revoked", actor, { teamId, id }, row, source), position: 1 };
   const [[link]] = await writeWithEvent(deps, event, [check, deps.db.delete(links).where(isRevocable)], {
     isIdempotent: false,
   });
   if (!link) throw new AppError("not_found");
-  if (link.verdict !== null) throw insufficientScope("files:write");
-}
-
-/** Written before the deletion of the link, under its condition. Names the link's file. */
-function linkRevoked(deps: Deps, actor: TeamActor, link: { teamId: string; id: string }, isRevocable: SQL): NewEvent {
-  const values = eventValues(deps, "link.revoked", actor, link);
-  const data = sql`json_object('_id', ${links.id}, 'fileId', ${links.fileId})`;
-  const row = { subjectVersion: sql`null`, data };
-  const source = sql`from ${links} where ${isRevocable}`;
-  return {
-    teamId: link.teamId,
-    position: 1,
-    insert: insertEvent(deps.db, values, row, source),
-  };
+  if (link.refusal !== null) throw insufficientScope("files:write");
 }
 
 /** The file behind a link. */

@@ -117,13 +117,13 @@ function changeOf(changes: FileChanges, versions: ExpectedVersions) {
       ...{ folder, reference, tags, metadata },
     },
     differs: or(...differences),
-    verdict: firstOf(refusals) as SQL<Refusal | null>,
+    refusal: firstOf(refusals) as SQL<Refusal | null>,
   };
 }
 
 /** Why the change of a file would be refused. */
 export const refusalOf = (changes: FileChanges, versions: ExpectedVersions = undefined) =>
-  changeOf(changes, versions).verdict;
+  changeOf(changes, versions).refusal;
 
 /** The name of the field in events. */
 const eventField = (field: string) => (field === "addedTags" || field === "removedTags" ? "tags" : field);
@@ -137,11 +137,11 @@ export function fileUpdate(
   versions: ExpectedVersions = undefined,
 ) {
   const key = { id, teamId: actor.teamId };
-  const { columns, differs, verdict } = changeOf(changes, versions);
+  const { columns, differs, refusal } = changeOf(changes, versions);
   const update = deps.db
     .update(files)
     .set({ ...columns, ...changed(deps.system.now()) })
-    .where(and(isFile(key), isListed, differs, isNull(verdict)));
+    .where(and(isFile(key), isListed, differs, isNull(refusal)));
   return { event: fileEvent(deps, "file.updated", actor, key, fieldsOf(changes).map(eventField)), update };
 }
 
