@@ -3,15 +3,13 @@ import { describe } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
+import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
 import { expect, type PageOptions, test } from "./support.ts";
 
 /* The console shows only actions that the session's scopes allow. The API checks each request itself. */
 
 const PASSWORD = "correct horse battery";
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
-const dialog = (page: Page) => page.getByRole("dialog");
 const sections = (page: Page) => page.getByRole("navigation", { name: "Sections" }).getByRole("link");
 
 /** Creates a user with a role, and signs in as this user. */

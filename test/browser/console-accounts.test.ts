@@ -3,16 +3,13 @@ import { describe, inject } from "vitest";
 import { Stowage, StowageError } from "../../src/client/stowage.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
+import { button, dialog, heading, row } from "./locators.ts";
 import { chooseAction, openConsole, submitKey } from "./signed-in.ts";
 import { copyBy, expect, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
 
 const sessionsOf = ({ stowage }: Team) => collect(stowage.sessions.list());
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-const row = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
-const dialog = (page: Page) => page.getByRole("dialog");
-const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
 /** Everything that the browser stores for this origin, as text. */
 const stored = (page: Page) =>

@@ -1,13 +1,10 @@
-import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { collect, newTeam, sample, upload, url } from "../support/team.ts";
+import { heading, row } from "./locators.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, test } from "./support.ts";
 
 /* How the console loads, shares, and forgets data. */
-
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-const row = (page: Page, name: string) => page.getByRole("row").filter({ hasText: name });
 
 describe("Data of a page", () => {
   test("changes without a reload in a session that can't read events", async ({ openPage }) => {

@@ -2,11 +2,11 @@ import type { Page } from "@playwright/test";
 import { describe } from "vitest";
 import { newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, tabTo } from "./appearance.ts";
+import { heading } from "./locators.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, test } from "./support.ts";
 
 const PASSWORD = "correct horse battery";
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
 const rows = (page: Page) => page.getByRole("row").filter({ has: page.getByRole("rowheader") });
 const types = (page: Page) => page.getByRole("rowheader");
 const button = (page: Page, name: string | RegExp) => page.getByRole("button", { name });

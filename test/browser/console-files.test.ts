@@ -4,6 +4,7 @@ import type { Stowage } from "../../src/client/stowage.ts";
 import { newTeam, sample, type Team, upload, url } from "../support/team.ts";
 import { expectAccessible, expectGoodLooks, findTooWide, tabTo } from "./appearance.ts";
 import { dropFiles } from "./dragging.ts";
+import { dialog } from "./locators.ts";
 import { openConsole } from "./signed-in.ts";
 import { expect, test } from "./support.ts";
 
@@ -43,7 +44,6 @@ const namesOf = async (stowage: Stowage) => (await stowage.files.list().page()).
 const row = (page: Page, name: string) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) });
 /** The names in the list, without titles, tags, and folders. */
 const names = (page: Page) => page.getByRole("rowheader").getByRole("link");
-const dialog = (page: Page) => page.getByRole("dialog");
 
 describe("File list", () => {
   const NAMES = [

@@ -1,14 +1,12 @@
 import type { Page, Request, Route } from "@playwright/test";
 import { describe } from "vitest";
 import { collect } from "../support/team.ts";
+import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
 import { cutNetwork, expect, test } from "./support.ts";
 
 /* The parts that all pages of the console share. */
 
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-const dialog = (page: Page) => page.getByRole("dialog");
-const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 const errorResponse = (status: number, message: string) => ({
   status,
   json: { status: false, code: "forbidden", message },

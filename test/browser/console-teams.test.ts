@@ -3,13 +3,11 @@ import { inject } from "vitest";
 import { Stowage } from "../../src/client/stowage.ts";
 import { url } from "../support/team.ts";
 import { expectGoodLooks } from "./appearance.ts";
+import { button, dialog } from "./locators.ts";
 import { chooseAction, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, test } from "./support.ts";
 
 /* The operator's page of teams. */
-
-const dialog = (page: Page) => page.getByRole("dialog");
-const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
 /** Opens the page of teams, filtered to those that start with a unique name. */
 async function openTeams(openPage: (options: PageOptions) => Promise<Page>) {

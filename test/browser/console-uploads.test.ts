@@ -1,10 +1,10 @@
-import { createHash } from "node:crypto";
 import { mkdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import type { CDPSession, Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
+import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { Line, type Plan } from "../support/line.ts";
 import { bytesOf, collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectAccessible, expectNoSidewaysScroll, tabTo } from "./appearance.ts";
@@ -12,7 +12,6 @@ import { dragFiles, dropFiles } from "./dragging.ts";
 import { openConsole, signIn } from "./signed-in.ts";
 import { expect, type PageOptions, screenshot, test } from "./support.ts";
 
-const MEBIBYTE = 1024 * 1024;
 const UPLOADS = /\/docs\/v1\/uploads\/resumable/;
 
 type Paths = [string, string, string];
@@ -125,7 +124,6 @@ const savedFilesOf = (page: Page) =>
     return files.map(({ name }) => name);
   });
 
-const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 /** The files and bytes that count toward the team's quota. */
 const usageOf = async ({ stowage }: Team) => {

@@ -4,12 +4,10 @@ import { SignatureError, verifyMessage } from "../../src/client/signatures.ts";
 import { collect, newTeam, type Team, url } from "../support/team.ts";
 import { expectGoodLooks, tabTo } from "./appearance.ts";
 import { openEndpoint, type Received } from "./endpoint.ts";
+import { button, dialog, heading } from "./locators.ts";
 import { chooseAction, openConsole } from "./signed-in.ts";
 import { copyBy, expect, test } from "./support.ts";
 
-const heading = (page: Page, name: string) => page.getByRole("heading", { level: 1, name });
-const dialog = (page: Page) => page.getByRole("dialog");
-const button = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 const testResponse = (page: Page) => page.getByRole("status").filter({ hasText: "Test response" });
 const deliveries = (page: Page) => page.getByRole("list", { name: "Deliveries" }).getByRole("listitem");
 /** The delivery that was chosen from the list. */

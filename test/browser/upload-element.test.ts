@@ -9,6 +9,7 @@ import type { Locator, Page } from "@playwright/test";
 import { describe, onTestFinished } from "vitest";
 import type { StowageUpload } from "../../src/client/element.ts";
 import type { KeyLimits } from "../../src/client/stowage.ts";
+import { MEBIBYTE } from "../support/bytes.ts";
 import { Line } from "../support/line.ts";
 import { bytesOf, collect, newTeam, sample, type Team, url } from "../support/team.ts";
 import { expectAccessible, tabTo } from "./appearance.ts";
@@ -20,7 +21,6 @@ import { expect, type PageOptions, test } from "./support.ts";
 
 const root = join(import.meta.dirname, "../..");
 const MAX_GZIP_BYTES = 15_000;
-const MEBIBYTE = 1024 * 1024;
 const POLICY = `default-src 'none'; script-src ${url}; connect-src ${url}; media-src blob:; form-action 'self'; require-trusted-types-for 'script'; trusted-types 'none'`;
 const SOUND = { name: "tone.mp3", mimeType: "audio/mpeg", buffer: sample("tone-vbr.mp3") };
 const SCRIPT = `<script src="${url}/assets/upload.js" defer></script>`;

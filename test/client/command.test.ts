@@ -27,12 +27,11 @@ import { isIgnored, openFile, parsePattern } from "../../src/client/command/loca
 import { Progress } from "../../src/client/command/progress.ts";
 import { verifyMessage } from "../../src/client/signatures.ts";
 import { RESUMABLE_BYTES, Stowage, type WebhookMessage } from "../../src/client/stowage.ts";
+import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, type Team, upload, url } from "../support/team.ts";
 import { expectFailure, linesOf, Machine, newMachine } from "./command-line.ts";
 import { hangUp, json, openLine, refusal, type Step, scripted } from "./support.ts";
 
-const MEBIBYTE = 1024 * 1024;
-const sha256 = (bytes: Uint8Array | string) => createHash("sha256").update(bytes).digest("hex");
 const stored = async ({ stowage }: Team) => collect(stowage.files.list());
 
 const ZEROS = "0".repeat(64);

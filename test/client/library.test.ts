@@ -13,18 +13,16 @@ import {
   StowageError,
   type UploadOptions,
 } from "../../src/client/stowage.ts";
+import { MEBIBYTE, sha256 } from "../support/bytes.ts";
 import { bytesOf, collect, newTeam, url } from "../support/team.ts";
 import { cutShort, hangUp, json, openLine, refusal, scripted } from "./support.ts";
 
-const MEBIBYTE = 1024 * 1024;
 const USAGE = { message: "Usage of the team.", data: { files: 0, bytes: 0, maxFiles: 1, maxBytes: 1 } };
 /** Above the size from which uploads are resumable. */
 const LARGE = new File([new Uint8Array(9 * MEBIBYTE)], "x");
 /** The headers of an interrupted upload of this file. */
 const OFFSET = { "Tus-Resumable": "1.0.0", "Upload-Length": LARGE.size, "Upload-Offset": "5" };
 const USER = { email: "a@example.com", password: "12345678" };
-const sha256 = async (bytes: Uint8Array<ArrayBuffer>) =>
-  Buffer.from(await crypto.subtle.digest("SHA-256", bytes)).toString("hex");
 
 afterEach(() => vi.restoreAllMocks());
 
@@ -60,7 +58,7 @@ describe("files", () => {
     expect(progress.length).toBeGreaterThan(requests - 1);
     const file = await stowage.files.waitUntilProcessed(id);
     expect(file).toMatchObject({ status: "completed", size, originalName: "naïve name.bin" });
-    expect(file.sha256).toBe(await sha256(bytes));
+    expect(file.sha256).toBe(sha256(bytes));
     const whole = await stowage.files.download(id);
     expect(Buffer.from(await whole.arrayBuffer()).equals(bytes)).toBe(true);
     const part = await stowage.files.download(id, { from: size - 100 });
@@ -171,7 +169,7 @@ describe("files", () => {
     expect(await stowage.files.waitUntilProcessed(first)).toMatchObject({ originalName: "song.bin", size });
     for (const stream of [new Blob([bytes]).stream(), Readable.from([bytes.subarray(0, 100), bytes.subarray(100)])]) {
       const { id } = await files.upload(stream, { size, name: "stream.bin" });
-      expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
+      expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
     }
     rmSync(folder, { recursive: true });
   });
@@ -243,7 +241,7 @@ describe("files", () => {
     const line = await openLine("cut", 1.5 * MEBIBYTE);
     const { id } = await new Stowage({ url: line.url, key, maxRetries: 3 }).files.upload(new File([bytes], "cut.bin"));
     expect(line.faults).toBeGreaterThan(6);
-    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
   });
 
   test("an upload resumes from a store, which forgets it once the file is stored", async () => {
@@ -273,7 +271,7 @@ describe("files", () => {
     const thief = await scripted(hangUp);
     const resumeUrl = uploadUrl.replace(url, thief.url);
     const { id } = await new Stowage({ url, key }).files.upload(new File([bytes], "a.bin"), { resumeUrl });
-    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: await sha256(bytes) });
+    expect(await stowage.files.waitUntilProcessed(id)).toMatchObject({ sha256: sha256(bytes) });
     expect(await collect(stowage.files.list())).toHaveLength(1);
     expect(thief.requests).toEqual([]);
   });

@@ -98,28 +98,12 @@ describe("a signed URL", () => {
     expect(bytes.subarray(from, to).equals(await bytesOf(opened))).toBe(true);
   });
 
-  test.each<[string, (url: URL) => void]>([
-    ["signature", (url) => flip(url, "X-Amz-Signature")],
-    ["expiry", (url) => url.searchParams.set("X-Amz-Expires", "604800")],
-    ["date", (url) => flip(url, "X-Amz-Date")],
-    [
-      "path",
-      (url) => {
-        url.pathname += "x";
-      },
-    ],
-  ])("with a changed %s is rejected", async (_, change) => {
-    const url = new URL(await team.sign(id));
-    change(url);
-    const opened = await fetch(url);
+  // api/signed-urls.test.ts shows what the signature covers. This shows that the store checks it.
+  test("with a changed signature is rejected", async () => {
+    const url = await team.sign(id);
+    const opened = await fetch(`${url.slice(0, -1)}${url.endsWith("1") ? "2" : "1"}`);
     expect(opened.status).toBe(403);
     expect(await opened.text()).not.toContain("ID3");
-  });
-
-  test("without a signature is rejected", async () => {
-    const { data } = (await team.call("GET", `/docs/v1/uploads/${id}/metadata`)).body;
-    // R2 responds 400 to a request without credentials.
-    expect((await fetch(data.path)).status).toBe(400);
   });
 
   test("is rejected after it expires", async () => {
@@ -160,14 +144,6 @@ describe("a file name", () => {
     expect(savedName(opened)).toBe(kept);
   });
 });
-
-/** Replaces a digit, so that the value stays well-formed. */
-function flip(url: URL, parameter: string): void {
-  const value = url.searchParams.get(parameter) ?? "";
-  const at = parameter === "X-Amz-Date" ? value.length - 2 : value.length - 1;
-  const digit = value[at] === "1" ? "2" : "1";
-  url.searchParams.set(parameter, value.slice(0, at) + digit + value.slice(at + 1));
-}
 
 const LIMIT_BYTES = 100_000_000;
 const BOUNDARY = "----end-to-end";

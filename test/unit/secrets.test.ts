@@ -143,12 +143,6 @@ describe("The hash of a password", () => {
     hash = await secrets.hashPassword("canary-password-Ä");
   });
 
-  test("is one PHC string with its cost, its key and a salt of 16 bytes", () => {
-    expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
-    expect(hash).toContain(`keyid=${secrets.currentKeyId}`);
-    expect(hash).not.toContain("canary-password");
-  });
-
   test("has a new salt each time", async () => {
     expect(await secrets.hashPassword("canary-password-Ä")).not.toBe(hash);
   });
@@ -221,23 +215,20 @@ describe("Comparing secrets", () => {
 });
 
 describe("The cost of a password", () => {
-  test("is exactly N=2^14, r=8, p=5, in the stored string and in the computation", async () => {
-    const hash = await loadSecrets(env.MASTER_KEY, realSystem).hashPassword("canary-password");
-    const [, ln, r, p] = /^\$scrypt\$ln=(\d+),r=(\d+),p=(\d+),/.exec(hash) ?? [];
-    expect([ln, r, p]).toEqual(["14", "8", "5"]);
-    // Cloudflare accepts N·r·p up to 2^20.
-    expect(2 ** Number(ln) * Number(r) * Number(p)).toBeLessThanOrEqual(2 ** 20);
+  test("is exactly N=2^14, r=8, p=5, in the stored PHC string and in the computation", async () => {
+    const loaded = loadSecrets(env.MASTER_KEY, realSystem);
+    const hash = await loaded.hashPassword("canary-password");
+    expect(hash).toMatch(/^\$scrypt\$ln=14,r=8,p=5,keyid=[0-9a-f]{8}\$[A-Za-z0-9+/]{22}\$[A-Za-z0-9+/]{43}$/);
+    expect(hash).toContain(`keyid=${loaded.currentKeyId}`);
     // Node's own function reproduces the hash with these numbers.
     const [, , , salt = "", sum] = hash.split("$");
     const pepper = Buffer.from(
       hkdfSync("sha256", Buffer.from(env.MASTER_KEY, "base64"), Buffer.alloc(0), "stowage/password-pepper", 32),
     );
-    const key = scryptSync("canary-password", Buffer.from(salt, "base64"), 32, {
-      N: 2 ** 14,
-      r: 8,
-      p: 5,
-      maxmem: 2 ** 26,
-    });
+    const cost = { N: 2 ** 14, r: 8, p: 5, maxmem: 2 ** 26 };
+    // Cloudflare accepts N·r·p up to 2^20.
+    expect(cost.N * cost.r * cost.p).toBeLessThanOrEqual(2 ** 20);
+    const key = scryptSync("canary-password", Buffer.from(salt, "base64"), 32, cost);
     expect(createHmac("sha256", pepper).update(key).digest("base64").replace(/=+$/, "")).toBe(sum);
   });
 });
