@@ -2,13 +2,14 @@ import type { Deps } from "../../deps.ts";
 import { AppError } from "../../errors.ts";
 
 /*
- * Only failed logins count, ten a minute: for the account, so that its password can't be guessed from many client IPs, and
- * for the client IP, so that one can't guess the passwords of many accounts.
+ * Only failed logins count, ten a minute. They count for the account, so that its password can't be guessed from many
+ * client IPs, and for the client IP, so that one can't guess the passwords of many accounts.
  *
  * An account is counted before its password is checked, and a login that doesn't fail gives its place back. So guesses that
- * arrive at once can't exceed the limit, and a locked account also refuses the right password. Client IPs are shared, so
- * theirs are counted afterwards: people who log in at once don't wait for one another. An IP's failures may exceed the
- * limit by those that arrive at once, which the queue for hashing bounds.
+ * arrive at once can't exceed the limit, and a locked account also refuses the right password.
+ *
+ * A client IP is counted after the check. Many people may share it, and those who log in at once must not wait for one
+ * another. Its failures may exceed the limit by those that arrive at once. The queue for hashing bounds their number.
  */
 
 const rateLimited = () => new AppError("rate_limited", { limit: "login" });

@@ -1,6 +1,6 @@
 /*
- * The attempts of a delivery, as they are stored. A team with ten webhooks stores ten deliveries for each event, so an attempt
- * is an array of about 30 bytes, and response bodies are kept only for the latest failures of a webhook, in the webhook's row.
+ * The attempts of a delivery, as they are stored. A team with ten webhooks stores ten deliveries for each event. So an
+ * attempt is an array of about 30 bytes, and the row of a webhook has the response bodies of its latest failures only.
  */
 
 /** The last two end a delivery unsent: its webhook was disabled, or its event is no longer in the event log. */

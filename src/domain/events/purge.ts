@@ -8,8 +8,8 @@ import { ABOVE_ALL } from "./events.ts";
 
 /*
  * Deletes events older than EVENT_DAYS, a team's oldest events above MAX_TEAM_EVENTS, and the deliveries of deleted
- * events. What a team loses is always the beginning of its log, so the primary key finds the oldest row, without an
- * index by time, which would cost one more row written for every event.
+ * events. A team always loses the beginning of its log, so the primary key finds the rows. An index by time would cost one
+ * more row written for every event.
  *
  * Teams take turns. A round visits all owners of rows (teams, or webhooks for deliveries) and deletes at most an equal
  * share of a statement for each. An owner with a large backlog gets more rounds, and never delays another owner's turn.
