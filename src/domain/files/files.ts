@@ -211,18 +211,14 @@ export const hasBacklog = (teamId: string) =>
 /** Sends the message of a file. If that fails, the recovery job sends it. */
 export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey, isBulk: boolean): Promise<void> {
   try {
-    await (isBulk ? deps.bulkJobs : deps.jobs).send({ teamId, fileId });
+    await queueOf(deps, isBulk).send({ teamId, fileId });
   } catch (cause) {
     deps.log("warn", "file_message_failed", { fileId, cause });
   }
 }
 
-/** Sends the messages of many files, which count as the unprocessed ones of their teams. */
-export async function enqueueAll(deps: Deps, keys: FileKey[]): Promise<void> {
-  const ofTeam = Map.groupBy(keys, ({ teamId }) => teamId);
-  for (const isBulk of [false, true]) {
-    const sent = [...ofTeam.values()].filter((files) => files.length > MAX_PROMPT_FILES === isBulk).flat();
-    if (sent.length > 0)
-      await (isBulk ? deps.bulkJobs : deps.jobs).sendAll(sent.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
-  }
-}
+/** Sends the messages of many files. */
+export const enqueueAll = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
+  queueOf(deps, isBulk).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
+
+const queueOf = ({ jobs, bulkJobs }: Deps, isBulk: boolean) => (isBulk ? bulkJobs : jobs);
