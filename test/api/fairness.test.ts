@@ -1,6 +1,6 @@
 import { env } from "cloudflare:workers";
 import { describe, expect, test } from "vitest";
-import { MAX_PROMPT_FILES } from "../../src/domain/files/files.ts";
+import { MAX_PROMPT_BYTES, MAX_PROMPT_FILES } from "../../src/domain/files/files.ts";
 import { type Deps, newTeam, startWorker, upload, withoutLimits } from "../support/harness.ts";
 
 /* The files of a team with many unprocessed files wait in a separate queue, so that they delay no other team. */
@@ -27,6 +27,20 @@ describe("The queue of a file", () => {
     expect(bulk).toEqual(ids.slice(MAX_PROMPT_FILES));
     const id = await upload(other, "text", "a.txt");
     expect(prompt.at(-1)).toBe(id);
+  });
+
+  test("is the bulk queue once its team has more than 1 GB of unprocessed files, which are read back", async () => {
+    const { worker, prompt, bulk } = recordingWorker();
+    const [importing, other] = [await newTeam(worker), await newTeam(worker)];
+    const large = await upload(importing, "large.txt", "text");
+    const resize = (sizeBytes: number) =>
+      env.DB.prepare("update files set size_bytes = ? where id = ?").bind(sizeBytes, large).run();
+    await resize(MAX_PROMPT_BYTES - "text".length);
+    const second = await upload(importing, "a.txt", "text");
+    await resize(MAX_PROMPT_BYTES);
+    const third = await upload(importing, "b.txt", "text");
+    const others = await upload(other, "a.txt", "text");
+    expect([prompt, bulk]).toEqual([[large, second, others], [third]]);
   });
 
   test("is the bulk queue if more than 20 are reprocessed, in one batch, in several, or one by one", async () => {

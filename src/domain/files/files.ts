@@ -200,13 +200,16 @@ export const listedStatus = ({ db }: Deps, file: FileKey) =>
     .from(files)
     .where(and(isFile(file), isListed));
 
-/** A team that has more unprocessed files than this waits in a separate queue, and delays no other team. */
+/** A team with more unprocessed files, or more bytes of them, waits in a separate queue, and delays no other team. */
 export const MAX_PROMPT_FILES = 20;
+/** A resumable upload is read back to hash it, so one team could hold all consumers with a few large ones. */
+export const MAX_PROMPT_BYTES = 1_000_000_000;
 
-/** Whether the team has more unprocessed files than `MAX_PROMPT_FILES`. Reads that many entries of their index. */
+/** Whether the team's unprocessed files exceed these. Reads at most one more of them. */
 export const hasBacklog = (teamId: string) =>
-  sql<0 | 1>`((select 1 from files indexed by files_unprocessed where team_id = ${teamId}
-    and ${isUnprocessed} limit 1 offset ${MAX_PROMPT_FILES}) is not null)`;
+  sql<0 | 1>`(select count(*) > ${MAX_PROMPT_FILES} or ifnull(sum(size_bytes), 0) > ${MAX_PROMPT_BYTES} from (
+    select size_bytes from files indexed by files_unprocessed where team_id = ${teamId} and ${isUnprocessed}
+    limit ${MAX_PROMPT_FILES + 1}) examined)`;
 
 /** Sends the message of a file. If that fails, the recovery job sends it. */
 export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey, isBulk: boolean): Promise<void> {
