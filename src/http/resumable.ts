@@ -41,8 +41,11 @@ const EXPIRY = `${inHours(MAX_UNFINISHED_MILLISECONDS)} after its last byte, or 
 const PROGRESS_HEADERS = { "Tus-Resumable": VERSION, "Upload-Expires": `When the upload expires: ${EXPIRY}.` };
 const STORED_BYTES = "The number of stored bytes.";
 const CONTENT_LOCATION = "The file: `/docs/v1/uploads/{id}`. It is listed once the last byte is stored.";
-/** Extensions of tus that are not offered, and a digest of the body: a part of it may be stored before all has arrived. */
-const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest"];
+/**
+ * Extensions of tus that are not offered; a digest of the body, of which a part may be stored before all has arrived; and a
+ * content coding, which would be stored as the bytes of the file.
+ */
+const UNSUPPORTED_HEADERS = ["Upload-Defer-Length", "Upload-Concat", "Content-Digest", "Content-Encoding"];
 
 /** The expiry of a public key stops new uploads only. An upload URL works until its upload expires. */
 const AFTER_KEY_EXPIRY = { graceMilliseconds: MAX_RESUMABLE_MILLISECONDS };

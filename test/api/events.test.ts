@@ -81,6 +81,21 @@ describe("The events of links", () => {
   });
 });
 
+test("the events of a deleted key lead to its links, which outlive it, so that they can be revoked", async ({
+  team,
+}) => {
+  const fileId = await upload(team, "a.txt", "a");
+  const leaked = await newKey(team, { scopes: ["files:download"] });
+  const { url } = await dataOf(call("POST", `/docs/v1/uploads/${fileId}/links`, { token: leaked.key, json: {} }));
+  const open = async () => (await call("GET", new URL(url).pathname)).status;
+  await dataOf(team.call("DELETE", `/auth/v1/apikeys/${leaked._id}`));
+  expect(await open()).toBe(200);
+  const byLeaked = (await readLog(team)).filter(({ actor }) => actor.keyId === leaked._id);
+  expect(typesOf(byLeaked)).toEqual(["link.created"]);
+  await dataOf(team.call("DELETE", `/docs/v1/links/${only(byLeaked).subject.id}`));
+  expect(await open()).toBe(404);
+});
+
 describe("The event log", () => {
   test("starts with the creation of the team and its first key", async () => {
     const team = await newTeam();

@@ -1,9 +1,9 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { createApp } from "../../src/app.ts";
 import { EVENT_TYPES } from "../../src/domain/events/events.ts";
 import { STATUS } from "../../src/http/failures.ts";
 import { compile } from "../support/contract.ts";
-import { call } from "../support/harness.ts";
+import { call, startWorker } from "../support/harness.ts";
 import { mountedRoutes, PAGES, routeNamed } from "../support/routes.ts";
 
 /*
@@ -78,6 +78,19 @@ describe("GET /openapi.json", () => {
       expect([response.status, response.text]).toEqual([304, ""]);
     }
     expect((await call("GET", "/openapi.json", { headers: { "If-None-Match": '"other"' } })).status).toBe(200);
+  });
+
+  test("is built once, so that no caller can make the Worker build it again", async () => {
+    const { call } = startWorker();
+    const build = vi.spyOn(JSON, "stringify");
+    const built = async () => {
+      build.mockClear();
+      const { status, text } = await call("GET", "/openapi.json");
+      expect([status, text]).toEqual([200, answer.text]);
+      return build.mock.results.filter(({ value }) => value === text).length;
+    };
+    expect([await built(), await built(), await built()]).toEqual([1, 0, 0]);
+    build.mockRestore();
   });
 
   test("is OpenAPI 3.1 in JSON, with version 1.0.0, relative to its own URL, without a token", () => {

@@ -426,6 +426,7 @@ describe("The resumable upload API", () => {
     withMetadata("with 13,000 characters of metadata", `a ${"YWFh".repeat(3250)}`),
     withMetadata("with a malformed sha256", metadataOf({ sha256: "abc" })),
     invalid("with Content-Digest", { ...length, "Content-Digest": digestOf(new Uint8Array(3)) }),
+    invalid("in a content coding", { ...length, "Content-Encoding": "gzip" }),
     invalid("with two digests of the file", {
       ...{ ...length, "Upload-Metadata": sha256Of3, "Repr-Digest": digestOf(new Uint8Array(4)) },
     }),
@@ -461,6 +462,7 @@ describe("The resumable upload API", () => {
     ["of another type", 415, "unsupported_media_type", { "Content-Type": "text/plain", "Upload-Offset": "5" }],
     ["without a type", 415, "unsupported_media_type", { "Upload-Offset": "5" }],
     ["of another version", 412, "unsupported_version", { ...BYTES, "Upload-Offset": "5", "Tus-Resumable": "2.0.0" }],
+    invalid("in a content coding", { ...BYTES, "Upload-Offset": "5", "Content-Encoding": "gzip" }),
   ] as Rows)("rejects a PATCH %s with %i, and loses nothing", async (_, status, code, headers) => {
     const path = locationOf(await create(team.call, 10));
     await patch(team.call, path, 0, new Uint8Array(5));

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { clientComparisons } from "./client.ts";
 import { countCosts, dollarsPerMillion, monthlyBill, PRICES } from "./costs.ts";
+import { measureFairness } from "./fairness.ts";
 import { measureMemory } from "./memory.ts";
 import { compare, overheadComparisons } from "./overhead.ts";
 import { type Scope, startServer } from "./server.ts";
@@ -12,7 +13,7 @@ import { measureWebhooks } from "./webhooks.ts";
 /* `npm run bench` compares the service with the bare platform: speed, memory and cost. */
 
 const { values: options } = parseArgs({ options: { quick: { type: "boolean" }, only: { type: "string" } } });
-const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks"];
+const parts = options.only?.split(",") ?? ["memory", "overhead", "client", "cost", "webhooks", "fairness"];
 const startedAt = Date.now();
 const scope: Scope = {
   isQuick: options.quick === true,
@@ -112,4 +113,14 @@ if (parts.includes("webhooks")) {
     ["", "seconds"],
     delays.map(({ name, seconds }) => [name, format(seconds, 1)]),
   );
+}
+
+if (parts.includes("fairness")) {
+  const { waits, pendingBefore, pendingAfter } = await measureFairness(scope);
+  printTable(
+    "Fairness: seconds until a file is completed, alone and beside the import of another team",
+    ["", "median", "longest"],
+    waits.map(({ name, median, longest }) => [name, format(median, 2), format(longest, 2)]),
+  );
+  console.log(`\nOf that import, ${pendingBefore} files were unprocessed before these, and ${pendingAfter} after.`);
 }

@@ -85,6 +85,18 @@ export async function startServer() {
       await query(DB, `insert into ${table} ${columns[table]} from (${numbers} select i from n)`, count, teamId);
     },
 
+    /** Calls a control of the bench's Worker. */
+    async control(name: string, value: unknown): Promise<unknown> {
+      const body = [Buffer.from(JSON.stringify(value))];
+      return JSON.parse((await load.send({ method: "POST", path: `/control/${name}`, body })).text);
+    },
+
+    /** The files of a team that wait for their job. */
+    async countPending({ teamId }: Team): Promise<number> {
+      const pending = "select count(*) as count from files where team_id = ? and status in ('pending', 'processing')";
+      return Number((await query(DB, pending, teamId))[0]?.count);
+    },
+
     /** Waits until no file is waiting for its job. */
     async idle() {
       while ((await query(DB, PENDING_JOBS)).length > 0) await sleep(5);

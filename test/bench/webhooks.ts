@@ -25,17 +25,8 @@ async function createWebhooks(server: Server, count: number, responseSeconds: nu
     return { teamId: team.teamId, webhookId: JSON.parse(text).data._id };
   });
   const events = Math.ceil((seconds / responseSeconds + 1) * POSTS_PER_ROUND);
-  if (seconds > 0) await control(server, "backlog", { teamId: team.teamId, count: events });
+  if (seconds > 0) await server.control("backlog", { teamId: team.teamId, count: events });
   return jobs;
-}
-
-async function control(server: Server, name: string, value: unknown): Promise<unknown> {
-  const { text } = await server.load.send({
-    method: "POST",
-    path: `/control/${name}`,
-    body: [Buffer.from(JSON.stringify(value))],
-  });
-  return JSON.parse(text);
 }
 
 const quantile = (sorted: number[], part: number) => sorted[Math.ceil(sorted.length * part) - 1] ?? Number.NaN;
@@ -62,7 +53,7 @@ export async function measureWebhooks({ isQuick, log }: Scope) {
     const simulate = async (scenario: Omit<Scenario, "startsAt" | "freshEverySeconds">) => {
       const startsAt = Date.now() + DAY_MILLISECONDS * ++scenarios;
       const times = { startsAt, freshEverySeconds: FRESH_EVERY_SECONDS };
-      const { posts, ...rest } = (await control(server, "simulate", { ...times, ...scenario })) as Result;
+      const { posts, ...rest } = (await server.control("simulate", { ...times, ...scenario })) as Result;
       const minutes = (scenario.seconds - scenario.countedFromSecond) / 60;
       const perMinute = ({ webhookId }: WebhookJob) => (posts[webhookId] ?? 0) / minutes;
       log(`webhooks: simulated ${scenario.backlogged.length}`);

@@ -118,7 +118,7 @@ const bare: Record<string, Bare> = {
 
 let watched: { env: BenchEnv; effects: Effects } | undefined;
 
-/** Lets the bench count calls, with proxies around the bindings, and simulate webhooks. */
+/** Lets the bench count calls, with proxies around the bindings, simulate webhooks, and make many files pending. */
 const control: Record<string, Bare> = {
   watch: async (_, env) => {
     const bindings = new ProxiedBindings();
@@ -136,6 +136,17 @@ const control: Record<string, Bare> = {
     return Response.json({});
   },
   simulate: async (request, env) => Response.json(await simulate(env, await request.json())),
+  /** Makes all files of a team pending, and runs the recovery job, which sends their messages. */
+  pending: async (request, env) => {
+    const { teamId } = await request.json<{ teamId: string }>();
+    const columns = "status = 'pending', processed_at = null, updated_at = 1, due_at = 1";
+    await env.DB.prepare(`update files set ${columns} where team_id = ?`).bind(teamId).run();
+    const work: Promise<unknown>[] = [];
+    const ctx = { waitUntil: (promise: Promise<unknown>) => void work.push(promise) } as unknown as ExecutionContext;
+    await service.scheduled({} as ScheduledController, env, ctx);
+    await Promise.all(work);
+    return Response.json({});
+  },
 };
 
 /** Reads into one buffer, because garbage would count as growth. */
@@ -197,7 +208,7 @@ function environment({ headers }: Request, env: BenchEnv): BenchEnv {
   const mode = headers.get("X-Bench-Mode");
   if (mode === null) return watched?.env ?? env;
   const others = mode === "idle" ? { DB: env.DB_IDLE } : { BUCKET: DROPPING_BUCKET };
-  const known = environments.get(mode) ?? { ...env, ...others, JOBS: env.JOBS_IDLE };
+  const known = environments.get(mode) ?? { ...env, ...others, JOBS: env.JOBS_IDLE, BULK_JOBS: env.JOBS_IDLE };
   environments.set(mode, known);
   return known;
 }

@@ -2,7 +2,9 @@ import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { unstable_readConfig } from "wrangler";
+import { listMigrations, migratedDatabase } from "../../src/dev/migrations.ts";
 import { REQUESTS_PER_PERMIT } from "../../src/domain/access/limiter.ts";
+import { NOTHING_RECOVERED } from "../../src/domain/recovery/recovery.ts";
 import { replay } from "../../src/http/deliveries.ts";
 import { describeService, tags } from "../../src/http/introduction.ts";
 import { test as sendTest } from "../../src/http/webhooks.ts";
@@ -13,6 +15,10 @@ const config: {
   vars: Record<string, unknown>;
   ratelimits: { name: string; simple: { limit: number; period: number } }[];
 } = unstable_readConfig({ config: join(root, "wrangler.toml") });
+
+const manual = readFileSync(join(root, "src/OPERATIONS.md"), "utf8");
+const sources = globSync("src/{*,{domain,http,platform}/**/*}.ts", { cwd: root });
+const code = sources.map((file) => readFileSync(join(root, file), "utf8")).join();
 
 const limitOf = (name: string): number => {
   const { simple } = config.ratelimits.find((limit) => limit.name === name) ?? {};
@@ -51,12 +57,29 @@ test("the README states every setting of wrangler.toml and its default", () => {
 });
 
 test("the operations manual lists exactly the log events of the code", () => {
-  const sources = globSync("src/{*,{domain,http,platform}/**/*}.ts", { cwd: root });
-  const code = sources.map((file) => readFileSync(join(root, file), "utf8")).join();
   // An event follows its level, or precedes the fields of the log line.
   const logged = code.matchAll(/"(?:info|warn|error)",\s*"([a-z_]+)"|"([a-z_]+_unreadable)", (?:fields|\{)/g);
-  const [, logs = ""] = readFileSync(join(root, "src/OPERATIONS.md"), "utf8").split(/^## (?:Logs|Monitoring)$/m);
+  const [, logs = ""] = manual.split(/^## (?:Logs|Monitoring)$/m);
   const listed = logs.match(/^\| `.*? \|/gm)?.flatMap((cell) => cell.match(/(?<=`)[a-z_]*_[a-z_]*(?=`)/g) ?? []);
   const names = (events: (string | undefined)[]) => [...new Set(events)].sort();
   expect(names(listed ?? [])).toEqual(names([...logged].map(([, event, other]) => event ?? other)));
+});
+
+test("the queries of the operations manual run on the schema", () => {
+  const queries = [...manual.matchAll(/d1 execute .*? --command "([^"]+)"/g)].map(([, query = ""]) => query);
+  expect(queries.length).toBeGreaterThan(5);
+  const migrations = join(root, "migrations");
+  const database = migratedDatabase(migrations, listMigrations(migrations));
+  for (const query of queries) expect(() => database.prepare(query).all(), query).not.toThrow();
+  database.close();
+});
+
+test("the alerts of the operations manual are on log events and counts that exist", () => {
+  const [, monitoring = ""] = /^## Monitoring$(.*?)^## /ms.exec(manual) ?? [];
+  const counts = [...monitoring.matchAll(/`counts\.(\w+)`/g)].map(([, name = ""]) => name);
+  expect(counts.length).toBeGreaterThan(1);
+  for (const name of counts) expect(NOTHING_RECOVERED).toHaveProperty(name);
+  const events = [...monitoring.matchAll(/(?:log lines of|or of|`event` is) `(\w+)`/g)].map(([, name = ""]) => name);
+  expect(events.length).toBeGreaterThan(3);
+  for (const event of events) expect(code).toContain(`"${event}"`);
 });

@@ -6,7 +6,7 @@ import type { TeamActor } from "../access/authorization.ts";
 import { type Change, writeWithEvents } from "../events/events.ts";
 import { fileDeletion, isWritingWaveform, removeRows } from "./deletion.ts";
 import { isClean } from "./erasure.ts";
-import { enqueueAll } from "./files.ts";
+import { enqueueAll, hasBacklog } from "./files.ts";
 import { storedKeys } from "./names.ts";
 import { fileReprocessing } from "./processing.ts";
 import { type FileChanges, fileUpdate, refusalOf } from "./properties.ts";
@@ -56,16 +56,18 @@ export async function changeFiles(
   const refusal = refusalOf(propertiesOf(action));
   const isGiven = inArray(files.id, sql`(select value from json_each(${JSON.stringify(ids)}))`);
   const current = deps.db
-    .select({ id: files.id, status: files.status, refusal })
+    .select({ id: files.id, status: files.status, isBulk: hasBacklog(teamId).as("isBulk"), refusal })
     .from(files)
     .where(and(eq(files.teamId, teamId), isGiven, isListed));
   const {
     last: [found],
   } = await writeWithEvents(deps, changes, [current], { isIdempotent: true });
   if (action.action === "reprocess") {
-    const pending = found.filter(({ status }) => status === "pending").map(({ id }) => ({ teamId, id }));
+    const pending = found.filter(({ status }) => status === "pending");
+    const keys = pending.map(({ id }) => ({ teamId, id }));
+    const sent = enqueueAll(deps, keys, pending[0]?.isBulk === 1);
     // The recovery job sends messages that could not be sent.
-    await enqueueAll(deps, pending).catch((cause) => deps.log("warn", "file_message_failed", { cause }));
+    await sent.catch((cause) => deps.log("warn", "file_message_failed", { cause }));
   }
   const rows = new Map(found.map((row) => [row.id, row]));
   return ids.map((id) => {

@@ -6,9 +6,9 @@ import { MINUTE } from "../../platform/system.ts";
 import { newStep } from "../recovery-step.ts";
 import { ERASABLE_COLUMNS, hidden, MAX_DELETING_MILLISECONDS, removeRows } from "./deletion.ts";
 import { hasUpload } from "./erasure.ts";
-import { enqueueAll, type FileRow, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { enqueueAll, type FileRow, MAX_PENDING_MILLISECONDS, MAX_PROMPT_FILES } from "./files.ts";
 import { EXPIRED_LINK_ROWS, purgeLinks } from "./links.ts";
-import { fileKey, objectKeys } from "./names.ts";
+import { type FileKey, fileKey, objectKeys } from "./names.ts";
 
 /*
  * How the recovery job continues the files whose `due_at` has passed. `due_at` changes in the statement that selects the
@@ -44,8 +44,13 @@ async function updateOverdue(deps: Deps, status: FileRow["status"], change: Chan
 }
 
 /** If sending fails, a later run sends the messages. @returns how many */
-async function resend(deps: Deps, rows: { teamId: string; id: string }[]): Promise<number> {
-  await enqueueAll(deps, rows);
+async function resend(deps: Deps, rows: FileKey[]): Promise<number> {
+  // To count the team's other unprocessed files, too, would read 21 rows for each message.
+  const ofTeams = [...Map.groupBy(rows, ({ teamId }) => teamId).values()];
+  for (const isBulk of [false, true]) {
+    const sent = ofTeams.filter((ofTeam) => ofTeam.length > MAX_PROMPT_FILES === isBulk).flat();
+    if (sent.length > 0) await enqueueAll(deps, sent, isBulk);
+  }
   return rows.length;
 }
 

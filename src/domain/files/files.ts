@@ -197,29 +197,28 @@ export const listedStatus = ({ db }: Deps, file: FileKey) =>
     .from(files)
     .where(and(isFile(file), isListed));
 
-/** A team that has more unprocessed files than this waits in a separate queue, and delays no other team. */
+/** A team with more unprocessed files, or more bytes of them, waits in a separate queue, and delays no other team. */
 export const MAX_PROMPT_FILES = 20;
+/** A resumable upload is read back to hash it, so one team could hold all consumers with a few large ones. */
+export const MAX_PROMPT_BYTES = 1_000_000_000;
 
-/** Whether the team has more unprocessed files than `MAX_PROMPT_FILES`. Reads that many entries of their index. */
+/** Whether the team's unprocessed files exceed these. Reads at most one more of them. */
 export const hasBacklog = (teamId: string) =>
-  sql<0 | 1>`((select 1 from files indexed by files_unprocessed where team_id = ${teamId}
-    and ${isUnprocessed} limit 1 offset ${MAX_PROMPT_FILES}) is not null)`;
+  sql<0 | 1>`(select count(*) > ${MAX_PROMPT_FILES} or ifnull(sum(size_bytes), 0) > ${MAX_PROMPT_BYTES} from (
+    select size_bytes from files indexed by files_unprocessed where team_id = ${teamId} and ${isUnprocessed}
+    limit ${MAX_PROMPT_FILES + 1}) examined)`;
 
 /** Sends the message of a file. If that fails, the recovery job sends it. */
 export async function enqueue(deps: Deps, { teamId, id: fileId }: FileKey, isBulk: boolean): Promise<void> {
   try {
-    await (isBulk ? deps.bulkJobs : deps.jobs).send({ teamId, fileId });
+    await queueOf(deps, isBulk).send({ teamId, fileId });
   } catch (cause) {
     deps.log("warn", "file_message_failed", { fileId, cause });
   }
 }
 
-/** Sends the messages of many files, which count as the unprocessed ones of their teams. */
-export async function enqueueAll(deps: Deps, keys: FileKey[]): Promise<void> {
-  const ofTeam = Map.groupBy(keys, ({ teamId }) => teamId);
-  for (const isBulk of [false, true]) {
-    const sent = [...ofTeam.values()].filter((files) => files.length > MAX_PROMPT_FILES === isBulk).flat();
-    if (sent.length > 0)
-      await (isBulk ? deps.bulkJobs : deps.jobs).sendAll(sent.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
-  }
-}
+/** Sends the messages of many files. */
+export const enqueueAll = (deps: Deps, keys: FileKey[], isBulk: boolean): Promise<void> =>
+  queueOf(deps, isBulk).sendAll(keys.map(({ teamId, id: fileId }) => ({ teamId, fileId })));
+
+const queueOf = ({ jobs, bulkJobs }: Deps, isBulk: boolean) => (isBulk ? bulkJobs : jobs);

@@ -4,7 +4,7 @@ import { AppError } from "../../errors.ts";
 import type { ObjectFacts } from "../../platform/byte-store.ts";
 import { read, write } from "../../platform/db.ts";
 import { retryDelaySeconds } from "../../platform/jobs.ts";
-import { files } from "../../platform/schema.ts";
+import { files, isListed } from "../../platform/schema.ts";
 import { MINUTE } from "../../platform/system.ts";
 import type { TeamActor } from "../access/authorization.ts";
 import { InspectionFailed, inspectFile } from "../audio/inspect.ts";
@@ -13,7 +13,7 @@ import { UnreadableAudio } from "../audio/range-source.ts";
 import { SYSTEM, writeWithEvent } from "../events/events.ts";
 import type { FileJob } from "../jobs.ts";
 import { fileEvent } from "./file-events.ts";
-import { changed, enqueue, type FailureCode, type FileRow, listedStatus, MAX_PENDING_MILLISECONDS } from "./files.ts";
+import { changed, enqueue, type FailureCode, type FileRow, hasBacklog, MAX_PENDING_MILLISECONDS } from "./files.ts";
 import { type FileKey, isFile, objectKey } from "./names.ts";
 
 /** Longer than the slowest step that does not renew the lease: reading 128 MiB of an MP3. */
@@ -98,10 +98,14 @@ export function fileReprocessing(deps: Deps, actor: TeamActor, id: string) {
 export async function reprocessFile(deps: Deps, actor: TeamActor, id: string): Promise<void> {
   const { event, queries } = fileReprocessing(deps, actor, id);
   const file = { id, teamId: actor.teamId };
-  const [, [row]] = await writeWithEvent(deps, event, [...queries, listedStatus(deps, file)], { isIdempotent: true });
+  const found = deps.db
+    .select({ status: files.status, isBulk: hasBacklog(actor.teamId).as("isBulk") })
+    .from(files)
+    .where(and(isFile(file), isListed));
+  const [, [row]] = await writeWithEvent(deps, event, [...queries, found], { isIdempotent: true });
   if (!row) throw new AppError("not_found");
   // If the file was pending already, its message may be lost.
-  if (row.status === "pending") await enqueue(deps, file, false);
+  if (row.status === "pending") await enqueue(deps, file, row.isBulk === 1);
 }
 
 /**

@@ -10,7 +10,7 @@ import { TEAM_STEPS } from "./team-deletion.ts";
 /** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
 const URGENT_SHARE = 0.5;
 
-const NOTHING_RECOVERED = {
+export const NOTHING_RECOVERED = {
   /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
   sent: 0,
   /** Complete uploads that a consumer was asked to assemble. */
