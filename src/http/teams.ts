@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { databaseOf } from "../domain/access/databases.ts";
 import {
   createTeam,
   deleteTeam,
@@ -38,6 +39,7 @@ const teamSchema = z
     status: z.enum(TEAM_STATES),
     maxBytes,
     maxFiles,
+    database: z.int().nonnegative().meta({ description: "The number of the database that the team lives in." }),
     usage: z.strictObject({ files: z.int(), bytes: z.int() }).meta({ description: "Uploads in progress count." }),
     createdAt: timestamp,
     updatedAt: timestamp,
@@ -52,6 +54,7 @@ function render({ id, name, status, maxBytes, maxFiles, files, bytes, ...team }:
     status,
     maxBytes,
     maxFiles,
+    database: databaseOf(id),
     usage: { files, bytes },
     createdAt: iso(team.createdAt),
     updatedAt: iso(team.updatedAt),
@@ -60,11 +63,12 @@ function render({ id, name, status, maxBytes, maxFiles, files, bytes, ...team }:
 }
 
 const example: z.input<typeof teamSchema> = {
-  _id: "0193477be89f4d2e6b8a0c13",
+  _id: "0193477be89f4d2e6b8a0000",
   name: "Radio Lovelace",
   status: "active",
   maxBytes: 50_000_000_000,
   maxFiles: null,
+  database: 0,
   usage: { files: 0, bytes: 0 },
   createdAt: "2026-11-20T09:30:00.000Z",
   updatedAt: "2026-11-20T09:30:00.000Z",
@@ -77,7 +81,16 @@ export const create = writeOperation(
     tag: "Teams",
     summary: "Create a team",
     description: "Also creates the team's first secret key, which has the team's name.",
-    body: z.strictObject({ name: name(1), maxBytes: maxBytes.optional(), maxFiles: maxFiles.optional() }),
+    body: z.strictObject({
+      name: name(1),
+      maxBytes: maxBytes.optional(),
+      maxFiles: maxFiles.optional(),
+      database: z
+        .int()
+        .nonnegative()
+        .optional()
+        .meta({ description: "The number of the database that the team lives in, for ever. Default: the one with the most room." }),
+    }),
     bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
     success: {
       description: "The new team and its first key.",

@@ -7,11 +7,14 @@ const id = z.string().regex(/^[0-9a-f]{24}$/);
 const fileJobSchema = z.strictObject({ teamId: id, fileId: id });
 /** A webhook may have deliveries that are due. Its rows decide which. `at` is when the message should arrive. */
 const webhookJobSchema = z.strictObject({ teamId: id, webhookId: id, at: z.number().optional() });
-const jobSchema = z.union([fileJobSchema, webhookJobSchema]);
+/** The recovery job of a database should run. */
+const recoveryJobSchema = z.strictObject({ database: z.int() });
+const jobSchema = z.union([fileJobSchema, webhookJobSchema, recoveryJobSchema]);
 
 export type FileJob = z.infer<typeof fileJobSchema>;
 export type WebhookJob = z.infer<typeof webhookJobSchema>;
-export type Job = FileJob | WebhookJob;
+export type RecoveryJob = z.infer<typeof recoveryJobSchema>;
+export type Job = FileJob | WebhookJob | RecoveryJob;
 
 // The limits of one sendBatch call are 100 messages and 256 KB.
 const BATCH_MESSAGES = 100;
@@ -50,6 +53,12 @@ export function retryDelaySeconds(attempts: number): number {
   return Math.min(FIRST_RETRY_SECONDS * 2 ** (attempts - 1), MAX_RETRY_SECONDS);
 }
 
+/** The fields of a message that its log lines name. */
+function subjectOf(job: Job) {
+  if ("database" in job) return { database: job.database };
+  return "fileId" in job ? { fileId: job.fileId } : { webhookId: job.webhookId };
+}
+
 /**
  * Handles the messages of a batch. Acks or retries each one separately, so that a failure affects only its own message.
  * Never throws, because the queue would then redeliver the whole batch. Messages that violate the schema are logged and
@@ -69,7 +78,7 @@ export async function receiveJobs(
         message.ack();
         return;
       }
-      const subject = "fileId" in data ? { fileId: data.fileId } : { webhookId: data.webhookId };
+      const subject = subjectOf(data);
       try {
         const outcome = await handle(data);
         if (typeof outcome === "string") message.ack();

@@ -4,6 +4,7 @@ import { type Db, type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
 import { teams, users } from "../../platform/schema.ts";
+import { databaseOf, zeroId } from "../../platform/system.ts";
 import type { Actor } from "../access/authorization.ts";
 import { enqueueWebhooks, insertDeliveries } from "./deliveries.ts";
 
@@ -43,10 +44,12 @@ export interface Event {
 }
 
 /**
- * The log of the operator, in place of a team: when teams were created and deleted. It outlives them. No team has this id,
- * because ids begin with a time.
+ * The log of the operator, in place of a team: when the teams of a database were created and deleted. It outlives them. No
+ * team has this id, because ids begin with a time.
  */
-export const OPERATOR_LOG = "0".repeat(24);
+export const operatorLogOf = ({ db }: Pick<Deps, "db">): string => zeroId(db.number);
+
+const isOperatorLog = (teamId: string): boolean => teamId === zeroId(databaseOf(teamId));
 
 const SEQ_DIGITS = 14;
 
@@ -74,7 +77,7 @@ export function renderEvent({
 }: Omit<EventRow, "position">): Event {
   return {
     _id: eventId(teamId, seq),
-    teamId: teamId === OPERATOR_LOG ? subjectId : teamId,
+    teamId: isOperatorLog(teamId) ? subjectId : teamId,
     type,
     createdAt: new Date(createdAt).toISOString(),
     actor: JSON.parse(actor),
@@ -201,7 +204,7 @@ export function newTeamEvents(
   source: SQL,
 ): Change<Query[]>[] {
   const data = { subjectVersion: sql`null`, data: sql`${JSON.stringify({ _id: teamId })}` };
-  return [teamId, OPERATOR_LOG].map((log) => ({
+  return [teamId, operatorLogOf(deps)].map((log) => ({
     event: newEventFrom(deps, type, initiator, { teamId: log, id: teamId }, data, source),
     queries: [],
   }));

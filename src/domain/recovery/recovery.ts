@@ -2,6 +2,7 @@ import type { Deps } from "../../deps.ts";
 import { ACCOUNT_STEPS } from "../accounts/keys.ts";
 import { EVENT_STEPS } from "../events/event-recovery.ts";
 import { FILE_STEPS } from "../files/file-recovery.ts";
+import { sizeOf } from "../../platform/health.ts";
 import type { RecoveryStep } from "../recovery-step.ts";
 import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
@@ -49,8 +50,17 @@ const STEPS: RecoveryStep<keyof Recovered>[] = [
   ...EVENT_STEPS,
 ];
 
+/** From this share of `MAX_DATABASE_BYTES` on, the log warns. It leaves time to add a database. */
+const WARNING_SHARE = 0.7;
+
+async function logSize(deps: Deps): Promise<void> {
+  const bytes = await sizeOf(deps);
+  const level = bytes < deps.settings.maxDatabaseBytes * WARNING_SHARE ? "info" : "warn";
+  deps.log(level, "database_size", { database: deps.db.number, bytes });
+}
+
 /**
- * Finishes interrupted work, from a cron trigger. Every step is idempotent and may itself stop at any point: a row's
+ * Finishes interrupted work in one database, from a queue message that a cron trigger sends. Every step is idempotent and may itself stop at any point: a row's
  * `due_at` changes only in the statement that selects the row, so the next run finds whatever is not done.
  * The steps take turns, one batch each, until nothing is left or the budget of the run is used. A step that fails is
  * logged and does not stop the others.
@@ -71,7 +81,7 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
           counts[step.count] += rows;
           if (!isLast) next.push(entry);
         } catch (cause) {
-          deps.log("error", "recovery_step_failed", { outcome: step.name, cause });
+          deps.log("error", "recovery_step_failed", { database: deps.db.number, outcome: step.name, cause });
         }
       }
       unfinished = next;
@@ -83,6 +93,7 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
     STEPS.filter((step) => !isUrgent(step)),
     1,
   );
-  deps.log("info", "recovery_finished", { counts });
+  await logSize(deps).catch((cause) => deps.log("error", "recovery_step_failed", { outcome: "size", cause }));
+  deps.log("info", "recovery_finished", { database: deps.db.number, counts });
   return counts;
 }
