@@ -11,7 +11,7 @@ export interface DeployConfig {
   targetEnvironment?: string;
   vars: Record<string, unknown>;
   secrets?: { required?: string[] };
-  d1_databases: { binding: string; database_name: string; database_id?: string; migrations_dir?: string }[];
+  d1_databases: { binding: string; database_name: string; database_id?: string }[];
   r2_buckets: { binding: string; bucket_name: string }[];
   queues: {
     producers?: { binding: string; queue: string }[];
@@ -97,9 +97,8 @@ export function findConfigProblems(config: DeployConfig): string[] {
   problems.push(...findSettingProblems(settings));
 
   problems.push(...findDatabaseProblems(present.database));
-  for (const { binding, database_id: id, migrations_dir: folder } of config.d1_databases) {
+  for (const { binding, database_id: id } of config.d1_databases) {
     check(!/^[0-]+$/.test(id ?? ""), `The database_id of ${binding} is a placeholder.`);
-    check(folder === "migrations", `The migrations_dir of ${binding} must be "migrations".`);
   }
   const names = config.d1_databases.map(({ database_name: name }) => name);
   check(new Set(names).size === names.length, "Each of [[d1_databases]] needs its own database_name.");

@@ -241,7 +241,11 @@ export function writeOperation<
         const actor = await authorize(c.var.deps, credential);
         const query = readQuery(c, contract.query as Q);
         const body = await readBody(c, contract.body as B, contract);
-        return respond(c, contract.success, handle({ ...requestOf<Q, B>(c, query, body, credential), actor, credential }));
+        return respond(
+          c,
+          contract.success,
+          handle({ ...requestOf<Q, B>(c, query, body, credential), actor, credential }),
+        );
       }),
   };
   return operation as Operation;

@@ -89,7 +89,10 @@ export const create = writeOperation(
         .int()
         .nonnegative()
         .optional()
-        .meta({ description: "The number of the database that the team lives in, for ever. Default: the one with the most room." }),
+        .meta({
+          description:
+            "The number of the database that the team lives in, for ever. Default: the one with the most room.",
+        }),
     }),
     bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
     success: {

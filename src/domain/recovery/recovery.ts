@@ -1,8 +1,8 @@
 import type { Deps } from "../../deps.ts";
+import { sizeOf } from "../../platform/health.ts";
 import { ACCOUNT_STEPS } from "../accounts/keys.ts";
 import { EVENT_STEPS } from "../events/event-recovery.ts";
 import { FILE_STEPS } from "../files/file-recovery.ts";
-import { sizeOf } from "../../platform/health.ts";
 import type { RecoveryStep } from "../recovery-step.ts";
 import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
