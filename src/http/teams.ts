@@ -85,14 +85,10 @@ export const create = writeOperation(
       name: name(1),
       maxBytes: maxBytes.optional(),
       maxFiles: maxFiles.optional(),
-      database: z
-        .int()
-        .nonnegative()
-        .optional()
-        .meta({
-          description:
-            "The number of the database that the team lives in, for ever. Default: the one with the most room.",
-        }),
+      database: z.int().nonnegative().optional().meta({
+        description:
+          "The number of the database that the team lives in, for ever. Default: the one with the most room.",
+      }),
     }),
     bodyExample: { name: "Radio Lovelace", maxBytes: 50_000_000_000 },
     success: {

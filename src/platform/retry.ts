@@ -27,6 +27,9 @@ export function isUniqueViolation(error: unknown): boolean {
   return reason(error).includes("UNIQUE constraint failed");
 }
 
+/** Returns true if a full database refused the write. */
+export const isStorageFull = (error: unknown): boolean => error instanceof AppError && error.code === "storage_full";
+
 /**
  * Runs work on a binding that must not be repeated. A transient error of the binding becomes `unavailable`, and that of a
  * full database `storage_full`. Another permanent one (a missing table, a bug) passes through, and the caller gets

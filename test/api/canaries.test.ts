@@ -192,7 +192,8 @@ describe("Log lines and errors", () => {
 
   test("contain no secret if the recovery job has no database", async () => {
     const lines = watcher.lines;
-    await recover(quoting(readDeps(env, { waitUntil: () => {} }), "D1"));
+    const deps = quoting(readDeps(env, { waitUntil: () => {} }), "D1");
+    for (const db of deps.databases.values()) await recover({ ...deps, db });
     expect(watcher.lines).toBeGreaterThan(lines);
   });
 

@@ -14,10 +14,11 @@ import {
   MAX_TAGS,
 } from "../../src/domain/files/properties.ts";
 import worker from "../../src/index.ts";
+import { databaseOf } from "../../src/platform/system.ts";
 import { type Effects, ProxiedBindings, type Sent } from "../support/bindings.ts";
 import { MEBIBYTE } from "../support/bytes.ts";
 import { buildRequest } from "../support/client.ts";
-import { DB } from "../support/databases.ts";
+import { ALL_DATABASES, DB } from "../support/databases.ts";
 import { sink } from "../support/deps.ts";
 import {
   type CallOptions,
@@ -107,8 +108,11 @@ function runJobs(fileIds: string[], queue = "stowage-jobs", change?: Partial<Env
   );
 }
 
-const recover = (change?: Partial<Env>) =>
-  watched(async (bindings, ctx) => worker.scheduled({} as ScheduledController, bindings, ctx), change);
+function recover(change?: Partial<Env>) {
+  const message = { id: "1", timestamp: new Date(), attempts: 1, body: { database: databaseOf(team.teamId) } };
+  const batch = createMessageBatch("stowage-recovery", [message]);
+  return watched(async (bindings, ctx) => worker.queue(batch, bindings as never, ctx), change);
+}
 
 let team: Team;
 let userId: string;
@@ -212,6 +216,9 @@ describe("Until its response", () => {
     "GET /auth/v1/apikeys/{id}": { trips: 2 },
     // Reads the old key before.
     "POST /auth/v1/apikeys/{id}/rotate": { trips: 3 },
+    // Asks each database for its size, at once.
+    "POST /auth/v1/teams": { trips: ALL_DATABASES.length + 1 },
+    "GET /auth/v1/teams": { trips: ALL_DATABASES.length },
     "POST /auth/v1/users": { trips: AUTHORIZED_AGAIN },
     "DELETE /docs/v1/uploads/{id}": { r2: ["delete"] },
     "POST /docs/v1/uploads/{id}/reprocess": { messages: 1 },

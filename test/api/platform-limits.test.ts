@@ -1,5 +1,6 @@
 import { env } from "cloudflare:workers";
 import { beforeAll, describe, expect, test } from "vitest";
+import { inDatabaseOf } from "../../src/domain/access/databases.ts";
 import { recover } from "../../src/domain/recovery/recovery.ts";
 import { loadSecrets } from "../../src/platform/secrets.ts";
 import { newToken, realSystem } from "../../src/platform/system.ts";
@@ -103,7 +104,8 @@ async function recoverBacklog(team: Team): Promise<Record<string, number>> {
     .bind(team.teamId, old.currentKeyId, JSON.stringify(keys))
     .run();
   const secrets = loadSecrets(`${env.MASTER_KEY},${oldKey}`, realSystem);
-  return { ...(await recover({ ...withBindings(readDeps(env, { waitUntil: () => {} }), bound), secrets })) };
+  const deps = inDatabaseOf(withBindings(readDeps(env, { waitUntil: () => {} }), bound), team.teamId);
+  return { ...(await recover({ ...deps, secrets })) };
 }
 
 describe("The calls to the bindings", () => {

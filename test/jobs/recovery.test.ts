@@ -1,6 +1,6 @@
 import { createExecutionContext, createScheduledController, waitOnExecutionContext } from "cloudflare:test";
 import { env } from "cloudflare:workers";
-import { afterEach, describe, expect } from "vitest";
+import { afterEach, describe, expect, vi } from "vitest";
 import { OWNERS_PER_CHECK } from "../../src/domain/events/purge.ts";
 import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { recover } from "../../src/domain/recovery/recovery.ts";
@@ -108,6 +108,8 @@ describe("an overdue file", () => {
     const ctx = createExecutionContext();
     await worker.scheduled(createScheduledController(), env, ctx);
     await waitOnExecutionContext(ctx);
+    // The consumer of the recovery queue gets a message for each database.
+    await vi.waitFor(async () => expect(await rowsOf(team.teamId)).toEqual([]), { timeout: 100_000 });
     expect(await expectSettled(team.teamId)).toEqual([]);
   });
 });

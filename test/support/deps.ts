@@ -49,10 +49,11 @@ export function withBindings(deps: Deps, bindings: TestBindings): Deps {
 }
 
 /** Replaces each database. */
-export const withDatabases = (deps: Deps, replace: (database: D1Database) => D1Database): Deps => ({
-  ...deps,
-  databases: new Map([...deps.databases].map(([number, db]) => [number, createDb(replace(db.$client), number)])),
-});
+export function withDatabases(deps: Deps, replace: (database: D1Database, number: number) => D1Database): Deps {
+  const replaced = [...deps.databases].map(([number, db]) => [number, createDb(replace(db.$client, number), number)]);
+  const databases = new Map(replaced as [number, Deps["db"]][]);
+  return { ...deps, databases, health: createHealth({ ...deps, databases }) };
+}
 
 /** A queue that accepts messages and delivers none. */
 export const sink = { send: async () => {}, sendBatch: async () => {}, metrics: async () => {} } as unknown as Queue;

@@ -6,7 +6,7 @@ import { handleJob } from "../../src/domain/jobs.ts";
 import { RUN_LIMITS } from "../../src/domain/recovery/budget.ts";
 import { type Recovered, recover } from "../../src/domain/recovery/recovery.ts";
 import { STALL_CHECK_MILLISECONDS } from "../../src/domain/uploads/appending.ts";
-import { createDb } from "../../src/platform/db.ts";
+import { createDb, NO_DB } from "../../src/platform/db.ts";
 import { type FileJob, type Job, receiveJobs, type WebhookJob } from "../../src/platform/jobs.ts";
 import type { LogFields } from "../../src/platform/log.ts";
 import type { Secrets } from "../../src/platform/secrets.ts";
@@ -155,7 +155,7 @@ export class World {
     },
   } as unknown as Queue;
 
-  /** Returns the dependencies of one invocation. `after` gets the promises of `waitUntil`. */
+  /** Returns the dependencies of one invocation in the world's own database. `after` gets the promises of `waitUntil`. */
   deps(bindings = new ProxiedBindings(), after: (work: Promise<unknown>) => void = () => undefined): Deps {
     bindings.multiparts = this.multiparts;
     bindings.now = this.system.now;
@@ -176,7 +176,8 @@ export class World {
       },
     };
     const queues = { JOBS: this.queue as Queue, WEBHOOKS: this.webhookQueue };
-    return { ...withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues })), sender };
+    const bound = withBindings(deps, bindings.wrap({ ...DATABASES, BUCKET: env.BUCKET, ...queues }));
+    return { ...bound, db: bound.databases.get(this.database) as Deps["db"], sender };
   }
 
   /** Sends one request, and awaits the work that continues after its response. */
@@ -206,7 +207,7 @@ export class World {
     after: ((work: Promise<unknown>) => void) | undefined,
     work: (deps: Deps) => Promise<T>,
   ): Promise<Outcome<T>> {
-    const deps = { ...this.deps(bindings, after), databases: sharedDatabases };
+    const deps = { ...this.deps(bindings, after), databases: sharedDatabases, db: NO_DB };
     const databases = ALL_DATABASES.map((database) => bindings.database(database));
     const result = currentDatabases.run(databases, () => work(deps));
     return Promise.race([result, bindings.death]);
@@ -314,10 +315,10 @@ export class World {
     }
   }
 
-  /** Runs the recovery job in each database that has teams of this world. @returns the sums of the counts */
+  /** Runs the recovery job in each database that has teams of this world, or in all if it has no team. @returns the sums of the counts */
   async recover(bindings = new ProxiedBindings(), limits = RUN_LIMITS): Promise<Outcome<Recovered>> {
     const sums: Record<string, number> = {};
-    for (const database of this.databases) {
+    for (const database of this.databases.size > 0 ? this.databases : sharedDatabases.keys()) {
       const counts = await this.recoverIn(database, bindings, limits);
       if (counts === "dead") return "dead";
       for (const [name, count] of Object.entries(counts)) sums[name] = (sums[name] ?? 0) + count;

@@ -3,6 +3,7 @@ import type { SQLiteUpdateSetSource } from "drizzle-orm/sqlite-core";
 import type { Deps } from "../../deps.ts";
 import { AppError, invalidField } from "../../errors.ts";
 import { firstOf, hasRow, insertWhere, type Query, read, write } from "../../platform/db.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { apiKeys, isApiKey, isSession, teams } from "../../platform/schema.ts";
 import { fingerprint } from "../../platform/secrets.ts";
 import { DAY, newId, newToken, newUuid, SECOND } from "../../platform/system.ts";
@@ -318,7 +319,8 @@ async function readKey<T>(
 }
 
 /**
- * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first.
+ * Fetches a key. A caller that covers the key's scopes sees the whole token, which is recorded first. A full database can't
+ * record it, so there the token stays masked.
  * @throws `not_found`
  */
 export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id: string): Promise<ApiKey> {
@@ -334,8 +336,14 @@ export async function fetchKey(deps: Deps, credential: Credential<KeyAccess>, id
   const data = sql`${JSON.stringify({ _id: id })}`;
   const event = newEventFrom(deps, "apikey.revealed", actor, row, { subjectVersion: sql`null`, data }, sql`where true`);
   // A retry may record one reading twice, which is better than none.
-  await writeWithEvent(deps, event, [], { isIdempotent: true });
-  return viewKey(row, token);
+  const isRecorded = await writeWithEvent(deps, event, [], { isIdempotent: true }).then(
+    () => true,
+    (error) => {
+      if (!isStorageFull(error)) throw error;
+      return false;
+    },
+  );
+  return viewKey(row, isRecorded ? token : masked(token));
 }
 
 /* Changes */

@@ -56,7 +56,10 @@ export async function logIn(given: Deps, login: Login): Promise<ApiKey> {
   const account = `${login.teamId}/${emailKey(login.email)}`;
   return limitFailedLogins(given, { account, clientIp: login.clientIp }, async () => {
     const deps = inDatabase(given, databaseOf(login.teamId));
-    if (!deps) throw new AppError("login_failed");
+    if (!deps) {
+      await verifyPassword(given, null, login.password, null);
+      throw new AppError("login_failed");
+    }
     // If the stored hash changed in the meantime, retry once: another login may have rehashed the password.
     const key = (await attemptLogIn(deps, login)) ?? (await attemptLogIn(deps, login));
     if (!key) throw new AppError("login_failed");

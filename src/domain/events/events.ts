@@ -3,6 +3,7 @@ import type { Deps } from "../../deps.ts";
 import { type Db, type Query, type RowsOf, write } from "../../platform/db.ts";
 import { EVENT_TYPES, events, webhooks } from "../../platform/event-schema.ts";
 import type { WebhookJob } from "../../platform/jobs.ts";
+import { isStorageFull } from "../../platform/retry.ts";
 import { teams, users } from "../../platform/schema.ts";
 import { databaseOf, zeroId } from "../../platform/system.ts";
 import type { Actor } from "../access/authorization.ts";
@@ -135,6 +136,7 @@ export const fieldsOf = (changes: object): string[] =>
 /** The insert of an event that records a change. */
 export interface NewEvent {
   teamId: string;
+  type: EventType;
   insert: Query;
   /**
    * How many queries of the change precede the insert; by default 1. The last of them makes the change. An insert at 0
@@ -173,9 +175,9 @@ export function newEvent(
   const columns = { subjectVersion: versionOf(type, subject), data: sql`${JSON.stringify({ _id: id, ...data })}` };
   const values = eventValues(deps, type, initiator, subject);
   // The row of a deleted webhook has its version only before the deletion.
-  if (type !== "webhook.deleted") return { teamId, insert: insertEvent(deps.db, values, columns) };
+  if (type !== "webhook.deleted") return { teamId, type, insert: insertEvent(deps.db, values, columns) };
   const exists = sql`where ${columns.subjectVersion} is not null`;
-  return { teamId, position: 0, insert: insertEvent(deps.db, values, columns, exists) };
+  return { teamId, type, position: 0, insert: insertEvent(deps.db, values, columns, exists) };
 }
 
 /** An event whose version and data `source`, a FROM and WHERE, provides. It is written if that finds a row. */
@@ -189,7 +191,7 @@ export function newEventFrom(
 ): NewEvent {
   const values = eventValues(deps, type, initiator, subject);
   const insert = insertEvent(deps.db, values, row, source);
-  return { teamId: subject.teamId, position: 0, insert };
+  return { teamId: subject.teamId, type, position: 0, insert };
 }
 
 /**
@@ -230,7 +232,12 @@ export async function writeWithEvent<const Q extends Queries>(
   return rows[0] as RowsOf<Q>;
 }
 
-/** Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. */
+const isDeletion = ({ event }: Change<Queries>): boolean => /\.(deleted|revoked)$/.test(event.type);
+
+/**
+ * Like `writeWithEvent`, for changes of several records in one transaction. `last` runs after all of them. A deletion in a
+ * full database goes on without its event, which needs room: that is logged.
+ */
 export async function writeWithEvents<const Q extends Queries, const L extends Queries>(
   deps: Deps,
   changes: Change<Q>[],
@@ -244,7 +251,19 @@ export async function writeWithEvents<const Q extends Queries, const L extends Q
     insertDeliveries(deps.db, teamId, now),
     ...queries.slice(position),
   ]);
-  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options))];
+  const unrecorded = async (error: unknown) => {
+    if (!isStorageFull(error) || !changes.every(isDeletion)) throw error;
+    const results: unknown[] = [
+      ...(await write(deps, [...changes.flatMap(({ queries }) => queries), ...last], options)),
+    ];
+    for (const { event } of changes) deps.log("warn", "event_omitted", { teamId: event.teamId, outcome: event.type });
+    return changes
+      .flatMap(({ event: { position = 1 }, queries }) =>
+        results.splice(0, queries.length).toSpliced(position, 0, [], []),
+      )
+      .concat(results);
+  };
+  const found: unknown[] = [...(await write(deps, [...batches.flat(), ...last], options).catch(unrecorded))];
   const jobs = new Map<string, WebhookJob>();
   const rows = changes.map(({ event: { position = 1 }, queries }) => {
     const own = found.splice(0, queries.length + 2);

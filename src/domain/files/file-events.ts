@@ -54,5 +54,5 @@ export function fileEvent(
   const condition = and(isFile({ teamId, id }), isBefore ? isListed : sql`changes() > 0`);
   const row = { subjectVersion: sql`${files.version}`, data };
   const insert = insertEvent(deps.db, values, row, sql`from ${files} where ${condition}`);
-  return { teamId, position: isBefore ? 0 : 1, insert };
+  return { teamId, type, position: isBefore ? 0 : 1, insert };
 }

@@ -189,6 +189,7 @@ function linkRevoked(deps: Deps, actor: TeamActor, link: { teamId: string; id: s
   const source = sql`from ${links} where ${isRevocable}`;
   return {
     teamId: link.teamId,
+    type: "link.revoked",
     position: 1,
     insert: insertEvent(deps.db, values, row, source),
   };

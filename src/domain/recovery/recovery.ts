@@ -8,8 +8,8 @@ import { UPLOAD_STEPS } from "../uploads/unfinished.ts";
 import { Budget, RUN_LIMITS } from "./budget.ts";
 import { TEAM_STEPS } from "./team-deletion.ts";
 
-/** Urgent steps leave the rest of the budget to clean-up, so a backlog of them never lets the database fill up. */
-const URGENT_SHARE = 0.5;
+/** The steps that run first leave the rest of the budget to the others, so a backlog of them never lets the database fill up. */
+const FIRST_SHARE = 0.5;
 
 const NOTHING_RECOVERED = {
   /** Files sent to the queue again: their message was lost, or their worker's lease expired. */
@@ -53,10 +53,18 @@ const STEPS: RecoveryStep<keyof Recovered>[] = [
 /** From this share of `MAX_DATABASE_BYTES` on, the log warns. It leaves time to add a database. */
 const WARNING_SHARE = 0.7;
 
-async function logSize(deps: Deps): Promise<void> {
-  const bytes = await sizeOf(deps);
-  const level = bytes < deps.settings.maxDatabaseBytes * WARNING_SHARE ? "info" : "warn";
-  deps.log(level, "database_size", { database: deps.db.number, bytes });
+/** Logs the size of the database. @returns whether it takes no new teams */
+async function isFull(deps: Deps): Promise<boolean> {
+  const { maxDatabaseBytes } = deps.settings;
+  const database = deps.db.number;
+  try {
+    const bytes = await sizeOf(deps);
+    deps.log(bytes < maxDatabaseBytes * WARNING_SHARE ? "info" : "warn", "database_size", { database, bytes });
+    return bytes >= maxDatabaseBytes;
+  } catch (cause) {
+    deps.log("error", "recovery_step_failed", { database, outcome: "size", cause });
+    return false;
+  }
 }
 
 /**
@@ -87,13 +95,12 @@ export async function recover(deps: Deps, limits = RUN_LIMITS): Promise<Recovere
       unfinished = next;
     }
   };
-  const isUrgent = ({ isUrgent }: RecoveryStep) => isUrgent;
-  await runInTurns(STEPS.filter(isUrgent), URGENT_SHARE);
-  await runInTurns(
-    STEPS.filter((step) => !isUrgent(step)),
-    1,
-  );
-  await logSize(deps).catch((cause) => deps.log("error", "recovery_step_failed", { outcome: "size", cause }));
+  const urgent = STEPS.filter(({ isUrgent }) => isUrgent);
+  const cleaning = STEPS.filter(({ isUrgent }) => !isUrgent);
+  // The urgent steps write, for which a full database may first need room.
+  const [first, second] = (await isFull(deps)) ? [cleaning, urgent] : [urgent, cleaning];
+  await runInTurns(first, FIRST_SHARE);
+  await runInTurns(second, 1);
   deps.log("info", "recovery_finished", { database: deps.db.number, counts });
   return counts;
 }
