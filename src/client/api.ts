@@ -438,7 +438,7 @@ export interface Api {
       page?: number | undefined;
       /** From the `Link` of the previous page. Opaque. */
       cursor?: string | undefined;
-      /** Only the operator can send it. */
+      /** Only the operator can send it, and must. */
       teamId?: string | undefined;
     };
     body: undefined;
